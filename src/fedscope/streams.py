@@ -1,0 +1,28 @@
+"""Random streams derived from (seed, purpose, round, client), and nothing else.
+
+Because a stream depends only on its key, the number of workers, the order of clients, or switching a
+method off never changes another draw.
+"""
+
+import zlib
+
+import numpy as np
+import torch
+
+
+def key(seed: int, purpose: str, round: int = 0, client: int = 0) -> int:
+    """Return a 63-bit seed for the stream of this purpose, round and client."""
+    sequence = np.random.SeedSequence([seed, zlib.crc32(purpose.encode()), round, client])
+    return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def torch_stream(
+    seed: int, purpose: str, round: int = 0, client: int = 0, device: torch.device | str = "cpu"
+) -> torch.Generator:
+    """Return a fresh ``torch.Generator`` on ``device`` for this key."""
+    return torch.Generator(device=device).manual_seed(key(seed, purpose, round, client))
+
+
+def numpy_stream(seed: int, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
+    """Return a fresh ``numpy.random.Generator`` for this key."""
+    return np.random.default_rng(key(seed, purpose, round, client))
