@@ -1,1 +1,1 @@
-"""."""
+"""Floor 4: the commands, one file each."""

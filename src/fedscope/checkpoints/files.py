@@ -1,0 +1,110 @@
+"""Checkpoint files: tensors and plain data, loadable with ``weights_only=True``, hashed by content.
+
+The content hash covers name, dtype, shape and bytes of every tensor in name order, so it does not depend on how
+the file was laid out; it is stored beside the weights and checked at every load.
+"""
+
+import hashlib
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import BadZipFile
+
+import torch
+from torch import Tensor
+
+from fedscope import __version__
+from fedscope.checkpoints.schema import CHECKPOINT_FORMAT, CheckpointInfo, parse
+from fedscope.errors import UserError
+from fedscope.storage import atomic_file
+
+State = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A verified checkpoint: its description, weights and content hash."""
+
+    path: Path
+    info: CheckpointInfo
+    state: dict[str, Tensor]
+    sha256: str
+
+
+def content_hash(state: State) -> str:
+    """Return the SHA-256 of the canonical tensors of ``state``."""
+    digest = hashlib.sha256()
+    for name in sorted(state):
+        tensor = state[name].detach().cpu().contiguous()
+        digest.update(f"{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def save_checkpoint(path: Path, state: State, info: CheckpointInfo) -> str:
+    """Write weights and description to ``path`` atomically; return the content hash."""
+    tensors = {name: tensor.detach().cpu().clone() for name, tensor in state.items()}
+    sha256 = content_hash(tensors)
+    with atomic_file(path) as temporary:
+        content = {"format": CHECKPOINT_FORMAT, "info": info.model_dump(), "sha256": sha256, "state": tensors}
+        torch.save(content, temporary)
+    return sha256
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Read and verify a fedscope checkpoint.
+
+    Raises:
+        UserError: no such file, truncated, not a checkpoint of ours, or its content does not match its hash.
+    """
+    content = _read(path)
+    if not (isinstance(content, dict) and "format" in content):
+        raise UserError(
+            f"{path} is not a fedscope checkpoint; for a plain state_dict add --model MODULE:FACTORY and "
+            "--data MODULE:FACTORY"
+        )
+    if content["format"] != CHECKPOINT_FORMAT:
+        raise UserError(f"{path} has format {content['format']!r}, this fedscope reads {CHECKPOINT_FORMAT!r}")
+    state = _tensors(content.get("state"), path)
+    if content_hash(state) != content.get("sha256"):
+        raise UserError(f"{path} is damaged: its weights do not match its content hash; restore it from a copy")
+    return Checkpoint(path, parse(CheckpointInfo, content.get("info"), str(path)), state, content["sha256"])
+
+
+def load_state_dict(path: Path) -> dict[str, Tensor]:
+    """Return the weights in ``path``: a plain state_dict, or a fedscope checkpoint's.
+
+    Raises:
+        UserError: no such file, truncated, or something else than named tensors.
+    """
+    content = _read(path)
+    if isinstance(content, dict) and content.get("format") == CHECKPOINT_FORMAT:
+        return load_checkpoint(path).state
+    return _tensors(content, path)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a number may depend on."""
+    return {"fedscope": __version__, "torch": torch.__version__}
+
+
+def _tensors(content: object, path: Path) -> dict[str, Tensor]:
+    if not (isinstance(content, dict) and content and all(isinstance(v, Tensor) for v in content.values())):
+        raise UserError(f"{path} holds no state_dict (a mapping from names to tensors); save model.state_dict()")
+    return content
+
+
+def _read(path: Path) -> object:
+    if not path.is_file():
+        raise UserError(f"no such file: {path}; `fedscope runs list` shows what the registry holds")
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise UserError(
+            f"{path} is not loaded: it is no checkpoint, or a pickle that asks to run code; "
+            "re-save it as model.state_dict()"
+        ) from error
+    except (RuntimeError, EOFError, BadZipFile, ValueError, KeyError, OSError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{path} is truncated or damaged ({reason}); restore it from a copy") from error

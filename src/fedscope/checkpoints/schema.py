@@ -1,0 +1,116 @@
+"""What a run and a checkpoint say about themselves: plain, versioned data, validated on reading.
+
+These records name models, data sets and methods by their catalogue names only, so that a checkpoint can be
+described, listed and verified without building any of them.
+"""
+
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fedscope.errors import UserError
+
+RUN_FORMAT = "fedscope/run/1"
+CHECKPOINT_FORMAT = "fedscope/checkpoint/1"
+
+Positive = Annotated[int, Field(ge=1)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Record(BaseModel):
+    """Base of all records: immutable, and an unknown field is an error rather than ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+R = TypeVar("R", bound=Record)
+
+
+class ModelSpec(Record):
+    """A network of the catalogue: logits over ``classes`` from images of ``channels``."""
+
+    name: str
+    classes: Positive
+    channels: Positive
+
+
+class DataSpec(Record):
+    """A data set, its augmentation pipeline, and the SHA-256 of its content."""
+
+    name: str
+    augmentation: str
+    fingerprint: str
+    train_samples: Positive
+    test_samples: Positive
+
+
+class Settings(Record):
+    """Everything that determines the bits of a run; the fields are the options of ``fedscope train``."""
+
+    method: str = "fedavg"
+    options: dict[str, bool | float | str] = {}
+    reading: Literal["paper", "code"] = "paper"
+    dataset: str = "digits"
+    augmentation: str | None = None
+    model: str | None = None
+    partition: str = "dirichlet_balanced"
+    alpha: float | None = 0.5
+    clients: Positive = 8
+    participation: Annotated[float, Field(gt=0, le=1)] = 1.0
+    sampling: Literal["fixed_fraction", "bernoulli"] = "fixed_fraction"
+    rounds: Positive = 20
+    epochs: Positive = 2
+    batch_size: Positive = 32
+    lr: NonNegative = 0.1
+    lr_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    nesterov: bool = False
+    weight_decay: NonNegative = 1e-4
+    clip: Annotated[float, Field(gt=0)] | None = None
+    seed: Annotated[int, Field(ge=0)] = 0
+    device: str = "cpu"
+    threads: Positive = 1
+    save_clients: Literal["last", "all", "none"] = "last"
+    keep_every: Annotated[int, Field(ge=0)] = 0
+
+
+class Manifest(Record):
+    """A run, as written when it starts."""
+
+    format: Literal["fedscope/run/1"] = RUN_FORMAT
+    name: str
+    created: str  # ISO 8601, UTC
+    settings: Settings
+    model: ModelSpec
+    data: DataSpec
+    versions: dict[str, str]
+
+
+class CheckpointInfo(Record):
+    """A checkpoint: which weights these are, and everything needed to rebuild their network and data."""
+
+    format: Literal["fedscope/checkpoint/1"] = CHECKPOINT_FORMAT
+    run: str
+    kind: Literal["global", "client"]
+    round: Annotated[int, Field(ge=0)]  # rounds completed when the weights were taken
+    client: int | None = None
+    samples: Positive  # n_k of a client; all training samples for the global model
+    metrics: dict[str, float | None] = {}  # null where not finite
+    settings: Settings
+    model: ModelSpec
+    data: DataSpec
+    versions: dict[str, str]
+
+
+def parse(kind: type[R], data: object, what: str) -> R:
+    """Validate ``data`` as a record; ``what`` names its origin in the error.
+
+    Raises:
+        UserError: the data is of another format, or a field is missing or out of range.
+    """
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "content"
+        raise UserError(f"{what}: {where}: {first['msg']}") from error

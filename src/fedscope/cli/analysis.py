@@ -1,0 +1,100 @@
+"""What the analysis commands share: which samples, which checkpoint, which precision."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+
+from fedscope.checkpoints.registry import Registry
+from fedscope.cli import console, options
+from fedscope.errors import UserError
+from fedscope.landscape.problem import Problem, Source, load
+from fedscope.landscape.progress import Progress
+
+_OPTIONS = (
+    click.argument("checkpoints", nargs=-1, metavar="[CKPT]..."),
+    click.option("--samples", metavar="N|all", help="Samples to analyse on, a fixed draw."),
+    click.option("--split", type=click.Choice(["train", "test"]), default="train", show_default=True),
+    options.data_dir,
+    click.option("--model", metavar="MODULE:FACTORY", help="Your own network; CKPT is then its state_dict."),
+    click.option("--data", metavar="MODULE:FACTORY", help="Your own batches of (inputs, targets)."),
+    click.option("--bn", type=click.Choice(["eval", "recalibrate", "batch"]), default="eval", show_default=True,
+                 help="BatchNorm statistics: the checkpoint's, re-estimated, or the batch's own."),
+    click.option("--dtype", type=click.Choice(["float32", "float64"]), default="float32", show_default=True),
+    click.option("--batch-size", type=click.IntRange(1), default=128, show_default=True, help="Changes memory, not results."),
+    click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the sample and the probes."),
+    options.device,
+    options.threads,
+    options.registry,
+    click.option("--json", "json_target", metavar="FILE|-", help="Write the full record; - is standard output."),
+)  # fmt: skip
+
+
+def analysis(samples: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that adds the shared options, with ``samples`` as the documented default."""
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        for option in reversed(_OPTIONS):
+            function = option(function)
+        for parameter in function.__click_params__:  # type: ignore[attr-defined]
+            if parameter.name == "samples":
+                parameter.default, parameter.show_default = str(samples), True
+        return function
+
+    return decorate
+
+
+def problems(
+    checkpoints: tuple[str, ...],
+    samples: str,
+    split: Any,
+    data_dir: Path | None,
+    model: str | None,
+    data: str | None,
+    dtype: str,
+    batch_size: int,
+    seed: int,
+    device: str,
+    threads: int | None,
+    registry: Path,
+) -> list[Problem]:
+    """Return one problem per checkpoint; without any, the registry's newest run.
+
+    Raises:
+        UserError: a checkpoint, its data, or the device cannot be had.
+    """
+    source = Source(
+        samples=_count(samples),
+        split=split,
+        data_dir=data_dir,
+        model=model,
+        data=data,
+        dtype=getattr(torch, dtype),
+        device=options.use_device(device, threads),
+        batch_size=batch_size,
+        seed=seed,
+    )
+    store = Registry(registry)
+    return [load(store.resolve(reference), source) for reference in checkpoints or (None,)]
+
+
+def _count(samples: str) -> int | None:
+    if samples == "all":
+        return None
+    if not samples.isdigit() or int(samples) < 1:
+        raise UserError(f"--samples takes a number from 1 up, or all, not {samples!r}")
+    return int(samples)
+
+
+@contextmanager
+def stage(title: str) -> Iterator[Progress]:
+    """Show one long step of an analysis on the terminal."""
+    with console.progress(title) as report:
+
+        def progress(done: int, total: int | None) -> None:
+            report(done, total)
+
+        yield progress

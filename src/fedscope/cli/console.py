@@ -1,0 +1,101 @@
+"""Everything about the terminal: progress, tables, notes, and JSON for programs.
+
+Results go to standard output; progress and notes go to standard error, as a bar on a terminal and as one line
+per finished step elsewhere.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from fedscope.errors import UserError
+from fedscope.storage import write_text
+
+
+class Report(Protocol):
+    """How a long step tells how far it is: units done, units in all (None: unknown), and a word about it."""
+
+    def __call__(self, done: int, total: int | None = None, text: str = "", /) -> None:
+        """Say how far the step is."""
+
+
+def errors() -> Console:
+    """Return the console of standard error."""
+    return Console(file=sys.stderr, highlight=False)
+
+
+def note(text: str) -> None:
+    """Print a line beside the results."""
+    errors().print(escape(text), style="dim", soft_wrap=True)
+
+
+@contextmanager
+def progress(title: str, *, lines: bool = False) -> Iterator[Report]:
+    """Show a long step; ``lines`` prints each report's text as a line where there is no terminal."""
+    console, start, last = errors(), time.perf_counter(), (0, "")
+    bar = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[text]}"),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    task = bar.add_task(escape(title), total=None, text="")
+
+    def report(done: int, total: int | None = None, text: str = "", /) -> None:
+        nonlocal last
+        last = done, text
+        bar.update(task, completed=done, total=total, text=escape(text))
+        if lines and not console.is_terminal:
+            note(f"{title} {done}/{total}: {text}")
+
+    with bar:
+        yield report
+    done, text = last
+    note(f"{title}: {done} in {time.perf_counter() - start:.1f} s{': ' + text if text and not lines else ''}")
+
+
+def print_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()
+) -> None:
+    """Print a table to standard output; the first column is text, the others are aligned right."""
+    table = Table(title=escape(title), title_justify="left", title_style="bold", show_edge=False, pad_edge=False)
+    for index, column in enumerate(columns):
+        table.add_column(escape(column), justify="right" if index else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    width = None if sys.stdout.isatty() else 160
+    console = Console(file=sys.stdout, highlight=False, width=width)
+    console.print(table)
+    for line in notes:
+        console.print(escape(line), style="dim", soft_wrap=True)
+
+
+def write_json(target: str, content: object) -> None:
+    """Write ``content`` to standard output (``-``) or atomically to a file.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    if target == "-":
+        click.echo(text, nl=False)
+        return
+    try:
+        write_text(Path(target), text)
+    except OSError as error:
+        raise UserError(f"cannot write {target}: {error.strerror}") from error

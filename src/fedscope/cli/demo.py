@@ -1,0 +1,47 @@
+"""`fedscope demo`: the whole thread on the bundled digits, as a newcomer would run it."""
+
+from pathlib import Path
+
+import click
+
+from fedscope.checkpoints.files import versions
+from fedscope.checkpoints.registry import Registry
+from fedscope.cli import console, options
+from fedscope.cli.analysis import stage
+from fedscope.cli.hessian import draw_densities, show
+from fedscope.cli.plot_landscape import draw
+from fedscope.cli.train import train_run
+from fedscope.landscape.measure import Request, measure
+from fedscope.landscape.problem import Source, load
+from fedscope.landscape.scan import Plane, scan
+
+METHODS = ("fedavg", "fedavg+man")
+
+
+@click.command("demo")
+@options.registry
+@options.threads
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("demo"), show_default=True,
+              help="Folder for the pictures and records.")  # fmt: skip
+def command(registry: Path, threads: int | None, out: Path) -> None:
+    """Train FedAvg and FedAvg+MAN on the bundled digits, measure their curvature, and draw their landscapes."""
+    device = options.use_device("cpu", threads)
+    store, source = Registry(registry), Source(samples=None, device=device)
+    problems = []
+    for method in METHODS:
+        trained = train_run({"method": method}, {}, registry, store.free_name(f"demo-{method}"))
+        problems.append(load(Path(str(trained["final"])), source))
+    request = Request(top_k=2, density=True, clients=True, versions=versions())
+    measured = [measure(problem, request, stage) for problem in problems]
+    plane = Plane(versions=versions())
+    scanned = [scan(problem, plane, stage) for problem in problems]
+
+    records = [record for record, _ in measured]
+    console.write_json(str(out / "hessian.json"), records)
+    console.write_json(str(out / "landscape.json"), [record for record, _ in scanned])
+    draw_densities(records, [density for _, density in measured if density], out / "density.png")
+    for suffix in ("png", "pdf"):
+        draw(scanned, out / f"landscape.{suffix}")
+    show(records)
+    for path in sorted(out.iterdir()):
+        click.echo(path)

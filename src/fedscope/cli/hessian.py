@@ -1,0 +1,98 @@
+"""`fedscope hessian`: λ_max, trace, density and cross-client metrics of checkpoints."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedscope.checkpoints.files import versions
+from fedscope.cli import console
+from fedscope.cli.analysis import analysis, problems, stage
+from fedscope.errors import UserError
+from fedscope.figures.tables import hessian_table
+from fedscope.landscape.measure import Record, Request, measure
+from fedscope.landscape.results import Density
+
+
+@click.command("hessian")
+@analysis(samples=2048)
+@click.option("--top-k", type=click.IntRange(1), default=1, show_default=True, help="Largest eigenvalues.")
+@click.option("--tol", type=click.FloatRange(0, 1, min_open=True), default=1e-3, show_default=True,
+              help="Residual of each eigenpair, relative to λ_max.")  # fmt: skip
+@click.option("--probes", type=click.IntRange(2), help="Fixed number of trace probes, instead of --trace-rtol.")
+@click.option("--trace-rtol", type=click.FloatRange(0, min_open=True), default=0.05, show_default=True,
+              help="Standard error of the trace, relative to its value.")  # fmt: skip
+@click.option("--density", is_flag=True, help="Also estimate the eigenvalue density.")
+@click.option("--clients", is_flag=True, help="Also compare the curvature of the run's client models (H_N, H_D).")
+@click.option("--client-probes", type=click.IntRange(2), default=32, show_default=True, help="Probes per client.")
+@click.option("--pairs", type=click.Choice(["distinct", "all_including_self"]), default="distinct", show_default=True,
+              help="Pairs of clients averaged over; the published script includes k = j.")  # fmt: skip
+@click.option("--engine", type=click.Choice(["fedscope", "pyhessian"]), default="fedscope", show_default=True)
+@click.option("--figure", metavar="FILE", help="Draw the density to a .png, .pdf or .svg file.")
+def command(
+    json_target: str | None,
+    bn: Any,
+    top_k: int,
+    tol: float,
+    probes: int | None,
+    trace_rtol: float,
+    density: bool,
+    clients: bool,
+    client_probes: int,
+    pairs: Any,
+    engine: Any,
+    figure: str | None,
+    **source: Any,
+) -> None:
+    """Measure the curvature of the training loss at checkpoints.
+
+    CKPT is a file, or RUN, RUN@25, RUN@best, RUN@final, RUN@client3 of the registry; left out, the newest run. Several
+    are compared in one table.
+    """
+    request = Request(
+        top_k=top_k,
+        tol=tol,
+        probes=probes,
+        trace_rtol=trace_rtol,
+        density=density or figure is not None,
+        clients=clients,
+        client_probes=client_probes,
+        pairs=pairs,
+        engine=engine,
+        bn=bn,
+        versions=versions(),
+    )
+    results = [measure(problem, request, stage) for problem in problems(**source)]
+    records = [record for record, _ in results]
+    if figure:
+        draw_densities(records, [found for _, found in results if found], Path(figure))
+    if json_target:
+        console.write_json(json_target, records[0] if len(records) == 1 else records)
+    if json_target != "-":
+        show(records)
+
+
+def show(records: list[Record]) -> None:
+    """Print the comparison table, and each record's further eigenvalues and warnings."""
+    table = hessian_table(records)
+    console.print_table(table.title, table.columns, table.rows, table.notes)
+    for record in records:
+        name = record["checkpoint"]["run"] or Path(record["checkpoint"]["path"]).stem
+        if len(record["eigenvalues"]) > 1:
+            values = ", ".join("not finite" if e["value"] is None else f"{e['value']:.5g}" for e in record["eigenvalues"])
+            console.note(f"{name}: top eigenvalues {values}")
+        if record["converged"] is False:
+            console.note(f"{name}: the eigenpairs did not reach --tol; their residuals are in --json")
+
+
+def draw_densities(records: list[Record], densities: list[Density], path: Path) -> None:
+    """Draw the eigenvalue densities of several records on shared axes."""
+    from fedscope.figures.spectra import density_figure
+    from fedscope.figures.style import save
+
+    labels = [str(r["problem"]["method"] or Path(r["checkpoint"]["path"]).stem) for r in records]
+    largest = [float(r["lambda_max"]["value"]) for r in records if r["lambda_max"]["value"] is not None]
+    if len(largest) < len(records):
+        raise UserError("the curvature is not finite, so there is no density to draw; see --json")
+    record = {"checkpoints": [r["checkpoint"]["sha256"] for r in records]}
+    save(density_figure(densities, labels, lambda_max=largest), path, record=record)

@@ -1,0 +1,79 @@
+"""`fedscope`: a group that imports a command only when it is called, and turns every fault into an exit code.
+
+0 done; 2 the user can mend it (one line, no traceback); 1 a fault of ours; 130 interrupted.
+"""
+
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from fedscope import __version__
+from fedscope.errors import UserError
+
+COMMANDS = {
+    "train": ("train", "Train a federated method and register its checkpoints."),
+    "hessian": ("hessian", "Measure the curvature of a checkpoint."),
+    "plot-landscape": ("plot_landscape", "Draw the loss landscape around checkpoints."),
+    "runs": ("runs", "List the registry's runs, or show one."),
+    "demo": ("demo", "Train two methods, measure and draw them, in a few minutes."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands live in modules of the same name and are imported on use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order a newcomer needs them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return the command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"fedscope.cli.{COMMANDS[cmd_name][0]}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help) for name, (_, help) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="fedscope")
+def main() -> None:
+    """How flat, and how consistent across clients, are the minima of federated-learning methods?"""
+
+
+def run(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    sys.exit(call(sys.argv[1:] if arguments is None else arguments))
+
+
+def call(arguments: Sequence[str]) -> int:
+    """Run the command line on ``arguments`` and return the exit code."""
+    try:
+        result = main.main(list(arguments), prog_name="fedscope", standalone_mode=False)
+    except UserError as error:
+        return _fail(str(error), 2)
+    except click.ClickException as error:
+        return _fail(error.format_message(), 2)
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return _fail("interrupted; finished rounds are kept, `fedscope train … --resume` continues them", 130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+    except Exception:
+        traceback.print_exc()
+        return _fail("this is a fault of fedscope, please report it with the lines above", 1)
+    return result if isinstance(result, int) else 0
+
+
+def _fail(message: str, code: int) -> int:
+    click.echo(f"Error: {' '.join(message.split())}", err=True)
+    return code

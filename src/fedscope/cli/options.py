@@ -1,0 +1,43 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+
+import click
+import torch
+
+from fedscope.errors import UserError
+
+registry = click.option(
+    "--registry",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("checkpoints"),
+    envvar="FEDSCOPE_REGISTRY",
+    show_default=True,
+    help="Folder of the runs (or FEDSCOPE_REGISTRY).",
+)
+data_dir = click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    help="Folder with a data set's parquet files, directly or under its name (or FEDSCOPE_DATA).",
+)
+device = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1…")
+threads = click.option("--threads", type=click.IntRange(1), help="CPU threads; the bits depend on them. [default: all cores]")
+
+
+def use_device(name: str, threads: int | None) -> torch.device:
+    """Set the thread count and return the device; ``auto`` is the first GPU, else the CPU.
+
+    Raises:
+        UserError: there is no such device here.
+    """
+    if threads is not None:
+        torch.set_num_threads(threads)
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UserError(f"unknown device {name!r}; use auto, cpu or cuda") from error
+    if device.type not in ("cpu", "cuda") or (device.type == "cuda" and not torch.cuda.is_available()):
+        raise UserError(f"there is no device {name!r} here; use --device auto or cpu")
+    return device

@@ -1,0 +1,56 @@
+"""`fedscope plot-landscape`: the loss surface around checkpoints, side by side."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedscope.checkpoints.files import versions
+from fedscope.cli import console
+from fedscope.cli.analysis import analysis, problems, stage
+from fedscope.figures.style import check_format, save
+from fedscope.figures.surfaces import landscape_figure
+from fedscope.landscape.measure import Record
+from fedscope.landscape.results import Surface
+from fedscope.landscape.scan import Plane, scan
+
+
+@click.command("plot-landscape")
+@analysis(samples=1024)
+@click.option("--directions", type=click.Choice(["eigen", "random"]), default="eigen", show_default=True,
+              help="Top two eigenvectors at unit norm, or random filter-normalised ones.")  # fmt: skip
+@click.option("--grid", type=click.IntRange(3), default=41, show_default=True, help="Points along each axis.")
+@click.option("--span", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,
+              help="The axes run from -SPAN to SPAN.")  # fmt: skip
+@click.option("--out", default="landscape.png", show_default=True, metavar="FILE", help="A .png, .pdf or .svg file.")
+def command(
+    json_target: str | None, bn: Any, directions: Any, grid: int, span: float, out: str, **source: Any
+) -> None:
+    """Draw the loss on a plane through each checkpoint, on shared axes, camera and colours.
+
+    CKPT is a file, or RUN, RUN@25, RUN@best, RUN@final, RUN@client3 of the registry; left out, the newest run.
+    """
+    check_format(Path(out))
+    plane = Plane(directions=directions, grid=grid, span=span, bn=bn, versions=versions())
+    results = [scan(problem, plane, stage) for problem in problems(**source)]
+    records = [record for record, _ in results]
+    if json_target:
+        console.write_json(json_target, records[0] if len(records) == 1 else records)
+    draw(results, Path(out))
+    if json_target != "-":
+        click.echo(out)
+
+
+def draw(results: list[tuple[Record, Surface]], path: Path) -> None:
+    """Draw surfaces with their records' titles to ``path``."""
+    titles = [str(r["problem"]["method"] or Path(r["checkpoint"]["path"]).stem) for r, _ in results]
+    captions = [_caption(record) for record, _ in results]
+    figure = landscape_figure([surface for _, surface in results], titles, captions=captions)
+    save(figure, path, record={"checkpoints": [r["checkpoint"]["sha256"] for r, _ in results]})
+
+
+def _caption(record: Record) -> str:
+    place = f"round {record['checkpoint']['round']}" if record["checkpoint"]["round"] is not None else ""
+    values = record["curvature"]
+    curvature = f"λ₀ {values[0]:.3g}, λ₁ {values[1]:.3g}" if values and None not in values else ""
+    return ", ".join(filter(None, (place, curvature)))

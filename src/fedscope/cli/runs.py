@@ -1,0 +1,67 @@
+"""`fedscope runs`: what the registry holds."""
+
+from pathlib import Path
+
+import click
+
+from fedscope.checkpoints.files import load_checkpoint
+from fedscope.checkpoints.registry import COLUMNS, Registry
+from fedscope.cli import console, options
+
+
+@click.group("runs")
+def command() -> None:
+    """List the registry's runs, or show one."""
+
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@command.command("list")
+@options.registry
+@as_json
+def list_runs(registry: Path, as_json: bool) -> None:
+    """List all runs, newest first."""
+    rows = Registry(registry).rows()
+    if as_json:
+        console.write_json("-", rows)
+    elif not rows:
+        console.note(f"the registry {registry} holds no run yet; `fedscope train` makes one")
+    else:
+        console.print_table(f"Runs in {registry}", COLUMNS, [[_cell(row[c]) for c in COLUMNS] for row in rows])
+
+
+@command.command("show")
+@click.argument("run")
+@options.registry
+@as_json
+def show(run: str, registry: Path, as_json: bool) -> None:
+    """Show one run: its settings, its checkpoints and its last rounds."""
+    found = Registry(registry).run(run)
+    manifest, metrics = found.manifest(), found.metrics()
+    paths = [*sorted(found.folder.glob("*.pt")), *found.clients()]
+    checkpoints = []
+    for path in paths:
+        loaded = load_checkpoint(path)
+        entry = {"path": str(path), "kind": loaded.info.kind, "round": loaded.info.round, "client": loaded.info.client}
+        checkpoints.append({**entry, "sha256": loaded.sha256, **loaded.info.metrics})
+    if as_json:
+        content = {"manifest": manifest.model_dump(), "metrics": metrics, "checkpoints": checkpoints}
+        console.write_json("-", content)
+        return
+    fields = {**manifest.settings.model_dump(), "created": manifest.created}
+    fields["data"] = f"{manifest.data.train_samples} train, {manifest.data.test_samples} test, {manifest.data.fingerprint[:12]}"
+    fields["versions"] = ", ".join(f"{name} {version}" for name, version in manifest.versions.items())
+    console.print_table(manifest.name, ["setting", "value"], [[key, _cell(value)] for key, value in fields.items()])
+    files = [[Path(str(c["path"])).stem, c["kind"], c["round"], str(c["sha256"])[:12]] for c in checkpoints]
+    console.print_table("Checkpoints", ["file", "kind", "round", "sha256"], [list(map(_cell, row)) for row in files])
+    last = [[_cell(m[k]) for k in ("round", "accuracy", "loss", "train_loss", "seconds")] for m in metrics[-5:]]
+    console.print_table("Last rounds", ["round", "accuracy", "loss", "training loss", "seconds"], last)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={item}" for key, item in value.items()) or "–"
+    return "–" if value is None else str(value)

@@ -1,0 +1,139 @@
+"""`fedscope train`: run a federated method and register its checkpoints."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+from pydantic_core import PydanticUndefined
+
+from fedscope.checkpoints.registry import Registry, checked_name
+from fedscope.checkpoints.schema import Settings, parse
+from fedscope.cli import console, options
+from fedscope.errors import UserError
+from fedscope.federated.rounds import Metrics, open_run, prepare, train
+
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
+
+
+def setting(flag: str, kind: Any, help: str) -> Decorator:
+    """Return the click option of one field of :class:`Settings`, with the field's own default in the help."""
+    default = Settings.model_fields[flag.split("/")[0].strip("-").replace("-", "_")].default
+    shown = "" if default in (None, PydanticUndefined) else f" [default: {default}]"
+    return click.option(flag, type=kind, default=None, help=help + shown)
+
+
+@click.command("train")
+@setting("--method", str, "fedavg, fedprox, man, or a sum such as fedavg+man.")
+@setting("--dataset", str, "digits, cifar10 or cifar100.")
+@options.data_dir
+@setting("--model", str, "Network. [default: the data set's]")
+@setting("--augmentation", str, "Pipeline of the data set: fedalign, man or none. [default: its first]")
+@setting("--partition", str, "iid, dirichlet_balanced or dirichlet_equal.")
+@setting("--alpha", float, "Dirichlet concentration; smaller is more heterogeneous.")
+@setting("--clients", int, "Number of clients N.")
+@setting("--participation", float, "Share of the clients that take part in a round.")
+@setting("--sampling", click.Choice(["fixed_fraction", "bernoulli"]), "How the participants are drawn.")
+@setting("--rounds", int, "Communication rounds T.")
+@setting("--epochs", int, "Local epochs E.")
+@setting("--batch-size", int, "Local batch size B.")
+@setting("--lr", float, "Local learning rate in the first round.")
+@setting("--lr-decay", float, "Factor on the learning rate after each round.")
+@setting("--momentum", float, "Momentum of the local SGD.")
+@setting("--nesterov", bool, "Nesterov momentum: true or false.")
+@setting("--weight-decay", float, "Weight decay, applied after clipping.")
+@setting("--clip", float, "Clip the gradient's global norm at this value. [default: no clipping]")
+@click.option("--set", "given", multiple=True, metavar="OPTION=VALUE", help="An option of the method, such as man.zeta=0.1.")
+@setting("--reading", click.Choice(["paper", "code"]), "Where paper and published code disagree.")
+@setting("--seed", int, "Seed of every random stream.")
+@options.device
+@options.threads
+@options.registry
+@click.option("--name", help="Name of the run. [default: METHOD-DATASET]")
+@setting("--save-clients", click.Choice(["last", "all", "none"]), "Which of the clients' uploads to keep.")
+@setting("--keep-every", int, "Also keep the global model every K rounds.")
+@click.option("--resume", is_flag=True, help="Continue the run --name (a finished one is left as it is).")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output.")
+def command(
+    data_dir: Path | None,
+    given: tuple[str, ...],
+    device: str,
+    threads: int | None,
+    registry: Path,
+    name: str | None,
+    resume: bool,
+    as_json: bool,
+    **fields: object,
+) -> None:
+    """Train a federated method; without options, FedAvg on the bundled digits."""
+    fields = {key: value for key, value in fields.items() if value is not None}
+    fields["device"] = str(options.use_device(device, threads))
+    fields["threads"] = torch.get_num_threads()
+    result = train_run(fields, pairs(given), registry, name, resume=resume, data_dir=data_dir)
+    if as_json:
+        console.write_json("-", result)
+    else:
+        best, final = float(str(result["best_accuracy"])), float(str(result["accuracy"]))
+        rows = [[str(result["run"]), str(result["rounds"]), f"{final:.2%}", f"{best:.2%}", str(result["final"])]]
+        console.print_table("Trained", ["run", "rounds", "final accuracy", "best", "checkpoint"], rows)
+
+
+def train_run(
+    fields: dict[str, object],
+    given: dict[str, str],
+    root: Path,
+    name: str | None,
+    *,
+    resume: bool = False,
+    data_dir: Path | None = None,
+) -> dict[str, object]:
+    """Train with the given fields of :class:`Settings`; return what ``train --json`` prints."""
+    if resume and name is None:
+        raise UserError("--resume needs the --name of the run to continue")
+    registry = Registry(root)
+    federation = prepare(parse(Settings, fields, "option"), given, data_dir)
+    settings = federation.settings
+    if federation.dataset.note:
+        console.note(f"{settings.dataset}: {federation.dataset.note}")
+    run = open_run(
+        federation,
+        registry,
+        checked_name(name) if name else registry.free_name(f"{settings.method}-{settings.dataset}"),
+        resume=resume,
+    )
+    with console.progress(f"{run.name}: round", lines=True) as report:
+
+        def show(m: Metrics) -> None:
+            loss = "not finite" if m["loss"] is None else f"{m['loss']:.4f}"
+            report(int(str(m["round"])), settings.rounds, f"accuracy {m['accuracy']:.2%}, test loss {loss}")
+
+        metrics = train(federation, run, show)
+    diverged = [m["round"] for m in metrics if m["loss"] is None or m["train_loss"] is None]
+    if diverged:
+        console.note(f"the loss was not finite in {len(diverged)} rounds, first in round {diverged[0]}; lower --lr")
+    accuracies = [float(str(m["accuracy"])) for m in metrics]
+    return {
+        "run": run.name,
+        "registry": str(root),
+        "final": str(run.final),
+        "best": str(run.best),
+        "accuracy": accuracies[-1],
+        "best_accuracy": max(accuracies),
+        "rounds": len(metrics),
+    }
+
+
+def pairs(given: tuple[str, ...]) -> dict[str, str]:
+    """Split ``OPTION=VALUE`` texts.
+
+    Raises:
+        UserError: one has no ``=`` or an option stands twice.
+    """
+    result: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or name in result:
+            raise UserError(f"--set takes each option once as OPTION=VALUE, not {text!r}")
+        result[name] = value
+    return result

@@ -1,0 +1,9 @@
+"""FedAvg: local SGD, sample-weighted mean."""
+
+from fedscope.federated.method import Method
+
+FEDAVG = Method(
+    name="fedavg",
+    objective="ℓ(w)",
+    source="McMahan et al. 2017, Algorithm 1",
+)

@@ -1,0 +1,76 @@
+"""The loss around one checkpoint, in the record that `fedscope plot-landscape --json` prints."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from fedscope.landscape.directions import eigen_directions, random_directions
+from fedscope.landscape.eigen import top_eigenpairs
+from fedscope.landscape.hessian import Hessian
+from fedscope.landscape.measure import Record, Stage, finite
+from fedscope.landscape.normalization import BatchNormMode
+from fedscope.landscape.problem import Problem
+from fedscope.landscape.results import Surface
+from fedscope.landscape.surface import surface
+from fedscope.streams import torch_stream
+
+SCHEMA = "fedscope/landscape/1"
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Which plane through the weights, and the grid on it."""
+
+    directions: Literal["eigen", "random"] = "eigen"
+    grid: int = 41
+    span: float = 1.0  # coordinates run from −span to span
+    tol: float = 1e-2  # residual of the eigenvectors, relative to λ_max
+    bn: BatchNormMode = "eval"
+    versions: Mapping[str, str] | None = None
+
+
+def scan(problem: Problem, plane: Plane, stage: Stage) -> tuple[Record, Surface]:
+    """Return the JSON record of design contract ``fedscope/landscape/1`` and the surface in it.
+
+    ``eigen``: along the two top eigenvectors at unit norm (Mendieta et al. 2022, Fig. 1); ``random``: along two
+    filter-normalised Gaussian directions (Li et al. 2018).
+    """
+    start = time.perf_counter()
+    generator = torch_stream(problem.source.seed, plane.directions, device=problem.source.device)
+    curvature = None
+    if plane.directions == "eigen":
+        operator = Hessian(problem.model, problem.loss_fn, problem.batches, bn=plane.bn)
+        with stage(f"{problem.title}: eigenvectors, products") as progress:
+            pairs = top_eigenpairs(operator, k=2, tol=plane.tol, generator=generator, progress=progress)
+        directions, curvature = eigen_directions(pairs), pairs.values.tolist()
+    else:
+        directions = random_directions(problem.model, generator)
+    with stage(f"{problem.title}: surface, points") as progress:
+        found = surface(
+            problem.model,
+            problem.loss_fn,
+            problem.batches,
+            directions=directions,
+            span=plane.span,
+            grid=plane.grid,
+            bn=plane.bn,
+            progress=progress,
+        )
+    record = finite(
+        {
+            "schema": SCHEMA,
+            "checkpoint": problem.checkpoint,
+            "problem": {**problem.description, "bn": plane.bn},
+            "axes": [{"name": axis.name, "values": axis.values} for axis in found.axes],
+            "loss": found.loss,
+            "directions": found.directions,
+            "center_loss": found.center_loss,
+            "curvature": curvature,
+            "seconds": time.perf_counter() - start,
+            "versions": dict(plane.versions or {}),
+        }
+    )
+    return {**record, "non_finite": found.non_finite}, found

@@ -1,0 +1,98 @@
+"""Residual networks for small images: one class, two block types."""
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+
+class Block(nn.Module):
+    """A residual block: relu(branch(x) + shortcut(x)); the shortcut is a 1×1 projection where ``project``."""
+
+    def __init__(self, branch: nn.Sequential, inputs: int, outputs: int, stride: int, project: bool):
+        super().__init__()
+        self.branch = branch
+        self.shortcut = (
+            nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+            if project
+            else nn.Identity()
+        )
+        self.relu = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, inputs, H, W) to (B, outputs, H/stride, W/stride)."""
+        out: Tensor = self.relu(self.branch(x) + self.shortcut(x))
+        return out
+
+
+def bottleneck(inputs: int, planes: int, stride: int, first: bool) -> Block:
+    """1×1, 3×3 (carries the stride), 1×1 to four times ``planes``; the first of a group projects its shortcut."""
+    branch = nn.Sequential(
+        nn.Conv2d(inputs, planes, 1, bias=False),
+        nn.BatchNorm2d(planes),
+        nn.ReLU(),
+        nn.Conv2d(planes, planes, 3, stride, 1, bias=False),
+        nn.BatchNorm2d(planes),
+        nn.ReLU(),
+        nn.Conv2d(planes, 4 * planes, 1, bias=False),
+        nn.BatchNorm2d(4 * planes),
+    )
+    return Block(branch, inputs, 4 * planes, stride, project=first)
+
+
+def basic(inputs: int, planes: int, stride: int, first: bool) -> Block:
+    """Two 3×3 convolutions; the shortcut projects where the shape changes."""
+    branch = nn.Sequential(
+        nn.Conv2d(inputs, planes, 3, stride, 1, bias=False),
+        nn.BatchNorm2d(planes),
+        nn.ReLU(),
+        nn.Conv2d(planes, planes, 3, 1, 1, bias=False),
+        nn.BatchNorm2d(planes),
+    )
+    return Block(branch, inputs, planes, stride, project=first and (stride > 1 or inputs != planes))
+
+
+class ResNet(nn.Module):
+    """3×3 stem, groups of residual blocks (stride 2 from the second group on), global average pool, linear."""
+
+    def __init__(self, groups: Sequence[nn.Sequential], stem: int, features: int, classes: int, channels: int):
+        super().__init__()
+        self.stem = nn.Sequential(
+            nn.Conv2d(channels, stem, 3, 1, 1, bias=False), nn.BatchNorm2d(stem), nn.ReLU()
+        )
+        for index, group in enumerate(groups, 1):
+            self.add_module(f"layer{index}", group)
+        self.depth = len(groups)
+        self.fc = nn.Linear(features, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map images (B, channels, H, W) to logits (B, classes)."""
+        x = self.stem(x)
+        for index in range(1, self.depth + 1):
+            x = self.get_submodule(f"layer{index}")(x)
+        logits: Tensor = self.fc(x.mean((2, 3)))
+        return logits
+
+
+def resnet56_bottleneck(classes: int, channels: int = 3) -> ResNet:
+    """Return FedML's ResNet-56 (Mendieta et al. 2022): bottlenecks 6-6-6 of 16/32/64 planes, 614,452 parameters.
+
+    Input (B, channels, 32, 32). He fan-out initialisation, no zero-initialised BatchNorm.
+    """
+    groups, inputs = [], 16
+    for index, planes in enumerate((16, 32, 64)):
+        blocks = []
+        for place in range(6):
+            stride = 2 if index and not place else 1
+            blocks.append(bottleneck(inputs, planes, stride, first=not place))
+            inputs = 4 * planes
+        groups.append(nn.Sequential(*blocks))
+    return ResNet(groups, 16, 256, classes, channels)
+
+
+def resnet_digits(classes: int, channels: int = 1) -> ResNet:
+    """Return a small BatchNorm ResNet for 8×8 images: basic blocks 1-1-1 of 12/24/32 channels."""
+    groups, inputs = [], 12
+    for index, planes in enumerate((12, 24, 32)):
+        groups.append(nn.Sequential(basic(inputs, planes, 2 if index else 1, first=True)))
+        inputs = planes
+    return ResNet(groups, 12, 32, classes, channels)
