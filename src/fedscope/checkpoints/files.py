@@ -1,7 +1,7 @@
 """Checkpoint files: tensors and plain data, loadable with ``weights_only=True``, hashed by content.
 
-The content hash covers name, dtype, shape and bytes of every tensor in name order, so it does not depend on how
-the file was laid out; it is stored beside the weights and checked at every load.
+The content hash covers name, dtype, shape and bytes of every tensor in name order, so it does not depend on
+how the file was laid out; it is stored beside the weights and checked at every load.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ def content_hash(state: State) -> str:
     for name in sorted(state):
         tensor = state[name].detach().cpu().contiguous()
         digest.update(f"{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
+        digest.update(memoryview(tensor.reshape(-1).view(torch.uint8).numpy()))
     return digest.hexdigest()
 
 
@@ -68,7 +68,9 @@ def load_checkpoint(path: Path) -> Checkpoint:
         raise UserError(f"{path} has format {content['format']!r}, this fedscope reads {CHECKPOINT_FORMAT!r}")
     state = _tensors(content.get("state"), path)
     if content_hash(state) != content.get("sha256"):
-        raise UserError(f"{path} is damaged: its weights do not match its content hash; restore it from a copy")
+        raise UserError(
+            f"{path} is damaged: its weights do not match its content hash; restore it from a copy"
+        )
     return Checkpoint(path, parse(CheckpointInfo, content.get("info"), str(path)), state, content["sha256"])
 
 
@@ -91,7 +93,9 @@ def versions() -> dict[str, str]:
 
 def _tensors(content: object, path: Path) -> dict[str, Tensor]:
     if not (isinstance(content, dict) and content and all(isinstance(v, Tensor) for v in content.values())):
-        raise UserError(f"{path} holds no state_dict (a mapping from names to tensors); save model.state_dict()")
+        raise UserError(
+            f"{path} holds no state_dict (a mapping from names to tensors); save model.state_dict()"
+        )
     return content
 
 

@@ -1,9 +1,10 @@
 """The registry: a folder of runs, and a SQLite index of it that can be deleted at any time.
 
-    ROOT/RUN/manifest.json     what the run is, written when it starts
-    ROOT/RUN/metrics.jsonl     one line per round
-    ROOT/RUN/{final,best,last,round-0025}.pt, clients/0003.pt (round-0025/clients/0003.pt under --save-clients all)
-    ROOT/index.sqlite          what `runs list` shows, brought up to date from the files at each use
+    ROOT/RUN/manifest.json               what the run is, written when it starts
+    ROOT/RUN/metrics.jsonl               one line per round
+    ROOT/RUN/{final,best,last}.pt        global models; round-0025.pt under --keep-every
+    ROOT/RUN/clients/0003.pt             last uploads; round-0025/clients/0003.pt under --save-clients all
+    ROOT/index.sqlite                    what `runs list` shows, brought up to date from the files at each use
 
 A checkpoint is addressed as a file, or as RUN, RUN@25, RUN@best, RUN@final, RUN@client3.
 """
@@ -117,7 +118,7 @@ class Registry:
             run.folder.mkdir(parents=True)
         except FileExistsError as error:
             raise UserError(
-                f"the registry already holds a run {run.name!r}; choose another --name, or continue it with --resume"
+                f"the registry already holds a run {run.name!r}; choose another --name, or add --resume"
             ) from error
         except OSError as error:
             raise UserError(f"cannot write to the registry {self.root}: {error.strerror}") from error
@@ -215,7 +216,10 @@ class Registry:
     def _index(self) -> sqlite3.Connection:
         table = f"CREATE TABLE IF NOT EXISTS runs ({', '.join(COLUMNS)}, signature, PRIMARY KEY (name))"
         path = self.root / "index.sqlite"
-        for target in (path, ":memory:"):  # a registry that cannot be written, or holds nothing, is still read
+        for target in (
+            path,
+            ":memory:",
+        ):  # a registry that cannot be written, or holds nothing, is still read
             try:
                 if target == path and not self.root.is_dir():
                     continue
@@ -236,7 +240,9 @@ def checked_name(name: str) -> str:
         UserError: it is not.
     """
     if not NAME.fullmatch(name):
-        raise UserError(f"{name!r} is no run name; use up to 100 letters, digits and . _ + -, starting with a letter or digit")
+        raise UserError(
+            f"{name!r} is no run name; use up to 100 letters, digits and . _ + - after a letter or digit"
+        )
     return name
 
 
@@ -258,7 +264,7 @@ def _row(run: Run) -> tuple[object, ...]:
     except (UserError, ValueError):
         return (run.name, "", "unreadable", *[None] * (len(COLUMNS) - 3))
     s = manifest.settings
-    accuracies = [m["accuracy"] for m in metrics if isinstance(m.get("accuracy"), float)]
+    accuracies = [a for m in metrics if isinstance(a := m.get("accuracy"), float)]
     alpha = f" {s.alpha:g}" if s.alpha is not None and s.partition != "iid" else ""
     return (
         run.name, manifest.created, "finished" if run.final.exists() else "unfinished", s.method, s.dataset,

@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedscope.errors import UserError
 
-RUN_FORMAT = "fedscope/run/1"
 CHECKPOINT_FORMAT = "fedscope/checkpoint/1"
 
 Positive = Annotated[int, Field(ge=1)]
@@ -77,7 +76,7 @@ class Settings(Record):
 class Manifest(Record):
     """A run, as written when it starts."""
 
-    format: Literal["fedscope/run/1"] = RUN_FORMAT
+    format: Literal["fedscope/run/1"] = "fedscope/run/1"
     name: str
     created: str  # ISO 8601, UTC
     settings: Settings
@@ -89,7 +88,7 @@ class Manifest(Record):
 class CheckpointInfo(Record):
     """A checkpoint: which weights these are, and everything needed to rebuild their network and data."""
 
-    format: Literal["fedscope/checkpoint/1"] = CHECKPOINT_FORMAT
+    format: Literal["fedscope/checkpoint/1"] = "fedscope/checkpoint/1"
     run: str
     kind: Literal["global", "client"]
     round: Annotated[int, Field(ge=0)]  # rounds completed when the weights were taken

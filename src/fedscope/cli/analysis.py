@@ -21,15 +21,17 @@ _OPTIONS = (
     options.data_dir,
     click.option("--model", metavar="MODULE:FACTORY", help="Your own network; CKPT is then its state_dict."),
     click.option("--data", metavar="MODULE:FACTORY", help="Your own batches of (inputs, targets)."),
-    click.option("--bn", type=click.Choice(["eval", "recalibrate", "batch"]), default="eval", show_default=True,
-                 help="BatchNorm statistics: the checkpoint's, re-estimated, or the batch's own."),
+    click.option("--bn", type=click.Choice(["eval", "recalibrate", "batch"]), default="eval",
+                 show_default=True, help="BatchNorm statistics: stored, re-estimated, or the batch's own."),
     click.option("--dtype", type=click.Choice(["float32", "float64"]), default="float32", show_default=True),
-    click.option("--batch-size", type=click.IntRange(1), default=128, show_default=True, help="Changes memory, not results."),
-    click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the sample and the probes."),
+    click.option("--batch-size", type=click.IntRange(1), default=128, show_default=True,
+                 help="Samples at a time; the data's error bars come from the batches' spread."),
+    click.option("--seed", type=click.IntRange(0), default=0, show_default=True,
+                 help="Of the sample and the probes."),
     options.device,
     options.threads,
     options.registry,
-    click.option("--json", "json_target", metavar="FILE|-", help="Write the full record; - is standard output."),
+    click.option("--json", "json_target", metavar="FILE|-", help="Write the record; - is standard output."),
 )  # fmt: skip
 
 

@@ -15,7 +15,14 @@ from typing import Protocol
 import click
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 
 from fedscope.errors import UserError
@@ -73,7 +80,9 @@ def print_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()
 ) -> None:
     """Print a table to standard output; the first column is text, the others are aligned right."""
-    table = Table(title=escape(title), title_justify="left", title_style="bold", show_edge=False, pad_edge=False)
+    table = Table(
+        title=escape(title), title_justify="left", title_style="bold", show_edge=False, pad_edge=False
+    )
     for index, column in enumerate(columns):
         table.add_column(escape(column), justify="right" if index else "left", overflow="fold")
     for row in rows:

@@ -21,10 +21,10 @@ METHODS = ("fedavg", "fedavg+man")
 @click.command("demo")
 @options.registry
 @options.threads
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("demo"), show_default=True,
-              help="Folder for the pictures and records.")  # fmt: skip
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("demo"),
+              show_default=True, help="Folder for the pictures and records.")  # fmt: skip
 def command(registry: Path, threads: int | None, out: Path) -> None:
-    """Train FedAvg and FedAvg+MAN on the bundled digits, measure their curvature, and draw their landscapes."""
+    """Train FedAvg and FedAvg+MAN on the bundled digits, then measure and draw their minima."""
     device = options.use_device("cpu", threads)
     store, source = Registry(registry), Source(samples=None, device=device)
     problems = []

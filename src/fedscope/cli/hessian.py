@@ -19,14 +19,20 @@ from fedscope.landscape.results import Density
 @click.option("--top-k", type=click.IntRange(1), default=1, show_default=True, help="Largest eigenvalues.")
 @click.option("--tol", type=click.FloatRange(0, 1, min_open=True), default=1e-3, show_default=True,
               help="Residual of each eigenpair, relative to λ_max.")  # fmt: skip
-@click.option("--probes", type=click.IntRange(2), help="Fixed number of trace probes, instead of --trace-rtol.")
+@click.option(
+    "--probes", type=click.IntRange(2), help="Fixed number of trace probes, instead of --trace-rtol."
+)
 @click.option("--trace-rtol", type=click.FloatRange(0, min_open=True), default=0.05, show_default=True,
               help="Standard error of the trace, relative to its value.")  # fmt: skip
 @click.option("--density", is_flag=True, help="Also estimate the eigenvalue density.")
-@click.option("--clients", is_flag=True, help="Also compare the curvature of the run's client models (H_N, H_D).")
-@click.option("--client-probes", type=click.IntRange(2), default=32, show_default=True, help="Probes per client.")
-@click.option("--pairs", type=click.Choice(["distinct", "all_including_self"]), default="distinct", show_default=True,
-              help="Pairs of clients averaged over; the published script includes k = j.")  # fmt: skip
+@click.option(
+    "--clients", is_flag=True, help="Also compare the curvature of the run's client models (H_N, H_D)."
+)
+@click.option(
+    "--client-probes", type=click.IntRange(2), default=32, show_default=True, help="Probes per client."
+)
+@click.option("--pairs", type=click.Choice(["distinct", "all_including_self"]), default="distinct",
+              show_default=True, help="Pairs of clients averaged over; the published script includes k = j.")  # fmt: skip
 @click.option("--engine", type=click.Choice(["fedscope", "pyhessian"]), default="fedscope", show_default=True)
 @click.option("--figure", metavar="FILE", help="Draw the density to a .png, .pdf or .svg file.")
 def command(
@@ -46,8 +52,8 @@ def command(
 ) -> None:
     """Measure the curvature of the training loss at checkpoints.
 
-    CKPT is a file, or RUN, RUN@25, RUN@best, RUN@final, RUN@client3 of the registry; left out, the newest run. Several
-    are compared in one table.
+    CKPT is a file, or RUN, RUN@25, RUN@best, RUN@final, RUN@client3 of the registry; left out, the newest
+    run. Several are compared in one table.
     """
     request = Request(
         top_k=top_k,
@@ -79,7 +85,9 @@ def show(records: list[Record]) -> None:
     for record in records:
         name = record["checkpoint"]["run"] or Path(record["checkpoint"]["path"]).stem
         if len(record["eigenvalues"]) > 1:
-            values = ", ".join("not finite" if e["value"] is None else f"{e['value']:.5g}" for e in record["eigenvalues"])
+            values = ", ".join(
+                "not finite" if e["value"] is None else f"{e['value']:.5g}" for e in record["eigenvalues"]
+            )
             console.note(f"{name}: top eigenvalues {values}")
         if record["converged"] is False:
             console.note(f"{name}: the eigenpairs did not reach --tol; their residuals are in --json")

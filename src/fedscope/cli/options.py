@@ -21,7 +21,9 @@ data_dir = click.option(
     help="Folder with a data set's parquet files, directly or under its name (or FEDSCOPE_DATA).",
 )
 device = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1…")
-threads = click.option("--threads", type=click.IntRange(1), help="CPU threads; the bits depend on them. [default: all cores]")
+threads = click.option(
+    "--threads", type=click.IntRange(1), help="CPU threads; the bits depend on them. [default: all cores]"
+)
 
 
 def use_device(name: str, threads: int | None) -> torch.device:

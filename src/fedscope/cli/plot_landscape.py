@@ -22,13 +22,16 @@ from fedscope.landscape.scan import Plane, scan
 @click.option("--grid", type=click.IntRange(3), default=41, show_default=True, help="Points along each axis.")
 @click.option("--span", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,
               help="The axes run from -SPAN to SPAN.")  # fmt: skip
-@click.option("--out", default="landscape.png", show_default=True, metavar="FILE", help="A .png, .pdf or .svg file.")
+@click.option(
+    "--out", default="landscape.png", show_default=True, metavar="FILE", help="A .png, .pdf or .svg file."
+)
 def command(
     json_target: str | None, bn: Any, directions: Any, grid: int, span: float, out: str, **source: Any
 ) -> None:
     """Draw the loss on a plane through each checkpoint, on shared axes, camera and colours.
 
-    CKPT is a file, or RUN, RUN@25, RUN@best, RUN@final, RUN@client3 of the registry; left out, the newest run.
+    CKPT is a file, or RUN, RUN@25, RUN@best, RUN@final, RUN@client3 of the registry; left out, the newest
+    run.
     """
     check_format(Path(out))
     plane = Plane(directions=directions, grid=grid, span=span, bn=bn, versions=versions())

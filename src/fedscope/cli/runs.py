@@ -28,7 +28,9 @@ def list_runs(registry: Path, as_json: bool) -> None:
     elif not rows:
         console.note(f"the registry {registry} holds no run yet; `fedscope train` makes one")
     else:
-        console.print_table(f"Runs in {registry}", COLUMNS, [[_cell(row[c]) for c in COLUMNS] for row in rows])
+        console.print_table(
+            f"Runs in {registry}", COLUMNS, [[_cell(row[c]) for c in COLUMNS] for row in rows]
+        )
 
 
 @command.command("show")
@@ -43,19 +45,33 @@ def show(run: str, registry: Path, as_json: bool) -> None:
     checkpoints = []
     for path in paths:
         loaded = load_checkpoint(path)
-        entry = {"path": str(path), "kind": loaded.info.kind, "round": loaded.info.round, "client": loaded.info.client}
+        entry = {
+            "path": str(path),
+            "kind": loaded.info.kind,
+            "round": loaded.info.round,
+            "client": loaded.info.client,
+        }
         checkpoints.append({**entry, "sha256": loaded.sha256, **loaded.info.metrics})
     if as_json:
         content = {"manifest": manifest.model_dump(), "metrics": metrics, "checkpoints": checkpoints}
         console.write_json("-", content)
         return
     fields = {**manifest.settings.model_dump(), "created": manifest.created}
-    fields["data"] = f"{manifest.data.train_samples} train, {manifest.data.test_samples} test, {manifest.data.fingerprint[:12]}"
+    fields["data"] = (
+        f"{manifest.data.train_samples} train, {manifest.data.test_samples} test, "
+        f"{manifest.data.fingerprint[:12]}"
+    )
     fields["versions"] = ", ".join(f"{name} {version}" for name, version in manifest.versions.items())
-    console.print_table(manifest.name, ["setting", "value"], [[key, _cell(value)] for key, value in fields.items()])
+    console.print_table(
+        manifest.name, ["setting", "value"], [[key, _cell(value)] for key, value in fields.items()]
+    )
     files = [[Path(str(c["path"])).stem, c["kind"], c["round"], str(c["sha256"])[:12]] for c in checkpoints]
-    console.print_table("Checkpoints", ["file", "kind", "round", "sha256"], [list(map(_cell, row)) for row in files])
-    last = [[_cell(m[k]) for k in ("round", "accuracy", "loss", "train_loss", "seconds")] for m in metrics[-5:]]
+    console.print_table(
+        "Checkpoints", ["file", "kind", "round", "sha256"], [list(map(_cell, row)) for row in files]
+    )
+    last = [
+        [_cell(m[k]) for k in ("round", "accuracy", "loss", "train_loss", "seconds")] for m in metrics[-5:]
+    ]
     console.print_table("Last rounds", ["round", "accuracy", "loss", "training loss", "seconds"], last)
 
 

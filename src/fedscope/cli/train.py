@@ -44,7 +44,13 @@ def setting(flag: str, kind: Any, help: str) -> Decorator:
 @setting("--nesterov", bool, "Nesterov momentum: true or false.")
 @setting("--weight-decay", float, "Weight decay, applied after clipping.")
 @setting("--clip", float, "Clip the gradient's global norm at this value. [default: no clipping]")
-@click.option("--set", "given", multiple=True, metavar="OPTION=VALUE", help="An option of the method, such as man.zeta=0.1.")
+@click.option(
+    "--set",
+    "given",
+    multiple=True,
+    metavar="OPTION=VALUE",
+    help="An option of the method, such as man.zeta=0.1.",
+)
 @setting("--reading", click.Choice(["paper", "code"]), "Where paper and published code disagree.")
 @setting("--seed", int, "Seed of every random stream.")
 @options.device
@@ -75,7 +81,9 @@ def command(
         console.write_json("-", result)
     else:
         best, final = float(str(result["best_accuracy"])), float(str(result["accuracy"]))
-        rows = [[str(result["run"]), str(result["rounds"]), f"{final:.2%}", f"{best:.2%}", str(result["final"])]]
+        rows = [
+            [str(result["run"]), str(result["rounds"]), f"{final:.2%}", f"{best:.2%}", str(result["final"])]
+        ]
         console.print_table("Trained", ["run", "rounds", "final accuracy", "best", "checkpoint"], rows)
 
 
@@ -111,7 +119,9 @@ def train_run(
         metrics = train(federation, run, show)
     diverged = [m["round"] for m in metrics if m["loss"] is None or m["train_loss"] is None]
     if diverged:
-        console.note(f"the loss was not finite in {len(diverged)} rounds, first in round {diverged[0]}; lower --lr")
+        console.note(
+            f"the loss was not finite in {len(diverged)} rounds, first in round {diverged[0]}; lower --lr"
+        )
     accuracies = [float(str(m["accuracy"])) for m in metrics]
     return {
         "run": run.name,

@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 
 @dataclass(frozen=True)
 class Pipeline:
-    """How a family of papers prepares a data set (spec: per-channel constants on the 0…1 scale)."""
+    """How a family of papers prepares a data set: constants per channel, on the 0…1 scale."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -25,9 +25,7 @@ class Pipeline:
 
     def test(self, images: Tensor) -> Tensor:
         """Return (B, C, H, W) uint8 images as normalised float32."""
-        mean, std = (
-            torch.tensor(c, device=images.device).view(1, -1, 1, 1) for c in (self.mean, self.std)
-        )
+        mean, std = (torch.tensor(c, device=images.device).view(1, -1, 1, 1) for c in (self.mean, self.std))
         return (images.float().div_(255) - mean) / std
 
     def train(self, images: Tensor, generator: torch.Generator) -> Tensor:

@@ -100,7 +100,7 @@ def load_hub(name: str, source: HubSource, data_dir: Path | None) -> Dataset:
 
 
 def cache_dir() -> Path:
-    """Return the user's cache folder: ``$FEDSCOPE_CACHE``, ``$XDG_CACHE_HOME/fedscope``, ``~/.cache/fedscope``."""
+    """Return ``$FEDSCOPE_CACHE``, ``$XDG_CACHE_HOME/fedscope`` or ``~/.cache/fedscope``."""
     if os.environ.get("FEDSCOPE_CACHE"):
         return Path(os.environ["FEDSCOPE_CACHE"])
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedscope"
@@ -111,8 +111,8 @@ def fingerprint(*splits: Split) -> str:
     digest = hashlib.sha256()
     for split in splits:
         digest.update(str(tuple(split.images.shape)).encode())
-        digest.update(split.images.contiguous().numpy())
-        digest.update(split.labels.contiguous().numpy())
+        digest.update(memoryview(split.images.contiguous().numpy()))
+        digest.update(memoryview(split.labels.contiguous().numpy()))
     return digest.hexdigest()
 
 
@@ -120,7 +120,9 @@ def _parquet_files(name: str, root: Path) -> dict[str, list[Path]]:
     if not root.is_dir():
         raise UserError(f"no such data folder: {root}; give --data-dir or FEDSCOPE_DATA an existing one")
     for folder in (root / name, root):
-        files = {split: sorted(folder.rglob(f"{split}-*.parquet")) for split in SPLITS} if folder.is_dir() else {}
+        files = (
+            {split: sorted(folder.rglob(f"{split}-*.parquet")) for split in SPLITS} if folder.is_dir() else {}
+        )
         if folder == root:  # a folder of several data sets must not be mistaken for this one
             files = {split: sorted(folder.glob(f"{split}-*.parquet")) for split in SPLITS}
         if all(files.get(split) for split in SPLITS):
@@ -147,8 +149,8 @@ def _hub_key(source: HubSource) -> str:
         builder = datasets.load_dataset_builder(source.repository)
     except Exception as error:  # the hub's client raises a dozen unrelated types when offline
         raise UserError(
-            f"cannot reach {source.repository} on the Hugging Face hub ({type(error).__name__}); download its "
-            "parquet files and give their folder with --data-dir or FEDSCOPE_DATA"
+            f"cannot reach {source.repository} on the Hugging Face hub ({type(error).__name__}); download "
+            "its parquet files and give their folder with --data-dir or FEDSCOPE_DATA"
         ) from error
     return hashlib.sha256(f"{source.repository}:{builder.hash}".encode()).hexdigest()
 
@@ -171,7 +173,9 @@ def _decode(source: HubSource, files: dict[str, list[Path]] | None, folder: Path
             try:
                 if files:
                     names = [str(file) for file in files[split]]
-                    rows = datasets.load_dataset("parquet", data_files=names, split="train", cache_dir=scratch)
+                    rows = datasets.load_dataset(
+                        "parquet", data_files=names, split="train", cache_dir=scratch
+                    )
                 else:
                     rows = datasets.load_dataset(source.repository, split=split)
                 splits[split] = _arrays(rows, source)

@@ -1,6 +1,7 @@
 """How a training set is divided over clients: which rows each one holds.
 
-Every partitioner returns one int64 array of row indices per client; together they are disjoint. Same labels, clients, α and generator: same partition, for every method.
+Every partitioner returns one int64 array of row indices per client; together they are disjoint. Same
+labels, clients, α and generator: same partition, for every method.
 """
 
 from collections.abc import Callable
@@ -70,9 +71,7 @@ def dirichlet_balanced(
     )
 
 
-def _balanced_draw(
-    labels: Labels, clients: int, alpha: float, generator: np.random.Generator
-) -> list[Rows]:
+def _balanced_draw(labels: Labels, clients: int, alpha: float, generator: np.random.Generator) -> list[Rows]:
     held: list[list[Rows]] = [[] for _ in range(clients)]
     sizes = np.zeros(clients)
     for label in np.unique(labels):
@@ -91,12 +90,12 @@ def _shares(alpha: float, open_: NDArray[np.bool_], generator: np.random.Generat
         shares = generator.dirichlet(np.full(len(open_), alpha)) * open_
         if 0 < shares.sum() < np.inf:
             return np.asarray(shares / shares.sum())
-    raise UserError(f"alpha {alpha:g} is too small: its Dirichlet shares vanish in floating point; raise --alpha")
+    raise UserError(
+        f"alpha {alpha:g} is too small: its Dirichlet shares vanish in floating point; raise --alpha"
+    )
 
 
-def dirichlet_equal(
-    labels: Labels, clients: int, alpha: float, generator: np.random.Generator
-) -> list[Rows]:
+def dirichlet_equal(labels: Labels, clients: int, alpha: float, generator: np.random.Generator) -> list[Rows]:
     """Give every client ⌊n/N⌋ samples whose classes follow its own draw from Dir(α) (FedDyn, Acar et al. 2021).
 
     In turn a client with an open quota, chosen uniformly, takes the last unused sample of a class drawn from

@@ -9,7 +9,9 @@ from fedscope.data.datasets import Split
 
 
 @torch.no_grad()
-def evaluate(model: nn.Module, split: Split, pipeline: Pipeline, batch_size: int = 1000) -> tuple[float, float]:
+def evaluate(
+    model: nn.Module, split: Split, pipeline: Pipeline, batch_size: int = 1000
+) -> tuple[float, float]:
     """Return (mean cross-entropy, accuracy) of ``model`` in eval mode over the whole split."""
     model.eval()
     loss = torch.zeros((), dtype=torch.float64)

@@ -1,7 +1,7 @@
 """The one local loop: what a client does between receiving a model and sending it back.
 
 Per mini-batch: forward in train mode, mean cross-entropy, the method's terms; gradient over all trainable
-parameters; one global-norm clip; SGD with weight decay after the clip (spec section 0.3).
+parameters; one global-norm clip; SGD with weight decay after the clip.
 """
 
 from collections.abc import Iterator

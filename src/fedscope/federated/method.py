@@ -1,9 +1,9 @@
 """A federated method is data: what it adds to the one local loop, with its options and its source.
 
-A method contributes terms to the local objective, at two places that differ in meaning (spec section 3):
-``task`` terms belong to the task loss and are seen wherever that is (a regulariser of activations), ``anchored``
-terms depend on the parameters alone (a proximal term). Methods add: ``parse("fedprox+man")`` is the sum of two
-records. FedAvg is the record that adds nothing.
+A method contributes terms to the local objective, at two places that differ in meaning:
+``task`` terms belong to the task loss and are seen wherever that is (a regulariser of activations),
+``anchored`` terms depend on the parameters alone (a proximal term). Methods add: ``parse("fedprox+man")``
+is the sum of two records. FedAvg is the record that adds nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -67,7 +67,9 @@ def prepare(settings: Settings, given: dict[str, str], data_dir: Path | None = N
             f"{settings.dataset} has {side}; choose another --model"
         )
     spec = ModelSpec(name=model_name, classes=len(dataset.classes), channels=channels)
-    model = model_catalogue.build(**spec.model_dump(), generator=torch_stream(settings.seed, "initialisation"))
+    model = model_catalogue.build(
+        **spec.model_dump(), generator=torch_stream(settings.seed, "initialisation")
+    )
     parts = partition(
         settings.partition,
         dataset.train.labels.numpy(),
@@ -86,7 +88,12 @@ def prepare(settings: Settings, given: dict[str, str], data_dir: Path | None = N
         }
     )
     on_device = Dataset(
-        dataset.name, dataset.classes, dataset.train.to(device), dataset.test.to(device), dataset.fingerprint, dataset.note
+        dataset.name,
+        dataset.classes,
+        dataset.train.to(device),
+        dataset.test.to(device),
+        dataset.fingerprint,
+        dataset.note,
     )
     rows = [torch.from_numpy(part).to(device) for part in parts]
     return Federation(settings, model.to(device), spec, on_device, pipeline, rows, method)
@@ -107,7 +114,9 @@ def open_run(federation: Federation, registry: Registry, name: str, *, resume: b
         before, now = getattr(old, part).model_dump(), getattr(manifest, part).model_dump()
         changed = [f"{key} {before[key]} → {now[key]}" for key in now if before[key] != now[key]]
         if changed:
-            raise UserError(f"cannot resume {name!r} with other {part}: {'; '.join(changed)}; use another --name")
+            raise UserError(
+                f"cannot resume {name!r} with other {part}: {'; '.join(changed)}; use another --name"
+            )
     return run
 
 

@@ -9,8 +9,8 @@ from fedscope.streams import numpy_stream
 def sample_clients(kind: str, clients: int, participation: float, seed: int, round: int) -> list[int]:
     """Return the round's clients in ascending order; the draw depends on (seed, round) alone.
 
-    ``fixed_fraction``: ⌊N·f⌋ without replacement, all of them at f = 1. ``bernoulli``: each independently with
-    probability f, drawn again while nobody is chosen.
+    ``fixed_fraction``: ⌊N·f⌋ without replacement, all of them at f = 1. ``bernoulli``: each independently
+    with probability f, drawn again while nobody is chosen.
 
     Raises:
         UserError: a fixed fraction of the clients is less than one client.

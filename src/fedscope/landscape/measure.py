@@ -49,8 +49,8 @@ class Request:
 def measure(problem: Problem, request: Request, stage: Stage) -> tuple[Record, Density | None]:
     """Return the JSON record of design contract ``fedscope/hessian/1``, and the density if one was asked for.
 
-    ``stage(title)`` wraps each long step and yields its progress callback. Non-finite numbers become null and are
-    counted under ``non_finite``.
+    ``stage(title)`` wraps each long step and yields its progress callback. Non-finite numbers become null
+    and are counted under ``non_finite``.
 
     Raises:
         UserError: the request does not fit the problem.
@@ -59,7 +59,9 @@ def measure(problem: Problem, request: Request, stage: Stage) -> tuple[Record, D
     ours = request.engine == "fedscope"
     if not ours and (request.density or request.clients or request.top_k > 1):
         raise UserError("--engine pyhessian gives λ_max and the trace; drop --density, --clients and --top-k")
-    body, density = _fedscope(problem, request, stage) if ours else (_pyhessian(problem, request, stage), None)
+    body, density = (
+        _fedscope(problem, request, stage) if ours else (_pyhessian(problem, request, stage), None)
+    )
     record: Record = {
         "schema": SCHEMA,
         "checkpoint": problem.checkpoint,

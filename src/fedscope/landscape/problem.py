@@ -1,7 +1,8 @@
 """From a checkpoint, or a user's own model and data, to what the analysis takes: a model, a loss and batches.
 
-The one module here that knows checkpoints, models and data. The samples are a fixed draw without replacement, in a
-fixed order and without augmentation, the same for every checkpoint of a data set at a given seed.
+The one module here that knows checkpoints, models and data. The samples are a fixed draw without
+replacement, in a fixed order and without augmentation, the same for every checkpoint of a data set at a
+given seed.
 """
 
 import sys
@@ -9,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -119,7 +119,7 @@ def client_files(problem: Problem) -> list[Path]:
     files = Run(folder.parent if folder.name == "clients" else folder).clients()
     if len(files) < 2:
         raise UserError(
-            f"cross-client metrics need at least two client checkpoints beside {problem.path}, found {len(files)}; "
+            f"cross-client metrics need two or more client checkpoints beside {problem.path}, found {len(files)}; "
             "train with --save-clients last"
         )
     return files
@@ -145,7 +145,7 @@ def _samples(info: CheckpointInfo, source: Source) -> Batches:
     if dataset.fingerprint != info.data.fingerprint:
         raise UserError(
             f"{info.data.name} here is not the data the checkpoint was trained on ({len(dataset.train)} training "
-            f"samples here, {info.data.train_samples} there); point --data-dir at the same files"
+            f"samples, {info.data.train_samples} then); point --data-dir at the same files"
         )
     images, labels = split.images, split.labels
     if source.samples is not None and source.samples < len(split):
@@ -170,13 +170,14 @@ def _own(path: Path, source: Source) -> Problem:
 
 def _first(loader: Iterable[Any], samples: int | None) -> Iterator[Any]:
     """Yield whole batches until ``samples`` are reached; the last one is cut."""
-    left = samples
-    for batch in takewhile(lambda _: left is None or left > 0, loader):
-        if left is None:
-            yield batch
-        else:
-            yield tuple(part[:left] for part in batch)
-            left -= len(batch[1])
+    if samples is None:
+        yield from loader
+        return
+    for batch in loader:
+        yield tuple(part[:samples] for part in batch)
+        samples -= len(batch[1])
+        if samples <= 0:
+            return
 
 
 def _call(reference: str, flag: str) -> Any:

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-
 from fedscope.landscape.directions import eigen_directions, random_directions
 from fedscope.landscape.eigen import top_eigenpairs
 from fedscope.landscape.hessian import Hessian
@@ -35,8 +33,8 @@ class Plane:
 def scan(problem: Problem, plane: Plane, stage: Stage) -> tuple[Record, Surface]:
     """Return the JSON record of design contract ``fedscope/landscape/1`` and the surface in it.
 
-    ``eigen``: along the two top eigenvectors at unit norm (Mendieta et al. 2022, Fig. 1); ``random``: along two
-    filter-normalised Gaussian directions (Li et al. 2018).
+    ``eigen``: along the two top eigenvectors at unit norm (Mendieta et al. 2022, Fig. 1); ``random``: along
+    two filter-normalised Gaussian directions (Li et al. 2018).
     """
     start = time.perf_counter()
     generator = torch_stream(problem.source.seed, plane.directions, device=problem.source.device)

@@ -8,8 +8,8 @@ from torch import nn
 def convnet_cifar(classes: int, channels: int = 3) -> nn.Module:
     """Return the CIFAR ConvNet of Acar et al. 2021 (FedDyn), used by FedDC, FedSAM and MAN.
 
-    Two 5×5 convolutions of 64 channels, each with ReLU and 2×2 max-pooling; three linear layers 384-192-C. Input
-    (B, channels, 32, 32). No normalisation.
+    Two 5×5 convolutions of 64 channels, each with ReLU and 2×2 max-pooling; three linear layers 384-192-C.
+    Input (B, channels, 32, 32). No normalisation.
     """
     return nn.Sequential(
         OrderedDict(

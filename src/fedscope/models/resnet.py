@@ -25,7 +25,7 @@ class Block(nn.Module):
 
 
 def bottleneck(inputs: int, planes: int, stride: int, first: bool) -> Block:
-    """1×1, 3×3 (carries the stride), 1×1 to four times ``planes``; the first of a group projects its shortcut."""
+    """Return 1×1, 3×3 with the stride, 1×1 to 4·``planes``; the first of a group projects its shortcut."""
     branch = nn.Sequential(
         nn.Conv2d(inputs, planes, 1, bias=False),
         nn.BatchNorm2d(planes),
@@ -40,7 +40,7 @@ def bottleneck(inputs: int, planes: int, stride: int, first: bool) -> Block:
 
 
 def basic(inputs: int, planes: int, stride: int, first: bool) -> Block:
-    """Two 3×3 convolutions; the shortcut projects where the shape changes."""
+    """Return two 3×3 convolutions; the shortcut projects where the shape changes."""
     branch = nn.Sequential(
         nn.Conv2d(inputs, planes, 3, stride, 1, bias=False),
         nn.BatchNorm2d(planes),
@@ -52,9 +52,11 @@ def basic(inputs: int, planes: int, stride: int, first: bool) -> Block:
 
 
 class ResNet(nn.Module):
-    """3×3 stem, groups of residual blocks (stride 2 from the second group on), global average pool, linear."""
+    """3×3 stem, groups of residual blocks (stride 2 from the second on), global average pool, linear."""
 
-    def __init__(self, groups: Sequence[nn.Sequential], stem: int, features: int, classes: int, channels: int):
+    def __init__(
+        self, groups: Sequence[nn.Sequential], stem: int, features: int, classes: int, channels: int
+    ):
         super().__init__()
         self.stem = nn.Sequential(
             nn.Conv2d(channels, stem, 3, 1, 1, bias=False), nn.BatchNorm2d(stem), nn.ReLU()
@@ -74,7 +76,7 @@ class ResNet(nn.Module):
 
 
 def resnet56_bottleneck(classes: int, channels: int = 3) -> ResNet:
-    """Return FedML's ResNet-56 (Mendieta et al. 2022): bottlenecks 6-6-6 of 16/32/64 planes, 614,452 parameters.
+    """Return FedML's ResNet-56 (Mendieta et al. 2022): bottlenecks 6-6-6 of 16/32/64 planes.
 
     Input (B, channels, 32, 32). He fan-out initialisation, no zero-initialised BatchNorm.
     """

@@ -1,7 +1,8 @@
 """MAN: the mean squared activation of every layer is kept small.
 
-ζ·Σ_l mean(a_l²) over the outputs a_l of all ReLUs, mean over batch and units (Yashwanth et al. 2024, Eqs. 16–18). It
-belongs to the task loss; no state, no traffic. The published code halves the strength (``man.half``).
+ζ·Σ_l mean(a_l²) over the outputs a_l of all ReLUs, mean over batch and units (Yashwanth et al. 2024, Eqs.
+16–18). It belongs to the task loss; no state, no traffic. The published code halves the strength
+(``man.half``).
 """
 
 import torch

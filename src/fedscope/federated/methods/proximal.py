@@ -1,7 +1,7 @@
 """FedProx: the local model is tied to the one the server sent.
 
-(μ/2)‖w − θ_t‖² over the trainable parameters, inside the loss and so inside the clip; stateless, no traffic beyond
-FedAvg's. ``prox.form=norm`` (not squared) and ``prox.skip`` are what FedBN's published code does.
+(μ/2)‖w − θ_t‖² over the trainable parameters, inside the loss and so inside the clip; stateless, no traffic
+beyond FedAvg's. ``prox.form=norm`` (not squared) and ``prox.skip`` are what FedBN's published code does.
 """
 
 import torch
@@ -30,9 +30,7 @@ FEDPROX = Method(
     options=(
         Option("prox.mu", 1e-4, "strength μ (Mendieta et al. 2022: 1e-4)"),
         Option("prox.form", "squared", "‖·‖² or ‖·‖", choices=("squared", "norm")),
-        Option(
-            "prox.skip", "never", "steps without the term", choices=("never", "first_batch_of_epoch")
-        ),
+        Option("prox.skip", "never", "steps without the term", choices=("never", "first_batch_of_epoch")),
     ),
     anchored=(proximal,),
 )
