@@ -6,6 +6,7 @@ how the file was laid out; it is stored beside the weights and checked at every 
 
 import hashlib
 import pickle
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +39,7 @@ def content_hash(state: State) -> str:
     for name in sorted(state):
         tensor = state[name].detach().cpu().contiguous()
         digest.update(f"{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
-        digest.update(memoryview(tensor.reshape(-1).view(torch.uint8).numpy()))
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
@@ -103,7 +104,9 @@ def _read(path: Path) -> object:
     if not path.is_file():
         raise UserError(f"no such file: {path}; `fedscope runs list` shows what the registry holds")
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():  # torch comments on foreign pickles before it refuses them
+            warnings.simplefilter("ignore")
+            return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise UserError(
             f"{path} is not loaded: it is no checkpoint, or a pickle that asks to run code; "

@@ -111,8 +111,8 @@ def fingerprint(*splits: Split) -> str:
     digest = hashlib.sha256()
     for split in splits:
         digest.update(str(tuple(split.images.shape)).encode())
-        digest.update(memoryview(split.images.contiguous().numpy()))
-        digest.update(memoryview(split.labels.contiguous().numpy()))
+        digest.update(split.images.contiguous().numpy().data)
+        digest.update(split.labels.contiguous().numpy().data)
     return digest.hexdigest()
 
 

@@ -96,7 +96,7 @@ def _shares(alpha: float, open_: NDArray[np.bool_], generator: np.random.Generat
 
 
 def dirichlet_equal(labels: Labels, clients: int, alpha: float, generator: np.random.Generator) -> list[Rows]:
-    """Give every client ⌊n/N⌋ samples whose classes follow its own draw from Dir(α) (FedDyn, Acar et al. 2021).
+    """Give every client ⌊n/N⌋ samples of classes by its own draw from Dir(α) (FedDyn, Acar et al. 2021).
 
     In turn a client with an open quota, chosen uniformly, takes the last unused sample of a class drawn from
     its shares. Re-drawing while a class is exhausted equals drawing from the shares renormalised over the

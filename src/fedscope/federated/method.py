@@ -82,14 +82,7 @@ class Method:
     taps: tuple[Taps, ...] = ()  # which modules' outputs the task terms read
 
     def __add__(self, other: "Method") -> "Method":
-        """Return the method that does both.
-
-        Raises:
-            UserError: an option, and hence a part, stands in both.
-        """
-        twice = {o.name for o in self.options} & {o.name for o in other.options}
-        if twice or self.name == other.name:
-            raise UserError(f"{self.name} and {other.name} overlap; name each part of a method once")
+        """Return the method that does both."""
         return Method(
             name=f"{self.name}+{other.name}",
             objective=f"{self.objective}; {other.objective}",
@@ -134,6 +127,9 @@ def parse(text: str, methods: Mapping[str, Method]) -> Method:
             near = get_close_matches(name, methods, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(methods)}"
             raise UserError(f"unknown method {name!r}; {hint}")
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise UserError(f"{text}: {twice[0]} stands twice; name each part of a method once")
     result = methods[names[0]]
     for name in names[1:]:
         result = result + methods[name]

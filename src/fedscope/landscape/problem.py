@@ -119,8 +119,8 @@ def client_files(problem: Problem) -> list[Path]:
     files = Run(folder.parent if folder.name == "clients" else folder).clients()
     if len(files) < 2:
         raise UserError(
-            f"cross-client metrics need two or more client checkpoints beside {problem.path}, found {len(files)}; "
-            "train with --save-clients last"
+            f"cross-client metrics need two or more client checkpoints beside {problem.path}, found "
+            f"{len(files)}; train with --save-clients last"
         )
     return files
 
@@ -144,8 +144,8 @@ def _samples(info: CheckpointInfo, source: Source) -> Batches:
     split = dataset.train if source.split == "train" else dataset.test
     if dataset.fingerprint != info.data.fingerprint:
         raise UserError(
-            f"{info.data.name} here is not the data the checkpoint was trained on ({len(dataset.train)} training "
-            f"samples, {info.data.train_samples} then); point --data-dir at the same files"
+            f"{info.data.name} here is not the data the checkpoint was trained on ({len(dataset.train)} "
+            f"training samples, {info.data.train_samples} then); point --data-dir at the same files"
         )
     images, labels = split.images, split.labels
     if source.samples is not None and source.samples < len(split):

@@ -1,0 +1,128 @@
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fedscope.checkpoints.registry import Registry, Run
+from fedscope.errors import UserError
+
+
+@pytest.fixture
+def registry(run: Run, tmp_path: Path) -> Registry:
+    """Three copies of one run, created a day apart, the last one unfinished."""
+    for day, name in enumerate(("b", "a", "c"), 1):
+        copy = Run(shutil.copytree(run.folder, tmp_path / name))
+        manifest = copy.manifest().model_copy(
+            update={"name": name, "created": f"2026-01-0{day}T00:00:00+00:00"}
+        )
+        copy.write_manifest(manifest)
+    Run(tmp_path / "c").final.rename(Run(tmp_path / "c").last)
+    return Registry(tmp_path)
+
+
+def test_rows_are_newest_first_and_true(registry: Registry, run: Run) -> None:
+    rows = registry.rows()
+    assert [row["name"] for row in rows] == ["c", "a", "b"]
+    assert [row["status"] for row in rows] == ["unfinished", "finished", "finished"]
+    accuracies = [float(str(m["accuracy"])) for m in run.metrics()]
+    assert (rows[0]["accuracy"], rows[0]["best"], rows[0]["done"]) == (accuracies[-1], max(accuracies), 2)
+    assert (rows[0]["method"], rows[0]["partition"]) == ("fedavg", "dirichlet_balanced 0.5")
+
+
+def test_the_index_can_be_deleted_and_follows_the_files(registry: Registry) -> None:
+    before = registry.rows()
+    (registry.root / "index.sqlite").unlink()
+    assert registry.rows() == before
+    shutil.rmtree(registry.root / "a")
+    Run(registry.root / "b").append_metrics({"round": 3, "accuracy": 0.99, "loss": 1.0})
+    rows = registry.rows()
+    assert [row["name"] for row in rows] == ["c", "b"]
+    assert (rows[1]["done"], rows[1]["best"]) == (3, 0.99)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database", b"SQLite format 3\0" + bytes(200)])
+def test_a_broken_index_is_not_believed(registry: Registry, content: bytes) -> None:
+    before = registry.rows()
+    (registry.root / "index.sqlite").write_bytes(content)
+    assert registry.rows() == before
+
+
+def test_an_unreadable_run_does_not_hide_the_others(registry: Registry) -> None:
+    (registry.root / "a" / "manifest.json").write_text("{")
+    rows = {row["name"]: row["status"] for row in registry.rows()}
+    assert rows == {"a": "unreadable", "b": "finished", "c": "unfinished"}
+    with pytest.raises(UserError, match="cannot be read"):
+        registry.run("a").manifest()
+
+
+def test_a_moved_registry_works(registry: Registry, tmp_path: Path) -> None:
+    registry.rows()
+    moved = Registry(Path(shutil.copytree(registry.root, tmp_path / "elsewhere" / "deep")))
+    assert [row["name"] for row in moved.rows()][:1] == ["c"]
+    assert moved.resolve("b") == moved.root / "b" / "final.pt"
+
+
+@pytest.mark.parametrize(
+    ("reference", "file"),
+    [
+        (None, "c/last.pt"),
+        ("c", "c/last.pt"),
+        ("b", "b/final.pt"),
+        ("b@final", "b/final.pt"),
+        ("b@best", "b/best.pt"),
+        ("b@2", "b/final.pt"),
+        ("b@client0", "b/clients/0000.pt"),
+    ],
+)
+def test_addresses(registry: Registry, reference: str | None, file: str) -> None:
+    assert registry.resolve(reference) == registry.root / file
+
+
+def test_a_file_is_its_own_address(registry: Registry, run: Run) -> None:
+    assert registry.resolve(str(run.best)) == run.best
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("d", "no run 'd'"),
+        ("bb", "did you mean 'b'"),
+        ("b@1", "it has @final, @best, @client0, @client1, @client2"),
+        ("b@client7", "holds no 0007.pt"),
+        ("c@final", "holds no final.pt"),
+        ("b@worst", "use @best, @final, @25 or @client3"),
+        ("x/y.pt", "no such file"),
+        ("missing.pt", "no such file"),
+        ("..@best", "is no run name"),
+    ],
+)
+def test_bad_addresses(registry: Registry, reference: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        registry.resolve(reference)
+
+
+def test_names_are_taken_once(registry: Registry) -> None:
+    manifest = registry.run("a").manifest()
+    with pytest.raises(UserError, match="already holds a run 'a'"):
+        registry.create(manifest)
+    assert registry.free_name("a") == "a-2"
+    registry.create(manifest.model_copy(update={"name": "a-2"}))
+    assert registry.free_name("a") == "a-3"
+    for bad in ("../a", "a/b", "", ".hidden", "-a", "a" * 101, "a\n"):
+        with pytest.raises(UserError, match="is no run name"):
+            registry.create(manifest.model_copy(update={"name": bad}))
+
+
+def test_an_empty_registry_says_what_to_do(tmp_path: Path) -> None:
+    assert Registry(tmp_path / "none").rows() == []
+    assert not (tmp_path / "none").exists()
+    with pytest.raises(UserError, match="`fedscope train` makes one"):
+        Registry(tmp_path / "none").resolve(None)
+
+
+def test_a_half_written_line_of_metrics_is_left_out(registry: Registry) -> None:
+    run = registry.run("a")
+    with (run.folder / "metrics.jsonl").open("a") as handle:
+        handle.write(json.dumps({"round": 3, "accuracy": 1.0})[:-4])
+    assert [m["round"] for m in run.metrics()] == [1, 2]

@@ -1,0 +1,49 @@
+"""Fixtures every test may use: small trained runs, and the real CIFAR-100 where it is at hand."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fedscope.checkpoints.registry import Registry, Run
+from fedscope.checkpoints.schema import Settings
+from fedscope.federated.rounds import Federation, open_run, prepare, train
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    os.environ["FEDSCOPE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(autouse=True)
+def _no_user_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FEDSCOPE_REGISTRY", raising=False)
+
+
+@pytest.fixture(scope="session")
+def cifar_dir() -> Path:
+    """The folder of the real CIFAR-100's parquet files; tests skip without it."""
+    given = os.environ.get("FEDSCOPE_DATA")
+    for folder in [Path(given)] if given else [Path(__file__).parents[2] / "shared" / "data"]:
+        if (folder / "cifar100").is_dir():
+            return folder
+    pytest.skip("CIFAR-100 is not here; set FEDSCOPE_DATA to a folder with its parquet files")
+
+
+TINY = Settings(clients=3, rounds=2, epochs=1)
+
+
+@pytest.fixture(scope="session")
+def federation() -> Federation:
+    """Three clients of digits, before any training; `train` changes its model, so build another to train."""
+    return prepare(TINY, {})
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A finished two-round run on digits, in a registry of its own."""
+    registry = Registry(tmp_path_factory.mktemp("registry"))
+    federation = prepare(TINY, {})
+    run = open_run(federation, registry, "tiny", resume=False)
+    train(federation, run, lambda _: None)
+    return run

@@ -1,0 +1,123 @@
+from io import BytesIO
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from fedscope.data.catalogue import load, pipeline
+from fedscope.data.datasets import cache_dir
+from fedscope.errors import UserError
+
+NAMES = [f"class {i}" for i in range(10)]
+
+
+def make_shard(path: Path, rows: int, seed: int, labels: range = range(10)) -> np.ndarray:
+    """Write a small shard in the hub's true layout (img, label); return its images."""
+    generator = np.random.default_rng(seed)
+    pixels = generator.integers(0, 256, (rows, 32, 32, 3), dtype=np.uint8)
+    images = []
+    for pixel in pixels:
+        buffer = BytesIO()
+        Image.fromarray(pixel).save(buffer, format="PNG")
+        images.append({"bytes": buffer.getvalue(), "path": None})
+    features = datasets.Features({"img": datasets.Image(), "label": datasets.ClassLabel(names=NAMES)})
+    content = {"img": images, "label": [labels[i % len(labels)] for i in range(rows)]}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    datasets.Dataset.from_dict(content, features=features).to_parquet(str(path))
+    return pixels
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    make_shard(tmp_path / "cifar10" / "train-00000-of-00002.parquet", 20, seed=0)
+    make_shard(tmp_path / "cifar10" / "train-00001-of-00002.parquet", 20, seed=1)
+    make_shard(tmp_path / "cifar10" / "test-00000-of-00001.parquet", 10, seed=2)
+    return tmp_path
+
+
+def test_digits_are_split_once_and_for_all() -> None:
+    dataset = load("digits")
+    assert dataset.train.images.shape == (1437, 1, 8, 8)
+    assert dataset.test.images.shape == (360, 1, 8, 8)
+    assert dataset.train.images.dtype == torch.uint8
+    assert dataset.train.images.max() == 255
+    assert dataset.train.labels.bincount().tolist() == [142, 146, 142, 146, 145, 145, 145, 143, 139, 144]
+    assert dataset.fingerprint == load("digits").fingerprint
+    assert dataset.fingerprint.startswith("b63efdd1")
+    train = pipeline("digits")[1].test(dataset.train.images)
+    assert train.mean().item() == pytest.approx(0, abs=1e-3)
+    assert train.std().item() == pytest.approx(1, abs=1e-3)
+
+
+@pytest.mark.parametrize("below", ["", "cifar10"])
+def test_parquet_files_are_read_pixel_by_pixel(folder: Path, below: str) -> None:
+    dataset = load("cifar10", folder / below)
+    expected = make_shard(folder / "other" / "x.parquet", 20, seed=1).transpose(0, 3, 1, 2)
+    assert np.array_equal(dataset.train.images[20:].numpy(), expected)
+    assert dataset.train.labels.tolist() == [*range(10)] * 4
+    assert len(dataset.test) == 10
+    assert dataset.classes == tuple(NAMES)
+    assert dataset.note == ""
+
+
+def test_the_cache_is_keyed_by_content(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = load("cifar10", folder)
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: pytest.fail("decoded twice"))
+    assert load("cifar10", folder).fingerprint == before.fingerprint
+    monkeypatch.undo()
+    make_shard(folder / "cifar10" / "test-00000-of-00001.parquet", 10, seed=5)
+    assert load("cifar10", folder).fingerprint != before.fingerprint
+
+
+def test_a_missing_shard_is_told(folder: Path) -> None:
+    (folder / "cifar10" / "train-00001-of-00002.parquet").unlink()
+    dataset = load("cifar10", folder)
+    assert len(dataset.train) == 20
+    assert dataset.note == "train: 1 of 2 shards are there"
+
+
+def test_a_broken_shard_poisons_no_cache(folder: Path) -> None:
+    shard = folder / "cifar10" / "train-00001-of-00002.parquet"
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[: len(whole) // 2])
+    before = set(cache_dir().iterdir()) if cache_dir().exists() else set()
+    with pytest.raises(UserError, match="cannot read the train split"):
+        load("cifar10", folder)
+    assert set(cache_dir().iterdir()) == before
+    shard.write_bytes(whole)
+    assert len(load("cifar10", folder).train) == 40
+
+
+def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such data folder"):
+        load("cifar10", tmp_path / "nowhere")
+    with pytest.raises(UserError, match=r"expected cifar10/train-\*\.parquet"):
+        load("cifar10", tmp_path)
+    with pytest.raises(UserError, match="choose one of digits"):
+        load("cifar")
+    with pytest.raises(UserError, match="unknown augmentation 'crop' for digits"):
+        pipeline("digits", "crop")
+
+
+def test_without_files_or_network_the_way_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def offline(*_: object) -> None:
+        raise ConnectionError("no route")
+
+    monkeypatch.delenv("FEDSCOPE_DATA", raising=False)
+    monkeypatch.setattr(datasets, "load_dataset_builder", offline)
+    with pytest.raises(UserError, match="give their folder with --data-dir"):
+        load("cifar100")
+
+
+@pytest.mark.slow
+def test_the_real_cifar100(cifar_dir: Path) -> None:
+    dataset = load("cifar100", cifar_dir)
+    assert dataset.train.images.shape == (50000, 3, 32, 32)
+    assert dataset.train.labels.bincount().unique().tolist() == [500]
+    assert dataset.test.labels.bincount().unique().tolist() == [100]
+    means = [dataset.train.images[:, c].double().mean().item() / 255 for c in range(3)]
+    assert means == pytest.approx([0.50708, 0.48655, 0.44092], abs=1e-5)
+    assert (dataset.classes[0], dataset.classes[-1]) == ("apple", "worm")

@@ -1,0 +1,131 @@
+"""The local step against an independent, straight-line transcription of its definition."""
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedscope.data.augment import Pipeline
+from fedscope.data.datasets import Split
+from fedscope.federated.local import LocalSettings, LocalStreams, train_client
+from fedscope.federated.methods import parse
+
+PIPELINE = Pipeline((0.5,), (0.25,))
+SETTINGS = LocalSettings(
+    epochs=2, batch_size=4, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01, clip=0.5
+)
+
+
+def toy() -> tuple[nn.Module, Split]:
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (12, 1, 3, 3), generator=generator, dtype=torch.uint8)
+    split = Split(images, torch.randint(0, 3, (12,), generator=generator))
+    model = nn.Sequential(nn.Flatten(), nn.Linear(9, 5), nn.ReLU(), nn.Linear(5, 3)).double()
+    for p in model.parameters():
+        nn.init.uniform_(p, -0.6, 0.6, generator=generator)
+    return model, split
+
+
+class Double(Pipeline):
+    def train(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        return super().train(images, generator).double()
+
+
+def run(
+    model: nn.Module, split: Split, rows: Tensor, method: str, settings: LocalSettings, **given: str
+) -> float:
+    record = parse(method)
+    options = record.values({k.replace("_", ".", 1): v for k, v in given.items()}, "paper")
+    streams = LocalStreams(torch.Generator().manual_seed(1), torch.Generator().manual_seed(2))
+    return train_client(model, split, rows, Double((0.5,), (0.25,)), record, options, settings, streams)
+
+
+def by_hand(
+    model: nn.Module, split: Split, rows: Tensor, mu: float, zeta: float, s: LocalSettings
+) -> list[Tensor]:
+    """Spell out the step: loss, terms, clip, weight decay, Nesterov momentum."""
+    w1, b1, w2, b2 = (p.detach().clone() for p in model.parameters())
+    theta = [t.clone() for t in (w1, b1, w2, b2)]
+    velocity: list[Tensor] | None = None
+    order_stream = torch.Generator().manual_seed(1)
+    for _ in range(s.epochs):
+        order = rows[torch.randperm(len(rows), generator=order_stream)]
+        for start in range(0, len(order), s.batch_size):
+            batch = order[start : start + s.batch_size]
+            x = ((split.images[batch].float() / 255 - 0.5) / 0.25).double().flatten(1)
+            leaves = [t.clone().requires_grad_(True) for t in (w1, b1, w2, b2)]
+            hidden = (x @ leaves[0].T + leaves[1]).clamp(min=0)
+            loss = cross_entropy(hidden @ leaves[2].T + leaves[3], split.labels[batch])
+            loss = loss + zeta * (hidden**2).mean()
+            loss = loss + mu / 2 * sum(
+                (((a - b) ** 2).sum() for a, b in zip(leaves, theta, strict=True)), torch.zeros(())
+            )
+            grads = torch.autograd.grad(loss, leaves)
+            norm = torch.cat([g.flatten() for g in grads]).norm()
+            scale = min(1.0, s.clip / (norm.item() + 1e-6)) if s.clip is not None else 1.0
+            d = [g * scale + s.weight_decay * w for g, w in zip(grads, (w1, b1, w2, b2), strict=True)]
+            velocity = (
+                d if velocity is None else [s.momentum * v + g for v, g in zip(velocity, d, strict=True)]
+            )
+            d = [g + s.momentum * v for g, v in zip(d, velocity, strict=True)]
+            w1, b1, w2, b2 = (w - s.lr * g for w, g in zip((w1, b1, w2, b2), d, strict=True))
+    return [w1, b1, w2, b2]
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "mu", "zeta"),
+    [
+        ("fedavg", {}, 0.0, 0.0),
+        ("fedprox", {"prox_mu": "0.7"}, 0.7, 0.0),
+        ("man", {"man_zeta": "0.3"}, 0.0, 0.3),
+        ("fedprox+man", {"prox_mu": "0.7", "man_zeta": "0.3"}, 0.7, 0.3),
+    ],
+)
+def test_against_the_definition(method: str, given: dict[str, str], mu: float, zeta: float) -> None:
+    model, split = toy()
+    rows = torch.tensor([0, 2, 3, 5, 6, 7, 8, 9, 10, 11])  # batches of 4, 4, 2: the ragged one is used
+    expected = by_hand(model, split, rows, mu, zeta, SETTINGS)
+    run(model, split, rows, method, SETTINGS, **given)
+    for p, w in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(p.detach(), w, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["fedprox", "man", "fedprox+man"])
+def test_strength_zero_is_fedavg_bit_for_bit(method: str) -> None:
+    given = {name: "0" for part, name in (("fedprox", "prox_mu"), ("man", "man_zeta")) if part in method}
+    plain, split = toy()
+    other = copy.deepcopy(plain)
+    rows = torch.arange(12)
+    run(plain, split, rows, "fedavg", SETTINGS)
+    run(other, split, rows, method, SETTINGS, **given)
+    assert all(torch.equal(a, b) for a, b in zip(plain.parameters(), other.parameters(), strict=True))
+
+
+def test_the_first_step_of_fedprox_is_fedavgs() -> None:
+    plain, split = toy()
+    other, one = copy.deepcopy(plain), LocalSettings(epochs=1, batch_size=12, lr=0.1)
+    run(plain, split, torch.arange(12), "fedavg", one)
+    run(other, split, torch.arange(12), "fedprox", one, prox_mu="100")
+    assert all(torch.equal(a, b) for a, b in zip(plain.parameters(), other.parameters(), strict=True))
+
+
+def test_a_larger_mu_moves_less() -> None:
+    moved = []
+    for mu in ("0", "0.1", "1", "5"):
+        model, split = toy()
+        before = torch.cat([p.detach().flatten() for p in model.parameters()])
+        run(model, split, torch.arange(12), "fedprox", LocalSettings(5, 4, 0.05), prox_mu=mu)
+        moved.append((torch.cat([p.detach().flatten() for p in model.parameters()]) - before).norm().item())
+    assert moved == sorted(moved, reverse=True)
+    assert moved[0] > 2 * moved[-1]
+
+
+def test_rate_zero_leaves_the_weights() -> None:
+    model, split = toy()
+    before = copy.deepcopy(model)
+    loss = run(model, split, torch.arange(12), "fedavg", LocalSettings(1, 12, 0.0))
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), before.parameters(), strict=True))
+    inputs = Double((0.5,), (0.25,)).train(split.images, torch.Generator())
+    assert loss == pytest.approx(cross_entropy(model(inputs), split.labels).item())

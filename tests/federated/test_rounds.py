@@ -1,0 +1,178 @@
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedscope.checkpoints.files import content_hash, load_checkpoint
+from fedscope.checkpoints.registry import Registry, Run
+from fedscope.checkpoints.schema import Settings
+from fedscope.errors import UserError
+from fedscope.federated.evaluation import evaluate
+from fedscope.federated.local import LocalSettings, LocalStreams, train_client
+from fedscope.federated.methods import parse
+from fedscope.federated.rounds import Metrics, open_run, prepare, train
+from fedscope.streams import torch_stream
+
+
+def trained(root: Path, settings: Settings, given: dict[str, str] | None = None, name: str = "run") -> Run:
+    federation = prepare(settings, given or {})
+    run = open_run(federation, Registry(root), name, resume=False)
+    train(federation, run, lambda _: None)
+    return run
+
+
+def test_one_client_is_centralised_sgd(tmp_path: Path) -> None:
+    settings = Settings(clients=1, rounds=1, epochs=2, partition="iid", threads=1)
+    run = trained(tmp_path, settings)
+    federation = prepare(settings, {})
+    streams = LocalStreams(torch_stream(0, "batch order", 1, 0), torch_stream(0, "augmentation", 1, 0))
+    train_client(
+        federation.model, federation.dataset.train, federation.rows[0], federation.pipeline, parse("fedavg"), {},
+        LocalSettings(2, settings.batch_size, settings.lr, weight_decay=settings.weight_decay), streams,
+    )  # fmt: skip
+    assert load_checkpoint(run.final).sha256 == content_hash(federation.model.state_dict())
+
+
+def test_the_global_model_is_the_mean_of_the_uploads(tmp_path: Path) -> None:
+    run = trained(tmp_path, Settings(clients=3, rounds=1, epochs=1))
+    uploads = [load_checkpoint(path) for path in run.clients()]
+    total = sum(u.info.samples for u in uploads)
+    assert total == 1437
+    for name, tensor in load_checkpoint(run.final).state.items():
+        if tensor.is_floating_point():
+            mean = sum((u.state[name].double() * (u.info.samples / total) for u in uploads), torch.zeros(()))
+            torch.testing.assert_close(tensor, mean.float(), rtol=1e-6, atol=1e-7)
+
+
+def test_rate_zero_changes_nothing_but_batchnorm(tmp_path: Path) -> None:
+    settings = Settings(clients=3, rounds=2, epochs=1, lr=0)
+    run, fresh = trained(tmp_path, settings), prepare(settings, {}).model
+    state = load_checkpoint(run.final).state
+    assert all(torch.equal(state[name], p) for name, p in fresh.named_parameters())
+    assert not torch.equal(state["stem.1.running_mean"], fresh.state_dict()["stem.1.running_mean"])
+
+
+def test_a_run_is_repeatable_whatever_the_global_seed(tmp_path: Path) -> None:
+    settings = Settings(clients=3, rounds=2, epochs=1, participation=0.7)
+    torch.manual_seed(1)
+    first = trained(tmp_path / "a", settings)
+    torch.manual_seed(2)
+    second = trained(tmp_path / "b", settings)
+    assert load_checkpoint(first.final).sha256 == load_checkpoint(second.final).sha256
+    other = trained(tmp_path / "c", settings.model_copy(update={"seed": 1}))
+    assert load_checkpoint(first.final).sha256 != load_checkpoint(other.final).sha256
+
+
+@pytest.mark.parametrize(("method", "given"), [("fedprox", {"prox.mu": "0"}), ("man", {"man.zeta": "0"})])
+def test_strength_zero_is_fedavg_bit_for_bit(tmp_path: Path, method: str, given: dict[str, str]) -> None:
+    settings = Settings(clients=3, rounds=2, epochs=1)
+    plain = trained(tmp_path, settings, name="plain")
+    other = trained(tmp_path, settings.model_copy(update={"method": method}), given, name="other")
+    assert load_checkpoint(plain.final).sha256 == load_checkpoint(other.final).sha256
+
+
+def test_clients_share_the_partition_and_the_sample_across_methods() -> None:
+    plain, man = prepare(Settings(), {}), prepare(Settings(method="fedavg+man"), {})
+    assert all(torch.equal(a, b) for a, b in zip(plain.rows, man.rows, strict=True))
+    assert content_hash(plain.model.state_dict()) == content_hash(man.model.state_dict())
+
+
+def test_an_interrupted_run_continues_with_the_same_bits(tmp_path: Path) -> None:
+    settings = Settings(clients=3, rounds=3, epochs=1, keep_every=2)
+    whole = trained(tmp_path, settings, name="whole")
+
+    def stop(metrics: Metrics) -> None:
+        if metrics["round"] == 2:
+            raise KeyboardInterrupt
+
+    federation = prepare(settings, {})
+    run = open_run(federation, Registry(tmp_path), "cut", resume=False)
+    with pytest.raises(KeyboardInterrupt):
+        train(federation, run, stop)
+    assert run.last.exists()
+    assert not run.final.exists()
+    # A crash between the two writes of a round leaves its metrics ahead of its weights.
+    run.append_metrics({"round": 3, "accuracy": 2.0, "loss": 0.0})
+    again = prepare(settings, {})
+    metrics = train(again, open_run(again, Registry(tmp_path), "cut", resume=True), lambda _: None)
+    assert load_checkpoint(run.final).sha256 == load_checkpoint(whole.final).sha256
+    assert load_checkpoint(run.best).sha256 == load_checkpoint(whole.best).sha256
+    keep = [{k: v for k, v in m.items() if k != "seconds"} for m in whole.metrics()]
+    assert [{k: v for k, v in m.items() if k != "seconds"} for m in metrics] == keep
+    assert not run.last.exists()
+
+
+def test_resuming_with_other_settings_is_refused(run: Run) -> None:
+    federation = prepare(Settings(clients=3, rounds=2, epochs=1, lr=0.5), {})
+    with pytest.raises(UserError, match="lr 0.1 → 0.5"):
+        open_run(federation, Registry(run.folder.parent), run.name, resume=True)
+
+
+def test_resuming_a_finished_run_leaves_it(run: Run) -> None:
+    federation = prepare(run.manifest().settings, {})
+    before = load_checkpoint(run.final).sha256
+    again = open_run(federation, Registry(run.folder.parent), run.name, resume=True)
+    metrics = train(federation, again, lambda _: pytest.fail("trained again"))
+    assert len(metrics) == 2
+    assert load_checkpoint(run.final).sha256 == before
+
+
+def test_metrics_tell_the_truth(run: Run) -> None:
+    checkpoint, last = load_checkpoint(run.final), run.metrics()[-1]
+    federation = prepare(run.manifest().settings, {})
+    model = copy.deepcopy(federation.model)
+    model.load_state_dict(checkpoint.state)
+    assert (last["loss"], last["accuracy"]) == evaluate(model, federation.dataset.test, federation.pipeline)
+    assert checkpoint.info.metrics == {"accuracy": last["accuracy"], "loss": last["loss"]}
+    assert load_checkpoint(run.best).info.metrics["accuracy"] == max(m["accuracy"] for m in run.metrics())  # type: ignore[type-var]
+
+
+def test_save_clients_and_keep_every(tmp_path: Path) -> None:
+    settings = Settings(clients=3, rounds=2, epochs=1, participation=0.4, keep_every=1, save_clients="all")
+    run = trained(tmp_path, settings)
+    sampled = [client for m in run.metrics() for client in m["clients"]]  # type: ignore[attr-defined]
+    assert {p.name for p in run.clients()} == {f"{k:04d}.pt" for k in sampled}
+    for round, client in enumerate(sampled, 1):
+        assert load_checkpoint(run.client(client, round)).info.round == round
+    assert load_checkpoint(run.kept(1)).info.round == 1
+    none = trained(tmp_path, settings.model_copy(update={"save_clients": "none"}), name="none")
+    assert none.clients() == []
+
+
+def test_divergence_is_kept_and_told(tmp_path: Path) -> None:
+    run = trained(tmp_path, Settings(clients=2, rounds=1, epochs=1, lr=1e30))
+    assert run.metrics()[0]["loss"] is None
+    assert run.metrics()[0]["train_loss"] is None
+    assert load_checkpoint(run.final).info.metrics["loss"] is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"method": "fedprx"}, "did you mean 'fedprox'"),
+        ({"dataset": "mnist"}, "unknown dataset"),
+        ({"model": "vgg"}, "unknown model"),
+        ({"model": "convnet_cifar"}, "takes 32-pixel images"),
+        ({"clients": 2000, "partition": "iid"}, "cannot share 1437"),
+        ({"clients": 5, "participation": 0.1}, "is nobody"),
+        ({"augmentation": "man"}, "unknown augmentation"),
+    ],
+)
+def test_bad_settings(change: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        prepare(Settings(**change), {})  # type: ignore[arg-type]
+
+
+def test_golden_losses(tmp_path: Path) -> None:
+    # Three rounds of each method pin the numerics; a change that moves one must say why.
+    golden = {
+        "fedavg": [2.1034, 1.4912, 1.0054],
+        "fedprox": [2.1032, 1.5004, 1.0124],
+        "fedavg+man": [2.1507, 1.5908, 1.0841],
+    }
+    for method, expected in golden.items():
+        run = trained(tmp_path, Settings(method=method, clients=3, rounds=3, epochs=1), name=method)
+        assert [m["loss"] for m in run.metrics()] == pytest.approx(
+            expected, rel=0.006
+        )  # threads and CPUs differ by 0.004

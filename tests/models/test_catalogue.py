@@ -1,0 +1,84 @@
+import pytest
+import torch
+from torch import nn
+
+from fedscope.errors import UserError
+from fedscope.models.catalogue import MODELS, build
+
+
+def network(name: str, classes: int = 100, channels: int = 3, seed: int = 0) -> nn.Module:
+    return build(name, classes, channels, torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize(
+    ("name", "classes", "parameters", "norm", "tensors"),
+    [
+        ("resnet56_bottleneck", 100, 614_452, 8_992, 176),
+        ("resnet56_bottleneck", 10, 591_322, 8_992, 176),
+        ("convnet_cifar", 100, 815_332, 0, 10),
+        ("convnet_cifar", 10, 797_962, 0, 10),
+    ],
+)
+def test_published_sizes(name: str, classes: int, parameters: int, norm: int, tensors: int) -> None:
+    model = network(name, classes)
+    assert sum(p.numel() for p in model.parameters()) == parameters
+    assert len(list(model.parameters())) == tensors
+    affine = [m.weight.numel() + m.bias.numel() for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
+    assert sum(affine) == norm
+
+
+def test_resnet56_shapes_and_multiply_accumulates() -> None:
+    model, count, shapes = network("resnet56_bottleneck"), 0, {}
+
+    def hook(module: nn.Module, _: object, out: torch.Tensor) -> None:
+        nonlocal count
+        if isinstance(module, nn.Conv2d):
+            count += module.weight.numel() * out.shape[2] * out.shape[3]
+        elif isinstance(module, nn.Linear):
+            count += module.weight.numel()
+
+    for name, module in model.named_modules():
+        module.register_forward_hook(hook)
+        if name.startswith("layer") and "." not in name:
+            module.register_forward_hook(
+                lambda _m, _i, out, name=name: shapes.update({name: tuple(out.shape[1:])})
+            )
+    model.eval()(torch.zeros(1, 3, 32, 32))
+    assert count == 87_237_632
+    assert shapes == {"layer1": (64, 32, 32), "layer2": (128, 16, 16), "layer3": (256, 8, 8)}
+
+
+def test_the_digits_net_is_small_residual_and_normalised() -> None:
+    model = network("resnet_digits", 10, 1)
+    assert sum(p.numel() for p in model.parameters()) < 100_000
+    assert any(isinstance(m, nn.BatchNorm2d) for m in model.modules())
+    assert model(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_weights_come_from_the_generator_alone(name: str) -> None:
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    first, second, other = (
+        network(name).state_dict(),
+        network(name).state_dict(),
+        network(name, seed=1).state_dict(),
+    )
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(first[k], second[k]) for k in first)
+    assert any(not torch.equal(first[k], other[k]) for k in first)
+    assert all(t.isfinite().all() for t in first.values())
+
+
+def test_initialisation_scales() -> None:
+    resnet, convnet = network("resnet56_bottleneck"), network("convnet_cifar")
+    weight = resnet.get_submodule("layer3.3.branch.3").weight  # 3×3, 64 → 64
+    assert weight.std().item() == pytest.approx((2 / (64 * 9)) ** 0.5, rel=0.02)
+    bound = (3 * 25) ** -0.5
+    assert convnet.get_submodule("conv1").weight.abs().max().item() == pytest.approx(bound, rel=0.01)
+    assert convnet.get_submodule("conv1").bias.abs().max().item() <= bound
+
+
+def test_unknown_model() -> None:
+    with pytest.raises(UserError, match="choose one of resnet_digits"):
+        network("resnet50")
