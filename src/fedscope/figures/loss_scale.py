@@ -68,7 +68,7 @@ class LossScale:
                 return fitting[-1]
             if len(inside[0]) > count:
                 return inside[0][:: math.ceil(len(inside[0]) / count)]
-        values = MaxNLocator(min(count, 8)).tick_values(self.low, self.high)
+        values = MaxNLocator(count, steps=[1, 2, 5, 10], min_n_ticks=3).tick_values(self.low, self.high)
         return [float(v) for v in values if self.low <= v <= self.high]
 
 

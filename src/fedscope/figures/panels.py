@@ -93,7 +93,7 @@ def draw_surface(axes: Axes3D, panel: Panel, scale: LossScale, limits: Limits) -
     heights = {format_loss(loss): float(scale.height(np.array(loss))) for loss in scale.ticks()}
     # a label at the foot of the axis would meet the label of the axis beside it
     raised = {label: h for label, h in heights.items() if h > low + 0.06 * (high - low)}
-    axes.set_zticks(list(raised.values()), list(raised))
+    axes.set_zticks(list(raised.values()), list(raised), ha="left")
     axes.text(limits[0][1], limits[1][1], high + 0.1 * (high - low), "loss", ha="center")
 
 
@@ -129,6 +129,7 @@ def _dress_space(axes: Axes3D, names: tuple[str, str]) -> None:
         axis.set_major_locator(MaxNLocator(2))
         axis.set_major_formatter(_coordinate)
     axes.tick_params(pad=-4)
+    axes.tick_params(axis="z", pad=-6.5)
     axes.xaxis.labelpad = axes.yaxis.labelpad = -9
 
 

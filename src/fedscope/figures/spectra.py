@@ -1,5 +1,6 @@
 """Eigenvalue densities of several checkpoints on shared axes."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -19,7 +20,7 @@ MOST_DECADES = 10.0
 # inches
 LEFT, RIGHT, TOP, BOTTOM = 0.46, 0.1, 0.06, 0.36
 AXES_HEIGHT = 1.9
-LEGEND_LINE = 0.125
+LEGEND_LINE = 0.112
 
 Values = NDArray[np.float64]
 
@@ -35,9 +36,9 @@ def density_figure(
     """Overlay the densities, each in its own colour and line style; the density axis is logarithmic.
 
     The density axis ends just under the lowest bump of any curve, at most ten decades below the highest, so
-    that single outlying eigenvalues stay visible. The symmetric-logarithmic eigenvalue axis is linear within
-    the widest broadening σ, under which nothing is resolved. ``lambda_max`` marks each checkpoint's largest
-    eigenvalue with a triangle; ``width`` is in inches.
+    that single outlying eigenvalues stay visible. The symmetric-logarithmic eigenvalue axis is linear up to
+    the power of ten above the widest broadening σ, under which nothing is resolved.
+    ``lambda_max`` marks each checkpoint's largest eigenvalue with a triangle; ``width`` is in inches.
 
     Raises:
         UserError: when there is no density, or none is positive anywhere.
@@ -61,7 +62,7 @@ def density_figure(
         axes.set(ylim=(low, high), xlabel="eigenvalue", ylabel="density")
         axes.yaxis.set_major_locator(LogLocator(numticks=7))
         axes.yaxis.set_minor_locator(NullLocator())
-        _scale_eigenvalues(axes, x_scale, threshold=max(one.sigma for one in densities))
+        _scale_eigenvalues(axes, x_scale, sigma=max(one.sigma for one in densities))
         axes.spines[["top", "right"]].set_visible(False)
         # the legend stands above the axes, where no curve can run into it
         axes.legend(
@@ -97,10 +98,11 @@ def _draw_curve(
     axes.plot(grid, positive, label=style.typeset(label), **look)
 
 
-def _scale_eigenvalues(axes: Axes, x_scale: Literal["symlog", "linear"], *, threshold: float) -> None:
+def _scale_eigenvalues(axes: Axes, x_scale: Literal["symlog", "linear"], *, sigma: float) -> None:
     if x_scale == "linear":
         axes.xaxis.set_major_locator(MaxNLocator(6))
         return
+    threshold = 10.0 ** math.ceil(math.log10(sigma))
     axes.set_xscale("symlog", linthresh=threshold, linscale=0.6)
     locator = SymmetricalLogLocator(base=10, linthresh=threshold)
     locator.set_params(numticks=9)

@@ -25,6 +25,7 @@ GAP = 0.2  # least distance of neighbouring panels
 TWO_BANDS_SIDE = 1.75  # so that two bands fit a page
 TITLE_LINE, DETAIL_LINE = 0.14, 0.115
 SPACE = 1.0  # height of the surfaces, in panel widths
+SPACE_LABELS = 0.08  # room for their lowest labels
 X_LABELS = 0.42  # under the contours
 BAR, BAR_LABELS = 0.07, 0.34
 
@@ -61,7 +62,7 @@ def landscape_figure(
 
 def _draw(panels: Sequence[Panel], scale: LossScale, *, columns: int, width: float, side: float) -> Figure:
     header = max(TITLE_LINE * len(panel.title) + DETAIL_LINE * len(panel.details) for panel in panels)
-    band = header + (SPACE + 1) * side + X_LABELS
+    band = header + (SPACE + 1) * side + SPACE_LABELS + X_LABELS
     bar_top = TOP + -(-len(panels) // columns) * band
     page = Page(width=width, height=bar_top + BAR + BAR_LABELS + DETAIL_LINE * scale.clipped)
     limits = shared_limits(panels)
@@ -75,7 +76,8 @@ def _draw(panels: Sequence[Panel], scale: LossScale, *, columns: int, width: flo
         space = Axes3D(page.figure, box)
         page.figure.add_axes(space)
         draw_surface(space, panel, scale, limits)
-        box = page.box(left=left, top=top + SPACE * side, width=side, height=side)
+        top += SPACE * side + SPACE_LABELS
+        box = page.box(left=left, top=top, width=side, height=side)
         draw_contours(page.figure.add_axes(box), panel, scale, limits, leftmost=column == 0)
     _draw_bar(page, scale, top=bar_top)
     return page.figure
