@@ -1,0 +1,24 @@
+"""A figure that is laid out in inches from its top left corner, so that text keeps its room at any size."""
+
+from typing import Any
+
+from matplotlib.figure import Figure
+
+Box = tuple[float, float, float, float]
+
+
+class Page:
+    """A matplotlib figure of ``width`` × ``height`` inches."""
+
+    def __init__(self, *, width: float, height: float) -> None:
+        self.width, self.height = width, height
+        self.figure = Figure(figsize=(width, height))
+
+    def box(self, *, left: float, top: float, width: float, height: float) -> Box:
+        """Return matplotlib's rectangle: fractions of the figure from the bottom left."""
+        bottom = self.height - top - height
+        return left / self.width, bottom / self.height, width / self.width, height / self.height
+
+    def write(self, text: str, *, center: float, top: float, **look: Any) -> None:
+        """Write one centred line that hangs from ``top``; ``look`` is matplotlib's ``Text`` properties."""
+        self.figure.text(center / self.width, 1 - top / self.height, text, ha="center", va="top", **look)

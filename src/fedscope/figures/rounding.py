@@ -1,0 +1,88 @@
+"""A value and its errors in the digits that the errors support.
+
+The value is rounded to the second significant digit of its largest error, each error to two significant
+digits of its own. ``None`` is JSON's null.
+"""
+
+import math
+from decimal import ROUND_HALF_EVEN, Decimal
+
+DIGITS = 4  # significant digits of a value whose error is not known
+EXACT_DIGITS = 7  # of a value whose error is zero, or too small to show beside it
+PLAIN = range(-3, 5)  # decimal exponents that are written out
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def format_estimate(value: float | None, *stderrs: float | None) -> str:
+    """Return "12.34 ± 0.56", or "(1.234 ± 0.056)×10⁹" for magnitudes beyond 10⁻³ … 10⁵.
+
+    Several errors follow each other: "12.34 ± 0.56 ± 0.078". A value of ``None`` reads "not finite", an error
+    of ``None`` "–"; NaN and infinities read "nan", "inf", "-inf".
+    """
+    known = [error for error in stderrs if error is not None and math.isfinite(error)]
+    exponent = _exponent([abs(value), *known] if value is not None and math.isfinite(value) else known)
+    shift = 0 if exponent in PLAIN else exponent
+    parts = [_value(value, max(known, default=None), shift)]
+    parts += [_error(error, shift) for error in stderrs]
+    text = " ± ".join(parts)
+    if not shift:
+        return text
+    power = "×10" + str(shift).translate(_SUPERSCRIPTS)
+    return f"({text}){power}" if len(parts) > 1 else text + power
+
+
+def _exponent(magnitudes: list[float]) -> int:
+    largest = max(magnitudes, default=0.0)
+    return Decimal(repr(largest)).adjusted() if largest else 0
+
+
+def _value(value: float | None, error: float | None, shift: int) -> str:
+    if value is None:
+        return "not finite"
+    if not math.isfinite(value):
+        return str(value)
+    number = _shifted(value, shift)
+    if error is None:
+        return _significant(number, DIGITS)
+    last = _last_place(_shifted(error, shift), 2) if error else None
+    if last is None or last < _last_place(number, EXACT_DIGITS):
+        return _significant(number, EXACT_DIGITS)
+    return _plain(_round(number, last))
+
+
+def _error(error: float | None, shift: int) -> str:
+    if error is None:
+        return "–"
+    if not math.isfinite(error):
+        return str(error)
+    return _significant(_shifted(error, shift), 2) if error else "0"
+
+
+def _shifted(number: float, shift: int) -> Decimal:
+    # repr is the shortest text that gives the same float: rounding then is exact
+    return Decimal(repr(number)).scaleb(-shift)
+
+
+def _significant(number: Decimal, digits: int) -> str:
+    if not number:
+        return "0"
+    exponent = number.adjusted()
+    if exponent < -EXACT_DIGITS:
+        power = str(exponent).translate(_SUPERSCRIPTS)
+        return f"{_significant(number.scaleb(-exponent), digits)}×10{power}"
+    return _plain(_round(number, _last_place(number, digits)))
+
+
+def _last_place(number: Decimal, digits: int) -> int:
+    """Return the decimal exponent of the last of ``digits``, minding that 0.0996 rounds up to 0.10."""
+    rounded = _round(number, number.adjusted() - digits + 1)
+    return rounded.adjusted() - digits + 1
+
+
+def _round(number: Decimal, place: int) -> Decimal:
+    return number.quantize(Decimal(1).scaleb(place), rounding=ROUND_HALF_EVEN)
+
+
+def _plain(number: Decimal) -> str:
+    return f"{number if number else abs(number):f}"

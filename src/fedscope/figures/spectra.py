@@ -1,0 +1,127 @@
+"""Eigenvalue densities of several checkpoints on shared axes."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, SymmetricalLogLocator
+from numpy.typing import NDArray
+
+from fedscope.errors import UserError
+from fedscope.figures import style
+from fedscope.figures.page import Page
+from fedscope.landscape.results import Density
+
+MOST_DECADES = 10.0
+
+# inches
+LEFT, RIGHT, TOP, BOTTOM = 0.46, 0.1, 0.06, 0.36
+AXES_HEIGHT = 1.9
+LEGEND_LINE = 0.112
+
+Values = NDArray[np.float64]
+
+
+def density_figure(
+    densities: Sequence[Density],
+    labels: Sequence[str],
+    *,
+    lambda_max: Sequence[float] | None = None,
+    x_scale: Literal["symlog", "linear"] = "symlog",
+    width: float = style.SINGLE_COLUMN,
+) -> Figure:
+    """Overlay the densities, each in its own colour and line style; the density axis is logarithmic.
+
+    The density axis ends just under the lowest bump of any curve, at most ten decades below the highest, so
+    that single outlying eigenvalues stay visible. The symmetric-logarithmic eigenvalue axis is linear up to
+    the power of ten above the widest broadening σ, under which nothing is resolved.
+    ``lambda_max`` marks each checkpoint's largest eigenvalue with a triangle; ``width`` is in inches.
+
+    Raises:
+        UserError: when there is no density, or none is positive anywhere.
+        ValueError: when the numbers of densities, labels and eigenvalues differ.
+    """
+    if not densities:
+        raise UserError("there is no spectrum to draw: compute one with 'fedscope hessian --density'")
+    curves = [(one.grid.cpu().numpy(), one.density.cpu().numpy()) for one in densities]
+    low, high = _density_range([density for _, density in curves])
+    markers = [float("nan")] * len(curves) if lambda_max is None else lambda_max
+    legend = LEGEND_LINE * len(curves) + 0.05
+    with style.paper_style():
+        page = Page(width=width, height=TOP + legend + AXES_HEIGHT + BOTTOM)
+        box = page.box(left=LEFT, top=TOP + legend, width=width - LEFT - RIGHT, height=AXES_HEIGHT)
+        axes = page.figure.add_axes(box)
+        colors = style.method_colors(len(curves))
+        for index, (curve, label, marker) in enumerate(zip(curves, labels, markers, strict=True)):
+            look = {"color": colors[index], "linestyle": style.LINESTYLES[index % len(style.LINESTYLES)]}
+            _draw_curve(axes, curve, label, marker, look)
+        axes.set_yscale("log")
+        axes.set(ylim=(low, high), xlabel="eigenvalue", ylabel="density")
+        axes.yaxis.set_major_locator(LogLocator(numticks=7))
+        axes.yaxis.set_minor_locator(NullLocator())
+        _scale_eigenvalues(axes, x_scale, sigma=max(one.sigma for one in densities))
+        axes.spines[["top", "right"]].set_visible(False)
+        # the legend stands above the axes, where no curve can run into it
+        axes.legend(
+            loc="lower left", bbox_to_anchor=(0, 1.01), borderaxespad=0, labelspacing=0.25, handlelength=3
+        )
+    return page.figure
+
+
+def _draw_curve(
+    axes: Axes, curve: tuple[Values, Values], label: str, marker: float, look: Mapping[str, Any]
+) -> None:
+    grid, density = curve
+    missing = int((~np.isfinite(density)).sum())
+    if np.isfinite(marker):
+        label += f", λ_max = {marker:.4g}"
+        # on the axis itself, at its own eigenvalue
+        axes.plot(
+            marker,
+            0.02,
+            marker="v",
+            markersize=4,
+            color=look["color"],
+            markeredgecolor="white",
+            markeredgewidth=0.4,
+            linestyle="",
+            transform=axes.get_xaxis_transform(),
+            zorder=4,
+        )
+    if missing:
+        label += f" ({missing} of {density.size} points not finite)"
+    # zero has no logarithm; the tails of the Gaussians underflow to it far below the axis
+    positive = np.where(density > 0, density, np.nan)
+    axes.plot(grid, positive, label=style.typeset(label), **look)
+
+
+def _scale_eigenvalues(axes: Axes, x_scale: Literal["symlog", "linear"], *, sigma: float) -> None:
+    if x_scale == "linear":
+        axes.xaxis.set_major_locator(MaxNLocator(6))
+        return
+    threshold = 10.0 ** math.ceil(math.log10(sigma))
+    axes.set_xscale("symlog", linthresh=threshold, linscale=0.6)
+    locator = SymmetricalLogLocator(base=10, linthresh=threshold)
+    locator.set_params(numticks=9)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def _density_range(densities: Sequence[Values]) -> tuple[float, float]:
+    """Return limits that hold every bump, at most ``MOST_DECADES`` below the highest."""
+    positive = [np.where(np.isfinite(density), density, 0.0) for density in densities]
+    top = max(float(density.max()) for density in positive)
+    if not top > 0:
+        raise UserError("no density is positive and finite: compute the spectrum with more probes or steps")
+    bumps = [density[1:-1][_is_bump(density)] for density in positive]
+    visible = [float(b) for b in np.concatenate(bumps) if b > top * 10**-MOST_DECADES]
+    return min([*visible, top / 100]) / 5, top * 3
+
+
+def _is_bump(density: Values) -> NDArray[np.bool_]:
+    inner = density[1:-1]
+    rises: NDArray[np.bool_] = (inner > density[:-2]) & (inner >= density[2:])
+    return rises

@@ -1,0 +1,125 @@
+"""The Hessian table: one row per checkpoint, every number with its error.
+
+Built from the JSON of ``fedscope hessian --json`` (schema ``fedscope/hessian/1``), so that a table can be
+made again from files without computing anything.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from fedscope.errors import UserError
+from fedscope.figures.rounding import format_estimate
+
+SCHEMA = "fedscope/hessian/1"
+ABSENT = "–"
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of text, ready for any renderer."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]  # each as long as ``columns``
+    notes: tuple[str, ...]
+
+    def markdown(self) -> str:
+        """Return the table as GitHub-flavoured Markdown: first column left, the others right."""
+        rule = ["---", *["---:"] * (len(self.columns) - 1)]
+        lines = [_row(cells) for cells in (self.columns, rule, *self.rows)]
+        notes = [f"- {note}" for note in self.notes]
+        return "\n".join([f"**{self.title}**", "", *lines, *([""] if notes else []), *notes]) + "\n"
+
+
+def hessian_table(records: Sequence[Record]) -> Table:
+    """Tabulate λ_max, trace and, where any record has them, the cross-client H_N and H_D.
+
+    Settings that all records share stand in the notes, a setting in which they differ gets a column. A value
+    that was not finite reads "not finite", a quantity that was not computed "–".
+
+    Raises:
+        UserError: when there is no record, or one is not a Hessian record.
+    """
+    if not records:
+        raise UserError("there is no record to tabulate: make one with 'fedscope hessian --json FILE'")
+    for record in records:
+        if record.get("schema") != SCHEMA:
+            raise UserError(
+                f"a record has the schema {record.get('schema')!r}, not {SCHEMA!r}: "
+                "make it with 'fedscope hessian --json FILE'"
+            )
+    shared, differing = _settings([record["problem"] for record in records])
+    crossed = any(record["cross_client"] for record in records)
+    columns = ["checkpoint", *differing, "λ_max ± data", "trace ± probe ± data"]
+    if crossed:
+        columns += [f"{symbol} ({reading})" for symbol, reading in _CROSS_CLIENT]
+    rows = [tuple(_cells(record, differing, crossed=crossed)) for record in records]
+    return Table("Hessian of the loss", tuple(columns), tuple(rows), tuple(_notes(records, shared)))
+
+
+_CROSS_CLIENT = [(symbol, reading) for symbol in ("H_N", "H_D") for reading in ("tensor", "parameter")]
+
+
+def _cells(record: Record, settings: Sequence[str], *, crossed: bool) -> list[str]:
+    top, trace = record["lambda_max"], record["trace"]
+    cells = [_name(record["checkpoint"]), *(_text(record["problem"].get(key)) for key in settings)]
+    cells.append(_number(top, "stderr_data"))
+    cells.append(_number(trace, "stderr_probe", "stderr_data"))
+    if crossed:
+        cross = record["cross_client"]
+        cells += [
+            _number(cross[symbol][reading], "stderr") if cross else ABSENT
+            for symbol, reading in _CROSS_CLIENT
+        ]
+    return cells
+
+
+def _number(entry: Record | None, *errors: str) -> str:
+    return ABSENT if entry is None else format_estimate(entry["value"], *(entry[name] for name in errors))
+
+
+def _name(checkpoint: Record) -> str:
+    if checkpoint["run"] is None:
+        return PurePath(checkpoint["path"]).name
+    round_ = checkpoint["round"]
+    return f"{checkpoint['run']}" + (f"@{round_}" if round_ is not None else "")
+
+
+def _settings(problems: Sequence[Record]) -> tuple[dict[str, Any], list[str]]:
+    """Split the problems' settings into those that all share, with their values, and the others' names."""
+    names = list(dict.fromkeys(name for problem in problems for name in problem))
+    differing = [
+        name for name in names if any(problem.get(name) != problems[0].get(name) for problem in problems)
+    ]
+    return {name: problems[0][name] for name in names if name not in differing}, differing
+
+
+def _notes(records: Sequence[Record], shared: Record) -> list[str]:
+    notes = []
+    if shared:
+        notes.append(", ".join(f"{name} {_text(value)}" for name, value in shared.items()))
+    notes.append(
+        "± data: standard error over the samples; ± probe: of the trace estimate, over its random probes"
+    )
+    residuals = [record["lambda_max"]["residual"] for record in records if record["lambda_max"]]
+    if any(residual is not None for residual in residuals):
+        largest = max(residual for residual in residuals if residual is not None)
+        notes.append(f"λ_max: residual ‖Hv − λv‖ at most {format_estimate(largest)}")
+    crossed = [record["cross_client"] for record in records if record["cross_client"]]
+    for clients, pairs in dict.fromkeys((cross["clients"], cross["pairs"]) for cross in crossed):
+        meaning = "distinct pairs" if pairs == "distinct" else "all pairs, each client with itself included,"
+        notes.append(f"H_N, H_D: mean over {meaning} of {clients} clients, ± standard error")
+    return notes
+
+
+def _text(value: object) -> str:
+    return ABSENT if value is None else str(value)
+
+
+def _row(cells: Sequence[str]) -> str:
+    escaped = (" ".join(cell.replace("\\", "\\\\").replace("|", "\\|").split()) for cell in cells)
+    return f"| {' | '.join(escaped)} |"

@@ -1,0 +1,135 @@
+import io
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from figure_cases import bowl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from mpl_toolkits.mplot3d import Axes3D
+
+from fedscope.errors import UserError
+from fedscope.figures import style
+from fedscope.figures.surfaces import landscape_figure
+
+NAMES = ["FedAvg", "FedProx", "FedDyn", "FedDC", "SCAFFOLD", "FedAlign"]
+
+
+def _spaces(figure: Figure) -> list[Axes3D]:
+    return [axes for axes in figure.axes if isinstance(axes, Axes3D)]
+
+
+def _contours(figure: Figure) -> list[Axes]:
+    return [axes for axes in figure.axes if not isinstance(axes, Axes3D)][:-1]
+
+
+def _bar(figure: Figure) -> Axes:
+    return figure.axes[-1]
+
+
+def _texts(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)]
+
+
+def _draw(figure: Figure) -> None:
+    with style.paper_style():
+        figure.savefig(io.BytesIO(), format="png", dpi=60)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6])
+def test_every_count_draws_inside_the_page_without_overlap(count: int) -> None:
+    figure = landscape_figure([bowl(curvature=10.0 / (k + 1)) for k in range(count)], NAMES[:count])
+    _draw(figure)
+    spaces, contours = _spaces(figure), _contours(figure)
+    assert len(spaces) == len(contours) == count
+    boxes = [axes.get_position() for axes in [*contours, _bar(figure)]]
+    assert all(0 < box.x0 < box.x1 < 1 and 0 < box.y0 < box.y1 < 1 for box in boxes)
+    for index, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[index + 1 :])
+    assert figure.get_figwidth() in (style.SINGLE_COLUMN, style.WIDE_COLUMN, style.DOUBLE_COLUMN)
+    assert figure.get_figheight() < 9.5
+
+
+def test_limits_camera_heights_and_colours_are_shared() -> None:
+    figure = landscape_figure([bowl(curvature=50.0, span=0.5), bowl(curvature=2.0)], NAMES[:2])
+    contours, spaces = _contours(figure), _spaces(figure)
+    assert {axes.get_xlim() for axes in contours} == {(-1.0, 1.0)}
+    assert {axes.get_ylim() for axes in contours} == {(-1.0, 1.0)}
+    for read in ("get_xlim", "get_ylim", "get_zlim"):
+        assert len({tuple(getattr(axes, read)()) for axes in spaces}) == 1
+    assert len({(axes.elev, axes.azim) for axes in spaces}) == 1
+    low, high = 0.2, 0.2 + 50 * 0.25
+    assert spaces[0].get_zlim() == pytest.approx((math.log10(low), math.log10(high)))
+    fills = [axes.collections[0] for axes in contours]
+    assert [fill.norm.vmin for fill in fills] == pytest.approx([low, low])
+    assert [fill.norm.vmax for fill in fills] == pytest.approx([high, high])
+    assert _bar(figure).get_xlim() == pytest.approx((low, high))
+
+
+def test_titles_centre_loss_and_captions_stand_over_their_panel() -> None:
+    surfaces = [bowl(floor=0.25), bowl(floor=0.5)]
+    texts = _texts(landscape_figure(surfaces, ["FedAvg", "$pecial"], captions=["λ_max 12", "ε₀ 3×10⁴"]))
+    assert {"FedAvg", r"\$pecial", "centre loss 0.25", "centre loss 0.5"} <= set(texts)
+    assert {r"$\lambda_{\max}$ 12", "ε$_{0}$ 3×10$^{4}$"} <= set(texts)
+    assert texts.count("ε$_{0}$") >= 4  # both panels, both rows
+
+
+def test_points_that_are_not_finite_are_hatched_counted_and_left_out() -> None:
+    figure = landscape_figure([bowl(), bowl(bad=5)], NAMES[:2])
+    whole, broken = _contours(figure)
+    assert [patch.get_hatch() for patch in whole.patches] == []
+    assert all(patch.get_hatch() for patch in broken.patches)
+    assert "5 of 121 points not finite" in _texts(figure)
+    sizes = [len(axes.collections[0].get_facecolor()) for axes in _spaces(figure)]
+    assert sizes == [100, 95]  # a row of five points at the edge takes five of the facets
+
+
+def test_a_checkpoint_without_any_finite_loss_is_drawn_as_such() -> None:
+    figure = landscape_figure([bowl(), replace(bowl(bad=121), center_loss=math.nan)], NAMES[:2])
+    _draw(figure)
+    assert "121 of 121 points not finite" in _texts(figure)
+    assert "the centre loss is not finite" in _texts(figure)
+
+
+def test_tall_walls_are_cut_and_the_figure_says_so() -> None:
+    figure = landscape_figure([bowl(curvature=1e6), bowl(curvature=5.0)], NAMES[:2])
+    note = [text for text in _texts(figure) if "cut at" in text]
+    assert note == ["Surfaces and colours are cut at $10^{4}$; the highest loss is $10^{6}$."]
+    assert _spaces(figure)[0].get_zlim() == pytest.approx((math.log10(0.2), 4.0))
+    calm = landscape_figure([bowl(), bowl(curvature=5.0)], NAMES[:2])
+    assert not any("cut at" in text for text in _texts(calm))
+
+
+def test_a_linear_scale_is_named_on_the_colour_bar() -> None:
+    figure = landscape_figure([bowl(floor=-1.0)], ["a user's loss"])
+    _draw(figure)
+    assert _bar(figure).get_xlabel() == "loss (linear scale: some losses are not positive)"
+
+
+@pytest.mark.parametrize("floor", [0.7, 0.0, -1.0])
+def test_flat_surfaces_draw(floor: float) -> None:
+    _draw(landscape_figure([bowl(curvature=0.0, floor=floor)], ["flat"]))
+
+
+def test_the_first_axis_runs_to_the_right() -> None:
+    surface = bowl()
+    loss = 1.0 + surface.axes[0].values[:, None].expand(11, 11) * 0.5
+    figure = landscape_figure([replace(surface, loss=loss)], ["slope"])
+    lines = _contours(figure)[0].collections[1]
+    spread = [np.ptp(path.vertices, axis=0) for path in lines.get_paths() if np.size(path.vertices)]
+    assert spread
+    assert all(across == pytest.approx(0, abs=1e-9) and along == 2.0 for across, along in spread)
+
+
+def test_grids_that_cannot_be_drawn_are_errors_that_say_what_to_do() -> None:
+    with pytest.raises(UserError, match="--grid"):
+        landscape_figure([bowl(points=1)], ["one point"])
+    with pytest.raises(UserError, match="--span"):
+        landscape_figure([bowl(span=0.0)], ["no span"])
+    for count in (0, 7):
+        with pytest.raises(UserError, match="1 to 6"):
+            landscape_figure([bowl()] * count, ["x"] * count)
+    with pytest.raises(ValueError):
+        landscape_figure([bowl()], ["one", "two"])

@@ -1,0 +1,80 @@
+from typing import Any
+
+import pytest
+
+from fedscope.errors import UserError
+from fedscope.figures.tables import hessian_table
+
+PROBLEM = {"model": "resnet8", "dataset": "digits", "samples": 512, "operator": "hessian", "reading": "paper"}
+CROSS: dict[str, Any] = {
+    "clients": 10,
+    "pairs": "distinct",
+    "H_N": {
+        "tensor": {"value": 12.3, "stderr": 0.45},
+        "parameter": {"value": 0.0123, "stderr": 0.00045},
+    },
+    "H_D": {"tensor": {"value": 0.9, "stderr": 0.01}, "parameter": {"value": None, "stderr": None}},
+}
+
+
+def _record(run: str | None = "fedavg", **changes: Any) -> dict[str, Any]:
+    return {
+        "schema": "fedscope/hessian/1",
+        "checkpoint": {"path": "/runs/x/final.pt", "sha256": "0", "run": run, "round": 25},
+        "problem": dict(PROBLEM),
+        "lambda_max": {"value": 45.678, "residual": 0.0021, "stderr_data": 1.23},
+        "trace": {"value": 812.3, "stderr_probe": 4.4, "stderr_data": 15.2, "probes": 100},
+        "cross_client": None,
+    } | changes
+
+
+def test_markdown_without_clients() -> None:
+    expected = """\
+**Hessian of the loss**
+
+| checkpoint | λ_max ± data | trace ± probe ± data |
+| --- | ---: | ---: |
+| fedavg@25 | 45.7 ± 1.2 | 812 ± 4.4 ± 15 |
+| final.pt | not finite ± – | – |
+
+- model resnet8, dataset digits, samples 512, operator hessian, reading paper
+- ± data: standard error over the samples; ± probe: of the trace estimate, over its random probes
+- λ_max: residual ‖Hv − λv‖ at most 0.002100
+"""
+    broken = _record(None, lambda_max={"value": None, "residual": None, "stderr_data": None}, trace=None)
+    assert hessian_table([_record(), broken]).markdown() == expected
+
+
+def test_clients_add_four_columns_and_their_convention() -> None:
+    table = hessian_table([_record(cross_client=CROSS), _record("feddyn")])
+    assert table.columns[-4:] == ("H_N (tensor)", "H_N (parameter)", "H_D (tensor)", "H_D (parameter)")
+    assert table.rows[0][-4:] == ("12.30 ± 0.45", "0.01230 ± 0.00045", "0.900 ± 0.010", "not finite ± –")
+    assert table.rows[1][-4:] == ("–",) * 4
+    assert table.notes[-1] == "H_N, H_D: mean over distinct pairs of 10 clients, ± standard error"
+
+
+def test_both_conventions_are_told_apart() -> None:
+    own = _record(cross_client=CROSS | {"pairs": "all_including_self"})
+    notes = hessian_table([_record(cross_client=CROSS), own]).notes
+    assert sum("distinct pairs" in note for note in notes) == 1
+    assert sum("itself included" in note for note in notes) == 1
+
+
+def test_a_setting_that_differs_becomes_a_column() -> None:
+    code = _record("code", problem=PROBLEM | {"reading": "code", "bn": "batch"})
+    table = hessian_table([_record(), code])
+    assert table.columns[:3] == ("checkpoint", "reading", "bn")
+    assert [row[1:3] for row in table.rows] == [("paper", "–"), ("code", "batch")]
+    assert "reading" not in table.notes[0]
+
+
+def test_names_cannot_break_the_markdown() -> None:
+    lines = hessian_table([_record("a|b\nc\\")]).markdown().splitlines()
+    assert lines[4].startswith(r"| a\|b c\\@25 |")
+
+
+def test_other_records_are_refused() -> None:
+    with pytest.raises(UserError, match="no record"):
+        hessian_table([])
+    with pytest.raises(UserError, match="fedscope/landscape/1"):
+        hessian_table([_record(), {"schema": "fedscope/landscape/1"}])
