@@ -47,9 +47,10 @@ def cross_client(
     trace).
 
     The matrices hold the corrected estimates as they are: noise may carry H_N below 0 and H_D beyond ±1.
-    Their pair averages are cut to those ranges of the true values. Standard errors are the jackknife's over groups,
-    of the averages before the cut and without the correction of H_N. Where noise makes a client's I_kk
-    negative (or that of a leave-one-out set), its norm is unknown and the entries are NaN: take more probes.
+    Their pair averages are cut to those ranges of the true values. Standard errors are the jackknife's over
+    groups, of the averages before the cut and without the correction of H_N. Where noise makes a client's
+    I_kk negative (or that of a leave-one-out set), its norm is unknown and the entries are NaN: take more
+    probes.
     A complete set of probes (``orthogonal``, ``probes`` ≥ n) gives exact values with standard error 0.
 
     Args:

@@ -51,9 +51,8 @@ def random_directions(model: nn.Module, generator: torch.Generator | None = None
 
 
 def _with_fixed_sign(vector: Tensor) -> Tensor:
-    unit = vector / vector.double().norm().to(vector.dtype)
-    sign: Tensor = unit[unit.abs().argmax()].sign()
-    return unit * sign
+    unit: Tensor = vector / vector.double().norm().to(vector.dtype)
+    return unit * torch.sign(unit[unit.abs().argmax()])
 
 
 def _filter_normalised(weights: Tensor, generator: torch.Generator) -> Tensor:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import Node
 
 from fedscope.errors import UserError
 from fedscope.landscape.batches import Batches
@@ -47,6 +48,7 @@ class Hessian(Operator):
             weights=batches.sizes,
         )
         self._kept: tuple[Tensor, Tensor] | None = None
+        self._checked = False
 
     def _apply(self, v: Tensor) -> Product:
         wide = v.double()
@@ -87,4 +89,22 @@ class Hessian(Operator):
                 "the loss does not depend on the trainable parameters; check the model and the loss"
             )
         (gradient,) = torch.autograd.grad(loss, leaf, create_graph=True)
+        if not self._checked and _once_differentiable(gradient):
+            raise UserError("an autograd.Function of the model is marked once_differentiable; replace it")
+        self._checked = True
         return leaf, gradient
+
+
+def _once_differentiable(gradient: Tensor) -> bool:
+    """Say whether the gradient passed through a function that forbids a second derivative.
+
+    ``autograd.grad`` does not visit the node that would raise, and returns a product without that term.
+    """
+    seen: set[Node] = set()
+    waiting = [gradient.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            waiting += [parent for parent, _ in node.next_functions]
+    return any(node.name() == "torch::autograd::Error" for node in seen)
