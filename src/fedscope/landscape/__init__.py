@@ -1,1 +1,52 @@
-"""Floor 2: the analysis."""
+"""Curvature and loss landscapes of any PyTorch model: operators, and plain functions of them."""
+
+from fedscope.landscape.batches import Batches
+from fedscope.landscape.clients import cross_client
+from fedscope.landscape.density import spectral_density
+from fedscope.landscape.diagonal import diagonal
+from fedscope.landscape.directions import Directions, eigen_directions, random_directions
+from fedscope.landscape.eigen import top_eigenpairs
+from fedscope.landscape.hessian import Hessian
+from fedscope.landscape.normalization import frozen_copy
+from fedscope.landscape.operators import LambdaOperator, Operator, Product
+from fedscope.landscape.probes import orthogonal, rademacher
+from fedscope.landscape.results import (
+    Axis,
+    CrossClient,
+    Density,
+    Diagonal,
+    Eigenpairs,
+    Estimate,
+    Surface,
+    Trace,
+)
+from fedscope.landscape.surface import surface
+from fedscope.landscape.trace import trace
+
+__all__ = [
+    "Axis",
+    "Batches",
+    "CrossClient",
+    "Density",
+    "Diagonal",
+    "Directions",
+    "Eigenpairs",
+    "Estimate",
+    "Hessian",
+    "LambdaOperator",
+    "Operator",
+    "Product",
+    "Surface",
+    "Trace",
+    "cross_client",
+    "diagonal",
+    "eigen_directions",
+    "frozen_copy",
+    "orthogonal",
+    "rademacher",
+    "random_directions",
+    "spectral_density",
+    "surface",
+    "top_eigenpairs",
+    "trace",
+]

@@ -1,0 +1,104 @@
+"""The diagonal of H, and each tensor's block trace, from the same Hutchinson products.
+
+E[z ⊙ Hz] = diag(H) for independent ±1 entries (Bekas, Kokiopoulou and Saad 2007). Summed over a parameter
+tensor the same products estimate the trace of its diagonal block, the "diagonal" that the published FedAlign
+script compares between clients.
+"""
+
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from fedscope.errors import UserError
+from fedscope.landscape.operators import Operator
+from fedscope.landscape.probes import Sampler, default_generator, rademacher
+from fedscope.landscape.progress import Progress
+from fedscope.landscape.results import Diagonal
+from fedscope.landscape.trace import TraceTally, ended
+
+
+def diagonal(
+    op: Operator,
+    *,
+    probes: int = 64,
+    sampler: Sampler = rademacher,
+    generator: torch.Generator | None = None,
+    groups: int = 8,
+    progress: Progress | None = None,
+) -> Diagonal:
+    """Estimate diag(H), element by element and summed over the operator's blocks, with standard errors.
+
+    Probe i belongs to group i mod G; the groups' means are independent estimates, from which products of
+    diagonals can be formed without bias. A sampler that ends before ``probes`` is reached, or just then, has
+    given a complete set (``orthogonal``): the values are exact, the errors 0, and there is one group.
+
+    Args:
+        op: symmetric operator; its ``blocks`` name the tensors.
+        probes: products to take, at least 2.
+        sampler: distribution of the probes.
+        generator: draws the probes; a fixed default if not given.
+        groups: G, at most ``probes``.
+        progress: called after every product.
+
+    Raises:
+        UserError: fewer than 2 probes, or ``groups`` outside 1…probes.
+    """
+    if probes < 2:
+        raise UserError(f"{probes} probes were asked for; a standard error needs at least 2")
+    if not 1 <= groups <= probes:
+        raise UserError(f"{groups} groups of {probes} probes: choose 1 to {probes} groups, or more probes")
+    generator = generator or default_generator()
+    seed = generator.initial_seed()
+    vectors = sampler(op.shape[0], generator, op.dtype, op.device)
+    by_group = [_Moments() for _ in range(groups)]
+    element, block, tally = _Moments(), _Moments(), TraceTally(op)
+    for i, z in enumerate(islice(vectors, probes)):
+        product = op.product(z)
+        sample = z.double() * product.vector.double()
+        element.add(sample)
+        block.add(_block_sums(sample, op))
+        by_group[i % groups].add(sample)
+        tally.add(z, product)
+        if progress:
+            progress(i + 1, probes)
+    exact = ended(vectors)
+    means = torch.stack([element.mean] if exact else [group.mean for group in by_group])
+    return Diagonal(
+        parameter=element.mean,
+        tensor=block.mean,
+        parameter_stderr=torch.zeros_like(element.mean) if exact else element.stderr(),
+        tensor_stderr=torch.zeros_like(block.mean) if exact else block.stderr(),
+        names=tuple(name for name, _ in op.blocks),
+        groups=means,
+        tensor_groups=torch.stack([_block_sums(mean, op) for mean in means]),
+        trace=tally.result(exact=exact, seed=seed),
+        probes=tally.probes,
+        matvecs=tally.probes,
+        seed=seed,
+    )
+
+
+def _block_sums(vector: Tensor, op: Operator) -> Tensor:
+    return torch.stack([piece.sum() for piece in torch.split(vector, [length for _, length in op.blocks])])
+
+
+class _Moments:
+    """Element-wise running mean and sum of squared deviations (Welford 1962): exact for constants."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.mean = torch.zeros(())
+        self._squares = torch.zeros(())
+
+    def add(self, sample: Tensor) -> None:
+        self.count += 1
+        if self.count == 1:
+            self.mean, self._squares = sample.clone(), torch.zeros_like(sample)
+            return
+        change = sample - self.mean
+        self.mean += change / self.count
+        self._squares += change * (sample - self.mean)
+
+    def stderr(self) -> Tensor:
+        return (self._squares / (self.count - 1) / self.count).sqrt()

@@ -1,0 +1,37 @@
+"""Standard errors: over probes, over data, and by the jackknife over groups."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def mean_stderr(values: Sequence[float]) -> float:
+    """Return the standard error of the mean of independent values; NaN for fewer than two."""
+    if len(values) < 2:
+        return math.nan
+    return float(torch.tensor(values, dtype=torch.float64).std() / len(values) ** 0.5)
+
+
+def data_stderr(forms: Tensor | None, weights: Sequence[int] | None) -> float:
+    """Return the standard error of a sample mean, from its means over B disjoint batches.
+
+    With f_b the mean over n_b independent samples, N = Σ n_b and f̄ = Σ n_b f_b / N, the variance of f̄ is
+    estimated without bias by Σ n_b (f_b − f̄)² / ((B − 1) N). NaN where there are fewer than two batches.
+    """
+    if forms is None or weights is None or len(weights) < 2:
+        return math.nan
+    counts = torch.tensor(weights, dtype=torch.float64, device=forms.device)
+    mean = (counts * forms).sum() / counts.sum()
+    variance = (counts * (forms - mean) ** 2).sum() / ((len(weights) - 1) * counts.sum())
+    return float(variance.sqrt())
+
+
+def jackknife_variance(left_out: Tensor) -> Tensor:
+    """Return the jackknife variance of a statistic from its G leave-one-out values, along dimension 0.
+
+    (G − 1)/G · Σ_g (θ_g − θ̄)² (Efron and Stein 1981).
+    """
+    groups = len(left_out)
+    return (groups - 1) / groups * ((left_out - left_out.mean(0)) ** 2).sum(0)

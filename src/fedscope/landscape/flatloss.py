@@ -1,0 +1,95 @@
+"""A model's mean loss as a function of one flat vector of its trainable parameters."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from fedscope.errors import UserError
+from fedscope.landscape.batches import Batches
+from fedscope.landscape.normalization import BatchNormMode, frozen_copy
+
+LossFunction = Callable[[Tensor, Tensor], Tensor]
+"""(output, targets) ↦ the scalar mean over the batch."""
+
+
+class FlatLoss:
+    """L(w) = Σ_b (n_b/N)·loss_b(w): batches weighted by their sample counts, over a frozen copy of the model.
+
+    The vector w concatenates, in the order of ``named_parameters``, the n scalars that require a gradient.
+
+    Args:
+        model: any module; it is copied and never modified. A ``torch.compile`` wrapper is looked through,
+            because a compiled graph has no second derivative.
+        loss_fn: (output, targets) ↦ scalar batch mean.
+        batches: moved to the model's device; floating tensors cast to its dtype.
+        bn: see ``frozen_copy``.
+
+    Raises:
+        UserError: nothing to differentiate, or parameters of several dtypes or on several devices.
+    """
+
+    def __init__(
+        self, model: nn.Module, loss_fn: LossFunction, batches: Batches, *, bn: BatchNormMode = "eval"
+    ) -> None:
+        model = getattr(model, "_orig_mod", model)
+        trained = [(name, p.detach()) for name, p in model.named_parameters() if p.requires_grad]
+        if not trained:
+            raise UserError(
+                "no parameter of the model requires a gradient; call requires_grad_(True) on some"
+            )
+        kinds = {(str(p.device), str(p.dtype)) for _, p in trained}
+        if len(kinds) > 1:
+            raise UserError(
+                f"the parameters are of several kinds, {sorted(kinds)}: use one .to(device, dtype)"
+            )
+        self.dtype = trained[0][1].dtype
+        self.device = trained[0][1].device
+        self.names = tuple(name for name, _ in trained)
+        self.shapes = tuple(p.shape for _, p in trained)
+        self.numels = tuple(p.numel() for _, p in trained)
+        self.center = torch.cat([p.reshape(-1) for _, p in trained])  # (n,)
+        self.batches = batches.to(self.device, self.dtype)
+        self._loss_fn = loss_fn
+        self._model = frozen_copy(model, bn=bn, batches=self.batches)
+        self._has_rnn = any(isinstance(module, nn.RNNBase) for module in self._model.modules())
+
+    def split(self, vector: Tensor) -> tuple[Tensor, ...]:
+        """Cut a flat (n,) vector into views of the parameters' shapes."""
+        pieces = torch.split(vector, list(self.numels))
+        return tuple(piece.view(shape) for piece, shape in zip(pieces, self.shapes, strict=True))
+
+    def on_batch(self, parameters: tuple[Tensor, ...], inputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the scalar mean loss of one batch at these parameters, differentiable in them."""
+        output = functional_call(self._model, dict(zip(self.names, parameters, strict=True)), (inputs,))
+        loss = self._loss_fn(output, targets)
+        if loss.ndim != 0:
+            raise UserError(
+                f"the loss has shape {tuple(loss.shape)}; it must return the batch mean, a scalar"
+            )
+        return loss
+
+    @torch.no_grad()
+    def value(self, vector: Tensor) -> float:
+        """Return L at a flat (n,) vector, accumulated in float64; non-finite values come out as they are."""
+        parameters = self.split(vector)
+        with self.exact():
+            total = sum(len(x) * self.on_batch(parameters, x, y).double() for x, y in self.batches)
+        return float(total / self.batches.samples)
+
+    @contextmanager
+    def exact(self) -> Iterator[None]:
+        """Use kernels that repeat bit for bit, keep float32 digits and have second derivatives."""
+        with ExitStack() as stack:
+            stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+            stack.enter_context(torch.autocast(self.device.type, enabled=False))
+            # cuDNN's recurrent kernels have no second derivative, and its TF32 keeps ten bits of mantissa.
+            stack.enter_context(
+                torch.backends.cudnn.flags(
+                    enabled=not self._has_rnn, benchmark=False, deterministic=True, allow_tf32=False
+                )
+            )
+            yield

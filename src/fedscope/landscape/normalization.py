@@ -1,0 +1,80 @@
+"""What BatchNorm does while curvature is measured: an explicit, recorded choice.
+
+``eval`` uses the running statistics stored in the checkpoint. ``recalibrate`` first re-estimates them on
+the given batches, as averaged weights need. ``batch`` uses the statistics of the batch itself; the loss is
+then no longer a mean over samples, so it is defined for a single batch only.
+"""
+
+import copy
+from typing import Literal, get_args
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from fedscope.errors import UserError
+from fedscope.landscape.batches import Batches
+
+BatchNormMode = Literal["eval", "recalibrate", "batch"]
+
+
+def frozen_copy(model: nn.Module, *, bn: BatchNormMode = "eval", batches: Batches) -> nn.Module:
+    """Return a deep copy of ``model`` fit for repeated, identical evaluations; ``model`` is not touched.
+
+    In the copy dropout is off, no parameter requires a gradient, and BatchNorm acts as ``bn`` says.
+
+    Args:
+        model: any module; its parameters' device and dtype must suit ``batches``.
+        bn: ``eval``, ``recalibrate`` or ``batch``.
+        batches: the samples to be analysed; read by ``recalibrate`` only.
+
+    Raises:
+        UserError: an unknown mode; batch statistics (by ``batch``, or because a layer keeps no running
+            ones) over more than one batch; a batch too small for ``recalibrate``.
+    """
+    if bn not in get_args(BatchNormMode):
+        raise UserError(f"bn is {bn!r}; choose one of {', '.join(get_args(BatchNormMode))}")
+    frozen = copy.deepcopy(model).eval().requires_grad_(False)
+    frozen.zero_grad(set_to_none=True)
+    layers = [module for module in frozen.modules() if isinstance(module, _BatchNorm)]
+    if bn == "batch":
+        _forget_running_statistics(layers)
+    if len(batches) > 1 and any(layer.running_mean is None for layer in layers):
+        raise UserError(
+            f"BatchNorm would use batch statistics, which {len(batches)} batches do not share: put all "
+            f"{batches.samples} samples in one batch, or use bn='eval' with layers that keep running ones"
+        )
+    if bn == "recalibrate":
+        _recalibrate(frozen, layers, batches)
+    return frozen
+
+
+def _forget_running_statistics(layers: list[_BatchNorm]) -> None:
+    # In eval mode a layer without running statistics normalises by the batch's own.
+    for layer in layers:
+        layer.running_mean = None
+        layer.running_var = None
+        layer.num_batches_tracked = None
+
+
+@torch.no_grad()
+def _recalibrate(model: nn.Module, layers: list[_BatchNorm], batches: Batches) -> None:
+    for layer in layers:
+        layer.reset_running_stats()
+        layer.train()
+    momenta = [layer.momentum for layer in layers]
+    seen = 0
+    for inputs, _ in batches:
+        seen += len(inputs)
+        for layer in layers:
+            # Momentum n_b / n_so_far turns the running update into the sample-weighted mean.
+            layer.momentum = len(inputs) / seen
+        try:
+            model(inputs)
+        except ValueError as error:
+            raise UserError(
+                f"a batch of {len(inputs)} is too small to recalibrate BatchNorm: {error}"
+            ) from error
+    for layer, momentum in zip(layers, momenta, strict=True):
+        layer.momentum = momentum
+        layer.eval()

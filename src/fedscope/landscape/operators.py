@@ -1,0 +1,151 @@
+"""Symmetric linear operators known by their products: the one interface all curvature quantities use.
+
+Symbols: n rows and columns, B batches, T named blocks of consecutive coordinates.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.sparse.linalg import LinearOperator
+from torch import Tensor
+
+Blocks = tuple[tuple[str, int], ...]
+"""Names and lengths of consecutive stretches of coordinates, in order; the lengths sum to n."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """A v and, where A is a weighted mean over batches, each batch's vᵀA_b v."""
+
+    vector: Tensor  # (n,) in the operator's dtype
+    forms: Tensor | None  # (B,) float64
+
+
+class Operator(ABC):
+    """A symmetric (n, n) matrix A seen through A v.
+
+    Args:
+        n: rows and columns.
+        dtype: of the vectors it takes and returns.
+        device: where they live.
+        blocks: named stretches of coordinates (one per parameter tensor); one block if not given.
+        weights: sample counts of the B batches that A is the weighted mean of, or ``None``.
+    """
+
+    def __init__(
+        self,
+        n: int,
+        *,
+        dtype: torch.dtype,
+        device: torch.device | str,
+        blocks: Blocks | None = None,
+        weights: tuple[int, ...] | None = None,
+    ) -> None:
+        self.shape = (n, n)
+        self.dtype = dtype
+        self.device = torch.device(device)
+        self.blocks: Blocks = blocks or (("all", n),)
+        self.weights = weights
+        if sum(length for _, length in self.blocks) != n:
+            raise ValueError(f"the blocks {self.blocks} do not add up to n = {n}")
+
+    @abstractmethod
+    def _apply(self, v: Tensor) -> Product:
+        """Return the product with a vector whose shape, dtype and device are already right."""
+
+    def product(self, v: Tensor) -> Product:
+        """Return A v for a (n,) vector, with the per-batch quadratic forms.
+
+        Raises:
+            ValueError: ``v`` has another shape.
+        """
+        if v.shape != (self.shape[0],):
+            raise ValueError(f"the vector has shape {tuple(v.shape)}; expected ({self.shape[0]},)")
+        return self._apply(v.to(self.device, self.dtype))
+
+    def matvec(self, v: Tensor) -> Tensor:
+        """Return A v for a (n,) vector."""
+        return self.product(v).vector
+
+    def matmat(self, V: Tensor) -> Tensor:
+        """Return A V for a (n, m) matrix, column by column."""
+        return torch.stack([self.matvec(v) for v in V.T], dim=1)
+
+    def to_scipy(self) -> LinearOperator:
+        """Return the operator for SciPy's solvers, in the NumPy dtype of the same name."""
+
+        def apply(v: np.ndarray) -> np.ndarray:
+            return self.matvec(torch.as_tensor(v.reshape(-1))).cpu().numpy()
+
+        dtype = torch.empty(0, dtype=self.dtype).numpy().dtype
+        return LinearOperator(self.shape, matvec=apply, rmatvec=apply, dtype=dtype)
+
+    def __add__(self, other: "Operator") -> "Operator":
+        return _Sum(self, other)
+
+    def __mul__(self, factor: float) -> "Operator":
+        return _Scaled(self, factor)
+
+    __rmul__ = __mul__
+
+
+class LambdaOperator(Operator):
+    """The operator of a function v ↦ A v, for tests and for matrices one has at hand."""
+
+    def __init__(
+        self,
+        matvec: Callable[[Tensor], Tensor],
+        n: int,
+        dtype: torch.dtype = torch.float64,
+        device: torch.device | str = "cpu",
+        *,
+        blocks: Blocks | None = None,
+    ) -> None:
+        super().__init__(n, dtype=dtype, device=device, blocks=blocks)
+        self._matvec = matvec
+
+    def _apply(self, v: Tensor) -> Product:
+        return Product(self._matvec(v), None)
+
+
+class _Sum(Operator):
+    """A + B; forms add where both are means over batches of the same sizes."""
+
+    def __init__(self, left: Operator, right: Operator) -> None:
+        for what in ("shape", "dtype", "device"):
+            ours, theirs = getattr(left, what), getattr(right, what)
+            if ours != theirs:
+                raise ValueError(f"operators of different {what} cannot be added: {ours} and {theirs}")
+        super().__init__(
+            left.shape[0],
+            dtype=left.dtype,
+            device=left.device,
+            blocks=left.blocks if left.blocks == right.blocks else None,
+            weights=left.weights if left.weights == right.weights else None,
+        )
+        self._terms = (left, right)
+
+    def _apply(self, v: Tensor) -> Product:
+        left, right = (term.product(v) for term in self._terms)
+        if self.weights is None or left.forms is None or right.forms is None:
+            return Product(left.vector + right.vector, None)
+        return Product(left.vector + right.vector, left.forms + right.forms)
+
+
+class _Scaled(Operator):
+    """c·A."""
+
+    def __init__(self, base: Operator, factor: float) -> None:
+        super().__init__(
+            base.shape[0], dtype=base.dtype, device=base.device, blocks=base.blocks, weights=base.weights
+        )
+        self._base = base
+        self._factor = factor
+
+    def _apply(self, v: Tensor) -> Product:
+        product = self._base.product(v)
+        forms = None if product.forms is None else self._factor * product.forms
+        return Product(self._factor * product.vector, forms)

@@ -1,0 +1,60 @@
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedscope.errors import UserError
+from fedscope.landscape import Batches
+
+
+def test_split_keeps_order_and_the_ragged_rest() -> None:
+    inputs, targets = torch.arange(14.0).view(7, 2), torch.arange(7)
+    batches = Batches(inputs, targets, batch_size=3)
+    assert batches.sizes == (3, 3, 1)
+    assert (batches.samples, len(batches)) == (7, 3)
+    assert torch.equal(torch.cat([x for x, _ in batches]), inputs)
+    assert torch.equal(torch.cat([y for _, y in batches]), targets)
+
+
+def test_an_iterator_is_materialised_once() -> None:
+    def loader() -> Iterator[tuple[Tensor, Tensor]]:
+        yield torch.ones(4, 2), torch.zeros(4)
+        yield torch.zeros(2, 2), torch.ones(2)
+
+    batches = Batches.from_iterable(loader())
+    assert batches.sizes == (4, 2)
+    assert [float(x.sum()) for x, _ in batches] == [float(x.sum()) for x, _ in batches] == [8.0, 0.0]
+
+
+def test_to_casts_floating_tensors_and_leaves_labels() -> None:
+    batches = Batches(torch.ones(3, 2), torch.arange(3)).to("cpu", torch.float64)
+    inputs, targets = next(iter(batches))
+    assert inputs.dtype == torch.float64
+    assert targets.dtype == torch.int64
+
+
+@pytest.mark.parametrize(
+    ("inputs", "targets"),
+    [
+        (torch.ones(3, 2), torch.ones(2)),
+        (torch.ones(0, 2), torch.ones(0)),
+        (torch.tensor(1.0), torch.tensor(1.0)),
+    ],
+)
+def test_unusable_tensors_are_refused(inputs: Tensor, targets: Tensor) -> None:
+    with pytest.raises(UserError):
+        Batches(inputs, targets)
+    with pytest.raises(UserError):
+        Batches.from_iterable([(inputs, targets)])
+
+
+def test_unusable_iterables_and_sizes_are_refused() -> None:
+    with pytest.raises(UserError, match="no batches"):
+        Batches.from_iterable(iter([]))
+    with pytest.raises(UserError, match="pair"):
+        Batches.from_iterable([torch.ones(2)])  # type: ignore[list-item]
+    with pytest.raises(UserError, match="must be tensors"):
+        Batches.from_iterable([({"image": 1}, torch.ones(2))])  # type: ignore[list-item]
+    with pytest.raises(UserError, match="batch_size"):
+        Batches(torch.ones(2), torch.ones(2), batch_size=0)
