@@ -149,13 +149,18 @@ def test_a_vector_of_another_length_is_refused() -> None:
 
 
 def test_scipy_finds_the_same_largest_eigenvalue(case: Case, dense: Tensor) -> None:
-    (value,) = eigsh(case.operator.to_scipy(), k=1, which="LA", return_eigenvectors=False, v0=np.ones(len(dense)))
+    (value,) = eigsh(
+        case.operator.to_scipy(), k=1, which="LA", return_eigenvectors=False, v0=np.ones(len(dense))
+    )
     assert value == pytest.approx(float(torch.linalg.eigvalsh(dense)[-1]), rel=1e-9)
 
 
 @given(a=_numbers, b=_numbers, entries=st.lists(_numbers, min_size=6, max_size=6))
 def test_sums_and_scalings_act_as_matrices(a: float, b: float, entries: list[float]) -> None:
-    A, B = symmetric(torch.tensor([3.0, 1.0, -2.0])), torch.diag(torch.tensor(entries[:3], dtype=torch.float64))
+    A, B = (
+        symmetric(torch.tensor([3.0, 1.0, -2.0])),
+        torch.diag(torch.tensor(entries[:3], dtype=torch.float64)),
+    )
     v = torch.tensor(entries[3:], dtype=torch.float64)
     combined = a * matrix_operator(A) + matrix_operator(B) * b
     torch.testing.assert_close(combined.matvec(v), a * (A @ v) + b * (B @ v), rtol=1e-9, atol=1e-9)

@@ -9,6 +9,8 @@ from fedscope.checkpoints.files import versions
 from fedscope.cli import console
 from fedscope.cli.analysis import analysis, problems, stage
 from fedscope.errors import UserError
+from fedscope.figures.spectra import density_figure
+from fedscope.figures.style import check_format, save
 from fedscope.figures.tables import hessian_table
 from fedscope.landscape.measure import Record, Request, measure
 from fedscope.landscape.results import Density
@@ -68,6 +70,8 @@ def command(
         bn=bn,
         versions=versions(),
     )
+    if figure:
+        check_format(Path(figure))
     results = [measure(problem, request, stage) for problem in problems(**source)]
     records = [record for record, _ in results]
     if figure:
@@ -95,9 +99,6 @@ def show(records: list[Record]) -> None:
 
 def draw_densities(records: list[Record], densities: list[Density], path: Path) -> None:
     """Draw the eigenvalue densities of several records on shared axes."""
-    from fedscope.figures.spectra import density_figure
-    from fedscope.figures.style import save
-
     labels = [str(r["problem"]["method"] or Path(r["checkpoint"]["path"]).stem) for r in records]
     largest = [float(r["lambda_max"]["value"]) for r in records if r["lambda_max"]["value"] is not None]
     if len(largest) < len(records):

@@ -109,6 +109,18 @@ def typeset(text: str) -> str:
     return re.sub("[⁻⁰¹²³⁴-⁹]+", lambda digits: f"$^{{{digits[0].translate(_DIGITS)}}}$", text)
 
 
+def check_format(path: Path) -> str:
+    """Return the format that the suffix of ``path`` names: png, pdf or svg.
+
+    Raises:
+        UserError: for any other suffix.
+    """
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in ("png", "pdf", "svg"):
+        raise UserError(f"cannot write a figure to '{path}': name it with the suffix .png, .pdf or .svg")
+    return kind
+
+
 def save(figure: Figure, path: Path, *, record: Mapping[str, Any]) -> None:
     """Write ``figure`` to ``path`` atomically; the suffix .png, .pdf or .svg decides the format.
 
@@ -119,9 +131,7 @@ def save(figure: Figure, path: Path, *, record: Mapping[str, Any]) -> None:
         UserError: for any other suffix.
         ValueError: when ``record`` holds a number that is not finite.
     """
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in ("png", "pdf", "svg"):
-        raise UserError(f"cannot write a figure to '{path}': name it with the suffix .png, .pdf or .svg")
+    kind = check_format(path)
     text = json.dumps(record, sort_keys=True, allow_nan=False)
     maker = f"fedscope {__version__}"
     metadata: dict[str, dict[str, Any]] = {

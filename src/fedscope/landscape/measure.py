@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedscope.errors import UserError
 from fedscope.landscape import problem as problems
@@ -20,7 +20,7 @@ from fedscope.landscape.normalization import BatchNormMode
 from fedscope.landscape.problem import Problem
 from fedscope.landscape.progress import Progress
 from fedscope.landscape.pyhessian_engine import pyhessian_spectrum
-from fedscope.landscape.results import Density, Estimate, Pairs
+from fedscope.landscape.results import CrossClient, Density, Eigenpairs, Estimate, Pairs, Reading, Trace
 from fedscope.landscape.trace import trace
 from fedscope.streams import torch_stream
 
@@ -56,12 +56,14 @@ def measure(problem: Problem, request: Request, stage: Stage) -> tuple[Record, D
         UserError: the request does not fit the problem.
     """
     start = time.perf_counter()
-    ours = request.engine == "fedscope"
-    if not ours and (request.density or request.clients or request.top_k > 1):
-        raise UserError("--engine pyhessian gives λ_max and the trace; drop --density, --clients and --top-k")
-    body, density = (
-        _fedscope(problem, request, stage) if ours else (_pyhessian(problem, request, stage), None)
-    )
+    if request.engine == "pyhessian":
+        if request.density or request.clients or request.top_k > 1:
+            raise UserError(
+                "--engine pyhessian gives λ_max and the trace; drop --density, --clients, --top-k"
+            )
+        (pairs, total), density, cross = _pyhessian(problem, request, stage), None, None
+    else:
+        pairs, total, density, cross = _fedscope(problem, request, stage)
     record: Record = {
         "schema": SCHEMA,
         "checkpoint": problem.checkpoint,
@@ -72,23 +74,38 @@ def measure(problem: Problem, request: Request, stage: Stage) -> tuple[Record, D
             "engine": request.engine,
             "reading": "paper",
         },
-        **body,
+        "lambda_max": _eigenvalues(pairs)[0],
+        "eigenvalues": _eigenvalues(pairs),
+        "converged": pairs.converged,
+        "trace": {
+            "value": total.value,
+            "stderr_probe": total.stderr_probe,
+            "stderr_data": total.stderr_data,
+            "probes": total.probes,
+        },
+        "density": density and {"grid": density.grid, "density": density.density, "sigma": density.sigma},
+        "cross_client": cross and _cross_client(cross, request),
+        "matvecs": sum(part.matvecs for part in (pairs, total, density, cross) if part),
         "seconds": time.perf_counter() - start,
         "versions": dict(request.versions or {}),
     }
     return finite(record), density
 
 
-def _fedscope(problem: Problem, request: Request, stage: Stage) -> tuple[Record, Density | None]:
+def _fedscope(
+    problem: Problem, request: Request, stage: Stage
+) -> tuple[Eigenpairs, Trace, Density | None, CrossClient | None]:
     seed = problem.source.seed
 
     def stream(purpose: str) -> torch.Generator:
         return torch_stream(seed, purpose, device=problem.source.device)
 
-    def hessian(model: torch.nn.Module) -> Hessian:
+    def hessian(model: nn.Module) -> Hessian:
         return Hessian(model, problem.loss_fn, problem.batches, bn=request.bn)
 
-    operator = hessian(problem.model)
+    if request.clients:
+        problems.client_files(problem)  # refused now rather than after the long steps
+    operator, density, cross = hessian(problem.model), None, None
     with stage(f"{problem.title}: λ_max, products") as progress:
         pairs = top_eigenpairs(
             operator, k=request.top_k, tol=request.tol, generator=stream("lanczos"), progress=progress
@@ -101,14 +118,10 @@ def _fedscope(problem: Problem, request: Request, stage: Stage) -> tuple[Record,
             generator=stream("trace"),
             progress=progress,
         )
-    matvecs = pairs.matvecs + total.matvecs
-    density = cross = None
     if request.density:
         with stage(f"{problem.title}: density, products") as progress:
             density = spectral_density(operator, generator=stream("density"), progress=progress)
-        matvecs += density.matvecs
     if request.clients:
-        problems.client_files(problem)
         with stage(f"{problem.title}: cross-client, products") as progress:
             cross = cross_client(
                 (hessian(model) for model in problems.clients(problem)),
@@ -117,61 +130,37 @@ def _fedscope(problem: Problem, request: Request, stage: Stage) -> tuple[Record,
                 pairs=request.pairs,
                 progress=progress,
             )
-        matvecs += cross.matvecs
-    eigenvalues = [
-        {"value": value, "residual": residual, "stderr_data": stderr}
-        for value, residual, stderr in zip(
-            pairs.values.tolist(), pairs.residuals.tolist(), pairs.stderr_data.tolist(), strict=True
-        )
-    ]
-    return {
-        "lambda_max": eigenvalues[0],
-        "eigenvalues": eigenvalues,
-        "converged": pairs.converged,
-        "trace": {
-            "value": total.value,
-            "stderr_probe": total.stderr_probe,
-            "stderr_data": total.stderr_data,
-            "probes": total.probes,
-        },
-        "density": density and {"grid": density.grid, "density": density.density, "sigma": density.sigma},
-        "cross_client": cross
-        and {
-            "clients": cross.clients,
-            "pairs": cross.pairs,
-            "probes": request.client_probes,
-            "H_N": {reading: _estimate(value) for reading, value in cross.H_N.items()},
-            "H_D": {reading: _estimate(value) for reading, value in cross.H_D.items()},
-        },
-        "matvecs": matvecs,
-    }, density
+    return pairs, total, density, cross
 
 
-def _pyhessian(problem: Problem, request: Request, stage: Stage) -> Record:
-    with stage(f"{problem.title}: PyHessian"):
-        found = pyhessian_spectrum(
+def _pyhessian(problem: Problem, request: Request, stage: Stage) -> tuple[Eigenpairs, Trace]:
+    with stage(f"{problem.title}: PyHessian, products") as progress:
+        pairs, total = pyhessian_spectrum(
             problem.model, problem.loss_fn, problem.batches, seed=problem.source.seed, bn=request.bn
         )
-    unknown = float("nan")
-    value = {"value": found.lambda_max, "residual": unknown, "stderr_data": unknown}
+        progress(pairs.matvecs + total.matvecs, None)
+    return pairs, total
+
+
+def _eigenvalues(pairs: Eigenpairs) -> list[Record]:
+    columns = (pairs.values.tolist(), pairs.residuals.tolist(), pairs.stderr_data.tolist())
+    return [
+        {"value": value, "residual": residual, "stderr_data": stderr}
+        for value, residual, stderr in zip(*columns, strict=True)
+    ]
+
+
+def _cross_client(cross: CrossClient, request: Request) -> Record:
+    def estimates(readings: Mapping[Reading, Estimate]) -> Record:
+        return {name: {"value": e.value, "stderr": e.stderr} for name, e in readings.items()}
+
     return {
-        "lambda_max": value,
-        "eigenvalues": [value],
-        "converged": None,
-        "trace": {
-            "value": found.trace,
-            "stderr_probe": found.trace_stderr,
-            "stderr_data": unknown,
-            "probes": found.probes,
-        },
-        "density": None,
-        "cross_client": None,
-        "matvecs": None,
+        "clients": cross.clients,
+        "pairs": cross.pairs,
+        "probes": request.client_probes,
+        "H_N": estimates(cross.H_N),
+        "H_D": estimates(cross.H_D),
     }
-
-
-def _estimate(estimate: Estimate) -> Record:
-    return {"value": estimate.value, "stderr": estimate.stderr}
 
 
 def finite(record: Record) -> Record:
