@@ -1,3 +1,5 @@
+from typing import cast
+
 import numpy as np
 import pytest
 import torch
@@ -91,7 +93,7 @@ def test_attention_and_no_grad_and_autocast_do_not_get_in_the_way() -> None:
 def test_a_compiled_model_is_looked_through() -> None:
     case = mlp()
     v = torch.ones(51, dtype=torch.float64)
-    compiled = torch.compile(case.model, backend="eager")
+    compiled = cast(nn.Module, torch.compile(case.model, backend="eager"))
     operator = Hessian(compiled, case.loss_fn, case.batches)
     assert torch.equal(operator.matvec(v), case.operator.matvec(v))
     assert operator.names == case.operator.names
@@ -103,14 +105,14 @@ class _Once(torch.autograd.Function):
         return x.clone()
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(ctx: object, gradient: Tensor) -> Tensor:
         return gradient * 1
 
 
 class _Undifferentiable(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
-        output: Tensor = _Once.apply(super().forward(x))
+        output: Tensor = _Once.apply(super().forward(x))  # type: ignore[no-untyped-call]
         return output
 
 
@@ -149,13 +151,18 @@ def test_a_vector_of_another_length_is_refused() -> None:
 
 
 def test_scipy_finds_the_same_largest_eigenvalue(case: Case, dense: Tensor) -> None:
-    (value,) = eigsh(case.operator.to_scipy(), k=1, which="LA", return_eigenvectors=False, v0=np.ones(len(dense)))
+    (value,) = eigsh(
+        case.operator.to_scipy(), k=1, which="LA", return_eigenvectors=False, v0=np.ones(len(dense))
+    )
     assert value == pytest.approx(float(torch.linalg.eigvalsh(dense)[-1]), rel=1e-9)
 
 
 @given(a=_numbers, b=_numbers, entries=st.lists(_numbers, min_size=6, max_size=6))
 def test_sums_and_scalings_act_as_matrices(a: float, b: float, entries: list[float]) -> None:
-    A, B = symmetric(torch.tensor([3.0, 1.0, -2.0])), torch.diag(torch.tensor(entries[:3], dtype=torch.float64))
+    A, B = (
+        symmetric(torch.tensor([3.0, 1.0, -2.0])),
+        torch.diag(torch.tensor(entries[:3], dtype=torch.float64)),
+    )
     v = torch.tensor(entries[3:], dtype=torch.float64)
     combined = a * matrix_operator(A) + matrix_operator(B) * b
     torch.testing.assert_close(combined.matvec(v), a * (A @ v) + b * (B @ v), rtol=1e-9, atol=1e-9)
