@@ -135,6 +135,17 @@ def test_the_plug_in_norm_would_have_been_off_by_many_errors() -> None:
     assert sum(plug_in) / 400 - truth > 8 * error
 
 
+def test_clients_of_equal_norm_show_no_gap_on_average() -> None:
+    first = _noisy(1)[0]
+    second = first.flip(0, 1)  # the same diagonal in another order, seen by the probes with other noise
+    runs = [cross_client(_operators([first, second]), probes=24, seed=seed) for seed in range(200)]
+    gaps = torch.tensor([float(run.H_N_matrix["parameter"][0, 1]) for run in runs])
+    # Left uncorrected, the mean of the squared gap would be many standard errors above zero.
+    assert abs(float(gaps.mean())) < 4 * float(gaps.std()) / len(runs) ** 0.5
+    assert min(run.H_N["parameter"].value for run in runs) == 0
+    assert float(gaps.min()) < 0
+
+
 def test_noise_above_the_signal_is_shown_as_nan() -> None:
     matrix = symmetric(torch.linspace(-1, 1, 40))
     matrix -= torch.diag(matrix.diagonal())
