@@ -1,4 +1,4 @@
-"""The shared cases: small float64 nets with a dense Hessian from ``torch.func``, computed on all samples at once."""
+"""The shared cases: small float64 nets, with a dense Hessian from ``torch.func`` on all samples at once."""
 
 import warnings
 from collections.abc import Callable
@@ -105,12 +105,13 @@ def matrix_operator(matrix: Tensor) -> LambdaOperator:
     return LambdaOperator(lambda v: matrix @ v, len(matrix), matrix.dtype)
 
 
-def symmetric(spectrum: Tensor, seed: int = 0) -> Tensor:
+def symmetric(spectrum: Tensor, seed: int = 12345) -> Tensor:
     """A dense symmetric matrix with this spectrum and random eigenvectors."""
     generator = torch.Generator().manual_seed(seed)
     n = len(spectrum)
     basis, _ = torch.linalg.qr(torch.randn(n, n, generator=generator, dtype=torch.float64))
-    return (basis * spectrum.double()) @ basis.T
+    matrix: Tensor = (basis * spectrum.double()) @ basis.T
+    return matrix
 
 
 def _classes(samples: int, shape: tuple[int, ...], classes: int) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,8 @@ from .cases import Case, matrix_operator, mlp, symmetric
 
 
 def _descending(matrix: Tensor) -> Tensor:
-    return torch.linalg.eigvalsh(matrix).flip(0)
+    values: Tensor = torch.linalg.eigvalsh(matrix)
+    return values.flip(0)
 
 
 @pytest.mark.parametrize("k", [1, 5])
@@ -123,7 +124,7 @@ def test_the_data_error_is_that_of_the_mean_over_batches() -> None:
 def test_non_finite_curvature_comes_out_as_nan() -> None:
     case = mlp()
     with torch.no_grad():
-        case.model[0].weight[0, 0] = torch.nan  # type: ignore[index, union-attr, operator]
+        case.model[0].weight[0, 0] = torch.nan  # type: ignore[index]
     found = top_eigenpairs(case.operator, k=2)
     assert not found.converged
     assert bool(found.values.isnan().all())

@@ -1,3 +1,5 @@
+from typing import cast
+
 import numpy as np
 import pytest
 import torch
@@ -91,7 +93,7 @@ def test_attention_and_no_grad_and_autocast_do_not_get_in_the_way() -> None:
 def test_a_compiled_model_is_looked_through() -> None:
     case = mlp()
     v = torch.ones(51, dtype=torch.float64)
-    compiled = torch.compile(case.model, backend="eager")
+    compiled = cast(nn.Module, torch.compile(case.model, backend="eager"))
     operator = Hessian(compiled, case.loss_fn, case.batches)
     assert torch.equal(operator.matvec(v), case.operator.matvec(v))
     assert operator.names == case.operator.names
@@ -103,14 +105,14 @@ class _Once(torch.autograd.Function):
         return x.clone()
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(ctx: object, gradient: Tensor) -> Tensor:
         return gradient * 1
 
 
 class _Undifferentiable(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
-        output: Tensor = _Once.apply(super().forward(x))
+        output: Tensor = _Once.apply(super().forward(x))  # type: ignore[no-untyped-call]
         return output
 
 

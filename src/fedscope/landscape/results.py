@@ -59,7 +59,7 @@ class Diagonal:
     parameter_stderr: Tensor  # (n,) float64
     tensor_stderr: Tensor  # (T,) float64
     names: tuple[str, ...]  # the T tensors
-    groups: Tensor  # (G, n) float64: means of z⊙Hz over G disjoint, equal groups of probes
+    groups: Tensor  # (G, n) float64: means of z⊙Hz over G disjoint groups of probes; G = 1 if exact
     tensor_groups: Tensor  # (G, T)
     trace: Trace  # the same products, summed
     probes: int

@@ -1,0 +1,185 @@
+import copy
+import math
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedscope.errors import UserError
+from fedscope.landscape import CrossClient, Hessian, LambdaOperator, cross_client, diagonal, orthogonal
+from fedscope.landscape.operators import Operator
+
+from .cases import Case, mlp, symmetric
+
+BLOCKS = (("a", 30), ("b", 10))
+
+
+def _clients(case: Case, count: int) -> list[Case]:
+    """The case at weights moved in different directions."""
+    cases = []
+    for client in range(count):
+        model = copy.deepcopy(case.model)
+        generator = torch.Generator().manual_seed(client)
+        with torch.no_grad():
+            for p in model.parameters():
+                p.add_(torch.randn(p.shape, generator=generator, dtype=p.dtype), alpha=0.3 * client)
+        cases.append(Case(case.name, model, case.loss_fn, case.inputs, case.targets, case.batch_size))
+    return cases
+
+
+def _expected(diagonals: Tensor) -> tuple[Tensor, Tensor]:
+    norms = diagonals.norm(dim=1)
+    return (norms[:, None] - norms) ** 2, diagonals @ diagonals.T / torch.outer(norms, norms)
+
+
+def _noisy(count: int, seed: int = 0) -> list[Tensor]:
+    """Matrices whose off-diagonal part makes every Hutchinson probe noisy."""
+    generator = torch.Generator().manual_seed(seed)
+    common = symmetric(torch.linspace(-1, 3, 40), seed=5)
+    return [
+        common + torch.diag(2 * torch.rand(40, generator=generator, dtype=torch.float64))
+        for _ in range(count)
+    ]
+
+
+def _operators(matrices: list[Tensor]) -> Iterator[Operator]:
+    return (LambdaOperator(lambda v, m=m: m @ v, 40, blocks=BLOCKS) for m in matrices)  # type: ignore[misc]
+
+
+def _block_sums(diagonals: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    return torch.stack([part.sum(1) for part in torch.split(diagonals, list(sizes), dim=1)], dim=1)
+
+
+def test_a_full_orthogonal_set_gives_the_dense_values(case: Case) -> None:
+    cases = _clients(case, 3)
+    diagonals = torch.stack([one.dense().diagonal() for one in cases])
+    found = cross_client((one.operator for one in cases), probes=diagonals.shape[1], sampler=orthogonal)
+    readings = {"parameter": diagonals, "tensor": _block_sums(diagonals, case.operator.numels)}
+    off = ~torch.eye(3, dtype=torch.bool)
+    for reading, values in readings.items():
+        H_N, H_D = _expected(values)
+        torch.testing.assert_close(found.H_N_matrix[reading], H_N, rtol=1e-6, atol=1e-14)  # type: ignore[index]
+        torch.testing.assert_close(found.H_D_matrix[reading], H_D, rtol=1e-6, atol=1e-14)  # type: ignore[index]
+        assert found.H_N[reading].value == pytest.approx(float(H_N[off].mean()), rel=1e-6)  # type: ignore[index]
+        assert found.H_D[reading].value == pytest.approx(float(H_D[off].mean()), rel=1e-6)  # type: ignore[index]
+        assert found.H_N[reading].stderr == found.H_D[reading].stderr == 0  # type: ignore[index]
+    assert found.matvecs == 3 * diagonals.shape[1]
+    assert found.clients == 3
+
+
+@pytest.mark.parametrize("pairs", ["distinct", "all_including_self"])
+def test_equal_clients_differ_by_exactly_nothing(pairs: str) -> None:
+    case = mlp()
+    operators = [Hessian(copy.deepcopy(case.model), case.loss_fn, case.batches) for _ in range(3)]
+    found = cross_client(operators, probes=12, groups=4, pairs=pairs)  # type: ignore[arg-type]
+    for reading in ("tensor", "parameter"):
+        assert found.H_N[reading].value == found.H_N[reading].stderr == 0
+        assert found.H_D[reading].value == 1
+        assert found.H_D[reading].stderr == 0
+        assert torch.equal(found.H_D_matrix[reading], torch.ones(3, 3, dtype=torch.float64))
+
+
+def test_the_two_averages_obey_their_relation() -> None:
+    distinct = cross_client(_operators(_noisy(4)), probes=96)
+    whole = cross_client(_operators(_noisy(4)), probes=96, pairs="all_including_self")
+    for reading in ("tensor", "parameter"):
+        assert distinct.H_N[reading].value > 0
+        assert whole.H_N[reading].value == pytest.approx(0.75 * distinct.H_N[reading].value, rel=1e-12)
+        assert whole.H_D[reading].value == pytest.approx((3 * distinct.H_D[reading].value + 1) / 4, rel=1e-12)
+
+
+def test_matrices_are_symmetric_with_a_known_diagonal() -> None:
+    found = cross_client(_operators(_noisy(3)), probes=64)
+    for reading in ("tensor", "parameter"):
+        H_N, H_D = found.H_N_matrix[reading], found.H_D_matrix[reading]
+        torch.testing.assert_close(H_N, H_N.T)
+        torch.testing.assert_close(H_D, H_D.T)
+        assert H_N.diagonal().tolist() == [0.0] * 3
+        assert H_D.diagonal().tolist() == [1.0] * 3
+
+
+def _many(matrices: list[Tensor], repeats: int) -> list[CrossClient]:
+    return [cross_client(_operators(matrices), probes=32, seed=seed) for seed in range(repeats)]
+
+
+def test_the_corrected_values_are_unbiased_and_their_errors_honest() -> None:
+    matrices = _noisy(3)
+    H_N, H_D = _expected(torch.stack([m.diagonal() for m in matrices]))
+    off = ~torch.eye(3, dtype=torch.bool)
+    runs = _many(matrices, 150)
+    for found, truth in (
+        ([(run.H_N_matrix["parameter"], run.H_N["parameter"].stderr) for run in runs], H_N),
+        ([(run.H_D_matrix["parameter"], run.H_D["parameter"].stderr) for run in runs], H_D),
+    ):
+        values = torch.stack([matrix[off].mean() for matrix, _ in found])
+        standard_error = float(values.std()) / len(runs) ** 0.5
+        assert abs(float(values.mean() - truth[off].mean())) < 4 * standard_error
+        claimed = sum(stderr**2 for _, stderr in found) / len(runs)
+        assert 0.5 < claimed / float(values.var()) < 2
+
+
+def test_the_plug_in_norm_would_have_been_off_by_many_errors() -> None:
+    """The reason for the groups: the bias that they remove is many times the error left."""
+    matrix = _noisy(1)[0]
+    truth = float(matrix.diagonal().norm() ** 2)
+    plug_in, grouped = [], []
+    for seed in range(400):
+        generator = torch.Generator().manual_seed(seed)
+        found = diagonal(LambdaOperator(lambda v: matrix @ v, 40), probes=8, generator=generator)
+        plug_in.append(float(found.parameter @ found.parameter))
+        total = found.groups.sum(0)
+        grouped.append(float(total @ total - (found.groups**2).sum()) / 56)
+    error = float(torch.tensor(grouped).std()) / 20
+    assert abs(sum(grouped) / 400 - truth) < 4 * error
+    assert sum(plug_in) / 400 - truth > 8 * error
+
+
+def test_clients_of_equal_norm_show_no_gap_on_average() -> None:
+    first = _noisy(1)[0]
+    second = first.flip(0, 1)  # the same diagonal in another order, seen by the probes with other noise
+    runs = [cross_client(_operators([first, second]), probes=24, seed=seed) for seed in range(200)]
+    gaps = torch.tensor([float(run.H_N_matrix["parameter"][0, 1]) for run in runs])
+    # Left uncorrected, the mean of the squared gap would be many standard errors above zero.
+    assert abs(float(gaps.mean())) < 4 * float(gaps.std()) / len(runs) ** 0.5
+    assert min(run.H_N["parameter"].value for run in runs) == 0
+    assert float(gaps.min()) < 0
+
+
+def test_noise_above_the_signal_is_shown_as_nan() -> None:
+    matrix = symmetric(torch.linspace(-1, 1, 40))
+    matrix -= torch.diag(matrix.diagonal())
+    found = cross_client(_operators([matrix, matrix + torch.eye(40)]), probes=6, groups=3, seed=1)
+    assert math.isnan(found.H_D["parameter"].value)
+    assert math.isnan(found.H_N["parameter"].value)
+
+
+def test_clients_are_taken_one_at_a_time_and_progress_runs_on() -> None:
+    events: list[str] = []
+
+    def operators() -> Iterator[Operator]:
+        for client, matrix in enumerate(_noisy(2)):
+            events.append(f"client {client}")
+            yield LambdaOperator(lambda v, m=matrix: m @ v, 40)  # type: ignore[misc]
+
+    cross_client(operators(), probes=3, groups=3, progress=lambda done, _: events.append(str(done)))
+    assert events == ["client 0", "1", "2", "3", "client 1", "4", "5", "6"]
+
+
+def test_the_seed_decides_alone() -> None:
+    first, again = (cross_client(_operators(_noisy(2)), probes=8, seed=3) for _ in range(2))
+    other = cross_client(_operators(_noisy(2)), probes=8, seed=4)
+    assert torch.equal(first.H_N_matrix["tensor"], again.H_N_matrix["tensor"])
+    assert not torch.equal(first.H_N_matrix["tensor"], other.H_N_matrix["tensor"])
+
+
+def test_impossible_comparisons_are_refused() -> None:
+    with pytest.raises(UserError, match="at least 2"):
+        cross_client(_operators(_noisy(1)))
+    with pytest.raises(UserError, match="at least 3"):
+        cross_client(_operators(_noisy(2)), groups=2)
+    with pytest.raises(UserError, match="all_including_self"):
+        cross_client(_operators(_noisy(2)), pairs="some")  # type: ignore[arg-type]
+    mixed = [LambdaOperator(lambda v: v, 4), LambdaOperator(lambda v: v, 5)]
+    with pytest.raises(UserError, match="client 1"):
+        cross_client(mixed)

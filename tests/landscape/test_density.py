@@ -1,0 +1,103 @@
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedscope.errors import UserError
+from fedscope.landscape import LambdaOperator, orthogonal, rademacher, spectral_density, trace
+
+from .cases import Case, matrix_operator, symmetric
+
+
+def _moment(found_nodes: Tensor, weights: Tensor, power: int) -> float:
+    return float((found_nodes**power * weights).sum(1).mean())
+
+
+def test_a_full_set_and_all_steps_give_the_spectrum(case: Case, dense: Tensor) -> None:
+    n = len(dense)
+    found = spectral_density(matrix_operator(dense), probes=n, steps=n, sampler=orthogonal)
+    eigenvalues = torch.linalg.eigvalsh(dense)
+    for power in (1, 2, 3):
+        expected = float((eigenvalues**power).mean())
+        assert _moment(found.nodes, found.weights, power) == pytest.approx(expected, rel=1e-6)
+    used = found.nodes[found.weights > 1e-6]
+    assert float((used[:, None] - eigenvalues).abs().min(1).values.max()) < 1e-6
+    z = (found.grid[:, None] - eigenvalues) / found.sigma
+    exact = (-0.5 * z**2).exp().mean(1) / (found.sigma * math.sqrt(2 * math.pi))
+    torch.testing.assert_close(found.density, exact, rtol=1e-6, atol=1e-8)
+    assert found.negative_mass.stderr == 0
+
+
+def test_the_operator_of_a_net_gives_the_same_as_its_matrix(case: Case, dense: Tensor) -> None:
+    net = spectral_density(case.operator, probes=2, steps=10)
+    matrix = spectral_density(matrix_operator(dense), probes=2, steps=10)
+    torch.testing.assert_close(net.density, matrix.density, rtol=1e-4, atol=1e-6)
+
+
+def test_it_integrates_to_one_and_to_the_trace(case: Case, dense: Tensor) -> None:
+    found = spectral_density(matrix_operator(dense), probes=6, steps=20)
+    assert float(torch.trapezoid(found.density, found.grid)) == pytest.approx(1, abs=1e-6)
+    torch.testing.assert_close(found.weights.sum(1), torch.ones(6, dtype=torch.float64))
+    same_probes = trace(matrix_operator(dense), probes=6)
+    mean = len(dense) * _moment(found.nodes, found.weights, 1)
+    assert mean == pytest.approx(same_probes.value, rel=1e-9)
+    assert found.matvecs == 6 * 20
+
+
+def test_weights_are_squared_first_components() -> None:
+    entries = torch.tensor([1.0, 2.0, 5.0], dtype=torch.float64)
+    found = spectral_density(LambdaOperator(lambda v: entries * v, 3), probes=1, steps=3)
+    torch.testing.assert_close(found.nodes[0], entries)
+    torch.testing.assert_close(found.weights[0], torch.full((3,), 1 / 3, dtype=torch.float64))
+
+
+def test_breakdown_pads_with_weight_zero() -> None:
+    found = spectral_density(
+        matrix_operator(symmetric(torch.tensor([2.0, 2, 2, -1, -1]))), probes=5, steps=5, sampler=orthogonal
+    )
+    assert found.nodes.shape == found.weights.shape == (5, 5)
+    assert float(found.weights[:, 2:].abs().max()) == 0
+    assert found.matvecs == 10
+    assert found.negative_mass.value == pytest.approx(0.4)
+
+
+def test_zeros_are_not_negative_mass() -> None:
+    spectrum = torch.cat([torch.zeros(30), torch.tensor([4.0, -4.0])])
+    found = spectral_density(matrix_operator(symmetric(spectrum)), probes=32, steps=8, sampler=orthogonal)
+    assert found.negative_mass.value == pytest.approx(1 / 32)
+
+
+def test_the_negative_mass_has_an_honest_error() -> None:
+    matrix = symmetric(torch.cat([torch.linspace(-1, -0.1, 15), torch.linspace(0.1, 3, 45)]))
+    found = spectral_density(matrix_operator(matrix), probes=40, steps=30)
+    assert 0 < found.negative_mass.stderr < 0.02
+    assert abs(found.negative_mass.value - 0.25) < 4 * found.negative_mass.stderr
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0])
+def test_a_single_eigenvalue_has_a_density_too(value: float) -> None:
+    found = spectral_density(matrix_operator(value * torch.eye(6).double()), probes=2)
+    assert found.sigma == pytest.approx(0.01 * (value or 1))
+    assert float(torch.trapezoid(found.density, found.grid)) == pytest.approx(1, abs=1e-6)
+    assert float(found.grid[found.density.argmax()]) == pytest.approx(value, abs=1e-6)
+
+
+def test_non_finite_curvature_comes_out_as_nan() -> None:
+    found = spectral_density(LambdaOperator(lambda v: v * torch.nan, 4), probes=2)
+    assert bool(found.density.isnan().all())
+    assert math.isnan(found.negative_mass.value)
+
+
+def test_the_default_generator_repeats() -> None:
+    operator = matrix_operator(symmetric(torch.linspace(0, 1, 30)))
+    first, again = (spectral_density(operator, probes=2, steps=5, sampler=rademacher) for _ in range(2))
+    assert torch.equal(first.density, again.density)
+
+
+def test_a_grid_too_coarse_to_integrate_is_refused() -> None:
+    operator = matrix_operator(symmetric(torch.linspace(0, 1, 30)))
+    with pytest.raises(UserError, match=r"take at least \d+"):
+        spectral_density(operator, sigma=1e-4)
+    with pytest.raises(UserError, match="positive"):
+        spectral_density(operator, sigma=0.0)
