@@ -72,7 +72,7 @@ def test_a_changed_weight_is_found(run: Run, tmp_path: Path) -> None:
 def test_a_truncated_file_is_refused(run: Run, tmp_path: Path, share: float) -> None:
     whole = run.final.read_bytes()
     (tmp_path / "cut.pt").write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(UserError, match="truncated or damaged|no checkpoint"):
+    with pytest.raises(UserError, match=r"truncated or damaged|no checkpoint"):
         load_checkpoint(tmp_path / "cut.pt")
 
 

@@ -28,7 +28,8 @@ def test_one_client_is_centralised_sgd(tmp_path: Path) -> None:
     federation = prepare(settings, {})
     streams = LocalStreams(torch_stream(0, "batch order", 1, 0), torch_stream(0, "augmentation", 1, 0))
     train_client(
-        federation.model, federation.dataset.train, federation.rows[0], federation.pipeline, parse("fedavg"), {},
+        federation.model, federation.dataset.train, federation.rows[0], federation.pipeline,
+        parse("fedavg"), {},
         LocalSettings(2, settings.batch_size, settings.lr, weight_decay=settings.weight_decay), streams,
     )  # fmt: skip
     assert load_checkpoint(run.final).sha256 == content_hash(federation.model.state_dict())
@@ -105,7 +106,7 @@ def test_an_interrupted_run_continues_with_the_same_bits(tmp_path: Path) -> None
 
 def test_resuming_with_other_settings_is_refused(run: Run) -> None:
     federation = prepare(Settings(clients=3, rounds=2, epochs=1, lr=0.5), {})
-    with pytest.raises(UserError, match="lr 0.1 → 0.5"):
+    with pytest.raises(UserError, match=r"lr 0\.1 → 0\.5"):
         open_run(federation, Registry(run.folder.parent), run.name, resume=True)
 
 
@@ -131,7 +132,7 @@ def test_metrics_tell_the_truth(run: Run) -> None:
 def test_save_clients_and_keep_every(tmp_path: Path) -> None:
     settings = Settings(clients=3, rounds=2, epochs=1, participation=0.4, keep_every=1, save_clients="all")
     run = trained(tmp_path, settings)
-    sampled = [client for m in run.metrics() for client in m["clients"]]  # type: ignore[attr-defined]
+    sampled = [client for m in run.metrics() for client in m["clients"]]
     assert {p.name for p in run.clients()} == {f"{k:04d}.pt" for k in sampled}
     for round, client in enumerate(sampled, 1):
         assert load_checkpoint(run.client(client, round)).info.round == round

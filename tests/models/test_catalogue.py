@@ -72,11 +72,11 @@ def test_weights_come_from_the_generator_alone(name: str) -> None:
 
 def test_initialisation_scales() -> None:
     resnet, convnet = network("resnet56_bottleneck"), network("convnet_cifar")
-    weight = resnet.get_submodule("layer3.3.branch.3").weight  # 3×3, 64 → 64
+    weight = resnet.get_parameter("layer3.3.branch.3.weight")  # 3×3, 64 → 64
     assert weight.std().item() == pytest.approx((2 / (64 * 9)) ** 0.5, rel=0.02)
     bound = (3 * 25) ** -0.5
-    assert convnet.get_submodule("conv1").weight.abs().max().item() == pytest.approx(bound, rel=0.01)
-    assert convnet.get_submodule("conv1").bias.abs().max().item() <= bound
+    assert convnet.get_parameter("conv1.weight").abs().max().item() == pytest.approx(bound, rel=0.01)
+    assert convnet.get_parameter("conv1.bias").abs().max().item() <= bound
 
 
 def test_unknown_model() -> None:

@@ -31,10 +31,10 @@ from fedscope.landscape.results import Density
     "--clients", is_flag=True, help="Also compare the curvature of the run's client models (H_N, H_D)."
 )
 @click.option(
-    "--client-probes", type=click.IntRange(2), default=32, show_default=True, help="Probes per client."
+    "--client-probes", type=click.IntRange(3), default=32, show_default=True, help="Probes per client."
 )
 @click.option("--pairs", type=click.Choice(["distinct", "all_including_self"]), default="distinct",
-              show_default=True, help="Pairs averaged over; the published script includes k = j.")  # fmt: skip
+              show_default=True, help="Pairs averaged over; the papers' script includes k = j.")  # fmt: skip
 @click.option("--engine", type=click.Choice(["fedscope", "pyhessian"]), default="fedscope", show_default=True)
 @click.option("--figure", metavar="FILE", help="Draw the density to a .png, .pdf or .svg file.")
 def command(

@@ -29,7 +29,7 @@ MARGIN = 6.0  # the grid reaches this many σ beyond the outermost nodes: 2e-9 o
 def spectral_density(
     op: Operator,
     *,
-    probes: int = 10,
+    probes: int = 4,
     steps: int = 80,
     sampler: Sampler = rademacher,
     generator: torch.Generator | None = None,

@@ -128,6 +128,7 @@ def _fedscope(
                 probes=request.client_probes,
                 seed=seed,
                 pairs=request.pairs,
+                groups=min(8, request.client_probes),
                 progress=progress,
             )
     return pairs, total, density, cross

@@ -1,0 +1,43 @@
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedscope.checkpoints.registry import Run
+from fedscope.cli.main import call
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Command = Callable[..., Outcome]
+
+
+@pytest.fixture
+def fedscope(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """Call the command line in an empty folder, with the registry that holds `run`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(os.environ, "FEDSCOPE_REGISTRY", str(run.folder.parent))
+
+    def command(*arguments: str) -> Outcome:
+        code = call(arguments)
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return command

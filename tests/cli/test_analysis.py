@@ -1,0 +1,253 @@
+import copy
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from matplotlib.image import imread
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedscope.checkpoints.files import load_checkpoint
+from fedscope.checkpoints.registry import Run
+from fedscope.data.catalogue import load, pipeline
+from fedscope.landscape.problem import Source
+from fedscope.landscape.problem import load as load_problem
+from fedscope.models.catalogue import build
+from tests.cli.conftest import Command
+
+FAST = ("--samples", "96", "--threads", "1")
+
+
+def test_json_is_the_contract(fedscope: Command, run: Run) -> None:
+    done = fedscope(
+        "hessian", *FAST, "--top-k", "3", "--probes", "6", "--density", "--clients", "--client-probes", "4",
+        "--json", "-",
+    )  # fmt: skip
+    record = done.json
+    assert record["schema"] == "fedscope/hessian/1"
+    checkpoint = load_checkpoint(run.final)
+    assert {k: record["checkpoint"][k] for k in ("path", "sha256", "run", "round")} == {
+        "path": str(run.final), "sha256": checkpoint.sha256, "run": "tiny", "round": 2,
+    }  # fmt: skip
+    expected = {
+        "model": "resnet_digits", "dataset": "digits", "split": "train", "samples": 96, "bn": "eval",
+        "dtype": "float32", "operator": "hessian", "engine": "fedscope", "reading": "paper",
+    }  # fmt: skip
+    assert {key: record["problem"][key] for key in expected} == expected
+    values = [pair["value"] for pair in record["eigenvalues"]]
+    assert values == sorted(values, reverse=True)
+    assert record["lambda_max"] == record["eigenvalues"][0]
+    assert all(pair["residual"] <= 1e-3 * values[0] for pair in record["eigenvalues"])
+    assert record["trace"]["probes"] == 6
+    assert len(record["density"]["grid"]) == len(record["density"]["density"])
+    cross = record["cross_client"]
+    assert (cross["clients"], cross["pairs"]) == (3, "distinct")
+    assert set(cross["H_N"]) == set(cross["H_D"]) == {"tensor", "parameter"}
+    assert all(set(e) == {"value", "stderr"} for metric in ("H_N", "H_D") for e in cross[metric].values())
+    assert record["matvecs"] > 3 + 6 + 3 * 4
+    assert record["seconds"] > 0
+    assert record["versions"]["torch"] == torch.__version__
+
+
+def test_lambda_max_is_the_dense_one(fedscope: Command, run: Run, tmp_path: Path) -> None:
+    # An oracle from the weights on: another path to the data, another derivative, LAPACK.
+    checkpoint = load_checkpoint(run.final)
+    torch.manual_seed(0)
+    small = nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.Tanh(), nn.Linear(4, 10)).double()
+    torch.save(small.state_dict(), tmp_path / "small.pt")
+    (tmp_path / "mine.py").write_text(
+        "import torch\nfrom torch import nn\n"
+        "from fedscope.data.catalogue import load, pipeline\n"
+        "def model():\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.Tanh(), nn.Linear(4, 10))\n"
+        "def data():\n"
+        "    split = load('digits').train\n"
+        "    inputs = pipeline('digits')[1].test(split.images)\n"
+        "    return zip(inputs.split(37), split.labels.split(37))\n"
+    )
+    mine = ("--model", "mine:model", "--data", "mine:data", "--dtype", "float64", "--samples", "100")
+    record = fedscope("hessian", "small.pt", *mine, "--tol", "1e-8", "--json", "-").json
+    split = load("digits").train
+    inputs = pipeline("digits")[1].test(split.images[:100]).double()
+    names = [name for name, _ in small.named_parameters()]
+
+    def loss(*parameters: Tensor) -> Tensor:
+        output = torch.func.functional_call(small, dict(zip(names, parameters, strict=True)), (inputs,))
+        return cross_entropy(output, split.labels[:100])
+
+    parameters = tuple(p.detach() for p in small.parameters())
+    blocks = torch.func.hessian(loss, argnums=tuple(range(4)))(*parameters)
+    rows = [[b.reshape(p.numel(), -1) for b in row] for p, row in zip(parameters, blocks, strict=True)]
+    dense = torch.cat([torch.cat(row, 1) for row in rows])
+    assert record["lambda_max"]["value"] == pytest.approx(torch.linalg.eigvalsh(dense)[-1].item(), rel=1e-6)
+    assert record["problem"]["samples"] == 100
+    assert record["checkpoint"]["run"] is None
+    assert checkpoint.info.model.name == "resnet_digits"
+
+
+def test_the_same_file_twice_gives_the_same_digits(fedscope: Command, run: Run) -> None:
+    arguments = ("hessian", str(run.best), *FAST, "--probes", "4", "--density", "--json", "-")
+    first, second = (fedscope(*arguments).json for _ in range(2))
+    first.pop("seconds"), second.pop("seconds")
+    assert first == second
+
+
+def test_pyhessian_agrees_within_its_tolerance(fedscope: Command) -> None:
+    ours = fedscope("hessian", *FAST, "--json", "-").json
+    theirs = fedscope("hessian", *FAST, "--engine", "pyhessian", "--json", "-").json
+    assert theirs["problem"]["engine"] == "pyhessian"
+    # it stops when two iterates differ by 1e-3, which bounds its error only loosely
+    assert theirs["lambda_max"]["value"] == pytest.approx(ours["lambda_max"]["value"], rel=1e-2)
+    assert theirs["lambda_max"]["residual"] is None
+    spread = 4 * ours["trace"]["stderr_probe"] + 0.1 * abs(ours["trace"]["value"])
+    assert theirs["trace"]["value"] == pytest.approx(ours["trace"]["value"], abs=spread)
+    assert theirs["non_finite"] == 4
+
+
+def test_samples_are_a_fixed_draw_in_every_run_of_a_data_set(run: Run) -> None:
+    problems = [load_problem(path, Source(samples=50)) for path in (run.final, run.client(1))]
+    images = [torch.cat([x for x, _ in p.batches]) for p in problems]
+    assert torch.equal(*images)
+    other = load_problem(run.final, Source(samples=50, seed=1))
+    assert not torch.equal(images[0], torch.cat([x for x, _ in other.batches]))
+    assert load_problem(run.final, Source(samples=None)).batches.samples == 1437
+    assert load_problem(run.final, Source(samples=None, split="test")).batches.samples == 360
+
+
+def test_several_checkpoints_stand_in_one_table(fedscope: Command) -> None:
+    done = fedscope("hessian", "tiny@best", "tiny@client1", *FAST, "--probes", "4", "--json", "both.json")
+    assert done.out.count("tiny") >= 2
+    assert "λ_max" in done.out
+    records = json.loads(Path("both.json").read_text())
+    assert [r["checkpoint"]["client"] for r in records] == [None, 1]
+
+
+def test_the_density_is_drawn(fedscope: Command) -> None:
+    done = fedscope("hessian", *FAST, "--probes", "2", "--figure", "density.png")
+    assert done.code == 0
+    assert imread("density.png").std() > 0.05
+
+
+@pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
+def test_the_landscape_is_drawn_and_recorded(fedscope: Command, run: Run, suffix: str) -> None:
+    out = f"plots/landscape.{suffix}"
+    arguments = (
+        "tiny",
+        "tiny@client0",
+        *FAST,
+        "--grid",
+        "5",
+        "--span",
+        "0.5",
+        "--out",
+        out,
+        "--json",
+        "l.json",
+    )
+    done = fedscope("plot-landscape", *arguments)
+    assert (done.code, done.out) == (0, f"{out}\n")
+    assert Path(out).stat().st_size > 10_000
+    records = json.loads(Path("l.json").read_text())
+    assert [r["checkpoint"]["client"] for r in records] == [None, 0]
+    record = records[0]
+    assert (record["schema"], record["directions"]) == ("fedscope/landscape/1", "eigen")
+    assert [axis["values"] for axis in record["axes"]] == [[-0.5, -0.25, 0.0, 0.25, 0.5]] * 2
+    assert record["loss"][2][2] == pytest.approx(record["center_loss"], rel=1e-6)
+    assert record["non_finite"] == 0
+    problem = load_problem(run.final, Source(samples=96))
+    losses = [cross_entropy(problem.model(x), y, reduction="sum").item() for x, y in problem.batches]
+    assert record["center_loss"] == pytest.approx(sum(losses) / 96, rel=1e-5)
+
+
+def test_the_surface_bends_as_the_eigenvalues_say(fedscope: Command) -> None:
+    arguments = (
+        "tiny",
+        "--samples",
+        "96",
+        "--grid",
+        "3",
+        "--span",
+        "0.02",
+        "--dtype",
+        "float64",
+        "--json",
+        "-",
+    )
+    record = fedscope("plot-landscape", *arguments).json
+    loss, h = record["loss"], record["axes"][0]["values"][2]
+    along = ([loss[0][1], loss[1][1], loss[2][1]], [loss[1][0], loss[1][1], loss[1][2]])
+    for (low, middle, high), curvature in zip(along, record["curvature"], strict=True):
+        assert (low - 2 * middle + high) / h**2 == pytest.approx(curvature, rel=0.01)
+
+
+def test_random_directions(fedscope: Command) -> None:
+    record = fedscope("plot-landscape", *FAST, "--directions", "random", "--grid", "3", "--json", "-").json
+    assert (record["directions"], record["curvature"]) == ("random", None)
+
+
+def poisoned(run: Run, tmp_path: Path) -> Run:
+    from fedscope.checkpoints.files import save_checkpoint
+
+    checkpoint = load_checkpoint(run.final)
+    state = copy.deepcopy(checkpoint.state)
+    state["fc.weight"][0, 0] = math.nan
+    folder = Run(tmp_path / "registry" / "nan")
+    folder.folder.mkdir(parents=True)
+    folder.write_manifest(run.manifest().model_copy(update={"name": "nan"}))
+    save_checkpoint(folder.final, state, checkpoint.info.model_copy(update={"run": "nan"}))
+    return folder
+
+
+def test_what_is_not_finite_is_kept_and_counted(fedscope: Command, run: Run, tmp_path: Path) -> None:
+    record: Any = fedscope("hessian", str(poisoned(run, tmp_path).final), *FAST, "--json", "-").json
+    assert record["lambda_max"]["value"] is None
+    assert record["trace"]["value"] is None
+    assert record["converged"] is False
+    assert record["non_finite"] > 0
+    done = fedscope("hessian", "registry/nan/final.pt", *FAST)
+    assert "not finite" in done.out
+
+
+def test_cross_client_needs_clients(fedscope: Command, run: Run, tmp_path: Path) -> None:
+    done = fedscope("hessian", str(poisoned(run, tmp_path).final), *FAST, "--clients")
+    assert done.code == 2
+    assert "train with --save-clients last" in done.err
+
+
+def test_other_data_than_the_checkpoints_is_refused(
+    fedscope: Command, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataclasses import replace
+
+    import fedscope.landscape.problem as problem
+
+    other = replace(load("digits"), fingerprint="0" * 64)
+    monkeypatch.setattr(problem.data_catalogue, "load", lambda *_: other)
+    done = fedscope("hessian", *FAST)
+    assert (done.code, "is not the data the checkpoint was trained on" in done.err) == (2, True)
+
+
+def test_a_state_dict_that_does_not_fit_is_told(fedscope: Command, tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text(
+        "import torch\n"
+        "def model():\n    return torch.nn.Linear(3, 2)\n"
+        "def data():\n    return [(torch.ones(4, 3), torch.zeros(4, dtype=torch.long))]\n"
+    )
+    torch.save(build("resnet_digits", 10, 1, torch.Generator()).state_dict(), "w.pt")
+    done = fedscope("hessian", "w.pt", "--model", "other:model", "--data", "other:data")
+    assert (done.code, "does not fit Linear" in done.err) == (2, True)
+
+
+def test_python_users_find_the_contract() -> None:
+    from fedscope.landscape import Batches, Hessian, top_eigenpairs, trace
+
+    model = nn.Linear(3, 2)
+    batches = Batches(torch.randn(10, 3), torch.randint(0, 2, (10,)), batch_size=4)
+    operator = Hessian(model, cross_entropy, batches)
+    pairs = top_eigenpairs(operator, k=2, tol=1e-3, generator=torch.Generator().manual_seed(0))
+    assert pairs.values[0] >= pairs.values[1]
+    estimate = trace(operator, rtol=0.2, generator=torch.Generator().manual_seed(0))
+    assert estimate.stderr_probe <= 0.2 * abs(estimate.value)
