@@ -66,7 +66,7 @@ def test_resume_finishes_what_is_there(fedscope: Command, run: Run) -> None:
     done = fedscope("train", *settings, "--name", run.name, "--resume", "--json")
     assert done.json["final"] == str(run.final)
     refused = fedscope("train", *settings, "--lr", "0.2", "--name", run.name, "--resume")
-    assert (refused.code, "lr 0.1 → 0.2" in refused.err) == (2, True)
+    assert (refused.code, "lr 0.05 → 0.2" in refused.err) == (2, True)
 
 
 def test_runs_list_and_show(fedscope: Command, run: Run) -> None:

@@ -60,7 +60,7 @@ class Settings(Record):
     rounds: Positive = 20
     epochs: Positive = 2
     batch_size: Positive = 32
-    lr: NonNegative = 0.1
+    lr: NonNegative = 0.05
     lr_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
     nesterov: bool = False

@@ -16,6 +16,7 @@ from fedscope.landscape.problem import Source, load
 from fedscope.landscape.scan import Plane, scan
 
 METHODS = ("fedavg", "fedavg+man")
+SAMPLES, CLIENT_PROBES, GRID = 512, 16, 31  # enough to see something, in under three minutes on two cores
 
 
 @click.command("demo")
@@ -26,14 +27,14 @@ METHODS = ("fedavg", "fedavg+man")
 def command(registry: Path, threads: int | None, out: Path) -> None:
     """Train FedAvg and FedAvg+MAN on the bundled digits, then measure and draw their minima."""
     device = options.use_device("cpu", threads)
-    store, source = Registry(registry), Source(samples=None, device=device)
+    store, source = Registry(registry), Source(samples=SAMPLES, device=device)
     problems = []
     for method in METHODS:
         trained = train_run({"method": method}, {}, registry, store.free_name(f"demo-{method}"))
         problems.append(load(Path(str(trained["final"])), source))
-    request = Request(top_k=2, density=True, clients=True, versions=versions())
+    request = Request(top_k=2, density=True, clients=True, client_probes=CLIENT_PROBES, versions=versions())
     measured = [measure(problem, request, stage) for problem in problems]
-    plane = Plane(versions=versions())
+    plane = Plane(grid=GRID, versions=versions())
     scanned = [scan(problem, plane, stage) for problem in problems]
 
     records = [record for record, _ in measured]

@@ -16,7 +16,7 @@ from fedscope.landscape.scan import Plane, scan
 
 
 @click.command("plot-landscape")
-@analysis(samples=1024)
+@analysis(samples=512)
 @click.option("--directions", type=click.Choice(["eigen", "random"]), default="eigen", show_default=True,
               help="Top two eigenvectors at unit norm, or random filter-normalised ones.")  # fmt: skip
 @click.option("--grid", type=click.IntRange(3), default=41, show_default=True, help="Points along each axis.")

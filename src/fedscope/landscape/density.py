@@ -29,8 +29,8 @@ MARGIN = 6.0  # the grid reaches this many σ beyond the outermost nodes: 2e-9 o
 def spectral_density(
     op: Operator,
     *,
-    probes: int = 4,
-    steps: int = 80,
+    probes: int = 2,
+    steps: int = 50,
     sampler: Sampler = rademacher,
     generator: torch.Generator | None = None,
     sigma: float | None = None,

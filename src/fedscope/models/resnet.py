@@ -92,9 +92,9 @@ def resnet56_bottleneck(classes: int, channels: int = 3) -> ResNet:
 
 
 def resnet_digits(classes: int, channels: int = 1) -> ResNet:
-    """Return a small BatchNorm ResNet for 8×8 images: basic blocks 1-1-1 of 12/24/32 channels."""
-    groups, inputs = [], 12
-    for index, planes in enumerate((12, 24, 32)):
+    """Return a small BatchNorm ResNet for 8×8 images: basic blocks 1-1-1 of 8/16/32 channels."""
+    groups, inputs = [], 8
+    for index, planes in enumerate((8, 16, 32)):
         groups.append(nn.Sequential(basic(inputs, planes, 2 if index else 1, first=True)))
         inputs = planes
-    return ResNet(groups, 12, 32, classes, channels)
+    return ResNet(groups, 8, 32, classes, channels)
