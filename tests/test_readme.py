@@ -17,7 +17,9 @@ def test_your_own_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(module, encoding="utf-8")
     (tmp_path / "example.py").write_text(example, encoding="utf-8")
     (commands,) = (block for block in blocks("sh") if "mine.pt" in block)
-    shell = commands.replace("python ", f"{sys.executable} ").replace("fedscope ", f"{sys.executable} -m fedscope ")
+    shell = commands.replace("python ", f"{sys.executable} ").replace(
+        "fedscope ", f"{sys.executable} -m fedscope "
+    )
     shell = f"set -e\n{shell}\n{sys.executable} example.py"
     done = subprocess.run(["bash", "-c", shell], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

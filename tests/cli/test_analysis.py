@@ -1,6 +1,7 @@
 import copy
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from matplotlib.image import imread
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedscope.checkpoints.files import load_checkpoint
+from fedscope.checkpoints.files import load_checkpoint, save_checkpoint
 from fedscope.checkpoints.registry import Run
 from fedscope.data.catalogue import load, pipeline
 from fedscope.landscape.problem import Source
@@ -189,8 +190,6 @@ def test_random_directions(fedscope: Command) -> None:
 
 
 def poisoned(run: Run, tmp_path: Path) -> Run:
-    from fedscope.checkpoints.files import save_checkpoint
-
     checkpoint = load_checkpoint(run.final)
     state = copy.deepcopy(checkpoint.state)
     state["fc.weight"][0, 0] = math.nan
@@ -220,12 +219,8 @@ def test_cross_client_needs_clients(fedscope: Command, run: Run, tmp_path: Path)
 def test_other_data_than_the_checkpoints_is_refused(
     fedscope: Command, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dataclasses import replace
-
-    import fedscope.landscape.problem as problem
-
     other = replace(load("digits"), fingerprint="0" * 64)
-    monkeypatch.setattr(problem.data_catalogue, "load", lambda *_: other)
+    monkeypatch.setattr("fedscope.data.catalogue.load", lambda *_: other)
     done = fedscope("hessian", *FAST)
     assert (done.code, "is not the data the checkpoint was trained on" in done.err) == (2, True)
 

@@ -132,7 +132,7 @@ def test_metrics_tell_the_truth(run: Run) -> None:
 def test_save_clients_and_keep_every(tmp_path: Path) -> None:
     settings = Settings(clients=3, rounds=2, epochs=1, participation=0.4, keep_every=1, save_clients="all")
     run = trained(tmp_path, settings)
-    sampled = [client for m in run.metrics() for client in m["clients"]]
+    sampled = [client for m in run.metrics() for client in list(m["clients"])]  # type: ignore[call-overload]
     assert {p.name for p in run.clients()} == {f"{k:04d}.pt" for k in sampled}
     for round, client in enumerate(sampled, 1):
         assert load_checkpoint(run.client(client, round)).info.round == round
@@ -162,7 +162,7 @@ def test_divergence_is_kept_and_told(tmp_path: Path) -> None:
 )
 def test_bad_settings(change: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        prepare(Settings(**change), {})  # type: ignore[arg-type]
+        prepare(Settings(**change), {})
 
 
 def test_golden_losses(tmp_path: Path) -> None:

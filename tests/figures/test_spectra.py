@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from figure_cases import spectrum
 from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.spectra import density_figure
+from tests.figures.cases import spectrum
 
 
 def _draw(figure: Figure) -> None:

@@ -7,7 +7,6 @@ from xml.etree import ElementTree
 import matplotlib
 import numpy as np
 import pytest
-from figure_cases import bowl, spectrum
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -15,6 +14,7 @@ from fedscope.errors import UserError
 from fedscope.figures.spectra import density_figure
 from fedscope.figures.style import loss_colormap, method_colors, paper_style, save, typeset
 from fedscope.figures.surfaces import landscape_figure
+from tests.figures.cases import bowl, spectrum
 
 RECORD = {"checkpoint": "fedavg@25", "seed": 3}
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from figure_cases import bowl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -13,6 +12,7 @@ from mpl_toolkits.mplot3d import Axes3D
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.surfaces import landscape_figure
+from tests.figures.cases import bowl
 
 NAMES = ["FedAvg", "FedProx", "FedDyn", "FedDC", "SCAFFOLD", "FedAlign"]
 
