@@ -46,7 +46,7 @@ class Poison:
         (["train", "--model", "vgg"], "unknown model 'vgg'"),
         (["train", "--set", "prox.mu=1"], "method fedavg has no option 'prox.mu'; it has none"),
         (["train", "--method", "fedprox", "--set", "prox.mu"], "as OPTION=VALUE"),
-        (["train", "--clients", "2000"], "1437 samples serve at most 143 clients, not 2000"),
+        (["train", "--clients", "200"], "1437 samples serve at most 143 clients, not 200"),
         (["train", "--clients", "2000", "--partition", "iid"], "2000 clients cannot share 1437 samples"),
         (["train", "--rounds", "0"], "rounds: Input should be greater than or equal to 1"),
         (["train", "--lr", "nan"], "lr: Input should be"),
@@ -78,14 +78,14 @@ def test_what_the_user_can_mend_is_one_line_and_code_2(
     Path("cut.pt").write_bytes(run.final.read_bytes()[:5000])
     Path("evil.pt").write_bytes(pickle.dumps(Poison()))
     torch.save({"weight": torch.ones(2)}, "plain.pt")
-    before = sorted(run.folder.parent.iterdir())
+    before = sorted(run.folder.parent.glob("*/"))
     done = fedscope(*arguments)
     lines = [line for line in done.err.splitlines() if not line.startswith("fedavg: ")]
     assert (done.code, done.out, len(lines)) == (2, "", 1)
     assert lines[0].startswith("Error: ")
     assert message in lines[0]
     assert not Path("canary").exists()
-    assert [p for p in sorted(run.folder.parent.iterdir()) if p.suffix != ".sqlite"] == before
+    assert sorted(run.folder.parent.glob("*/")) == before
 
 
 def test_our_own_fault_is_code_1(fedscope: Command, monkeypatch: pytest.MonkeyPatch) -> None:
