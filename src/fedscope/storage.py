@@ -46,6 +46,16 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def is_writable(path: Path) -> bool:
+    """Say whether a file could be made at ``path``, so that a long run does not end in an error."""
+    if path.is_dir():
+        return False
+    folder = path.parent
+    while not folder.exists():
+        folder = folder.parent
+    return folder.is_dir() and os.access(folder, os.W_OK)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write ``text`` to ``path`` atomically, as UTF-8."""
     with atomic_file(path) as temporary:

@@ -68,6 +68,8 @@ class Poison:
         (["hessian", "--bn", "batch"], "one batch"),
         (["hessian", "--figure", "d.gif"], "suffix .png, .pdf or .svg"),
         (["plot-landscape", "--out", "landscape.gif"], "suffix .png, .pdf or .svg"),
+        (["plot-landscape", "--out", "plain.pt/landscape.png"], "cannot write plain.pt/landscape.png"),
+        (["hessian", "--json", "."], "cannot write ."),
         (["plot-landscape", "--grid", "2"], "is not in the range x>=3"),
         (["runs", "show", "none"], "no run 'none'"),
     ],

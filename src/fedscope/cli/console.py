@@ -26,7 +26,7 @@ from rich.progress import (
 from rich.table import Table
 
 from fedscope.errors import UserError
-from fedscope.storage import write_text
+from fedscope.storage import is_writable, write_text
 
 
 class Report(Protocol):
@@ -94,17 +94,20 @@ def print_table(
         console.print(escape(line), style="dim", soft_wrap=True)
 
 
-def write_json(target: str, content: object) -> None:
-    """Write ``content`` to standard output (``-``) or atomically to a file.
+def check_target(path: str | None) -> None:
+    """Refuse an output file that cannot be written, before the work and not after it.
 
     Raises:
-        UserError: the file cannot be written.
+        UserError: its folder cannot be written to, or is none.
     """
+    if path not in (None, "-") and not is_writable(Path(str(path))):
+        raise UserError(f"cannot write {path}; name a file in a folder that you may write to")
+
+
+def write_json(target: str, content: object) -> None:
+    """Write ``content`` to standard output (``-``) or atomically to a file."""
     text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
     if target == "-":
         click.echo(text, nl=False)
         return
-    try:
-        write_text(Path(target), text)
-    except OSError as error:
-        raise UserError(f"cannot write {target}: {error.strerror}") from error
+    write_text(Path(target), text)

@@ -72,14 +72,16 @@ def command(
     )
     if figure:
         check_format(Path(figure))
+    for target in (figure, json_target):
+        console.check_target(target)
     results = [measure(problem, request, stage) for problem in problems(**source)]
     records = [record for record, _ in results]
-    if figure:
-        draw_densities(records, [found for _, found in results if found], Path(figure))
     if json_target:
         console.write_json(json_target, records[0] if len(records) == 1 else records)
     if json_target != "-":
         show(records)
+    if figure:
+        draw_densities(records, [found for _, found in results if found], Path(figure))
 
 
 def show(records: list[Record]) -> None:

@@ -3,6 +3,7 @@
 0 done; 2 the user can mend it (one line, no traceback); 1 a fault of ours; 130 interrupted.
 """
 
+import errno
 import sys
 import traceback
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ COMMANDS = {
     "runs": ("runs", "List the registry's runs, or show one."),
     "demo": ("demo", "Train two methods, measure and draw them, in a few minutes."),
 }
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class LazyGroup(click.Group):
@@ -66,11 +68,15 @@ def call(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as error:
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        return _fail("interrupted; finished rounds are kept, `fedscope train … --resume` continues them", 130)
+        return _fail(
+            "interrupted; run the same command again (train: with --resume and the run's --name)", 130
+        )
     except BrokenPipeError:
         sys.stderr.close()
         return 1
-    except Exception:
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            return _fail(f"{error.filename or 'writing'}: {error.strerror}; what was there is unchanged", 2)
         traceback.print_exc()
         return _fail("this is a fault of fedscope, please report it with the lines above", 1)
     return result if isinstance(result, int) else 0

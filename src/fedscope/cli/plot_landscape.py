@@ -34,6 +34,8 @@ def command(
     run.
     """
     check_format(Path(out))
+    for target in (out, json_target):
+        console.check_target(target)
     plane = Plane(directions=directions, grid=grid, span=span, bn=bn, versions=versions())
     results = [scan(problem, plane, stage) for problem in problems(**source)]
     records = [record for record, _ in results]
