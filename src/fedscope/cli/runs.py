@@ -28,9 +28,9 @@ def list_runs(registry: Path, as_json: bool) -> None:
     elif not rows:
         console.note(f"the registry {registry} holds no run yet; `fedscope train` makes one")
     else:
-        console.print_table(
-            f"Runs in {registry}", COLUMNS, [[_cell(row[c]) for c in COLUMNS] for row in rows]
-        )
+        shown = [{**row, "created": str(row["created"])[:16].replace("T", " ")} for row in rows]  # UTC
+        cells = [[_cell(row[column]) for column in COLUMNS] for row in shown]
+        console.print_table(f"Runs in {registry}", COLUMNS, cells)
 
 
 @command.command("show")

@@ -217,7 +217,7 @@ def _continue(federation: Federation, run: Run) -> tuple[list[Metrics], float]:
 def _manifest(federation: Federation, name: str) -> Manifest:
     return Manifest(
         name=name,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        created=datetime.now(UTC).isoformat(timespec="milliseconds"),
         settings=federation.settings,
         model=federation.spec,
         data=_data_spec(federation),
