@@ -1,3 +1,4 @@
+import errno
 import pickle
 import zipfile
 from collections import OrderedDict
@@ -104,6 +105,22 @@ def test_a_pickle_that_runs_code_does_not_run(run: Run, tmp_path: Path, kind: st
     )
     unguarded(file.read_bytes() if kind == "pickle" else file)
     assert canary.exists()  # the poison was real
+
+
+def test_a_full_disk_leaves_the_old_checkpoint(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = load_checkpoint(run.final)
+    save_checkpoint(tmp_path / "a.pt", checkpoint.state, checkpoint.info)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left"):
+        save_checkpoint(tmp_path / "a.pt", {"w": torch.ones(1)}, checkpoint.info)
+    assert load_checkpoint(tmp_path / "a.pt").sha256 == checkpoint.sha256
+    assert [p.name for p in tmp_path.iterdir()] == ["a.pt"]
 
 
 def test_other_files_are_refused(run: Run, tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_bad_addresses(registry: Registry, reference: str, message: str) -> None
 
 def test_names_are_taken_once(registry: Registry) -> None:
     manifest = registry.run("a").manifest()
-    with pytest.raises(UserError, match="already holds a run 'a'"):
+    with pytest.raises(UserError, match="is taken; choose another --name"):
         registry.create(manifest)
     assert registry.free_name("a") == "a-2"
     registry.create(manifest.model_copy(update={"name": "a-2"}))
@@ -126,3 +126,12 @@ def test_a_half_written_line_of_metrics_is_left_out(registry: Registry) -> None:
     with (run.folder / "metrics.jsonl").open("a") as handle:
         handle.write(json.dumps({"round": 3, "accuracy": 1.0})[:-4])
     assert [m["round"] for m in run.metrics()] == [1, 2]
+
+
+@pytest.mark.parametrize("line", ["{not json}\n", "[]\n", "\x00\x00\n"])
+def test_damaged_metrics_hide_one_run_only(registry: Registry, line: str) -> None:
+    path = registry.run("a").folder / "metrics.jsonl"
+    path.write_text(path.read_text() + line)
+    with pytest.raises(UserError, match="line 3 is no record"):
+        registry.run("a").metrics()
+    assert {row["name"]: row["status"] for row in registry.rows()}["a"] == "unreadable"

@@ -1,4 +1,6 @@
 import copy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,8 +75,12 @@ def test_strength_zero_is_fedavg_bit_for_bit(tmp_path: Path, method: str, given:
     assert load_checkpoint(plain.final).sha256 == load_checkpoint(other.final).sha256
 
 
-def test_clients_share_the_partition_and_the_sample_across_methods() -> None:
-    plain, man = prepare(Settings(), {}), prepare(Settings(method="fedavg+man"), {})
+def test_clients_share_the_partition_and_the_sample_across_methods(tmp_path: Path) -> None:
+    settings = Settings(clients=6, participation=0.4, rounds=3, epochs=1)
+    both = [settings, settings.model_copy(update={"method": "fedavg+man"})]
+    drawn = [[m["clients"] for m in trained(tmp_path, s, name=s.method).metrics()] for s in both]
+    assert drawn[0] == drawn[1]
+    plain, man = (prepare(s, {}) for s in both)
     assert all(torch.equal(a, b) for a, b in zip(plain.rows, man.rows, strict=True))
     assert content_hash(plain.model.state_dict()) == content_hash(man.model.state_dict())
 
@@ -102,6 +108,35 @@ def test_an_interrupted_run_continues_with_the_same_bits(tmp_path: Path) -> None
     keep = [{k: v for k, v in m.items() if k != "seconds"} for m in whole.metrics()]
     assert [{k: v for k, v in m.items() if k != "seconds"} for m in metrics] == keep
     assert not run.last.exists()
+
+
+def test_weights_ahead_of_their_metrics_are_not_trained_on(tmp_path: Path) -> None:
+    settings = Settings(clients=2, rounds=2, epochs=1)
+    run = trained(tmp_path, settings)
+    before = load_checkpoint(run.final).sha256
+    run.write_metrics(run.metrics()[:1])
+    federation = prepare(settings, {})
+    with pytest.raises(UserError, match="metrics do not reach"):
+        train(federation, open_run(federation, Registry(tmp_path), "run", resume=True), lambda _: None)
+    assert load_checkpoint(run.final).sha256 == before
+
+
+def test_a_killed_run_continues_with_the_same_bits(tmp_path: Path) -> None:
+    command = [
+        sys.executable, "-m", "fedscope", "train", "--clients", "3", "--rounds", "4", "--epochs", "1",
+        "--threads", "1", "--registry", str(tmp_path), "--name",
+    ]  # fmt: skip
+    subprocess.run([*command, "whole"], check=True, capture_output=True)
+    process = subprocess.Popen([*command, "cut"], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    next(line for line in process.stderr if "round 2/4" in line)
+    process.kill()
+    process.wait()
+    process.stderr.close()
+    assert not Run(tmp_path / "cut").final.exists()
+    subprocess.run([*command, "cut", "--resume"], check=True, capture_output=True)
+    cut, whole = (load_checkpoint(Run(tmp_path / name).final) for name in ("cut", "whole"))
+    assert cut.sha256 == whole.sha256
 
 
 def test_resuming_with_other_settings_is_refused(run: Run) -> None:

@@ -5,10 +5,12 @@ how the file was laid out; it is stored beside the weights and checked at every 
 """
 
 import hashlib
+import io
 import pickle
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -49,7 +51,9 @@ def save_checkpoint(path: Path, state: State, info: CheckpointInfo) -> str:
     sha256 = content_hash(tensors)
     with atomic_file(path) as temporary:
         content = {"format": CHECKPOINT_FORMAT, "info": info.model_dump(), "sha256": sha256, "state": tensors}
-        torch.save(content, temporary)
+        buffer = io.BytesIO()  # torch's own writer hides the reason when a disk is full
+        torch.save(content, buffer)
+        temporary.write_bytes(buffer.getbuffer())
     return sha256
 
 
@@ -89,11 +93,16 @@ def load_state_dict(path: Path) -> dict[str, Tensor]:
 
 def versions() -> dict[str, str]:
     """Return the versions that a number may depend on."""
-    return {"fedscope": __version__, "torch": torch.__version__}
+    packages = ("torch", "numpy", "scikit-learn", "pillow", "pyhessian")
+    return {"fedscope": __version__} | {name: version(name) for name in packages}
 
 
 def _tensors(content: object, path: Path) -> dict[str, Tensor]:
-    if not (isinstance(content, dict) and content and all(isinstance(v, Tensor) for v in content.values())):
+    if not (
+        isinstance(content, dict)
+        and content
+        and all(isinstance(k, str) and isinstance(v, Tensor) for k, v in content.items())
+    ):
         raise UserError(
             f"{path} holds no state_dict (a mapping from names to tensors); save model.state_dict()"
         )

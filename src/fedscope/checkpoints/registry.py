@@ -10,6 +10,7 @@ A checkpoint is addressed as a file, or as RUN, RUN@25, RUN@best, RUN@final, RUN
 """
 
 import json
+import os
 import re
 import sqlite3
 from collections.abc import Mapping
@@ -64,9 +65,9 @@ class Run:
         folder = self.folder / f"round-{round:04d}" if round is not None else self.folder
         return folder / "clients" / f"{client:04d}.pt"
 
-    def clients(self) -> list[Path]:
-        """The last uploads of all clients that took part, in client order."""
-        return sorted((self.folder / "clients").glob("*.pt"))
+    def clients(self, round: int | None = None) -> list[Path]:
+        """The clients' last uploads, or those kept of ``round``, in client order."""
+        return sorted(self.client(0, round).parent.glob("*.pt"))
 
     def manifest(self) -> Manifest:
         """Read the manifest.
@@ -86,10 +87,25 @@ class Run:
         write_text(self.folder / "manifest.json", manifest.model_dump_json(indent=1) + "\n")
 
     def metrics(self) -> list[dict[str, object]]:
-        """Read one record per round; a half-written last line is left out."""
+        """Read one record per round; a half-written last line is left out.
+
+        Raises:
+            UserError: a line is no record.
+        """
         path = self.folder / "metrics.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        records = []
+        for number, line in enumerate(lines, 1):
+            try:
+                record = json.loads(line)
+            except ValueError:
+                if number == len(lines) and not line.endswith(b"\n"):
+                    break
+                record = None
+            if not isinstance(record, dict):
+                raise UserError(f"{path}, line {number} is no record; restore the file from a copy")
+            records.append(record)
+        return records
 
     def write_metrics(self, records: list[dict[str, object]]) -> None:
         """Replace all metrics."""
@@ -99,6 +115,8 @@ class Run:
         """Add one round's metrics."""
         with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as handle:
             handle.write(_json_line(record))
+            handle.flush()
+            os.fsync(handle.fileno())
 
 
 class Registry:
@@ -118,7 +136,7 @@ class Registry:
             run.folder.mkdir(parents=True)
         except FileExistsError as error:
             raise UserError(
-                f"the registry already holds a run {run.name!r}; choose another --name, or add --resume"
+                f"{run.folder} is taken; choose another --name, or continue a run of that name with --resume"
             ) from error
         except OSError as error:
             raise UserError(f"cannot write to the registry {self.root}: {error.strerror}") from error
@@ -177,14 +195,14 @@ class Registry:
         return self._checkpoint(self.run(name), which)
 
     def _checkpoint(self, run: Run, which: str) -> Path:
-        client = re.fullmatch(r"client(\d+)", which)
+        client = re.fullmatch(r"client([0-9]{1,9})", which)
         if which in ("", "final"):
             path = run.final if run.final.exists() or which else run.last
         elif which == "best":
             path = run.best
         elif client:
             path = run.client(int(client[1]))
-        elif which.isdigit():
+        elif re.fullmatch(r"[0-9]{1,9}", which):
             path = run.kept(int(which))
             if not path.exists() and run.final.exists() and int(which) == run.manifest().settings.rounds:
                 path = run.final
@@ -261,7 +279,7 @@ def _signature(run: Run) -> str:
 def _row(run: Run) -> tuple[object, ...]:
     try:
         manifest, metrics = run.manifest(), run.metrics()
-    except (UserError, ValueError):
+    except UserError:
         return (run.name, "", "unreadable", *[None] * (len(COLUMNS) - 3))
     s = manifest.settings
     accuracies = [a for m in metrics if isinstance(a := m.get("accuracy"), float)]

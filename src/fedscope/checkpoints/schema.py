@@ -6,7 +6,7 @@ described, listed and verified without building any of them.
 
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fedscope.errors import UserError
 
@@ -66,11 +66,17 @@ class Settings(Record):
     nesterov: bool = False
     weight_decay: NonNegative = 1e-4
     clip: Annotated[float, Field(gt=0)] | None = None
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     device: str = "cpu"
     threads: Positive = 1
     save_clients: Literal["last", "all", "none"] = "last"
     keep_every: Annotated[int, Field(ge=0)] = 0
+
+    @model_validator(mode="after")
+    def _nesterov_has_momentum(self) -> "Settings":
+        if self.nesterov and not self.momentum:
+            raise ValueError("Nesterov momentum needs --momentum above 0")
+        return self
 
 
 class Manifest(Record):
@@ -111,5 +117,5 @@ def parse(kind: type[R], data: object, what: str) -> R:
         return kind.model_validate(data)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "content"
+        where = ".".join(map(str, first["loc"])) or "settings"
         raise UserError(f"{what}: {where}: {first['msg']}") from error

@@ -1,7 +1,7 @@
 """What the analysis commands share: which samples, which checkpoint, which precision."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +9,12 @@ import click
 import torch
 
 from fedscope.checkpoints.registry import Registry
-from fedscope.cli import console, options
+from fedscope.cli import options
 from fedscope.errors import UserError
 from fedscope.landscape.problem import Problem, Source, load
-from fedscope.landscape.progress import Progress
 
 _OPTIONS = (
     click.argument("checkpoints", nargs=-1, metavar="[CKPT]..."),
-    click.option("--samples", metavar="N|all", help="Samples to analyse on, a fixed draw."),
     click.option("--split", type=click.Choice(["train", "test"]), default="train", show_default=True),
     options.data_dir,
     click.option("--model", metavar="MODULE:FACTORY", help="Your own network; CKPT is then its state_dict."),
@@ -36,14 +34,17 @@ _OPTIONS = (
 
 
 def analysis(samples: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds the shared options, with ``samples`` as the documented default."""
+    """Return a decorator that adds the shared options, with a default number of samples."""
+    amount = click.option(
+        "--samples",
+        metavar="N|all",
+        callback=lambda _context, _option, text: text or f"default {samples}",
+        help=f"Samples to analyse on, a fixed draw. [default: {samples}; all of your own --data]",
+    )
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        for option in reversed(_OPTIONS):
+        for option in (amount, *reversed(_OPTIONS)):
             function = option(function)
-        for parameter in function.__click_params__:  # type: ignore[attr-defined]
-            if parameter.name == "samples":
-                parameter.default, parameter.show_default = str(samples), True
         return function
 
     return decorate
@@ -69,7 +70,7 @@ def problems(
         UserError: a checkpoint, its data, or the device cannot be had.
     """
     source = Source(
-        samples=_count(samples),
+        samples=_count(samples, own=bool(data)),
         split=split,
         data_dir=data_dir,
         model=model,
@@ -80,23 +81,14 @@ def problems(
         seed=seed,
     )
     store = Registry(registry)
-    return [load(store.resolve(reference), source) for reference in checkpoints or (None,)]
+    return load([store.resolve(reference) for reference in checkpoints or (None,)], source)
 
 
-def _count(samples: str) -> int | None:
-    if samples == "all":
+def _count(samples: str, *, own: bool) -> int | None:
+    default = samples.startswith("default ")
+    if samples == "all" or (default and own):
         return None
-    if not samples.isdigit() or int(samples) < 1:
+    samples = samples.removeprefix("default ")
+    if not re.fullmatch("[0-9]{1,12}", samples) or int(samples) < 1:
         raise UserError(f"--samples takes a number from 1 up, or all, not {samples!r}")
     return int(samples)
-
-
-@contextmanager
-def stage(title: str) -> Iterator[Progress]:
-    """Show one long step of an analysis on the terminal."""
-    with console.progress(title) as report:
-
-        def progress(done: int, total: int | None) -> None:
-            report(done, total)
-
-        yield progress

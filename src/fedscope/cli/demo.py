@@ -7,7 +7,6 @@ import click
 from fedscope.checkpoints.files import versions
 from fedscope.checkpoints.registry import Registry
 from fedscope.cli import console, options
-from fedscope.cli.analysis import stage
 from fedscope.cli.hessian import draw_densities, show
 from fedscope.cli.plot_landscape import draw
 from fedscope.cli.train import train_run
@@ -28,14 +27,17 @@ def command(registry: Path, threads: int | None, out: Path) -> None:
     """Train FedAvg and FedAvg+MAN on the bundled digits, then measure and draw their minima."""
     device = options.use_device("cpu", threads)
     store, source = Registry(registry), Source(samples=SAMPLES, device=device)
-    problems = []
+    paths = []
     for method in METHODS:
-        trained = train_run({"method": method}, {}, registry, store.free_name(f"demo-{method}"))
-        problems.append(load(Path(str(trained["final"])), source))
+        trained = train_run(
+            {"method": method}, {}, registry, store.free_name(f"demo-{method}"), device=device
+        )
+        paths.append(Path(str(trained["final"])))
+    problems = load(paths, source)
     request = Request(top_k=2, density=True, clients=True, client_probes=CLIENT_PROBES, versions=versions())
-    measured = [measure(problem, request, stage) for problem in problems]
+    measured = [measure(problem, request, console.progress) for problem in problems]
     plane = Plane(grid=GRID, versions=versions())
-    scanned = [scan(problem, plane, stage) for problem in problems]
+    scanned = [scan(problem, plane, console.progress) for problem in problems]
 
     records = [record for record, _ in measured]
     console.write_json(str(out / "hessian.json"), records)

@@ -7,8 +7,9 @@ import click
 
 from fedscope.checkpoints.files import versions
 from fedscope.cli import console
-from fedscope.cli.analysis import analysis, problems, stage
+from fedscope.cli.analysis import analysis, problems
 from fedscope.errors import UserError
+from fedscope.figures.labels import label, titles
 from fedscope.figures.spectra import density_figure
 from fedscope.figures.style import check_format, save
 from fedscope.figures.tables import hessian_table
@@ -74,7 +75,7 @@ def command(
         check_format(Path(figure))
     for target in (figure, json_target):
         console.check_target(target)
-    results = [measure(problem, request, stage) for problem in problems(**source)]
+    results = [measure(problem, request, console.progress) for problem in problems(**source)]
     records = [record for record, _ in results]
     if json_target:
         console.write_json(json_target, records[0] if len(records) == 1 else records)
@@ -89,7 +90,7 @@ def show(records: list[Record]) -> None:
     table = hessian_table(records)
     console.print_table(table.title, table.columns, table.rows, table.notes)
     for record in records:
-        name = record["checkpoint"]["run"] or Path(record["checkpoint"]["path"]).stem
+        name = label(record["checkpoint"])
         if len(record["eigenvalues"]) > 1:
             values = ", ".join(
                 "not finite" if e["value"] is None else f"{e['value']:.5g}" for e in record["eigenvalues"]
@@ -97,13 +98,16 @@ def show(records: list[Record]) -> None:
             console.note(f"{name}: top eigenvalues {values}")
         if record["converged"] is False:
             console.note(f"{name}: the eigenpairs did not reach --tol; their residuals are in --json")
+        if record["trace"]["converged"] is False and record["problem"]["engine"] == "fedscope":
+            console.note(
+                f"{name}: the trace did not reach --trace-rtol in {record['trace']['probes']} probes"
+            )
 
 
 def draw_densities(records: list[Record], densities: list[Density], path: Path) -> None:
     """Draw the eigenvalue densities of several records on shared axes."""
-    labels = [str(r["problem"]["method"] or Path(r["checkpoint"]["path"]).stem) for r in records]
     largest = [float(r["lambda_max"]["value"]) for r in records if r["lambda_max"]["value"] is not None]
     if len(largest) < len(records):
         raise UserError("the curvature is not finite, so there is no density to draw; see --json")
     record = {"checkpoints": [r["checkpoint"]["sha256"] for r in records]}
-    save(density_figure(densities, labels, lambda_max=largest), path, record=record)
+    save(density_figure(densities, titles(records), lambda_max=largest), path, record=record)

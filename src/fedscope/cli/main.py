@@ -21,7 +21,7 @@ COMMANDS = {
     "runs": ("runs", "List the registry's runs, or show one."),
     "demo": ("demo", "Train two methods, measure and draw them, in a few minutes."),
 }
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
+BARRED = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class LazyGroup(click.Group):
@@ -75,8 +75,8 @@ def call(arguments: Sequence[str]) -> int:
         sys.stderr.close()
         return 1
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in NO_ROOM:
-            return _fail(f"{error.filename or 'writing'}: {error.strerror}; what was there is unchanged", 2)
+        if isinstance(error, OSError) and error.errno in BARRED:
+            return _fail(f"{error.filename or 'a file'}: {error.strerror}; make room or give access", 2)
         traceback.print_exc()
         return _fail("this is a fault of fedscope, please report it with the lines above", 1)
     return result if isinstance(result, int) else 0

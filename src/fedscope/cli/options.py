@@ -40,6 +40,7 @@ def use_device(name: str, threads: int | None) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise UserError(f"unknown device {name!r}; use auto, cpu or cuda") from error
-    if device.type not in ("cpu", "cuda") or (device.type == "cuda" and not torch.cuda.is_available()):
+    count = torch.cuda.device_count() if device.type == "cuda" else device.type == "cpu"
+    if (device.index or 0) >= count:
         raise UserError(f"there is no device {name!r} here; use --device auto or cpu")
     return device

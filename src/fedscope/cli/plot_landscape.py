@@ -7,9 +7,11 @@ import click
 
 from fedscope.checkpoints.files import versions
 from fedscope.cli import console
-from fedscope.cli.analysis import analysis, problems, stage
+from fedscope.cli.analysis import analysis, problems
+from fedscope.errors import UserError
+from fedscope.figures.labels import label, titles
 from fedscope.figures.style import check_format, save
-from fedscope.figures.surfaces import landscape_figure
+from fedscope.figures.surfaces import MOST_CHECKPOINTS, landscape_figure
 from fedscope.landscape.measure import Record
 from fedscope.landscape.results import Surface
 from fedscope.landscape.scan import Plane, scan
@@ -36,8 +38,10 @@ def command(
     check_format(Path(out))
     for target in (out, json_target):
         console.check_target(target)
+    if len(source["checkpoints"]) > MOST_CHECKPOINTS:
+        raise UserError(f"one figure shows up to {MOST_CHECKPOINTS} checkpoints; make several figures")
     plane = Plane(directions=directions, grid=grid, span=span, bn=bn, versions=versions())
-    results = [scan(problem, plane, stage) for problem in problems(**source)]
+    results = [scan(problem, plane, console.progress) for problem in problems(**source)]
     records = [record for record, _ in results]
     if json_target:
         console.write_json(json_target, records[0] if len(records) == 1 else records)
@@ -48,14 +52,14 @@ def command(
 
 def draw(results: list[tuple[Record, Surface]], path: Path) -> None:
     """Draw surfaces with their records' titles to ``path``."""
-    titles = [str(r["problem"]["method"] or Path(r["checkpoint"]["path"]).stem) for r, _ in results]
-    captions = [_caption(record) for record, _ in results]
-    figure = landscape_figure([surface for _, surface in results], titles, captions=captions)
-    save(figure, path, record={"checkpoints": [r["checkpoint"]["sha256"] for r, _ in results]})
+    records = [record for record, _ in results]
+    captions = [_caption(record) for record in records]
+    figure = landscape_figure([surface for _, surface in results], titles(records), captions=captions)
+    save(figure, path, record={"checkpoints": [r["checkpoint"]["sha256"] for r in records]})
 
 
 def _caption(record: Record) -> str:
-    place = f"round {record['checkpoint']['round']}" if record["checkpoint"]["round"] is not None else ""
-    values = record["curvature"]
-    curvature = f"λ₀ {values[0]:.3g}, λ₁ {values[1]:.3g}" if values and None not in values else ""
-    return ", ".join(filter(None, (place, curvature)))
+    place, values = label(record["checkpoint"]), record["curvature"]
+    if not values or None in values:
+        return place
+    return f"{place}: λ₀ {values[0]:.3g}, λ₁ {values[1]:.3g}"

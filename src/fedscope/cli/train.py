@@ -74,9 +74,8 @@ def command(
 ) -> None:
     """Train a federated method; without options, FedAvg on the bundled digits."""
     fields = {key: value for key, value in fields.items() if value is not None}
-    fields["device"] = str(options.use_device(device, threads))
-    fields["threads"] = torch.get_num_threads()
-    result = train_run(fields, pairs(given), registry, name, resume=resume, data_dir=data_dir)
+    chosen = options.use_device(device, threads)
+    result = train_run(fields, pairs(given), registry, name, device=chosen, resume=resume, data_dir=data_dir)
     if as_json:
         console.write_json("-", result)
     else:
@@ -93,6 +92,7 @@ def train_run(
     root: Path,
     name: str | None,
     *,
+    device: torch.device,
     resume: bool = False,
     data_dir: Path | None = None,
 ) -> dict[str, object]:
@@ -100,7 +100,8 @@ def train_run(
     if resume and name is None:
         raise UserError("--resume needs the --name of the run to continue")
     registry = Registry(root)
-    federation = prepare(parse(Settings, fields, "option"), given, data_dir)
+    where = {"device": str(device), "threads": torch.get_num_threads()}
+    federation = prepare(parse(Settings, {**fields, **where}, "option"), given, data_dir)
     settings = federation.settings
     if federation.dataset.note:
         console.note(f"{settings.dataset}: {federation.dataset.note}")

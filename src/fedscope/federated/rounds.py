@@ -103,10 +103,10 @@ def open_run(federation: Federation, registry: Registry, name: str, *, resume: b
     """Register a new run, or with ``resume`` return the one of that name.
 
     Raises:
-        UserError: the name is taken, or the run to resume has other settings.
+        UserError: the name is taken, or the run to resume is not there or has other settings.
     """
     manifest = _manifest(federation, name)
-    if not (resume and (registry.root / name / "manifest.json").exists()):
+    if not resume:
         return registry.create(manifest)
     run = registry.run(name)
     old = run.manifest()
@@ -129,13 +129,13 @@ def train(federation: Federation, run: Run, report: Callable[[Metrics], None]) -
         sampled = sample_clients(
             settings.sampling, settings.clients, settings.participation, settings.seed, round - 1
         )
-        losses = _train_round(federation, run, round, sampled)
+        train_loss = _train_round(federation, run, round, sampled)
         loss, accuracy = evaluate(model, federation.dataset.test, federation.pipeline)
         record: Metrics = {
             "round": round,
             "accuracy": accuracy,
             "loss": _finite(loss),
-            "train_loss": _finite(sum(losses) / len(losses)),
+            "train_loss": _finite(train_loss),
             "lr": _lr(settings, round),
             "clients": sampled,
             "seconds": time.perf_counter() - start,
@@ -156,8 +156,11 @@ def train(federation: Federation, run: Run, report: Callable[[Metrics], None]) -
     return metrics
 
 
-def _train_round(federation: Federation, run: Run, round: int, sampled: list[int]) -> list[float]:
-    """Train the sampled clients one after the other and leave their weighted mean in the model."""
+def _train_round(federation: Federation, run: Run, round: int, sampled: list[int]) -> float:
+    """Train the sampled clients one after the other and leave their weighted mean in the model.
+
+    Returns the clients' training loss, weighted alike: cross-entropy alone, over their last local epoch.
+    """
     settings, model = federation.settings, federation.model
     broadcast = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     total = sum(len(federation.rows[client]) for client in sampled)
@@ -170,7 +173,7 @@ def _train_round(federation: Federation, run: Run, round: int, sampled: list[int
         settings.weight_decay,
         settings.clip,
     )
-    mean, losses = WeightedMean(), []
+    mean, train_loss = WeightedMean(), 0.0
     for client in sampled:
         model.load_state_dict(broadcast)
         rows = federation.rows[client]
@@ -178,27 +181,26 @@ def _train_round(federation: Federation, run: Run, round: int, sampled: list[int
             torch_stream(settings.seed, "batch order", round, client),
             torch_stream(settings.seed, "augmentation", round, client),
         )
-        losses.append(
-            train_client(
-                model,
-                federation.dataset.train,
-                rows,
-                federation.pipeline,
-                federation.method,
-                settings.options,
-                local,
-                streams,
-            )
+        loss = train_client(
+            model,
+            federation.dataset.train,
+            rows,
+            federation.pipeline,
+            federation.method,
+            settings.options,
+            local,
+            streams,
         )
+        train_loss += loss * len(rows) / total
         state = model.state_dict()
         mean.add(state, len(rows) / total)
         if settings.save_clients != "none":
-            info = _info(federation, run, round, {"train_loss": _finite(losses[-1])}, client)
+            info = _info(federation, run, round, {"train_loss": _finite(loss)}, client)
             save_checkpoint(run.client(client), state, info)
             if settings.save_clients == "all":
                 save_checkpoint(run.client(client, round), state, info)
     mean.load_into(model)
-    return losses
+    return train_loss
 
 
 def _continue(federation: Federation, run: Run) -> tuple[list[Metrics], float]:
@@ -209,7 +211,12 @@ def _continue(federation: Federation, run: Run) -> tuple[list[Metrics], float]:
         return [], -1.0
     checkpoint = load_checkpoint(newest)
     federation.model.load_state_dict(checkpoint.state)
-    metrics = [m for m in run.metrics() if int(str(m["round"])) <= checkpoint.info.round]
+    metrics = run.metrics()[: checkpoint.info.round]
+    if [m.get("round") for m in metrics] != list(range(1, checkpoint.info.round + 1)):
+        raise UserError(
+            f"cannot resume {run.name!r}: its weights are of round {checkpoint.info.round}, which its "
+            "metrics do not reach; train it anew under another --name"
+        )
     run.write_metrics(metrics)
     return metrics, max(float(str(m["accuracy"])) for m in metrics)
 

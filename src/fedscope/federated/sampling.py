@@ -5,6 +5,8 @@ import math
 from fedscope.errors import UserError
 from fedscope.streams import numpy_stream
 
+MAX_DRAWS = 1000
+
 
 def sample_clients(kind: str, clients: int, participation: float, seed: int, round: int) -> list[int]:
     """Return the round's clients in ascending order; the draw depends on (seed, round) alone.
@@ -13,15 +15,15 @@ def sample_clients(kind: str, clients: int, participation: float, seed: int, rou
     with probability f, drawn again while nobody is chosen.
 
     Raises:
-        UserError: a fixed fraction of the clients is less than one client.
+        UserError: nobody is chosen: less than one client, or a thousand empty draws.
     """
     generator = numpy_stream(seed, "sampling", round)
     if kind == "bernoulli":
-        chosen = generator.random(clients) < participation
-        while not chosen.any():
-            chosen = generator.random(clients) < participation
-        return [int(k) for k in chosen.nonzero()[0]]
+        for _ in range(MAX_DRAWS):
+            chosen = (generator.random(clients) < participation).nonzero()[0]
+            if len(chosen):
+                return [int(k) for k in chosen]
     count = math.floor(clients * participation + 1e-9)  # 10 of 100 at 0.1, whatever 0.1 is in binary
-    if count < 1:
+    if kind == "bernoulli" or count < 1:
         raise UserError(f"--participation {participation:g} of {clients} clients is nobody; raise it")
     return sorted(int(k) for k in generator.choice(clients, count, replace=False))

@@ -6,13 +6,13 @@ made again from files without computing anything.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Any
 
 from fedscope.errors import UserError
+from fedscope.figures.labels import label
 from fedscope.figures.rounding import format_estimate
+from fedscope.landscape.results import HESSIAN_SCHEMA as SCHEMA
 
-SCHEMA = "fedscope/hessian/1"
 ABSENT = "–"
 
 Record = Mapping[str, Any]
@@ -66,27 +66,24 @@ _CROSS_CLIENT = [(symbol, reading) for symbol in ("H_N", "H_D") for reading in (
 
 def _cells(record: Record, settings: Sequence[str], *, crossed: bool) -> list[str]:
     top, trace = record["lambda_max"], record["trace"]
-    cells = [_name(record["checkpoint"]), *(_text(record["problem"].get(key)) for key in settings)]
+    cells = [label(record["checkpoint"]), *(_text(record["problem"].get(key)) for key in settings)]
     cells.append(_number(top, "stderr_data"))
     cells.append(_number(trace, "stderr_probe", "stderr_data"))
     if crossed:
         cross = record["cross_client"]
         cells += [
-            _number(cross[symbol][reading], "stderr") if cross else ABSENT
+            _number(cross[symbol][reading], "stderr", missing="unresolved") if cross else ABSENT
             for symbol, reading in _CROSS_CLIENT
         ]
     return cells
 
 
-def _number(entry: Record | None, *errors: str) -> str:
-    return ABSENT if entry is None else format_estimate(entry["value"], *(entry[name] for name in errors))
-
-
-def _name(checkpoint: Record) -> str:
-    if checkpoint["run"] is None:
-        return PurePath(checkpoint["path"]).name
-    round_ = checkpoint["round"]
-    return f"{checkpoint['run']}" + (f"@{round_}" if round_ is not None else "")
+def _number(entry: Record | None, *errors: str, missing: str | None = None) -> str:
+    if entry is None:
+        return ABSENT
+    if missing and entry["value"] is None:
+        return missing
+    return format_estimate(entry["value"], *(entry[name] for name in errors))
 
 
 def _settings(problems: Sequence[Record]) -> tuple[dict[str, Any], list[str]]:
@@ -103,16 +100,30 @@ def _notes(records: Sequence[Record], shared: Record) -> list[str]:
     if shared:
         notes.append(", ".join(f"{name} {_text(value)}" for name, value in shared.items()))
     notes.append(
-        "± data: standard error over the samples; ± probe: of the trace estimate, over its random probes"
+        "± data: standard error over the samples, at the eigenvector found on them (λ_max itself leans "
+        "upward on few samples); ± probe: of the trace estimate, over its random probes"
     )
     residuals = [record["lambda_max"]["residual"] for record in records if record["lambda_max"]]
     if any(residual is not None for residual in residuals):
         largest = max(residual for residual in residuals if residual is not None)
         notes.append(f"λ_max: residual ‖Hv − λv‖ at most {format_estimate(largest)}")
     crossed = [record["cross_client"] for record in records if record["cross_client"]]
-    for clients, pairs in dict.fromkeys((cross["clients"], cross["pairs"]) for cross in crossed):
-        meaning = "distinct pairs" if pairs == "distinct" else "all pairs, each client with itself included,"
-        notes.append(f"H_N, H_D: mean over {meaning} of {clients} clients, ± standard error")
+    for cross in crossed:
+        notes += [note for note in _cross_notes(cross) if note not in notes]
+    return notes
+
+
+def _cross_notes(cross: Record) -> list[str]:
+    meaning = (
+        "distinct pairs" if cross["pairs"] == "distinct" else "all pairs, each client with itself included,"
+    )
+    rounds = [round for round in cross.get("rounds", []) if round is not None]
+    when = (
+        f"; uploads of rounds {min(rounds)} to {max(rounds)}" if rounds and min(rounds) < max(rounds) else ""
+    )
+    notes = [f"H_N, H_D: mean over {meaning} of {cross['clients']} clients{when}, ± standard error"]
+    if any(cross[symbol][reading]["value"] is None for symbol, reading in _CROSS_CLIENT):
+        notes.append("unresolved: below the probes' noise; raise --client-probes")
     return notes
 
 

@@ -13,6 +13,7 @@ estimated by the jackknife over groups and subtracted.
 Symbols: K clients, G groups, n parameters; R the Gram matrix as (K, G, K, G).
 """
 
+import math
 from collections.abc import Iterable
 from typing import get_args
 
@@ -49,8 +50,8 @@ def cross_client(
     The matrices hold the corrected estimates as they are: noise may carry H_N below 0 and H_D beyond ±1.
     Their pair averages are cut to those ranges of the true values. Standard errors are the jackknife's over
     groups, of the averages before the cut and without the correction of H_N. Where noise makes a client's
-    I_kk negative (or that of a leave-one-out set), its norm is unknown and the entries are NaN: take more
-    probes.
+    I_kk negative (or that of a leave-one-out set), its norm is unknown and the entries are NaN, and so are
+    H_N and H_D: take more probes.
     A complete set of probes (``orthogonal``, ``probes`` ≥ n) gives exact values with standard error 0.
 
     Args:
@@ -134,8 +135,10 @@ class _Comparison:
             H_D_error = float(jackknife_variance(_average(cosines, pairs)).sqrt())
         self.H_N_matrix = gap**2 - bias
         self.H_D_matrix = cosine
-        self.H_N = Estimate(float(_average(self.H_N_matrix, pairs).clamp(min=0)), H_N_error)
-        self.H_D = Estimate(float(_average(cosine, pairs).clamp(-1, 1)), H_D_error)
+        # Where some leave-one-out norm is unknown, so is the error, and a value without one proves nothing.
+        known = 1.0 if math.isfinite(H_N_error) else math.nan
+        self.H_N = Estimate(known * float(_average(self.H_N_matrix, pairs).clamp(min=0)), H_N_error)
+        self.H_D = Estimate(known * float(_average(cosine, pairs).clamp(-1, 1)), known * H_D_error)
 
 
 def _first_equal(rows: list[Tensor]) -> list[int]:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -20,11 +20,19 @@ from fedscope.landscape.normalization import BatchNormMode
 from fedscope.landscape.problem import Problem
 from fedscope.landscape.progress import Progress
 from fedscope.landscape.pyhessian_engine import pyhessian_spectrum
-from fedscope.landscape.results import CrossClient, Density, Eigenpairs, Estimate, Pairs, Reading, Trace
+from fedscope.landscape.results import (
+    HESSIAN_SCHEMA,
+    CrossClient,
+    Density,
+    Eigenpairs,
+    Estimate,
+    Pairs,
+    Reading,
+    Trace,
+)
 from fedscope.landscape.trace import trace
-from fedscope.streams import torch_stream
+from fedscope.streams import key, torch_stream
 
-SCHEMA = "fedscope/hessian/1"
 Record = dict[str, Any]
 Stage = Callable[[str], AbstractContextManager[Progress]]
 
@@ -46,8 +54,17 @@ class Request:
     versions: Mapping[str, str] | None = None
 
 
+@dataclass(frozen=True)
+class _Found:
+    pairs: Eigenpairs
+    trace: Trace
+    density: Density | None = None
+    cross: CrossClient | None = None
+    client_rounds: tuple[int | None, ...] = ()
+
+
 def measure(problem: Problem, request: Request, stage: Stage) -> tuple[Record, Density | None]:
-    """Return the JSON record of design contract ``fedscope/hessian/1``, and the density if one was asked for.
+    """Return the JSON record of schema ``fedscope/hessian/1``, and the density if one was asked for.
 
     ``stage(title)`` wraps each long step and yields its progress callback. Non-finite numbers become null
     and are counted under ``non_finite``.
@@ -57,15 +74,17 @@ def measure(problem: Problem, request: Request, stage: Stage) -> tuple[Record, D
     """
     start = time.perf_counter()
     if request.engine == "pyhessian":
-        if request.density or request.clients or request.top_k > 1:
+        if request.density or request.clients or request.top_k > 1 or request.probes:
             raise UserError(
-                "--engine pyhessian gives λ_max and the trace; drop --density, --clients, --top-k"
+                "--engine pyhessian gives λ_max and the trace by its own stopping rules; drop --density, "
+                "--clients, --top-k and --probes"
             )
-        (pairs, total), density, cross = _pyhessian(problem, request, stage), None, None
+        found = _pyhessian(problem, request, stage)
     else:
-        pairs, total, density, cross = _fedscope(problem, request, stage)
+        found = _fedscope(problem, request, stage)
+    pairs, total, density, cross = found.pairs, found.trace, found.density, found.cross
     record: Record = {
-        "schema": SCHEMA,
+        "schema": HESSIAN_SCHEMA,
         "checkpoint": problem.checkpoint,
         "problem": {
             **problem.description,
@@ -76,15 +95,17 @@ def measure(problem: Problem, request: Request, stage: Stage) -> tuple[Record, D
         },
         "lambda_max": _eigenvalues(pairs)[0],
         "eigenvalues": _eigenvalues(pairs),
-        "converged": pairs.converged,
+        "converged": pairs.converged if request.engine == "fedscope" else None,
         "trace": {
             "value": total.value,
             "stderr_probe": total.stderr_probe,
             "stderr_data": total.stderr_data,
             "probes": total.probes,
+            "converged": request.engine == "fedscope"
+            and bool(request.probes or total.stderr_probe <= request.trace_rtol * abs(total.value)),
         },
         "density": density and {"grid": density.grid, "density": density.density, "sigma": density.sigma},
-        "cross_client": cross and _cross_client(cross, request),
+        "cross_client": cross and _cross_client(cross, found.client_rounds, request),
         "matvecs": sum(part.matvecs for part in (pairs, total, density, cross) if part),
         "seconds": time.perf_counter() - start,
         "versions": dict(request.versions or {}),
@@ -92,17 +113,21 @@ def measure(problem: Problem, request: Request, stage: Stage) -> tuple[Record, D
     return finite(record), density
 
 
-def _fedscope(
-    problem: Problem, request: Request, stage: Stage
-) -> tuple[Eigenpairs, Trace, Density | None, CrossClient | None]:
+def _fedscope(problem: Problem, request: Request, stage: Stage) -> _Found:
     seed = problem.source.seed
 
     def stream(purpose: str) -> torch.Generator:
-        return torch_stream(seed, purpose, device=problem.source.device)
+        return torch_stream(seed, purpose)  # on the CPU: the same probes on every device
 
     def hessian(model: nn.Module) -> Hessian:
         return Hessian(model, problem.loss_fn, problem.batches, bn=request.bn)
 
+    def client_hessians() -> Iterator[Hessian]:
+        for client in problems.clients(problem):
+            rounds.append(client.round)
+            yield hessian(client.model)
+
+    rounds: list[int | None] = []
     if request.clients:
         problems.client_files(problem)  # refused now rather than after the long steps
     operator, density, cross = hessian(problem.model), None, None
@@ -124,23 +149,28 @@ def _fedscope(
     if request.clients:
         with stage(f"{problem.title}: cross-client, products") as progress:
             cross = cross_client(
-                (hessian(model) for model in problems.clients(problem)),
+                client_hessians(),
                 probes=request.client_probes,
-                seed=seed,
+                seed=key(seed, "cross-client"),
                 pairs=request.pairs,
                 groups=min(8, request.client_probes),
                 progress=progress,
             )
-    return pairs, total, density, cross
+    return _Found(pairs, total, density, cross, tuple(rounds))
 
 
-def _pyhessian(problem: Problem, request: Request, stage: Stage) -> tuple[Eigenpairs, Trace]:
+def _pyhessian(problem: Problem, request: Request, stage: Stage) -> _Found:
     with stage(f"{problem.title}: PyHessian, products") as progress:
         pairs, total = pyhessian_spectrum(
-            problem.model, problem.loss_fn, problem.batches, seed=problem.source.seed, bn=request.bn
+            problem.model,
+            problem.loss_fn,
+            problem.batches,
+            seed=key(problem.source.seed, "pyhessian"),
+            tol=request.tol,
+            bn=request.bn,
         )
         progress(pairs.matvecs + total.matvecs, None)
-    return pairs, total
+    return _Found(pairs, total)
 
 
 def _eigenvalues(pairs: Eigenpairs) -> list[Record]:
@@ -151,7 +181,7 @@ def _eigenvalues(pairs: Eigenpairs) -> list[Record]:
     ]
 
 
-def _cross_client(cross: CrossClient, request: Request) -> Record:
+def _cross_client(cross: CrossClient, rounds: tuple[int | None, ...], request: Request) -> Record:
     def estimates(readings: Mapping[Reading, Estimate]) -> Record:
         return {name: {"value": e.value, "stderr": e.stderr} for name, e in readings.items()}
 
@@ -159,13 +189,23 @@ def _cross_client(cross: CrossClient, request: Request) -> Record:
         "clients": cross.clients,
         "pairs": cross.pairs,
         "probes": request.client_probes,
+        "rounds": rounds,  # that each client's upload is of
         "H_N": estimates(cross.H_N),
         "H_D": estimates(cross.H_D),
     }
 
 
+def _unformed(name: str, value: Any) -> bool:
+    return (
+        (name == "residual" or name.startswith("stderr")) and isinstance(value, float) and math.isnan(value)
+    )
+
+
 def finite(record: Record) -> Record:
-    """Return ``record`` as plain JSON data; non-finite numbers become null, counted under ``non_finite``."""
+    """Return ``record`` as plain JSON data; non-finite numbers become null, counted under ``non_finite``.
+
+    An error bar that could not be formed (one batch, another engine) is null too, but no number went wrong.
+    """
     count = 0
 
     def plain(value: Any) -> Any:
@@ -176,7 +216,7 @@ def finite(record: Record) -> Record:
             count += 1
             return None
         if isinstance(value, Mapping):
-            return {key: plain(item) for key, item in value.items()}
+            return {name: None if _unformed(name, item) else plain(item) for name, item in value.items()}
         if isinstance(value, list | tuple):
             return [plain(item) for item in value]
         return value

@@ -6,7 +6,7 @@ given seed.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedscope.checkpoints.files import content_hash, load_checkpoint, load_state_dict
+from fedscope.checkpoints.files import Checkpoint, content_hash, load_checkpoint, load_state_dict
 from fedscope.checkpoints.registry import Run
 from fedscope.checkpoints.schema import CheckpointInfo
 from fedscope.data import catalogue as data_catalogue
@@ -33,7 +33,7 @@ SplitName = Literal["train", "test"]
 class Source:
     """Which samples to analyse on, and how."""
 
-    samples: int | None = 2048  # None: all
+    samples: int | None = None  # None: all
     split: SplitName = "train"
     data_dir: Path | None = None
     model: str | None = None  # MODULE:FACTORY of the user's own network
@@ -73,50 +73,64 @@ class Problem:
         """Network, data and precision, for a result's ``problem`` entry."""
         own = self.source
         return {
-            "model": self.info.model.name if self.info and not own.model else own.model,
+            "model": self.info.model.name if self.info else own.model,
             "method": self.info.settings.method if self.info else None,
-            "dataset": own.data or (self.info.data.name if self.info else None),
-            "split": None if own.data else own.split,
+            "dataset": self.info.data.name if self.info else own.data,
+            "split": own.split if self.info else None,
             "samples": self.batches.samples,
             "batch_size": max(self.batches.sizes),
             "dtype": str(own.dtype).removeprefix("torch."),
             "seed": own.seed,
+            "device": str(own.device),
+            "threads": torch.get_num_threads(),
         }
 
 
-def load(path: Path, source: Source) -> Problem:
-    """Build the problem of one checkpoint.
+@dataclass(frozen=True)
+class Client:
+    """A client's upload: its network, and the round it is of (None for a plain state_dict)."""
+
+    model: nn.Module
+    round: int | None
+
+
+def load(paths: Sequence[Path], source: Source) -> list[Problem]:
+    """Build the problems of several checkpoints, all on the same samples.
 
     Raises:
-        UserError: the file, its network or its data cannot be had; the message says how to mend it.
+        UserError: a file, its network or its data cannot be had; the message says how to mend it.
     """
-    if source.model or source.data:
-        return _own(path, source)
-    checkpoint = load_checkpoint(path)
-    model = _network(checkpoint.info, checkpoint.state, source, path)
-    batches = _samples(checkpoint.info, source)
-    return Problem(model, cross_entropy, batches, source, path, checkpoint.sha256, checkpoint.info)
+    if not (source.model or source.data):
+        return [_registered(path, source) for path in paths]
+    if not (source.model and source.data):
+        raise UserError("--model and --data go together: MODULE:FACTORY for the network and for its batches")
+    batches = _own_batches(source)
+    return [_own(path, source, batches) for path in paths]
 
 
-def clients(problem: Problem) -> Iterator[nn.Module]:
-    """Yield the networks with each client's last upload, in client order, one at a time.
+def clients(problem: Problem) -> Iterator[Client]:
+    """Yield the clients' uploads in client order, one at a time.
 
     Raises:
         UserError: the checkpoint belongs to no run with client checkpoints.
     """
     for path in client_files(problem):
-        checkpoint = load_checkpoint(path)
-        yield _network(checkpoint.info, checkpoint.state, problem.source, path)
+        if problem.source.model:
+            yield Client(_own_network(path, load_state_dict(path), problem.source), None)
+        else:
+            checkpoint = load_checkpoint(path)
+            yield Client(_network(checkpoint, problem.source), checkpoint.info.round)
 
 
 def client_files(problem: Problem) -> list[Path]:
-    """Return the client checkpoints of the problem's run, at least two.
+    """Return the client checkpoints that go with the problem's: of its round where kept, else the last ones.
 
     Raises:
-        UserError: there are fewer.
+        UserError: there are fewer than two.
     """
     folder = problem.path.parent
-    files = Run(folder.parent if folder.name == "clients" else folder).clients()
+    run = Run(folder.parent if folder.name == "clients" else folder)
+    files = (run.clients(problem.info.round) if problem.info else []) or run.clients()
     if len(files) < 2:
         raise UserError(
             f"cross-client metrics need two or more client checkpoints beside {problem.path}, found "
@@ -125,9 +139,15 @@ def client_files(problem: Problem) -> list[Path]:
     return files
 
 
-def _network(info: CheckpointInfo, state: dict[str, Tensor], source: Source, path: Path) -> nn.Module:
-    model = model_catalogue.build(**info.model.model_dump(), generator=torch.Generator())
-    return _filled(model, state, source, path)
+def _registered(path: Path, source: Source) -> Problem:
+    checkpoint = load_checkpoint(path)
+    model, batches = _network(checkpoint, source), _samples(checkpoint.info, source)
+    return Problem(model, cross_entropy, batches, source, path, checkpoint.sha256, checkpoint.info)
+
+
+def _network(checkpoint: Checkpoint, source: Source) -> nn.Module:
+    model = model_catalogue.build(**checkpoint.info.model.model_dump(), generator=torch.Generator())
+    return _filled(model, checkpoint.state, source, checkpoint.path)
 
 
 def _filled(model: nn.Module, state: dict[str, Tensor], source: Source, path: Path) -> nn.Module:
@@ -147,48 +167,64 @@ def _samples(info: CheckpointInfo, source: Source) -> Batches:
             f"{info.data.name} here is not the data the checkpoint was trained on ({len(dataset.train)} "
             f"training samples, {info.data.train_samples} then); point --data-dir at the same files"
         )
-    images, labels = split.images, split.labels
-    if source.samples is not None and source.samples < len(split):
-        rows = torch.randperm(len(split), generator=torch_stream(source.seed, "analysis samples"))
-        rows = rows[: source.samples].sort().values
-        images, labels = images[rows], labels[rows]
-    inputs = data_catalogue.pipeline(info.data.name, info.data.augmentation)[1].test(images)
-    return Batches(inputs, labels, source.batch_size).to(source.device, source.dtype)
+    rows = _draw(len(split), source)
+    inputs = data_catalogue.pipeline(info.data.name, info.data.augmentation)[1].test(split.images[rows])
+    return Batches(inputs, split.labels[rows], source.batch_size).to(source.device, source.dtype)
 
 
-def _own(path: Path, source: Source) -> Problem:
-    if not (source.model and source.data):
-        raise UserError("--model and --data go together: MODULE:FACTORY for the network and for its batches")
-    model, data = _call(source.model, "--model"), _call(source.data, "--data")
-    if not isinstance(model, nn.Module):
-        raise UserError(f"--model {source.model} returned {type(model).__name__}, not a torch.nn.Module")
+def _draw(available: int, source: Source) -> Tensor:
+    """Return the rows to analyse on, ascending: all, or a draw without replacement by the seed."""
+    if source.samples is None or source.samples >= available:
+        return torch.arange(available)
+    order = torch.randperm(available, generator=torch_stream(source.seed, "analysis samples"))
+    return order[: source.samples].sort().values
+
+
+def _own(path: Path, source: Source, batches: Batches) -> Problem:
     state = load_state_dict(path)
-    model = _filled(model, state, source, path)
-    batches = Batches.from_iterable(_first(data, source.samples)).to(source.device, source.dtype)
+    model = _own_network(path, state, source)
+    inputs, targets = next(iter(batches))
+    try:
+        with torch.no_grad():
+            cross_entropy(model(inputs), targets)
+    except Exception as error:  # whatever the user's network, or its loss, raises
+        raise UserError(
+            f"the first batch of {source.data} fails in {source.model}: {_reason(error)}"
+        ) from error
     return Problem(model, cross_entropy, batches, source, path, content_hash(state), None)
 
 
-def _first(loader: Iterable[Any], samples: int | None) -> Iterator[Any]:
-    """Yield whole batches until ``samples`` are reached; the last one is cut."""
-    if samples is None:
-        yield from loader
-        return
-    for batch in loader:
-        yield tuple(part[:samples] for part in batch)
-        samples -= len(batch[1])
-        if samples <= 0:
-            return
+def _own_network(path: Path, state: dict[str, Tensor], source: Source) -> nn.Module:
+    model = _call(str(source.model), "--model")
+    if not isinstance(model, nn.Module):
+        raise UserError(f"--model {source.model} returned {type(model).__name__}, not a torch.nn.Module")
+    return _filled(model, state, source, path)
+
+
+def _own_batches(source: Source) -> Batches:
+    try:
+        batches = Batches.from_iterable(_call(str(source.data), "--data"))
+    except UserError:
+        raise
+    except Exception as error:  # whatever the user's loader raises
+        raise UserError(f"--data {source.data}: {_reason(error)}") from error
+    inputs, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    rows = _draw(len(targets), source)
+    return Batches(inputs[rows], targets[rows], source.batch_size).to(source.device, source.dtype)
 
 
 def _call(reference: str, flag: str) -> Any:
     """Call the factory at ``MODULE:FACTORY``; modules of the working directory are found too."""
-    module, colon, name = reference.partition(":")
-    if not colon:
+    module, _, name = reference.partition(":")
+    if not (module and name):
         raise UserError(f"{flag} takes MODULE:FACTORY, such as mymodels:resnet, not {reference!r}")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
-        factory = getattr(import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise UserError(f"{flag} {reference}: {error}") from error
-    return factory()
+        return getattr(import_module(module), name)()
+    except Exception as error:  # whatever the user's module raises
+        raise UserError(f"{flag} {reference}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

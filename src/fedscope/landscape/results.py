@@ -2,7 +2,9 @@
 
 Two kinds of error are kept apart: ``stderr_probe`` is the estimator's own (finitely many random probes on
 the given samples), ``stderr_data`` is the data's (the samples are a finite draw; from the spread of the
-per-batch contributions vᵀH_b v). Where an operator has no batches, or only one, ``stderr_data`` is NaN.
+per-batch contributions vᵀH_b v). For an eigenvalue it holds at the eigenvector found on those samples; that
+the vector was chosen to fit them makes λ_max itself lean upward, more so on few samples, which no bar shows.
+Where an operator has no batches, or only one, ``stderr_data`` is NaN.
 
 Symbols: n parameters, T parameter tensors, k eigenpairs, M probes, K clients.
 """
@@ -12,6 +14,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from torch import Tensor
+
+HESSIAN_SCHEMA = "fedscope/hessian/1"
+LANDSCAPE_SCHEMA = "fedscope/landscape/1"
 
 Pairs = Literal["distinct", "all_including_self"]
 Reading = Literal["tensor", "parameter"]

@@ -11,11 +11,9 @@ from fedscope.landscape.hessian import Hessian
 from fedscope.landscape.measure import Record, Stage, finite
 from fedscope.landscape.normalization import BatchNormMode
 from fedscope.landscape.problem import Problem
-from fedscope.landscape.results import Surface
+from fedscope.landscape.results import LANDSCAPE_SCHEMA, Surface
 from fedscope.landscape.surface import surface
 from fedscope.streams import torch_stream
-
-SCHEMA = "fedscope/landscape/1"
 
 
 @dataclass(frozen=True)
@@ -31,19 +29,20 @@ class Plane:
 
 
 def scan(problem: Problem, plane: Plane, stage: Stage) -> tuple[Record, Surface]:
-    """Return the JSON record of design contract ``fedscope/landscape/1`` and the surface in it.
+    """Return the JSON record of schema ``fedscope/landscape/1`` and the surface in it.
 
     ``eigen``: along the two top eigenvectors at unit norm (Mendieta et al. 2022, Fig. 1); ``random``: along
     two filter-normalised Gaussian directions (Li et al. 2018).
     """
     start = time.perf_counter()
-    generator = torch_stream(problem.source.seed, plane.directions, device=problem.source.device)
-    curvature = None
+    generator = torch_stream(problem.source.seed, plane.directions)
+    curvature = converged = None
     if plane.directions == "eigen":
         operator = Hessian(problem.model, problem.loss_fn, problem.batches, bn=plane.bn)
         with stage(f"{problem.title}: eigenvectors, products") as progress:
             pairs = top_eigenpairs(operator, k=2, tol=plane.tol, generator=generator, progress=progress)
-        directions, curvature = eigen_directions(pairs), pairs.values.tolist()
+        directions = eigen_directions(pairs)
+        curvature, converged = pairs.values.tolist(), pairs.converged
     else:
         directions = random_directions(problem.model, generator)
     with stage(f"{problem.title}: surface, points") as progress:
@@ -59,7 +58,7 @@ def scan(problem: Problem, plane: Plane, stage: Stage) -> tuple[Record, Surface]
         )
     record = finite(
         {
-            "schema": SCHEMA,
+            "schema": LANDSCAPE_SCHEMA,
             "checkpoint": problem.checkpoint,
             "problem": {**problem.description, "bn": plane.bn},
             "axes": [{"name": axis.name, "values": axis.values} for axis in found.axes],
@@ -67,6 +66,7 @@ def scan(problem: Problem, plane: Plane, stage: Stage) -> tuple[Record, Surface]
             "directions": found.directions,
             "center_loss": found.center_loss,
             "curvature": curvature,
+            "converged": converged,
             "seconds": time.perf_counter() - start,
             "versions": dict(plane.versions or {}),
         }
