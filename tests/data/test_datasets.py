@@ -103,13 +103,36 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 def test_without_files_or_network_the_way_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def offline(*_: object) -> None:
+    def offline(*_: object, **__: object) -> None:
         raise ConnectionError("no route")
 
     monkeypatch.delenv("FEDSCOPE_DATA", raising=False)
-    monkeypatch.setattr(datasets, "load_dataset_builder", offline)
-    with pytest.raises(UserError, match="give their folder with --data-dir"):
+    monkeypatch.setattr(datasets, "load_dataset", offline)
+    with pytest.raises(UserError, match="no route; or give its parquet files with --data-dir"):
         load("cifar100")
+
+
+def test_the_hubs_copy_is_fetched_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched = []
+
+    def hub(repository: str, *, split: str) -> datasets.Dataset:
+        fetched.append((repository, split))
+        files = [str(path) for path in sorted((folder / "cifar10").glob(f"{split}-*"))]
+        return datasets.Dataset.from_parquet(files, cache_dir=str(folder / "arrow"))
+
+    monkeypatch.delenv("FEDSCOPE_DATA", raising=False)
+    monkeypatch.setattr(datasets, "load_dataset", hub)
+    assert len(load("cifar10").train) == 40
+    assert len(load("cifar10").train) == 40
+    assert fetched == [("uoft-cs/cifar10", "train"), ("uoft-cs/cifar10", "test")]
+
+
+def test_other_columns_are_named(folder: Path) -> None:
+    for path in (folder / "cifar10").iterdir():
+        plain = datasets.Dataset.from_dict({"img": [1, 2], "label": [0, 1]})
+        plain.to_parquet(str(path))
+    with pytest.raises(UserError, match=r"keeps its Image in column 'img'; these files have img \(Value\)"):
+        load("cifar10", folder)
 
 
 @pytest.mark.slow

@@ -84,15 +84,15 @@ def load_hub(name: str, source: HubSource, data_dir: Path | None) -> Dataset:
 
     ``data_dir``, or the environment's ``FEDSCOPE_DATA``, is a folder that holds the parquet files, directly
     or under ``name``. A missing train shard is not an error: the shards that are there are read, and the
-    data set's ``note`` says how many.
+    data set's ``note`` says how many. What came from the hub is cached under its name: it works offline,
+    and is fetched again once that folder is deleted.
 
     Raises:
         UserError: nothing to read there, an unreadable file, or no network for the hub.
     """
     root = data_dir or (Path(os.environ["FEDSCOPE_DATA"]) if os.environ.get("FEDSCOPE_DATA") else None)
     files = _parquet_files(name, root) if root else None
-    key = _content_key(files) if files else _hub_key(source)
-    folder = cache_dir() / f"{name}-{key[:20]}"
+    folder = cache_dir() / (f"{name}-{_content_key(files)[:20]}" if files else f"{name}-hub")
     if not (folder / "meta.json").exists():
         with atomic_folder(folder) as temporary:
             _decode(source, files, temporary)
@@ -142,19 +142,6 @@ def _content_key(files: dict[str, list[Path]]) -> str:
     return digest.hexdigest()
 
 
-def _hub_key(source: HubSource) -> str:
-    import datasets
-
-    try:
-        builder = datasets.load_dataset_builder(source.repository)
-    except Exception as error:  # the hub's client raises a dozen unrelated types when offline
-        raise UserError(
-            f"cannot reach {source.repository} on the Hugging Face hub ({type(error).__name__}); download "
-            "its parquet files and give their folder with --data-dir or FEDSCOPE_DATA"
-        ) from error
-    return hashlib.sha256(f"{source.repository}:{builder.hash}".encode()).hexdigest()
-
-
 def _shards_note(files: dict[str, list[Path]]) -> str:
     expected = [int(match[1]) for f in files["train"] if (match := re.search(r"-of-(\d+)", f.name))]
     if expected and len(files["train"]) < max(expected):
@@ -178,11 +165,14 @@ def _decode(source: HubSource, files: dict[str, list[Path]] | None, folder: Path
                     )
                 else:
                     rows = datasets.load_dataset(source.repository, split=split)
+                _check_columns(rows.features, source)
                 splits[split] = _arrays(rows, source)
-            except Exception as error:  # pyarrow, PIL and datasets share no base class
+            except UserError:
+                raise
+            except Exception as error:  # pyarrow, PIL, datasets and the hub's client share no base class
+                mend = "fetch its files again" if files else "or give its parquet files with --data-dir"
                 raise UserError(
-                    f"cannot read the {split} split of {source.repository}: {_first_line(error)}; "
-                    "fetch its files again"
+                    f"cannot read the {split} split of {source.repository}: {_first_line(error)}; {mend}"
                 ) from error
         classes = list(rows.features[source.label].names)
     for split, (images, labels) in splits.items():
@@ -195,6 +185,18 @@ def _decode(source: HubSource, files: dict[str, list[Path]] | None, folder: Path
         np.save(folder / f"{split}_labels.npy", labels)
     digest = fingerprint(*(Split(*map(torch.from_numpy, splits[split])) for split in SPLITS))
     (folder / "meta.json").write_text(json.dumps({"classes": classes, "fingerprint": digest}))
+
+
+def _check_columns(features: Any, source: HubSource) -> None:
+    import datasets
+
+    for column, kind in ((source.image, datasets.Image), (source.label, datasets.ClassLabel)):
+        if not isinstance(features.get(column), kind):
+            there = ", ".join(f"{name} ({type(feature).__name__})" for name, feature in features.items())
+            raise UserError(
+                f"{source.repository} keeps its {kind.__name__} in column {column!r}; these files have {there}; "
+                "use the hub's own files"
+            )
 
 
 def _arrays(rows: Any, source: HubSource) -> tuple["NDArray[np.uint8]", "NDArray[np.int64]"]:
