@@ -95,7 +95,7 @@ def show(records: list[Record]) -> None:
             values = ", ".join(
                 "not finite" if e["value"] is None else f"{e['value']:.5g}" for e in record["eigenvalues"]
             )
-            console.note(f"{name}: top eigenvalues {values}")
+            click.echo(f"{name}: top eigenvalues {values}")
         if record["converged"] is False:
             console.note(f"{name}: the eigenpairs did not reach --tol; their residuals are in --json")
         if record["trace"]["converged"] is False and record["problem"]["engine"] == "fedscope":

@@ -194,8 +194,8 @@ def _check_columns(features: Any, source: HubSource) -> None:
         if not isinstance(features.get(column), kind):
             there = ", ".join(f"{name} ({type(feature).__name__})" for name, feature in features.items())
             raise UserError(
-                f"{source.repository} keeps its {kind.__name__} in column {column!r}; these files have {there}; "
-                "use the hub's own files"
+                f"{source.repository} keeps its {kind.__name__} in column {column!r}; these files have "
+                f"{there}; use the hub's own files"
             )
 
 
