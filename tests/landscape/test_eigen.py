@@ -139,3 +139,14 @@ def test_impossible_requests_are_refused() -> None:
         top_eigenpairs(operator, k=0)
     with pytest.raises(UserError, match="at least 4"):
         top_eigenpairs(operator, k=2, max_matvecs=3)
+
+
+def test_a_large_space_is_no_breakdown() -> None:
+    # β₁ ≈ ‖A‖_F/√n is far below tol·λ_max here, as it is for a network of a million parameters.
+    spectrum = torch.zeros(200_000, dtype=torch.float64)
+    spectrum[:4] = torch.tensor([12.0, 10.0, 9.0, 8.0])
+    spectrum[4:100] = torch.linspace(0, 5, 96)
+    pairs = top_eigenpairs(LambdaOperator(lambda v: spectrum * v, len(spectrum)), k=2, tol=1e-2)
+    assert pairs.converged
+    assert pairs.values.tolist() == pytest.approx([12, 10], rel=1e-3)
+    assert pairs.matvecs < 40

@@ -94,20 +94,25 @@ def _settled(krylov: Lanczos, k: int, goal: float) -> bool:
     tolerance = goal * abs(float(theta[-1])) + _rounding(krylov, theta)
     if bool((krylov.betas[-1] * s[-1, -k:].abs() > tolerance).any()):
         return False
-    return k == 1 or _complement_is_lower(krylov, k, tolerance)
+    return k == 1 or _complement_is_lower(krylov, k, tolerance, _near_breakdown(krylov, theta))
 
 
-def _complement_is_lower(krylov: Lanczos, k: int, tolerance: float) -> bool:
+def _near_breakdown(krylov: Lanczos, theta: Tensor) -> float:
+    # Far below any tolerance: a random start in a large space has a small β₁ ≈ ‖H‖_F/√n, no breakdown.
+    return 1000 * torch.finfo(krylov.basis.dtype).eps * float(theta.abs().max())
+
+
+def _complement_is_lower(krylov: Lanczos, k: int, tolerance: float, breakdown: float) -> bool:
     """Say whether what a (near) breakdown left unseen has no eigenvalue among the k largest.
 
-    Where β_j is below the tolerance, steps up to j span an invariant space, and what follows is a Lanczos
+    Where β_j is below ``breakdown``, steps up to j span an invariant space, and what follows is a Lanczos
     process on its complement, which may hold further copies of the eigenvalues found. The newest such
     stretch must have a largest eigenvalue that is converged and not above the k-th of those before it.
     """
     m = krylov.steps
-    cuts = [j + 1 for j, beta in enumerate(krylov.betas[:-1]) if beta <= tolerance]
+    cuts = [j + 1 for j, beta in enumerate(krylov.betas[:-1]) if beta <= breakdown]
     if not cuts:
-        return krylov.betas[-1] > tolerance or m == krylov.basis.shape[1]
+        return krylov.betas[-1] > breakdown or m == krylov.basis.shape[1]
     newest = cuts[-1]
     if newest < k:
         return False
