@@ -59,7 +59,6 @@ def draw(results: list[tuple[Record, Surface]], path: Path) -> None:
 
 
 def _caption(record: Record) -> str:
-    place, values = label(record["checkpoint"]), record["curvature"]
-    if not values or None in values:
-        return place
-    return f"{place}: λ₀ {values[0]:.3g}, λ₁ {values[1]:.3g}"
+    values = record["curvature"]
+    curvature = f": λ₁ {values[0]:.3g}, λ₂ {values[1]:.3g}" if values and None not in values else ""
+    return f"{label(record['checkpoint'])}{curvature} ({record['problem']['samples']} samples)"
