@@ -9,7 +9,7 @@ from fedscope.checkpoints.files import versions
 from fedscope.cli import console
 from fedscope.cli.analysis import analysis, problems
 from fedscope.errors import UserError
-from fedscope.figures.labels import label, titles
+from fedscope.figures.labels import titles
 from fedscope.figures.style import check_format, save
 from fedscope.figures.surfaces import MOST_CHECKPOINTS, landscape_figure
 from fedscope.landscape.measure import Record
@@ -59,6 +59,7 @@ def draw(results: list[tuple[Record, Surface]], path: Path) -> None:
 
 
 def _caption(record: Record) -> str:
-    values = record["curvature"]
-    curvature = f": λ₁ {values[0]:.3g}, λ₂ {values[1]:.3g}" if values and None not in values else ""
-    return f"{label(record['checkpoint'])}{curvature} ({record['problem']['samples']} samples)"
+    round, values = record["checkpoint"]["round"], record["curvature"]
+    parts = [f"round {round}"] if round is not None else []
+    parts += [f"λ₁ {values[0]:.3g}, λ₂ {values[1]:.3g}"] if values and None not in values else []
+    return f"{', '.join(parts)} ({record['problem']['samples']} samples)".strip()
