@@ -98,7 +98,7 @@ def show(records: list[Record]) -> None:
             click.echo(f"{name}: top eigenvalues {values}")
         if record["converged"] is False:
             console.note(f"{name}: the eigenpairs did not reach --tol; their residuals are in --json")
-        if record["trace"]["converged"] is False and record["problem"]["engine"] == "fedscope":
+        if record["trace"]["converged"] is False:
             console.note(
                 f"{name}: the trace did not reach --trace-rtol in {record['trace']['probes']} probes"
             )

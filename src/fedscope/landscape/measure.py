@@ -101,8 +101,7 @@ def measure(problem: Problem, request: Request, stage: Stage) -> tuple[Record, D
             "stderr_probe": total.stderr_probe,
             "stderr_data": total.stderr_data,
             "probes": total.probes,
-            "converged": request.engine == "fedscope"
-            and bool(request.probes or total.stderr_probe <= request.trace_rtol * abs(total.value)),
+            "converged": _reached(total, request),
         },
         "density": density and {"grid": density.grid, "density": density.density, "sigma": density.sigma},
         "cross_client": cross and _cross_client(cross, found.client_rounds, request),
@@ -171,6 +170,12 @@ def _pyhessian(problem: Problem, request: Request, stage: Stage) -> _Found:
         )
         progress(pairs.matvecs + total.matvecs, None)
     return _Found(pairs, total)
+
+
+def _reached(total: Trace, request: Request) -> bool | None:
+    if request.engine == "pyhessian":
+        return None
+    return bool(request.probes or total.stderr_probe <= request.trace_rtol * abs(total.value))
 
 
 def _eigenvalues(pairs: Eigenpairs) -> list[Record]:
