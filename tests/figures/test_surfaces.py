@@ -110,7 +110,10 @@ def test_a_linear_scale_is_named_on_the_colour_bar() -> None:
 
 @pytest.mark.parametrize("floor", [0.7, 0.0, -1.0])
 def test_flat_surfaces_draw(floor: float) -> None:
-    _draw(landscape_figure([bowl(curvature=0.0, floor=floor)], ["flat"]))
+    figure = landscape_figure([bowl(curvature=0.0, floor=floor)], ["flat"])
+    _draw(figure)
+    low, high = _bar(figure).get_xlim()
+    assert low < floor < high
 
 
 def test_the_first_axis_runs_to_the_right() -> None:
