@@ -16,11 +16,9 @@ def key(seed: int, purpose: str, round: int = 0, client: int = 0) -> int:
     return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
-def torch_stream(
-    seed: int, purpose: str, round: int = 0, client: int = 0, device: torch.device | str = "cpu"
-) -> torch.Generator:
-    """Return a fresh ``torch.Generator`` on ``device`` for this key."""
-    return torch.Generator(device=device).manual_seed(key(seed, purpose, round, client))
+def torch_stream(seed: int, purpose: str, round: int = 0, client: int = 0) -> torch.Generator:
+    """Return a fresh ``torch.Generator`` for this key, on the CPU: the same draws for every device."""
+    return torch.Generator().manual_seed(key(seed, purpose, round, client))
 
 
 def numpy_stream(seed: int, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:

@@ -121,6 +121,17 @@ def test_an_empty_registry_says_what_to_do(tmp_path: Path) -> None:
         Registry(tmp_path / "none").resolve(None)
 
 
+def test_the_clients_of_a_round_are_their_last_uploads_by_then(registry: Registry) -> None:
+    run = registry.run("a")
+    for round, client in ((1, 0), (1, 1), (2, 1), (3, 0)):
+        path = run.client(client, round)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert run.clients(2) == [run.client(0, 1), run.client(1, 2)]
+    assert run.clients(3) == [run.client(0, 3), run.client(1, 2)]
+    assert run.clients() == [run.client(k) for k in (0, 1, 2)]
+
+
 def test_a_half_written_line_of_metrics_is_left_out(registry: Registry) -> None:
     run = registry.run("a")
     with (run.folder / "metrics.jsonl").open("a") as handle:

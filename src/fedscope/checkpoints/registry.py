@@ -65,9 +65,11 @@ class Run:
         folder = self.folder / f"round-{round:04d}" if round is not None else self.folder
         return folder / "clients" / f"{client:04d}.pt"
 
-    def clients(self, round: int | None = None) -> list[Path]:
-        """The clients' last uploads, or those kept of ``round``, in client order."""
-        return sorted(self.client(0, round).parent.glob("*.pt"))
+    def clients(self, until: int | None = None) -> list[Path]:
+        """Each client's last upload, in client order; its last by round ``until`` where all were kept."""
+        kept = sorted(self.folder.glob("round-*/clients/*.pt"))
+        by_then = {p.name: p for p in kept if until is not None and int(p.parts[-3][6:]) <= until}
+        return [by_then[name] for name in sorted(by_then)] or sorted(self.client(0).parent.glob("*.pt"))
 
     def manifest(self) -> Manifest:
         """Read the manifest.

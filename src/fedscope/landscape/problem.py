@@ -123,14 +123,14 @@ def clients(problem: Problem) -> Iterator[Client]:
 
 
 def client_files(problem: Problem) -> list[Path]:
-    """Return the client checkpoints that go with the problem's: of its round where kept, else the last ones.
+    """Return each client's last upload by the checkpoint's round, or its very last where only that was kept.
 
     Raises:
         UserError: there are fewer than two.
     """
     folder = problem.path.parent
     run = Run(folder.parent if folder.name == "clients" else folder)
-    files = (run.clients(problem.info.round) if problem.info else []) or run.clients()
+    files = run.clients(problem.info.round if problem.info else None)
     if len(files) < 2:
         raise UserError(
             f"cross-client metrics need two or more client checkpoints beside {problem.path}, found "
