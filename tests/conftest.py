@@ -7,7 +7,8 @@ import pytest
 
 from fedscope.checkpoints.registry import Registry, Run
 from fedscope.checkpoints.schema import Settings
-from fedscope.federated.rounds import Federation, open_run, prepare, train
+from fedscope.federated.federation import Federation, open_run, prepare
+from fedscope.federated.rounds import train
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,6 +1,7 @@
 """The local step against an independent, straight-line transcription of its definition."""
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -9,13 +10,13 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.data.augment import Pipeline
 from fedscope.data.datasets import Split
-from fedscope.federated.local import LocalSettings, LocalStreams, train_client
+from fedscope.federated.flat import FlatModel
+from fedscope.federated.local import LocalSettings, LocalTrainer, Task
 from fedscope.federated.methods import parse
 
 PIPELINE = Pipeline((0.5,), (0.25,))
-SETTINGS = LocalSettings(
-    epochs=2, batch_size=4, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01, clip=0.5
-)
+SETTINGS = LocalSettings(epochs=2, batch_size=4, momentum=0.9, nesterov=True, weight_decay=0.01, clip=0.5)
+LR = 0.1
 
 
 def toy() -> tuple[nn.Module, Split]:
@@ -29,17 +30,26 @@ def toy() -> tuple[nn.Module, Split]:
 
 
 class Double(Pipeline):
-    def train(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        return super().train(images, generator).double()
+    def train(self, images: Tensor, draws: Tensor) -> Tensor:
+        return super().train(images, draws).double()
 
 
 def run(
-    model: nn.Module, split: Split, rows: Tensor, method: str, settings: LocalSettings, **given: str
+    model: nn.Module,
+    split: Split,
+    rows: Tensor,
+    method: str,
+    settings: LocalSettings,
+    lr: float = LR,
+    **given: Any,
 ) -> float:
+    """Train ``model`` in place; return the loss."""
     record = parse(method)
     options = record.values({k.replace("_", ".", 1): v for k, v in given.items()}, "paper")
-    streams = LocalStreams(torch.Generator().manual_seed(1), torch.Generator().manual_seed(2))
-    return train_client(model, split, rows, Double((0.5,), (0.25,)), record, options, settings, streams)
+    flat = FlatModel(model)
+    trainer = LocalTrainer(flat, split, Double((0.5,), (0.25,)), record, options, settings)
+    task = Task(rows, torch.Generator().manual_seed(1), torch.Generator().manual_seed(2))
+    return trainer.train(flat.values[0].clone(), flat.counters.clone(), [task], lr).loss.item()
 
 
 def by_hand(
@@ -70,7 +80,7 @@ def by_hand(
                 d if velocity is None else [s.momentum * v + g for v, g in zip(velocity, d, strict=True)]
             )
             d = [g + s.momentum * v for g, v in zip(d, velocity, strict=True)]
-            w1, b1, w2, b2 = (w - s.lr * g for w, g in zip((w1, b1, w2, b2), d, strict=True))
+            w1, b1, w2, b2 = (w - LR * g for w, g in zip((w1, b1, w2, b2), d, strict=True))
     return [w1, b1, w2, b2]
 
 
@@ -87,7 +97,7 @@ def test_against_the_definition(method: str, given: dict[str, str], mu: float, z
     model, split = toy()
     rows = torch.tensor([0, 2, 3, 5, 6, 7, 8, 9, 10, 11])  # batches of 4, 4, 2: the ragged one is used
     expected = by_hand(model, split, rows, mu, zeta, SETTINGS)
-    run(model, split, rows, method, SETTINGS, **given)
+    run(model, split, rows, method, SETTINGS, LR, **given)
     for p, w in zip(model.parameters(), expected, strict=True):
         torch.testing.assert_close(p.detach(), w, rtol=1e-12, atol=1e-12)
 
@@ -99,13 +109,13 @@ def test_strength_zero_is_fedavg_bit_for_bit(method: str) -> None:
     other = copy.deepcopy(plain)
     rows = torch.arange(12)
     run(plain, split, rows, "fedavg", SETTINGS)
-    run(other, split, rows, method, SETTINGS, **given)
+    run(other, split, rows, method, SETTINGS, LR, **given)
     assert all(torch.equal(a, b) for a, b in zip(plain.parameters(), other.parameters(), strict=True))
 
 
 def test_the_first_step_of_fedprox_is_fedavgs() -> None:
     plain, split = toy()
-    other, one = copy.deepcopy(plain), LocalSettings(epochs=1, batch_size=12, lr=0.1)
+    other, one = copy.deepcopy(plain), LocalSettings(epochs=1, batch_size=12)
     run(plain, split, torch.arange(12), "fedavg", one)
     run(other, split, torch.arange(12), "fedprox", one, prox_mu="100")
     assert all(torch.equal(a, b) for a, b in zip(plain.parameters(), other.parameters(), strict=True))
@@ -116,7 +126,7 @@ def test_a_larger_mu_moves_less() -> None:
     for mu in ("0", "0.1", "1", "5"):
         model, split = toy()
         before = torch.cat([p.detach().flatten() for p in model.parameters()])
-        run(model, split, torch.arange(12), "fedprox", LocalSettings(5, 4, 0.05), prox_mu=mu)
+        run(model, split, torch.arange(12), "fedprox", LocalSettings(5, 4), lr=0.05, prox_mu=mu)
         moved.append((torch.cat([p.detach().flatten() for p in model.parameters()]) - before).norm().item())
     assert moved == sorted(moved, reverse=True)
     assert moved[0] > 2 * moved[-1]
@@ -125,7 +135,7 @@ def test_a_larger_mu_moves_less() -> None:
 def test_rate_zero_leaves_the_weights() -> None:
     model, split = toy()
     before = copy.deepcopy(model)
-    loss = run(model, split, torch.arange(12), "fedavg", LocalSettings(1, 12, 0.0))
+    loss = run(model, split, torch.arange(12), "fedavg", LocalSettings(1, 12), lr=0.0)
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), before.parameters(), strict=True))
-    inputs = Double((0.5,), (0.25,)).train(split.images, torch.Generator())
+    inputs = Double((0.5,), (0.25,)).test(split.images).double()
     assert loss == pytest.approx(cross_entropy(model(inputs), split.labels).item())

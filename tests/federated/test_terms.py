@@ -1,11 +1,14 @@
+from typing import Any
+
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fedscope.federated.local import tapped
-from fedscope.federated.method import Step, Value
+from fedscope.federated.method import Finish, ServerStep, Step, Value
 from fedscope.federated.methods import METHODS
 from fedscope.federated.methods.activation_norm import activation_norm, relu_outputs
+from fedscope.federated.methods.dynamic import decay, dynamic, remember, server
 from fedscope.federated.methods.proximal import proximal
 from fedscope.models.catalogue import build
 
@@ -13,8 +16,9 @@ from fedscope.models.catalogue import build
 def step(name: str, first_of_epoch: bool = False, **parts: object) -> Step:
     options: dict[str, Value] = dict(METHODS[name].values({}, "paper"))
     options.update(parts.pop("options", {}))  # type: ignore[call-overload]
-    content = {"parameters": [], "anchor": [], "activations": {}, "logits": torch.zeros(1, 1)} | parts
-    return Step(**content, options=options, first_of_epoch=first_of_epoch)  # type: ignore[arg-type]
+    content = {"parameters": torch.zeros(0), "anchor": torch.zeros(0), "activations": {}} | parts
+    rest = {"share": torch.ones(()), "memory": {}, "logits": torch.zeros(1, 1)} | content
+    return Step(**rest, options=options, first_of_epoch=first_of_epoch)  # type: ignore[arg-type]
 
 
 TAPS = {"fc": torch.tensor([[1.0, 2.0], [3.0, 4.0]]), "conv": torch.full((2, 1, 2, 2), 2.0)}
@@ -63,36 +67,57 @@ def test_man_taps_before_pooling() -> None:
     assert shapes == [(64, 28, 28), (64, 10, 10), (384,), (192,)]
 
 
-def parameters(*values: list[float]) -> list[Tensor]:
-    return [nn.Parameter(torch.tensor(v)) for v in values]
+def vector(*values: float) -> Tensor:
+    return torch.tensor(values, requires_grad=True)
 
 
 def test_the_proximal_gradient_is_mu_times_the_displacement() -> None:
-    w, anchor = parameters([1.0, 2.0], [3.0]), [torch.tensor([0.0, 4.0]), torch.tensor([3.0])]
+    w, anchor = vector(1.0, 2.0, 3.0), torch.tensor([0.0, 4.0, 3.0])
     term = proximal(step("fedprox", parameters=w, anchor=anchor, options={"prox.mu": 0.5}))
     assert term.item() == pytest.approx(0.25 * 5)
-    gradient = torch.autograd.grad(term, w)
-    assert gradient[0].tolist() == pytest.approx([0.5, -1.0])
-    assert gradient[1].tolist() == [0.0]
+    assert torch.autograd.grad(term, w)[0].tolist() == pytest.approx([0.5, -1.0, 0.0])
 
 
 def test_the_unsquared_form() -> None:
-    w = parameters([3.0, 4.0])
+    w = vector(3.0, 4.0)
     term = proximal(
-        step("fedprox", parameters=w, anchor=[torch.zeros(2)], options={"prox.mu": 2.0, "prox.form": "norm"})
+        step("fedprox", parameters=w, anchor=torch.zeros(2), options={"prox.mu": 2.0, "prox.form": "norm"})
     )
     assert term.item() == pytest.approx(5.0)
     assert torch.autograd.grad(term, w)[0].tolist() == pytest.approx([0.6, 0.8])
 
 
 def test_the_unsquared_form_has_gradient_zero_at_the_anchor() -> None:
-    w = parameters([1.0, 2.0])
-    term = proximal(step("fedprox", parameters=w, anchor=[w[0].detach()], options={"prox.form": "norm"}))
+    w = vector(1.0, 2.0)
+    term = proximal(step("fedprox", parameters=w, anchor=w.detach(), options={"prox.form": "norm"}))
     assert torch.autograd.grad(term, w)[0].tolist() == [0.0, 0.0]
 
 
 def test_skipping_the_first_batch() -> None:
-    w, anchor = parameters([1.0]), [torch.zeros(1)]
+    w, anchor = vector(1.0), torch.zeros(1)
     options = {"prox.skip": "first_batch_of_epoch", "prox.mu": 1.0}
     assert proximal(step("fedprox", True, parameters=w, anchor=anchor, options=options)).item() == 0
     assert proximal(step("fedprox", False, parameters=w, anchor=anchor, options=options)).item() == 0.5
+
+
+def test_feddyn_by_hand() -> None:
+    # α = 0.5 on a client twice the mean size: α_k = 0.25. α_k(w − θ + h) is split between loss and decay.
+    w, anchor, memory = vector(1.0, 2.0), torch.tensor([0.5, 0.0]), {"dyn.h": torch.tensor([0.25, -1.0])}
+    parts: dict[str, Any] = {"parameters": w, "anchor": anchor, "memory": memory, "share": torch.tensor(2.0)}
+    for quadratic in ("loss", "weight_decay"):
+        at = step("feddyn", **parts, options={"dyn.alpha": 0.5, "dyn.quadratic": quadratic})
+        (gradient,) = torch.autograd.grad(dynamic(at), w)
+        total = gradient + decay(at)
+        assert total.tolist() == pytest.approx([0.25 * 0.75, 0.25 * 1.0])
+        assert (decay(at) == 0).all() == (quadratic == "loss")
+
+
+def test_feddyn_remembers_and_serves() -> None:
+    kept = remember(
+        Finish(torch.tensor([[3.0]]), torch.tensor([[1.0]]), {"dyn.h": torch.tensor([[0.5]])}, {})
+    )
+    assert kept["dyn.h"].item() == 2.5
+    # θ_1 = w̄ + (m/N)(w̄ − θ_0); with everyone 2w̄ − θ_0 (Acar et al. 2021)
+    for m, expected in ((4, 5.0), (1, 3.5)):
+        at = ServerStep(torch.tensor([3.0]), torch.tensor([1.0]), {"dyn.h": torch.zeros(1)}, m, 4, {})
+        assert server(at)[0].item() == expected

@@ -10,6 +10,7 @@ import pickle
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from zipfile import BadZipFile
@@ -93,6 +94,11 @@ def load_state_dict(path: Path) -> dict[str, Tensor]:
 
 def versions() -> dict[str, str]:
     """Return the versions that a number may depend on."""
+    return dict(_versions())
+
+
+@cache
+def _versions() -> dict[str, str]:
     packages = ("torch", "numpy", "scikit-learn", "pillow", "pyhessian")
     return {"fedscope": __version__} | {name: version(name) for name in packages}
 

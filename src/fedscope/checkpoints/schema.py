@@ -66,6 +66,10 @@ class Settings(Record):
     nesterov: bool = False
     weight_decay: NonNegative = 1e-4
     clip: Annotated[float, Field(gt=0)] | None = None
+    precision: Literal["fp32", "bf16"] = "fp32"
+    compile: bool = False
+    stack: Positive = 1
+    train_samples: Positive | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     device: str = "cpu"
     threads: Positive = 1
@@ -76,6 +80,12 @@ class Settings(Record):
     def _nesterov_has_momentum(self) -> "Settings":
         if self.nesterov and not self.momentum:
             raise ValueError("Nesterov momentum needs --momentum above 0")
+        return self
+
+    @model_validator(mode="after")
+    def _stack_or_compile(self) -> "Settings":
+        if self.compile and self.stack > 1:
+            raise ValueError("--compile trains one client at a time; use it without --stack")
         return self
 
 

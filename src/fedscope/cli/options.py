@@ -26,14 +26,15 @@ threads = click.option(
 )
 
 
-def use_device(name: str, threads: int | None) -> torch.device:
-    """Set the thread count and return the device; ``auto`` is the first GPU, else the CPU.
+def use_device(name: str, threads: int | None, workers: int = 1) -> torch.device:
+    """Set the thread count and return the device; ``auto`` is a GPU if there is one, else the CPU.
+
+    Without ``threads``, ``workers`` processes divide the cores.
 
     Raises:
         UserError: there is no such device here.
     """
-    if threads is not None:
-        torch.set_num_threads(threads)
+    torch.set_num_threads(threads or max(1, torch.get_num_threads() // workers))
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:

@@ -1,6 +1,7 @@
 """`fedscope train`: run a federated method and register its checkpoints."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,14 @@ import click
 import torch
 from pydantic_core import PydanticUndefined
 
-from fedscope.checkpoints.registry import Registry, checked_name
+from fedscope.checkpoints.registry import Registry, Run, checked_name
 from fedscope.checkpoints.schema import Settings, parse
 from fedscope.cli import console, options
 from fedscope.errors import UserError
-from fedscope.federated.rounds import Metrics, open_run, prepare, train
+from fedscope.federated import workers
+from fedscope.federated.federation import Federation, open_run, prepare
+from fedscope.federated.rounds import Metrics, assist, train
+from fedscope.federated.tensorboard import scalars
 
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
@@ -51,31 +55,56 @@ def setting(flag: str, kind: Any, help: str) -> Decorator:
     metavar="OPTION=VALUE",
     help="An option of the method, such as man.zeta=0.1.",
 )
+@setting("--precision", click.Choice(["fp32", "bf16"]), "bf16: forward and backward pass under autocast.")
+@click.option("--compile", "compile", is_flag=True, default=None, help="Compile the network (torch.compile).")
+@setting("--stack", int, "Train up to K clients of equal size as one batched computation; for small models.")
+@setting("--train-samples", int, "Train on a random part of this many samples. [default: all]")
 @setting("--reading", click.Choice(["paper", "code"]), "Where paper and published code disagree.")
 @setting("--seed", int, "Seed of every random stream.")
 @options.device
+@click.option(
+    "--workers",
+    "count",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Processes that share the clients; they change no bit of the result.",
+)
 @options.threads
 @options.registry
 @click.option("--name", help="Name of the run. [default: METHOD-DATASET]")
 @setting("--save-clients", click.Choice(["last", "all", "none"]), "Which of the clients' uploads to keep.")
 @setting("--keep-every", int, "Also keep the global model every K rounds.")
 @click.option("--resume", is_flag=True, help="Continue the run --name (a finished one is left as it is).")
+@click.option(
+    "--tensorboard", is_flag=True, help="Write the metrics for TensorBoard too, into the run's folder."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output.")
 def command(
     data_dir: Path | None,
     given: tuple[str, ...],
     device: str,
+    count: int,
     threads: int | None,
     registry: Path,
     name: str | None,
     resume: bool,
+    tensorboard: bool,
     as_json: bool,
     **fields: object,
 ) -> None:
-    """Train a federated method; without options, FedAvg on the bundled digits."""
+    """Train a federated method; without options, FedAvg on the bundled digits.
+
+    On several machines start it with torchrun instead of --workers; every process takes the same options.
+    """
     fields = {key: value for key, value in fields.items() if value is not None}
-    chosen = options.use_device(device, threads)
-    result = train_run(fields, pairs(given), registry, name, device=chosen, resume=resume, data_dir=data_dir)
+    chosen = options.use_device(device, threads, count)
+    result = train_run(
+        fields, pairs(given), registry, name,
+        device=chosen, count=count, resume=resume, data_dir=data_dir, tensorboard=tensorboard,
+    )  # fmt: skip
+    if not result:
+        return  # rank 0 says it
     if as_json:
         console.write_json("-", result)
     else:
@@ -93,31 +122,65 @@ def train_run(
     name: str | None,
     *,
     device: torch.device,
+    count: int = 1,
     resume: bool = False,
     data_dir: Path | None = None,
+    tensorboard: bool = False,
 ) -> dict[str, object]:
-    """Train with the given fields of :class:`Settings`; return what ``train --json`` prints."""
+    """Train with the given fields of :class:`Settings`; return what ``train --json`` prints, on rank 0."""
     if resume and name is None:
         raise UserError("--resume needs the --name of the run to continue")
-    registry = Registry(root)
     where = {"device": str(device), "threads": torch.get_num_threads()}
-    federation = prepare(parse(Settings, {**fields, **where}, "option"), given, data_dir)
+    settings = parse(Settings, {**fields, **where}, "option")
+    if workers.under_torchrun():
+        if count > 1:
+            raise UserError("torchrun already starts the workers; leave --workers out")
+        with workers.joined(device) as group:
+            federation = prepare(settings, given, data_dir)
+            if group.rank:
+                assist(group, federation)
+                return {}
+            run = _open(federation, Registry(root), name, resume=resume)
+            return _lead(group, federation, run, tensorboard=tensorboard)
+    federation = prepare(settings, given, data_dir)  # before the workers: what is wrong is said once
+    run = _open(federation, Registry(root), name, resume=resume)
+    with workers.started(count, device, help_train, settings, given, data_dir) as group:
+        return _lead(group, federation, run, tensorboard=tensorboard)
+
+
+def help_train(
+    group: workers.Workers, settings: Settings, given: dict[str, str], data_dir: Path | None
+) -> None:
+    """Be a worker of the run that rank 0 trains."""
+    torch.set_num_threads(settings.threads)
+    assist(group, prepare(settings, given, data_dir))
+
+
+def _open(federation: Federation, registry: Registry, name: str | None, *, resume: bool) -> Run:
     settings = federation.settings
     if federation.dataset.note:
         console.note(f"{settings.dataset}: {federation.dataset.note}")
-    run = open_run(
-        federation,
-        registry,
-        checked_name(name) if name else registry.free_name(f"{settings.method}-{settings.dataset}"),
-        resume=resume,
-    )
-    with console.progress(f"{run.name}: round", lines=True) as report:
+    name = checked_name(name) if name else registry.free_name(f"{settings.method}-{settings.dataset}")
+    return open_run(federation, registry, name, resume=resume)
+
+
+def _lead(
+    group: workers.Workers, federation: Federation, run: Run, *, tensorboard: bool
+) -> dict[str, object]:
+    """Train as rank 0, telling how far it is."""
+    rounds = federation.settings.rounds
+    with (
+        console.progress(f"{run.name}: round", lines=True) as report,
+        scalars(run.folder / "tensorboard") if tensorboard else nullcontext() as board,
+    ):
 
         def show(m: Metrics) -> None:
             loss = "not finite" if m["loss"] is None else f"{m['loss']:.4f}"
-            report(int(str(m["round"])), settings.rounds, f"accuracy {m['accuracy']:.2%}, test loss {loss}")
+            report(int(str(m["round"])), rounds, f"accuracy {m['accuracy']:.2%}, test loss {loss}")
+            if board:
+                board(m)
 
-        metrics = train(federation, run, show)
+        metrics = train(federation, run, show, group)
     diverged = [m["round"] for m in metrics if m["loss"] is None or m["train_loss"] is None]
     if diverged:
         console.note(
@@ -126,7 +189,7 @@ def train_run(
     accuracies = [float(str(m["accuracy"])) for m in metrics]
     return {
         "run": run.name,
-        "registry": str(root),
+        "registry": str(run.folder.parent),
         "final": str(run.final),
         "best": str(run.best),
         "accuracy": accuracies[-1],

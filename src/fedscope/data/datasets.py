@@ -221,4 +221,7 @@ def _read_cache(name: str, folder: Path, note: str) -> Dataset:
 
 
 def _load(folder: Path, split: str) -> Sequence[Tensor]:
-    return [torch.from_numpy(np.load(folder / f"{split}_{part}.npy")) for part in ("images", "labels")]
+    return [
+        torch.from_numpy(np.load(folder / f"{split}_{part}.npy", mmap_mode="c"))
+        for part in ("images", "labels")
+    ]

@@ -1,20 +1,27 @@
 """The one local loop: what a client does between receiving a model and sending it back.
 
 Per mini-batch: forward in train mode, mean cross-entropy, the method's terms; gradient over all trainable
-parameters; one global-norm clip; SGD with weight decay after the clip.
+parameters; one global-norm clip; SGD with weight decay after the clip. Everything after the backward pass
+works on flat vectors, so its cost in Python does not grow with the network. Clients of equal size may be
+trained as a stack: the same steps on (K, P) vectors, with one batched forward and backward pass for all K.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from fedscope.data.augment import Pipeline
 from fedscope.data.datasets import Split
-from fedscope.federated.method import Method, Step, Values
+from fedscope.federated.accounting import Clock
+from fedscope.federated.flat import FlatModel
+from fedscope.federated.graphs import Replay
+from fedscope.federated.method import Finish, Method, Step, Values
 
 
 @dataclass(frozen=True)
@@ -23,67 +30,199 @@ class LocalSettings:
 
     epochs: int
     batch_size: int
-    lr: float
     momentum: float = 0.0
     nesterov: bool = False
     weight_decay: float = 0.0
     clip: float | None = None
+    precision: Literal["fp32", "bf16"] = "fp32"
+    compile: bool = False
 
 
 @dataclass(frozen=True)
-class LocalStreams:
-    """The client's random streams of this round: batch order and augmentation never share one."""
+class Task:
+    """One client's part in a round: its rows, random streams, share n_k·N/n, and what it remembers."""
 
+    rows: Tensor  # (n_k,) int64
     order: torch.Generator
     augmentation: torch.Generator
+    share: float = 1.0
+    memory: Tensor | None = None  # (M, P); None: never sampled before, all zero
 
 
-def train_client(
-    model: nn.Module,
-    split: Split,
-    rows: Tensor,
-    pipeline: Pipeline,
-    method: Method,
-    options: Values,
-    settings: LocalSettings,
-    streams: LocalStreams,
-) -> float:
-    """Train ``model`` in place on ``rows`` of ``split``; return its mean training loss over the last epoch.
+@dataclass(frozen=True)
+class Trained:
+    """What K clients of a stack send back."""
 
-    ``model`` holds θ_t on entry and w_k on return. ``rows``: (n_k,) int64. The last, smaller batch is used.
+    values: Tensor  # (K, P+Q): w_k and the floating buffers
+    memory: Tensor  # (K, M, P)
+    counters: Tensor  # (n,) int64: the integer buffers
+    loss: Tensor  # (K,) float64: cross-entropy alone, mean over the last local epoch
+
+
+class LocalTrainer:
+    """Trains stacks of equally large clients; holds the vectors, and on a GPU the recorded steps, in between.
+
+    ``model``'s rows are overwritten. ``split`` lies on the model's device.
     """
-    model.train()
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    anchor = [p.detach().clone() for p in parameters]
-    optimizer = torch.optim.SGD(
-        parameters,
-        lr=settings.lr,
-        momentum=settings.momentum,
-        nesterov=settings.nesterov,
-        weight_decay=settings.weight_decay,
-        foreach=True,
-    )
-    total = torch.zeros((), dtype=torch.float64, device=rows.device)
-    with tapped(model, [name for taps in method.taps for name in taps(model)]) as activations:
-        for _ in range(settings.epochs):
-            total.zero_()
-            order = rows[torch.randperm(len(rows), generator=streams.order).to(rows.device)]
-            for index, batch in enumerate(order.split(settings.batch_size)):
-                inputs = pipeline.train(split.images[batch], streams.augmentation)
-                logits = model(inputs)
-                loss = cross_entropy(logits, split.labels[batch])
-                step = Step(parameters, anchor, activations, logits, options, first_of_epoch=index == 0)
-                objective = loss
-                for term in method.task + method.anchored:
-                    objective = objective + term(step)
-                optimizer.zero_grad()
-                objective.backward()
-                if settings.clip is not None:
-                    nn.utils.clip_grad_norm_(parameters, settings.clip, foreach=True)
-                optimizer.step()
-                total += loss.detach() * len(batch)
-                activations.clear()
-    return float(total / len(rows))
+
+    def __init__(
+        self,
+        model: FlatModel,
+        split: Split,
+        pipeline: Pipeline,
+        method: Method,
+        options: Values,
+        settings: LocalSettings,
+        clock: Clock | None = None,
+    ):
+        self.model, self.split, self.pipeline = model, split, pipeline
+        self.method, self.options, self.settings = method, options, settings
+        self.clock = clock or Clock()
+        stack, size = model.gradient.shape
+        new = model.values.new_zeros
+        self._anchor, self._velocity = new(stack, size), new(stack, size if settings.momentum else 0)
+        self._memory = new(stack, len(method.memory), size)
+        self._share, self._lr = new(stack, 1), new(())
+        self._loss = torch.zeros(stack, dtype=torch.float64, device=model.values.device)
+        self._activations: dict[str, Tensor] = {}
+        self._forward = torch.compile(model.module, dynamic=False) if settings.compile else model.module
+        changed = (model.values, model.counters, self._velocity, self._loss)
+        on_gpu = model.values.device.type == "cuda"
+        self._run = Replay(self._step, changed) if on_gpu else self._step
+
+    def train(self, start: Tensor, counters: Tensor, tasks: Sequence[Task], lr: float) -> Trained:
+        """Train K clients of one size from ``start`` (P+Q,) at rate ``lr`` and keep nothing of them."""
+        model, count = self.model, len(tasks)
+        if len({len(task.rows) for task in tasks}) != 1 or count > len(model.values):
+            raise ValueError("a stack is clients of one size, at most as many as the model has rows")
+        model.module.train()
+        model.values[:count] = start
+        model.counters.copy_(counters)
+        self._anchor[:count] = start[: model.size]
+        self._velocity.zero_()
+        self._lr.fill_(lr)
+        for row, task in enumerate(tasks):
+            self._share[row] = task.share
+            self._memory[row] = 0.0 if task.memory is None else task.memory
+        rows = torch.stack([task.rows for task in tasks])
+        names = [name for taps in self.method.taps for name in taps(model.module)]
+        with tapped(model.module, names) as self._activations:
+            for _ in range(self.settings.epochs):
+                self._epoch(rows, tasks)
+        self.clock.enter("compute")
+        finish = Finish(
+            model.values[:count, : model.size], self._anchor[:count], self._remembered(count), self.options
+        )
+        memory = self.method.remember(finish) if self.method.remember else {}
+        return Trained(
+            model.values[:count].clone(),
+            torch.stack([memory[name] for name in self.method.memory], 1)
+            if memory
+            else self._memory[:count].clone(),
+            model.counters.clone(),
+            self._loss[:count] / rows.shape[1],
+        )
+
+    def _epoch(self, rows: Tensor, tasks: Sequence[Task]) -> None:
+        self.clock.enter("data")
+        count = rows.shape[1]
+        shuffles = torch.stack([torch.randperm(count, generator=task.order) for task in tasks])
+        draws = torch.stack([self.pipeline.draw(count, task.augmentation) for task in tasks], 1)
+        order, draws = rows.gather(1, shuffles.to(rows.device)), draws.to(rows.device)
+        self._loss.zero_()
+        size = self.settings.batch_size
+        for index, (batch, drawn) in enumerate(zip(order.split(size, 1), draws.split(size, 2), strict=True)):
+            self._run(batch, drawn, flag=index == 0)
+
+    def _step(self, batch: Tensor, draws: Tensor, flag: bool) -> None:
+        """Take one local step of every client on rows ``batch`` (K, B), augmented by ``draws`` (D, K, B)."""
+        self.clock.enter("data")
+        count, size = batch.shape
+        images = self.pipeline.train(self.split.images[batch.flatten()], draws.flatten(1))
+        images = images.contiguous(memory_format=torch.channels_last)
+        labels = self.split.labels[batch]
+        self.clock.enter("compute")
+        differentiate = self._differentiate_stack if len(self.model.values) > 1 else self._differentiate
+        loss = differentiate(images, labels, flag)
+        with torch.no_grad():
+            self._loss[:count] += loss.detach() * size
+            self._descend(count)
+        self._activations.clear()
+
+    def _descend(self, count: int) -> None:
+        """Clip, correct, decay, and move the parameters along the gradient."""
+        settings = self.settings
+        w, gradient = self.model.values[:count, : self.model.size], self.model.gradient[:count]
+        if settings.clip is not None:
+            norm = gradient.norm(dim=1, keepdim=True)
+            gradient.mul_((settings.clip / (norm + 1e-6)).clamp(max=1.0))
+        if self.method.corrections:
+            step = Step(
+                w, self._anchor[:count], self.options, self._share[:count], self._remembered(count), {}
+            )
+            for correction in self.method.corrections:
+                gradient.add_(correction(step))
+        if settings.weight_decay:
+            gradient.add_(w, alpha=settings.weight_decay)
+        direction = gradient
+        if settings.momentum:
+            velocity = self._velocity[:count]
+            velocity.mul_(settings.momentum).add_(gradient)
+            direction = gradient.add_(velocity, alpha=settings.momentum) if settings.nesterov else velocity
+        w.addcmul_(direction, self._lr, value=-1)
+
+    def _differentiate(self, images: Tensor, labels: Tensor, first: bool) -> Tensor:
+        """Leave the objective's gradient in row 0; return the loss, (1,)."""
+        model = self.model
+        model.gradient.zero_()
+        with self._precision():
+            logits = self._forward(images)
+        memory = {name: self._memory[0, m] for m, name in enumerate(self.method.memory)}
+        objective, loss = self._objective(
+            model.parameters, self._anchor[0], self._share[0, 0], memory, logits, labels[0], first
+        )
+        objective.backward()
+        return loss[None]
+
+    def _differentiate_stack(self, images: Tensor, labels: Tensor, first: bool) -> Tensor:
+        """Leave every client's gradient in its row; return the losses, (K,)."""
+        model, count = self.model, len(labels)
+
+        def objective(
+            w: Tensor, buffers: Tensor, anchor: Tensor, share: Tensor, memory: Tensor, x: Tensor, y: Tensor
+        ) -> tuple[Tensor, Tensor]:
+            with self._precision():
+                logits = functional_call(model.module, model.tensors(w, buffers), (x,))
+            recalled = {name: memory[m] for m, name in enumerate(self.method.memory)}
+            return self._objective(w, anchor, share[0], recalled, logits, y, first)
+
+        gradients, losses = vmap(grad(objective, has_aux=True))(
+            model.values[:count, : model.size], model.values[:count, model.size :], self._anchor[:count],
+            self._share[:count], self._memory[:count], images.unflatten(0, labels.shape), labels,
+        )  # fmt: skip
+        model.gradient[:count] = gradients
+        return torch.as_tensor(losses)
+
+    def _objective(
+        self, w: Tensor, anchor: Tensor, share: Tensor, memory: Mapping[str, Tensor],
+        logits: Tensor, labels: Tensor, first: bool,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """Return one client's objective and its cross-entropy."""
+        logits = logits.to(w.dtype)
+        loss = cross_entropy(logits, labels)
+        activations = {name: output.to(w.dtype) for name, output in self._activations.items()}
+        step = Step(w, anchor, self.options, share, memory, activations, logits, first)
+        objective = loss
+        for term in self.method.task + self.method.anchored:
+            objective = objective + term(step)
+        return objective, loss.detach()
+
+    def _remembered(self, count: int) -> dict[str, Tensor]:
+        return {name: self._memory[:count, m] for m, name in enumerate(self.method.memory)}
+
+    def _precision(self) -> torch.autocast:
+        enabled = self.settings.precision == "bf16"
+        return torch.autocast(self.model.values.device.type, torch.bfloat16, enabled=enabled)
 
 
 @contextmanager

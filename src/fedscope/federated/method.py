@@ -1,15 +1,20 @@
-"""A federated method is data: what it adds to the one local loop, with its options and its source.
+"""A federated method is data: what it adds to the one local loop and to the server, with options and source.
 
-A method contributes terms to the local objective, at two places that differ in meaning:
-``task`` terms belong to the task loss and are seen wherever that is (a regulariser of activations),
-``anchored`` terms depend on the parameters alone (a proximal term). Methods add: ``parse("fedprox+man")``
-is the sum of two records. FedAvg is the record that adds nothing.
+Its places, in the order of a local step:
+
+``task``         terms of the task loss, seen wherever that is (a regulariser of activations)
+``anchored``     terms of the parameters alone (a proximal term)
+``corrections``  what is added to the gradient after it was clipped
+``memory``       the vectors a client keeps until it is sampled again, and ``remember``, their update
+``server``       what becomes of the mean of the uploads, and ``server_state``, the vectors that rule keeps
+
+Methods add: ``parse("fedprox+man")`` is the sum of two records. FedAvg is the record that adds nothing.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Literal
+from typing import Literal, TypeVar
 
 from torch import Tensor, nn
 
@@ -18,6 +23,7 @@ from fedscope.errors import UserError
 Value = bool | float | str
 Values = Mapping[str, Value]
 Reading = Literal["paper", "code"]
+Weights = Literal["n_k", "uniform"]
 
 
 @dataclass(frozen=True)
@@ -55,18 +61,49 @@ class Option:
 
 @dataclass(frozen=True)
 class Step:
-    """What a term sees of one local step."""
+    """What a term or a correction sees of one local step.
 
-    parameters: Sequence[Tensor]  # w, trainable, in the model's order
-    anchor: Sequence[Tensor]  # θ_t, the parameters the server sent, constant
-    activations: Mapping[str, Tensor]  # outputs of the tapped modules, by name
-    logits: Tensor  # (B, C)
+    A term sees one client: vectors are (P,) and ``share`` is (). A correction sees a stack of clients:
+    vectors are (K, P) and ``share`` is (K, 1); there are no activations and logits.
+    """
+
+    parameters: Tensor  # w, trainable
+    anchor: Tensor  # θ_t, the parameters the server sent, constant
     options: Values
-    first_of_epoch: bool
+    share: Tensor  # n_k·N/n: the client's size in units of the mean client
+    memory: Mapping[str, Tensor]
+    activations: Mapping[str, Tensor]  # outputs of the tapped modules, by name
+    logits: Tensor | None = None  # (B, C)
+    first_of_epoch: bool = False
+
+
+@dataclass(frozen=True)
+class Finish:
+    """What a client sees when its local training ends; vectors are (K, P)."""
+
+    parameters: Tensor  # w_k
+    anchor: Tensor  # θ_t
+    memory: Mapping[str, Tensor]
+    options: Values
+
+
+@dataclass(frozen=True)
+class ServerStep:
+    """What the server sees when all uploads are in; vectors are (P,) in float64."""
+
+    mean: Tensor  # Σ p_k w_k
+    anchor: Tensor  # θ_t
+    state: Mapping[str, Tensor]
+    participants: int  # m
+    clients: int  # N
+    options: Values
 
 
 Term = Callable[[Step], Tensor]
 Taps = Callable[[nn.Module], list[str]]
+Remember = Callable[[Finish], dict[str, Tensor]]
+Server = Callable[[ServerStep], tuple[Tensor, dict[str, Tensor]]]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -80,9 +117,20 @@ class Method:
     task: tuple[Term, ...] = ()
     anchored: tuple[Term, ...] = ()
     taps: tuple[Taps, ...] = ()  # which modules' outputs the task terms read
+    corrections: tuple[Term, ...] = ()
+    memory: tuple[str, ...] = ()
+    remember: Remember | None = None
+    server: Server | None = None
+    server_state: tuple[str, ...] = ()
+    weights: Weights | None = None  # of the mean; None: n_k
+    traffic: tuple[int, int] = (0, 0)  # vectors beyond the model that a client receives, and sends
 
     def __add__(self, other: "Method") -> "Method":
-        """Return the method that does both."""
+        """Return the method that does both.
+
+        Raises:
+            UserError: both fill a place that takes one.
+        """
         return Method(
             name=f"{self.name}+{other.name}",
             objective=f"{self.objective}; {other.objective}",
@@ -91,7 +139,21 @@ class Method:
             task=self.task + other.task,
             anchored=self.anchored + other.anchored,
             taps=self.taps + other.taps,
+            corrections=self.corrections + other.corrections,
+            memory=self.memory + other.memory,
+            remember=self._either(other, "client memory", self.remember, other.remember),
+            server=self._either(other, "server rule", self.server, other.server),
+            server_state=self.server_state + other.server_state,
+            weights=self.weights or other.weights,
+            traffic=(self.traffic[0] + other.traffic[0], self.traffic[1] + other.traffic[1]),
         )
+
+    def _either(self, other: "Method", place: str, mine: T | None, theirs: T | None) -> T | None:
+        if mine is not None and theirs is not None:
+            raise UserError(
+                f"{self.name} and {other.name} each bring a {place}; a method has one: leave one of them out"
+            )
+        return mine if mine is not None else theirs
 
     def values(self, given: Mapping[str, str], reading: Reading) -> dict[str, Value]:
         """Return every option's value: the given one, else the reading's.
@@ -119,7 +181,7 @@ def parse(text: str, methods: Mapping[str, Method]) -> Method:
     """Return the sum of the methods named in ``text``, such as ``fedavg+man``; the case does not matter.
 
     Raises:
-        UserError: a name is unknown or stands twice.
+        UserError: a name is unknown or stands twice, or two methods fill the same place.
     """
     names = [name.strip() for name in text.lower().split("+")]
     for name in names:

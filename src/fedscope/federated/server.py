@@ -1,29 +1,24 @@
-"""What the server does with the uploads: a weighted mean, summed in client order."""
+"""What the server does with the uploads: a weighted mean, summed in the order they come in."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 
 class WeightedMean:
-    """Accumulates Σ p_k w_k over state dicts, one at a time and in float64.
-
-    BatchNorm running statistics are averaged with the weights; its batch counter takes the maximum (it has no
-    effect at a fixed momentum).
-    """
+    """Accumulates Σ p_k w_k over upload vectors, one at a time and in float64; the p_k sum to one."""
 
     def __init__(self) -> None:
-        self._total: dict[str, Tensor] = {}
+        self._total: Tensor | None = None
 
-    def add(self, state: dict[str, Tensor], weight: float) -> None:
-        """Add one upload with its share ``weight``; the shares of all uploads sum to one."""
-        for name, tensor in state.items():
-            if not tensor.is_floating_point():
-                self._total[name] = torch.maximum(self._total.get(name, tensor), tensor).clone()
-            elif name in self._total:
-                self._total[name].add_(tensor, alpha=weight)
-            else:
-                self._total[name] = tensor.double() * weight
+    def add(self, upload: Tensor, weight: float) -> None:
+        """Add one upload (P+Q,) with its share ``weight``."""
+        if self._total is None:
+            self._total = torch.zeros_like(upload, dtype=torch.float64)
+        self._total.add_(upload, alpha=weight)
 
-    def load_into(self, model: nn.Module) -> None:
-        """Copy the mean into ``model``."""
-        model.load_state_dict(self._total)
+    @property
+    def value(self) -> Tensor:
+        """The mean of what was added, (P+Q,) float64."""
+        if self._total is None:
+            raise ValueError("the mean of no uploads")
+        return self._total

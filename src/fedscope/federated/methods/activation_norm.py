@@ -14,7 +14,7 @@ from fedscope.federated.method import Method, Option, Step
 def activation_norm(step: Step) -> Tensor:
     """Return ζ·Σ_l mean(a_l²), a scalar; half of it under ``man.half``."""
     layers = list(step.activations.values())
-    if step.options["man.include_logits"]:
+    if step.options["man.include_logits"] and step.logits is not None:
         layers.append(step.logits)
     zeta = float(step.options["man.zeta"]) * (0.5 if step.options["man.half"] else 1.0)
     return zeta * torch.stack([a.square().mean() for a in layers]).sum()

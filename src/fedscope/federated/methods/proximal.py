@@ -15,8 +15,7 @@ def proximal(step: Step) -> Tensor:
     mu = float(step.options["prox.mu"])
     if step.options["prox.skip"] == "first_batch_of_epoch" and step.first_of_epoch:
         mu = 0.0
-    squares = [(w - theta).square().sum() for w, theta in zip(step.parameters, step.anchor, strict=True)]
-    total = torch.stack(squares).sum()
+    total = (step.parameters - step.anchor).square().sum()
     if step.options["prox.form"] == "norm":  # the double where keeps the gradient at w = θ_t at 0, not NaN
         moved = total > 0
         total = torch.where(moved, torch.where(moved, total, 1.0).sqrt(), 0.0)

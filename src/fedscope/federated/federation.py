@@ -1,0 +1,162 @@
+"""What a run is made of before it starts: network, data, who holds which rows, and the method."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from fedscope.checkpoints.files import versions
+from fedscope.checkpoints.registry import Registry, Run
+from fedscope.checkpoints.schema import CheckpointInfo, DataSpec, Manifest, ModelSpec, Settings
+from fedscope.data import catalogue as data_catalogue
+from fedscope.data.augment import Pipeline
+from fedscope.data.datasets import Dataset
+from fedscope.data.partition import partition
+from fedscope.errors import UserError
+from fedscope.federated.method import Method
+from fedscope.federated.methods import parse
+from fedscope.federated.sampling import sample_clients
+from fedscope.models import catalogue as model_catalogue
+from fedscope.streams import numpy_stream, torch_stream
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Everything a run needs in memory."""
+
+    settings: Settings
+    model: nn.Module
+    spec: ModelSpec
+    dataset: Dataset
+    pipeline: Pipeline
+    rows: list[Tensor]  # per client (n_k,) int64
+    method: Method
+
+    def describe(self, name: str) -> Manifest:
+        """Return the manifest of a run ``name`` that starts now."""
+        return Manifest(
+            name=name,
+            created=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            settings=self.settings,
+            model=self.spec,
+            data=self._data(),
+            versions=versions(),
+        )
+
+    def info(
+        self, run: str, round: int, metrics: dict[str, float | None], client: int | None = None
+    ) -> CheckpointInfo:
+        """Return the description of a checkpoint after ``round`` rounds: global, or a client's upload."""
+        return CheckpointInfo(
+            run=run,
+            kind="global" if client is None else "client",
+            round=round,
+            client=client,
+            samples=sum(map(len, self.rows)) if client is None else len(self.rows[client]),
+            metrics=metrics,
+            settings=self.settings,
+            model=self.spec,
+            data=self._data(),
+            versions=versions(),
+        )
+
+    def _data(self) -> DataSpec:
+        return DataSpec(
+            name=self.dataset.name,
+            augmentation=self.settings.augmentation or "none",
+            fingerprint=self.dataset.fingerprint,
+            train_samples=len(self.dataset.train),
+            test_samples=len(self.dataset.test),
+        )
+
+
+def prepare(settings: Settings, given: dict[str, str], data_dir: Path | None = None) -> Federation:
+    """Resolve names and defaults, load the data, divide it, and draw the initial weights.
+
+    ``given`` are the method's options as the user typed them. The returned settings name everything.
+
+    Raises:
+        UserError: anything in the settings that the user can mend.
+    """
+    method = parse(settings.method)
+    augmentation, pipeline = data_catalogue.pipeline(settings.dataset, settings.augmentation)
+    model_name = settings.model or model_catalogue.DEFAULTS[settings.dataset]
+    device = torch.device(settings.device)
+    dataset = data_catalogue.load(settings.dataset, data_dir)
+    channels, side = dataset.train.images.shape[1:3]
+    if model_catalogue.INPUT_SIDES.get(model_name, side) != side:
+        raise UserError(
+            f"model {model_name} takes {model_catalogue.INPUT_SIDES[model_name]}-pixel images, "
+            f"{settings.dataset} has {side}; choose another --model"
+        )
+    spec = ModelSpec(name=model_name, classes=len(dataset.classes), channels=channels)
+    model = model_catalogue.build(
+        **spec.model_dump(), generator=torch_stream(settings.seed, "initialisation")
+    )
+    rows = _divide(settings, dataset)
+    sample_clients(settings.sampling, settings.clients, settings.participation, settings.seed, 0)
+    settings = settings.model_copy(
+        update={
+            "method": method.name,
+            "options": method.values(given, settings.reading),
+            "augmentation": augmentation,
+            "model": model_name,
+            "alpha": None if settings.partition == "iid" else settings.alpha,
+        }
+    )
+    on_device = Dataset(
+        dataset.name,
+        dataset.classes,
+        dataset.train.to(device),
+        dataset.test.to(device),
+        dataset.fingerprint,
+        dataset.note,
+    )
+    return Federation(
+        settings, model.to(device), spec, on_device, pipeline, [part.to(device) for part in rows], method
+    )
+
+
+def open_run(federation: Federation, registry: Registry, name: str, *, resume: bool) -> Run:
+    """Register a new run, or with ``resume`` return the one of that name.
+
+    Raises:
+        UserError: the name is taken, or the run to resume is not there or has other settings.
+    """
+    manifest = federation.describe(name)
+    if not resume:
+        return registry.create(manifest)
+    run = registry.run(name)
+    old = run.manifest()
+    for part in ("settings", "model", "data"):
+        before, now = getattr(old, part).model_dump(), getattr(manifest, part).model_dump()
+        changed = [f"{key} {before[key]} → {now[key]}" for key in now if before[key] != now[key]]
+        if changed:
+            raise UserError(
+                f"cannot resume {name!r} with other {part}: {'; '.join(changed)}; use another --name"
+            )
+    return run
+
+
+def _divide(settings: Settings, dataset: Dataset) -> list[Tensor]:
+    """Return each client's rows of the training split, or of the part of it that is used."""
+    labels, chosen = dataset.train.labels, None
+    if settings.train_samples is not None:
+        if settings.train_samples > len(labels):
+            raise UserError(
+                f"--train-samples {settings.train_samples} is more than the {len(labels)} of {dataset.name}"
+            )
+        order = torch.randperm(len(labels), generator=torch_stream(settings.seed, "training subset"))
+        chosen = order[: settings.train_samples].sort().values
+        labels = labels[chosen]
+    parts = partition(
+        settings.partition,
+        labels.numpy(),
+        settings.clients,
+        settings.alpha,
+        numpy_stream(settings.seed, "partition"),
+    )
+    rows = map(torch.from_numpy, parts)
+    return [part if chosen is None else chosen[part] for part in rows]

@@ -1,0 +1,115 @@
+"""A network as one vector: parameters, gradients and floating buffers are views of flat tensors.
+
+With every parameter a view of one vector, an optimizer step, a gradient's norm, a proximal term and an
+upload are each one tensor operation, however many layers there are. Convolution kernels lie channels-last
+in the vector, the layout that convolutions are fastest in.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor of the network lies in the flat vector."""
+
+    start: int
+    shape: torch.Size
+
+    def of(self, vector: Tensor) -> Tensor:
+        """Return the tensor's view of ``vector`` (…, P+Q) as (…, *shape)."""
+        piece = vector.narrow(-1, self.start, self.shape.numel())
+        lead = piece.shape[:-1]
+        if len(self.shape) != 4:
+            return piece.view(*lead, *self.shape)
+        outputs, inputs, height, width = self.shape
+        return piece.view(*lead, outputs, height, width, inputs).movedim(-1, -3)
+
+
+class FlatModel:
+    """``module`` with its P trainable parameters, then its Q other floating tensors, in one vector.
+
+    ``values``: (stack, P+Q); the module computes with row 0, and with any row through :meth:`tensors`.
+    ``gradient``: (stack, P); a backward pass through the module adds to row 0. ``counters``: the integer
+    buffers, (n,) int64. The module must not be moved or converted afterwards.
+    """
+
+    def __init__(self, module: nn.Module, stack: int = 1):
+        self.module = module
+        trainable = {id(p): p for p in module.parameters() if p.requires_grad}
+        rest = {
+            id(t): t
+            for t in (*module.parameters(), *module.buffers())
+            if t.is_floating_point() and id(t) not in trainable
+        }
+        integers = {id(b): b for b in module.buffers() if not b.is_floating_point()}
+        floats = {**trainable, **rest}
+        first = next(iter(trainable.values()))
+        if any(t.dtype != first.dtype for t in floats.values()):
+            raise ValueError("all parameters and floating buffers must have one dtype")
+        self.size = sum(p.numel() for p in trainable.values())  # P
+        width = self.size + sum(t.numel() for t in rest.values())
+        self.values = first.new_zeros(stack, width, requires_grad=False)
+        self.gradient = first.new_zeros(stack, self.size, requires_grad=False)
+        self.counters = torch.zeros(len(integers), dtype=torch.int64, device=first.device)
+        # The leaf through which terms of the parameters alone reach the same gradient as the layers.
+        self.parameters = self.values[0, : self.size].detach().requires_grad_()
+        self.parameters.grad = self.gradient[0]
+        places, start = {}, 0
+        for key, tensor in floats.items():
+            places[key] = Place(start, tensor.shape)
+            start += tensor.numel()
+        self._ordered = list(places.values())
+        named = [
+            *module.named_parameters(remove_duplicate=False),
+            *module.named_buffers(remove_duplicate=False),
+        ]
+        self._places = {name: places[id(t)] for name, t in named if id(t) in places}
+        order = {key: index for index, key in enumerate(integers)}
+        self._counted = {name: order[id(t)] for name, t in named if id(t) in order}
+        for key, tensor in floats.items():
+            view = places[key].of(self.values[0])
+            view.copy_(tensor.detach())
+            tensor.data = view
+            if key in trainable:
+                tensor.grad = places[key].of(self.gradient[0])
+        for index, tensor in enumerate(integers.values()):
+            self.counters[index] = tensor
+            tensor.data = self.counters[index].view(tensor.shape)
+
+    def tensors(self, parameters: Tensor, buffers: Tensor) -> dict[str, Tensor]:
+        """Return the module's tensors, by name, as views of ``parameters`` (P,) and ``buffers`` (Q,).
+
+        Differentiable; the cost of the backward pass does not grow with the number of tensors times P.
+        """
+        inside = (
+            [p for p in self._ordered if p.start < self.size],
+            [p for p in self._ordered if p.start >= self.size],
+        )
+        pieces = {}
+        for places, vector in zip(inside, (parameters, buffers), strict=True):
+            sizes = [place.shape.numel() for place in places]
+            for place, piece in zip(places, vector.split(sizes), strict=True):
+                pieces[place.start] = Place(0, place.shape).of(piece)
+        return {name: pieces[place.start] for name, place in self._places.items()} | {
+            name: self.counters[index] for name, index in self._counted.items()
+        }
+
+    def state_dict(self, values: Tensor, counters: Tensor) -> dict[str, Tensor]:
+        """Return copies of the tensors that ``values`` (P+Q,) and ``counters`` (n,) hold, on the CPU."""
+        names = self.module.state_dict().keys()
+        copies = dict(self._copies(values.cpu(), counters.cpu()))
+        return {name: copies[name] for name in names if name in copies}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Copy a state dict into row 0."""
+        self.module.load_state_dict(state)
+
+    def _copies(self, values: Tensor, counters: Tensor) -> Iterator[tuple[str, Tensor]]:
+        for name, place in self._places.items():
+            yield name, place.of(values).clone(memory_format=torch.contiguous_format)
+        for name, index in self._counted.items():
+            yield name, counters[index].clone()

@@ -1,0 +1,140 @@
+"""What outlives a round besides the model: the clients' vectors and the server's, in files.
+
+    RUN/state/round-0007/clients.f32     one row of vectors per client that took part
+    RUN/state/round-0007/state.json      which client each row belongs to
+    RUN/state/round-0007/server.pt       the server's vectors
+
+The folder of a round appears whole, before the round counts as done; a client's vectors are those of its
+newest round. No vector is held in memory between two uses, whatever the number of clients: the page cache
+of the system keeps what is read often. A folder is deleted when every client in it has a newer one.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedscope.errors import UserError
+from fedscope.storage import atomic_folder
+
+
+@dataclass
+class Memory:
+    """The state of a run's method after its newest round, under ``folder``; vectors have ``shape`` (M, P)."""
+
+    folder: Path
+    shape: tuple[int, int]
+    rows: dict[int, tuple[int, int]] = field(default_factory=dict)  # client → (round, row)
+
+    @classmethod
+    def after(cls, folder: Path, shape: tuple[int, int], round: int) -> "Memory":
+        """Return the state after ``round`` rounds; what later, unfinished rounds left behind is deleted.
+
+        Raises:
+            UserError: a folder's files do not fit what they describe.
+        """
+        memory = cls(folder, shape)
+        for path in folder.glob(".*"):  # of a process killed while it wrote or deleted
+            shutil.rmtree(path)
+        for path in sorted(folder.glob("round-*")):
+            number = int(path.name[6:])
+            if number > round:
+                _delete(path)
+            else:
+                memory._take(number)
+        return memory
+
+    def recall(self, client: int) -> Tensor | None:
+        """Return the client's vectors (M, P), or nothing if it never took part."""
+        if client not in self.rows:
+            return None
+        round, row = self.rows[client]
+        with self._path(round, "clients.f32").open("rb") as handle:
+            handle.seek(row * self._row_bytes)
+            numbers = np.fromfile(handle, dtype=np.float32, count=self.shape[0] * self.shape[1])
+        return torch.from_numpy(numbers).view(self.shape)
+
+    def server(self, round: int) -> dict[str, Tensor]:
+        """Return the server's vectors after ``round``."""
+        path = self._path(round, "server.pt")
+        try:
+            state: dict[str, Tensor] = torch.load(path, weights_only=True)
+        except (OSError, RuntimeError, EOFError) as error:
+            raise UserError(f"{path} cannot be read; train the run anew under another --name") from error
+        return state
+
+    @contextmanager
+    def record(self, round: int) -> Iterator["Writer"]:
+        """Open the folder of ``round`` for writing; it appears when the block ends without an error."""
+        with atomic_folder(self._path(round)) as temporary:
+            writer = Writer(temporary)
+            yield writer
+            writer.close()
+        self._take(round)
+
+    def prune(self, round: int) -> None:
+        """Delete the folders before ``round`` that hold no client's newest vectors."""
+        needed = {newest for newest, _ in self.rows.values()} | {round}
+        for path in self.folder.glob("round-*"):
+            if int(path.name[6:]) not in needed:
+                _delete(path)
+
+    @property
+    def _row_bytes(self) -> int:
+        return 4 * self.shape[0] * self.shape[1]
+
+    def _path(self, round: int, name: str = "") -> Path:
+        return self.folder / f"round-{round:04d}" / name
+
+    def _take(self, round: int) -> None:
+        path = self._path(round)
+        try:
+            clients = json.loads((path / "state.json").read_text())["clients"]
+            size = (path / "clients.f32").stat().st_size
+        except (OSError, ValueError, KeyError) as error:
+            raise UserError(
+                f"{path} is damaged ({error}); train the run anew under another --name"
+            ) from error
+        if size != len(clients) * self._row_bytes:
+            raise UserError(
+                f"{path} is damaged: clients.f32 has {size} bytes; train the run anew under another --name"
+            )
+        self.rows |= {client: (round, row) for row, client in enumerate(clients)}
+
+
+class Writer:
+    """The folder of one round while it is written."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._clients: list[int] = []
+        self._rows = (folder / "clients.f32").open("wb")
+        self._server: dict[str, Tensor] = {}
+
+    def client(self, client: int, vectors: Tensor) -> None:
+        """Append a client's vectors (M, P)."""
+        vectors.cpu().contiguous().numpy().tofile(self._rows)
+        self._clients.append(client)
+
+    def server(self, state: dict[str, Tensor]) -> None:
+        """Set the server's vectors."""
+        self._server = {name: vector.cpu() for name, vector in state.items()}
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._rows.close()
+        torch.save(self._server, self._folder / "server.pt")
+        (self._folder / "state.json").write_text(json.dumps({"clients": self._clients}))
+
+
+def _delete(path: Path) -> None:
+    """Delete a folder such that a kill leaves either all of it, or nothing under its name."""
+    hidden = path.with_name(f".{path.name}.deleted")
+    path.rename(hidden)
+    shutil.rmtree(hidden)

@@ -1,0 +1,81 @@
+"""What clients and server remember, through kills and damage."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedscope.errors import UserError
+from fedscope.federated.memory import Memory
+
+
+def vectors(value: float) -> Tensor:
+    return torch.full((2, 3), value)
+
+
+def kept(folder: Path, rounds: dict[int, list[int]], prune: bool = True) -> Memory:
+    """Record for each round its clients, with vectors 100·round + client."""
+    memory = Memory(folder, (2, 3))
+    for round, clients in rounds.items():
+        with memory.record(round) as writer:
+            for client in clients:
+                writer.client(client, vectors(100 * round + client))
+            writer.server({"h": torch.full((3,), float(round))})
+        if prune:
+            memory.prune(round)
+    return memory
+
+
+def test_the_newest_vectors_come_back(tmp_path: Path) -> None:
+    memory = kept(tmp_path, {1: [0, 2], 2: [2, 5]})
+    for seen in (memory, Memory.after(tmp_path, (2, 3), 2)):
+        found = {client: v[0, 0].item() for client in range(6) if (v := seen.recall(client)) is not None}
+        assert found == {0: 100, 2: 202, 5: 205}
+        assert seen.server(2)["h"].tolist() == [2, 2, 2]
+
+
+def test_an_unfinished_round_is_forgotten(tmp_path: Path) -> None:
+    kept(tmp_path, {1: [0], 2: [0]}, prune=False)
+    (tmp_path / ".round-0003.xyz").mkdir()  # what a kill leaves in the middle of writing
+    memory = Memory.after(tmp_path, (2, 3), 1)
+    recalled = memory.recall(0)
+    assert recalled is not None
+    assert recalled[0, 0] == 100
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["round-0001"]
+
+
+def test_only_what_is_needed_stays(tmp_path: Path) -> None:
+    kept(tmp_path, {1: [0, 1], 2: [1, 2], 3: [0], 4: [2]})
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["round-0002", "round-0003", "round-0004"]
+
+
+def test_an_error_while_writing_leaves_no_round(tmp_path: Path) -> None:
+    memory = kept(tmp_path, {1: [0]})
+    with pytest.raises(KeyboardInterrupt), memory.record(2) as writer:
+        writer.client(0, vectors(9))
+        raise KeyboardInterrupt
+    recalled = Memory.after(tmp_path, (2, 3), 2).recall(0)
+    assert recalled is not None
+    assert recalled[0, 0] == 100
+
+
+@pytest.mark.parametrize("harm", ["truncate", "index", "gone"])
+def test_damage_is_told(tmp_path: Path, harm: str) -> None:
+    kept(tmp_path, {1: [0, 1]})
+    rows = tmp_path / "round-0001" / "clients.f32"
+    if harm == "truncate":
+        rows.write_bytes(rows.read_bytes()[:-4])
+    elif harm == "gone":
+        rows.unlink()
+    else:
+        (tmp_path / "round-0001" / "state.json").write_text("{")
+    with pytest.raises(UserError, match="damaged"):
+        Memory.after(tmp_path, (2, 3), 1)
+
+
+def test_a_damaged_server_state_is_told(tmp_path: Path) -> None:
+    memory = kept(tmp_path, {1: [0]})
+    (tmp_path / "round-0001" / "server.pt").write_bytes(b"")
+    with pytest.raises(UserError, match="cannot be read"):
+        memory.server(1)
