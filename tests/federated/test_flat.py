@@ -62,7 +62,7 @@ def test_any_row_of_a_stack_computes(name: str) -> None:
     plain.eval()
     flat.module.eval()
     flat.values[1] = flat.values[0] * 0.5
-    named = flat.tensors(flat.values[1, : flat.size], flat.values[1, flat.size :])
+    named = flat.tensors(flat.values[1, : flat.size], flat.buffers(flat.values[1]), flat.counters)
     half = {k: (0.5 * t if t.is_floating_point() else t) for k, t in plain.state_dict().items()}
     torch.testing.assert_close(
         functional_call(flat.module, named, inputs), functional_call(plain, half, inputs)

@@ -30,7 +30,7 @@ def setting(flag: str, kind: Any, help: str) -> Decorator:
 
 @click.command("train")
 @setting("--method", str, "fedavg, fedprox, man, or a sum such as fedavg+man.")
-@setting("--dataset", str, "digits, cifar10 or cifar100.")
+@setting("--dataset", str, "digits, synthetic, cifar10 or cifar100.")
 @options.data_dir
 @setting("--model", str, "Network. [default: the data set's]")
 @setting("--augmentation", str, "Pipeline of the data set: fedalign, man or none. [default: its first]")

@@ -27,7 +27,7 @@ class Pipeline:
     def test(self, images: Tensor) -> Tensor:
         """Return (B, C, H, W) uint8 images as normalised float32."""
         mean, std = _per_channel(self.mean, images.device), _per_channel(self.std, images.device)
-        return (images.float().div_(255) - mean) / std
+        return images.float().div_(255).sub_(mean).div_(std)
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """Return (3, count) int64 for ``train``: row and column of the crop, and whether to flip.
@@ -46,19 +46,24 @@ class Pipeline:
         """Return normalised float32 images, each cropped and flipped by its column of ``draws``."""
         if not len(draws):
             return self.test(images)
+        border = [self.padding] * 4
         if self.padding_value == "black":
-            return self.test(self._crop_and_flip(images, draws))
-        return self._crop_and_flip(self.test(images), draws)
+            return _crop_and_flip(self.test(pad(images, border)), draws, images.shape[2:])
+        return _crop_and_flip(pad(self.test(images), border), draws, images.shape[2:])
 
-    def _crop_and_flip(self, images: Tensor, draws: Tensor) -> Tensor:
-        height, width = images.shape[2:]
-        top, left, flipped = draws[:, :, None]
-        rows = top + torch.arange(height, device=images.device)
-        columns = torch.arange(width, device=images.device)
-        columns = left + torch.where(flipped > 0, width - 1 - columns, columns)
-        padded = pad(images, [self.padding] * 4).permute(0, 2, 3, 1)
-        sample = torch.arange(len(images), device=images.device)[:, None, None]
-        return padded[sample, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+
+def _crop_and_flip(padded: Tensor, draws: Tensor, size: torch.Size) -> Tensor:
+    """Cut a window of ``size`` out of every padded image; one gather of pixels, channels-last."""
+    (height, width), device = size, padded.device
+    top, left, flipped = draws[:, :, None]
+    rows = top + torch.arange(height, device=device)
+    columns = torch.arange(width, device=device)
+    columns = left + torch.where(flipped > 0, width - 1 - columns, columns)
+    count, channels, padded_height, padded_width = padded.shape
+    rows = rows + padded_height * torch.arange(count, device=device)[:, None]
+    places = rows[:, :, None] * padded_width + columns[:, None, :]
+    pixels = padded.permute(0, 2, 3, 1).reshape(-1, channels).index_select(0, places.flatten())
+    return pixels.view(count, height, width, channels).permute(0, 3, 1, 2)
 
 
 @cache

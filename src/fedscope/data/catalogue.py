@@ -7,14 +7,15 @@ the published code.
 from pathlib import Path
 
 from fedscope.data.augment import Pipeline
-from fedscope.data.datasets import Dataset, HubSource, load_digits, load_hub
+from fedscope.data.datasets import Dataset, HubSource, load_digits, load_hub, load_synthetic
 from fedscope.errors import UserError
 
 HUB = {
     "cifar10": HubSource("uoft-cs/cifar10", image="img", label="label"),
     "cifar100": HubSource("uoft-cs/cifar100", image="img", label="fine_label"),
 }
-NAMES = ("digits", *HUB)
+BUILT_IN = {"digits": load_digits, "synthetic": load_synthetic}
+NAMES = (*BUILT_IN, *HUB)
 
 
 def _fedalign(mean: tuple[float, ...], std: tuple[float, ...]) -> Pipeline:
@@ -31,6 +32,7 @@ _CIFAR100 = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
 # The first pipeline of a data set is its default.
 PIPELINES: dict[str, dict[str, Pipeline]] = {
     "digits": {"none": Pipeline((0.3054,), (0.3760,))},
+    "synthetic": {"none": Pipeline((0.5,), (0.25,))},
     "cifar10": {
         "fedalign": _fedalign(*_CIFAR10),
         "man": _man((0.491, 0.482, 0.447), (0.247, 0.243, 0.262)),
@@ -51,7 +53,7 @@ def load(name: str, data_dir: Path | None = None) -> Dataset:
         UserError: the name is unknown, or its files cannot be read.
     """
     _known(name)
-    return load_digits() if name == "digits" else load_hub(name, HUB[name], data_dir)
+    return BUILT_IN[name]() if name in BUILT_IN else load_hub(name, HUB[name], data_dir)
 
 
 def pipeline(dataset: str, name: str | None = None) -> tuple[str, Pipeline]:

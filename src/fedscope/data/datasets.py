@@ -79,6 +79,23 @@ def load_digits() -> Dataset:
     return Dataset("digits", tuple(map(str, range(10))), train, test, fingerprint(train, test))
 
 
+def load_synthetic(train: int = 100_000, test: int = 10_000) -> Dataset:
+    """Return 8×8 images of ten random patterns under noise: as many samples as many clients need, at once.
+
+    Every image is its class's pattern, drawn once, plus Gaussian noise of twice the patterns' spread, in grey
+    levels around 128; classes follow each other in turn. The draw is fixed.
+    """
+    generator = np.random.default_rng(0)
+    patterns = generator.normal(size=(10, 1, 8, 8)).astype(np.float32)
+    splits = []
+    for count in (train, test):
+        labels = np.arange(count, dtype=np.int64) % 10
+        noise = generator.standard_normal((count, 1, 8, 8), dtype=np.float32)
+        images = np.clip(128 + 24 * (patterns[labels] + 2 * noise), 0, 255).astype(np.uint8)
+        splits.append(Split(torch.from_numpy(images), torch.from_numpy(labels)))
+    return Dataset("synthetic", tuple(map(str, range(10))), *splits, fingerprint(*splits))
+
+
 def load_hub(name: str, source: HubSource, data_dir: Path | None) -> Dataset:
     """Return a hub data set from a local copy of its parquet files, or from the hub if there is none.
 

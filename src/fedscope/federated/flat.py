@@ -5,7 +5,7 @@ upload are each one tensor operation, however many layers there are. Convolution
 in the vector, the layout that convolutions are fastest in.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -80,23 +80,26 @@ class FlatModel:
             self.counters[index] = tensor
             tensor.data = self.counters[index].view(tensor.shape)
 
-    def tensors(self, parameters: Tensor, buffers: Tensor) -> dict[str, Tensor]:
-        """Return the module's tensors, by name, as views of ``parameters`` (P,) and ``buffers`` (Q,).
+    def tensors(self, parameters: Tensor, buffers: Sequence[Tensor], counters: Tensor) -> dict[str, Tensor]:
+        """Return the module's tensors by name: views of ``parameters`` (P,), ``buffers``, ``counters`` (n,).
 
-        Differentiable; the cost of the backward pass does not grow with the number of tensors times P.
+        Differentiable in the parameters: the backward pass is one concatenation.
         """
-        inside = (
-            [p for p in self._ordered if p.start < self.size],
-            [p for p in self._ordered if p.start >= self.size],
-        )
-        pieces = {}
-        for places, vector in zip(inside, (parameters, buffers), strict=True):
-            sizes = [place.shape.numel() for place in places]
-            for place, piece in zip(places, vector.split(sizes), strict=True):
-                pieces[place.start] = Place(0, place.shape).of(piece)
-        return {name: pieces[place.start] for name, place in self._places.items()} | {
-            name: self.counters[index] for name, index in self._counted.items()
+        inside = self._ordered[: len(self._ordered) - len(buffers)]
+        pieces = parameters.split([place.shape.numel() for place in inside])
+        found = {
+            place.start: Place(0, place.shape).of(piece) for place, piece in zip(inside, pieces, strict=True)
         }
+        found |= {
+            place.start: buffer for place, buffer in zip(self._ordered[len(inside) :], buffers, strict=True)
+        }
+        return {name: found[place.start] for name, place in self._places.items()} | {
+            name: counters[index] for name, index in self._counted.items()
+        }
+
+    def buffers(self, values: Tensor) -> list[Tensor]:
+        """Return the floating buffers in ``values`` (…, P+Q), each a view (…, *shape)."""
+        return [place.of(values) for place in self._ordered if place.start >= self.size]
 
     def state_dict(self, values: Tensor, counters: Tensor) -> dict[str, Tensor]:
         """Return copies of the tensors that ``values`` (P+Q,) and ``counters`` (n,) hold, on the CPU."""

@@ -189,17 +189,22 @@ class LocalTrainer:
         model, count = self.model, len(labels)
 
         def objective(
-            w: Tensor, buffers: Tensor, anchor: Tensor, share: Tensor, memory: Tensor, x: Tensor, y: Tensor
-        ) -> tuple[Tensor, Tensor]:
+            w: Tensor, buffers: list[Tensor], anchor: Tensor, share: Tensor, memory: Tensor,
+            x: Tensor, y: Tensor, counters: Tensor,
+        ) -> tuple[Tensor, Tensor]:  # fmt: skip
             with self._precision():
-                logits = functional_call(model.module, model.tensors(w, buffers), (x,))
+                logits = functional_call(model.module, model.tensors(w, buffers, counters), (x,))
             recalled = {name: memory[m] for m, name in enumerate(self.method.memory)}
             return self._objective(w, anchor, share[0], recalled, logits, y, first)
 
-        gradients, losses = vmap(grad(objective, has_aux=True))(
-            model.values[:count, : model.size], model.values[:count, model.size :], self._anchor[:count],
-            self._share[:count], self._memory[:count], images.unflatten(0, labels.shape), labels,
+        kept = model.buffers(model.values[:count])
+        buffers = [buffer.clone() for buffer in kept]  # each contiguous, as BatchNorm's update needs it
+        gradients, losses = vmap(grad(objective, has_aux=True), in_dims=(*[0] * 7, None))(
+            model.values[:count, : model.size], buffers, self._anchor[:count], self._share[:count],
+            self._memory[:count], images.unflatten(0, labels.shape), labels, model.counters,
         )  # fmt: skip
+        for place, buffer in zip(kept, buffers, strict=True):
+            place.copy_(buffer)
         model.gradient[:count] = gradients
         return torch.as_tensor(losses)
 

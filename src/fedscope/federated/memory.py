@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -73,9 +74,10 @@ class Memory:
     def record(self, round: int) -> Iterator["Writer"]:
         """Open the folder of ``round`` for writing; it appears when the block ends without an error."""
         with atomic_folder(self._path(round)) as temporary:
-            writer = Writer(temporary)
-            yield writer
-            writer.close()
+            with (temporary / "clients.f32").open("wb") as rows:
+                writer = Writer(rows)
+                yield writer
+            writer.close(temporary)
         self._take(round)
 
     def prune(self, round: int) -> None:
@@ -111,26 +113,24 @@ class Memory:
 class Writer:
     """The folder of one round while it is written."""
 
-    def __init__(self, folder: Path):
-        self._folder = folder
+    def __init__(self, rows: BinaryIO):
+        self._rows = rows
         self._clients: list[int] = []
-        self._rows = (folder / "clients.f32").open("wb")
         self._server: dict[str, Tensor] = {}
 
     def client(self, client: int, vectors: Tensor) -> None:
         """Append a client's vectors (M, P)."""
-        vectors.cpu().contiguous().numpy().tofile(self._rows)
+        vectors.to("cpu", torch.float32).contiguous().numpy().tofile(self._rows)
         self._clients.append(client)
 
     def server(self, state: dict[str, Tensor]) -> None:
         """Set the server's vectors."""
         self._server = {name: vector.cpu() for name, vector in state.items()}
 
-    def close(self) -> None:
-        """Write what is left."""
-        self._rows.close()
-        torch.save(self._server, self._folder / "server.pt")
-        (self._folder / "state.json").write_text(json.dumps({"clients": self._clients}))
+    def close(self, folder: Path) -> None:
+        """Write all but the rows, which are in the folder by now."""
+        torch.save(self._server, folder / "server.pt")
+        (folder / "state.json").write_text(json.dumps({"clients": self._clients}))
 
 
 def _delete(path: Path) -> None:

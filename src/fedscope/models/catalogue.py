@@ -8,15 +8,22 @@ from torch import nn
 
 from fedscope.errors import UserError
 from fedscope.models.convnets import convnet_cifar
+from fedscope.models.perceptron import mlp_digits
 from fedscope.models.resnet import ResNet, resnet56_bottleneck, resnet_digits
 
 MODELS: dict[str, Callable[[int, int], nn.Module]] = {
     "resnet_digits": resnet_digits,
+    "mlp_digits": mlp_digits,
     "convnet_cifar": convnet_cifar,
     "resnet56_bottleneck": resnet56_bottleneck,
 }
-INPUT_SIDES = {"resnet_digits": 8, "convnet_cifar": 32, "resnet56_bottleneck": 32}
-DEFAULTS = {"digits": "resnet_digits", "cifar10": "convnet_cifar", "cifar100": "convnet_cifar"}
+INPUT_SIDES = {"resnet_digits": 8, "mlp_digits": 8, "convnet_cifar": 32, "resnet56_bottleneck": 32}
+DEFAULTS = {
+    "digits": "resnet_digits",
+    "synthetic": "mlp_digits",
+    "cifar10": "convnet_cifar",
+    "cifar100": "convnet_cifar",
+}
 
 
 def build(name: str, classes: int, channels: int, generator: torch.Generator) -> nn.Module:
