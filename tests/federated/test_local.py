@@ -13,6 +13,7 @@ from fedscope.data.datasets import Split
 from fedscope.federated.flat import FlatModel
 from fedscope.federated.local import LocalSettings, LocalTrainer, Task
 from fedscope.federated.methods import parse
+from fedscope.models.catalogue import build
 
 PIPELINE = Pipeline((0.5,), (0.25,))
 SETTINGS = LocalSettings(epochs=2, batch_size=4, momentum=0.9, nesterov=True, weight_decay=0.01, clip=0.5)
@@ -139,3 +140,67 @@ def test_rate_zero_leaves_the_weights() -> None:
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), before.parameters(), strict=True))
     inputs = Double((0.5,), (0.25,)).test(split.images).double()
     assert loss == pytest.approx(cross_entropy(model(inputs), split.labels).item())
+
+
+@pytest.mark.parametrize("name", ["mlp_digits", "resnet_digits"])
+@pytest.mark.parametrize("method", ["fedavg", "feddyn+man"])
+def test_a_stack_is_its_clients_one_by_one(name: str, method: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (60, 1, 8, 8), generator=generator, dtype=torch.uint8)
+    split = Split(images, torch.randint(0, 10, (60,), generator=generator))
+    record = parse(method)
+    options = record.values({}, "paper")
+    results = []
+    for stack in (1, 3):
+        flat = FlatModel(build(name, 10, 1, torch.Generator().manual_seed(1)).double(), stack)
+        trainer = LocalTrainer(flat, split, Double((0.5,), (0.25,)), record, options, SETTINGS)
+        memory = torch.linspace(-1, 1, flat.size, dtype=torch.float64).expand(len(record.memory), -1)
+        tasks = [
+            Task(
+                torch.arange(20 * k, 20 * k + 10), torch.Generator().manual_seed(k), torch.Generator(),
+                share=k + 0.5, memory=memory * k if record.memory else None,
+            )
+            for k in range(3)
+        ]  # fmt: skip
+        start, counters = flat.values[0].clone(), flat.counters.clone()
+        done = [trainer.train(start, counters, tasks[k : k + stack], LR) for k in range(0, 3, stack)]
+        results.append(
+            (
+                torch.cat([d.values for d in done]),
+                torch.cat([d.memory for d in done]),
+                torch.cat([d.loss for d in done]),
+                done[-1].counters,
+            )
+        )
+    for alone, stacked in zip(*results, strict=True):
+        torch.testing.assert_close(stacked, alone, rtol=1e-9, atol=1e-10)
+
+
+def test_a_stack_is_clients_of_one_size() -> None:
+    model, split = toy()
+    flat = FlatModel(model, 2)
+    trainer = LocalTrainer(flat, split, Double((0.5,), (0.25,)), parse("fedavg"), {}, SETTINGS)
+    tasks = [Task(torch.arange(n), torch.Generator(), torch.Generator()) for n in (3, 4)]
+    with pytest.raises(ValueError, match="of one size"):
+        trainer.train(flat.values[0].clone(), flat.counters.clone(), tasks, LR)
+
+
+def test_bf16_is_near_fp32_and_not_it() -> None:
+    ends = []
+    for precision in ("fp32", "bf16"):
+        generator = torch.Generator().manual_seed(0)
+        split = Split(
+            torch.randint(0, 256, (64, 1, 8, 8), generator=generator, dtype=torch.uint8),
+            torch.randint(0, 10, (64,), generator=generator),
+        )
+        flat = FlatModel(build("mlp_digits", 10, 1, torch.Generator().manual_seed(1)))
+        settings = LocalSettings(2, 16, precision=precision)
+        record = parse("man")
+        trainer = LocalTrainer(
+            flat, split, Pipeline((0.5,), (0.25,)), record, record.values({}, "paper"), settings
+        )
+        task = Task(torch.arange(64), torch.Generator(), torch.Generator())
+        ends.append(trainer.train(flat.values[0].clone(), flat.counters.clone(), [task], 0.05).values)
+        assert ends[-1].dtype == torch.float32
+    moved = (ends[0] - ends[1]).norm() / ends[0].norm()
+    assert 0 < moved < 0.01

@@ -70,6 +70,7 @@ class Settings(Record):
     compile: bool = False
     stack: Positive = 1
     train_samples: Positive | None = None
+    test_samples: Positive | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     device: str = "cpu"
     threads: Positive = 1

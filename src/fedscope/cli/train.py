@@ -59,6 +59,7 @@ def setting(flag: str, kind: Any, help: str) -> Decorator:
 @click.option("--compile", "compile", is_flag=True, default=None, help="Compile the network (torch.compile).")
 @setting("--stack", int, "Train up to K clients of equal size as one batched computation; for small models.")
 @setting("--train-samples", int, "Train on a random part of this many samples. [default: all]")
+@setting("--test-samples", int, "Evaluate on a random part of this many samples. [default: all]")
 @setting("--reading", click.Choice(["paper", "code"]), "Where paper and published code disagree.")
 @setting("--seed", int, "Seed of every random stream.")
 @options.device

@@ -11,6 +11,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +68,20 @@ def load_digits() -> Dataset:
     """Return scikit-learn's 1,797 bundled 8×8 digits, split 80/20 and stratified by a fixed draw.
 
     The sixteen grey levels are spread over 0…255. Source: UCI optical recognition of handwritten digits.
+    Kept in the cache, where it is writable, because importing scikit-learn takes longer than many a run.
     """
+    folder = cache_dir() / f"digits-{version('scikit-learn')}"
+    if not (folder / "meta.json").exists():
+        splits = _bundled_digits()
+        try:
+            with atomic_folder(folder) as temporary:
+                _write_cache(temporary, splits, tuple(map(str, range(10))))
+        except OSError:
+            return Dataset("digits", tuple(map(str, range(10))), *splits, fingerprint(*splits))
+    return _read_cache("digits", folder, "")
+
+
+def _bundled_digits() -> tuple[Split, Split]:
     from sklearn.datasets import load_digits as bundled
     from sklearn.model_selection import train_test_split
 
@@ -76,7 +90,7 @@ def load_digits() -> Dataset:
     labels = torch.from_numpy(raw.target.astype(np.int64))
     rows = train_test_split(np.arange(len(labels)), test_size=0.2, stratify=raw.target, random_state=0)
     train, test = (Split(images[part], labels[part]) for part in map(torch.from_numpy, rows))
-    return Dataset("digits", tuple(map(str, range(10))), train, test, fingerprint(train, test))
+    return train, test
 
 
 def load_synthetic(train: int = 100_000, test: int = 10_000) -> Dataset:
@@ -87,12 +101,14 @@ def load_synthetic(train: int = 100_000, test: int = 10_000) -> Dataset:
     """
     generator = np.random.default_rng(0)
     patterns = generator.normal(size=(10, 1, 8, 8)).astype(np.float32)
-    splits = []
-    for count in (train, test):
+
+    def draw(count: int) -> Split:
         labels = np.arange(count, dtype=np.int64) % 10
         noise = generator.standard_normal((count, 1, 8, 8), dtype=np.float32)
         images = np.clip(128 + 24 * (patterns[labels] + 2 * noise), 0, 255).astype(np.uint8)
-        splits.append(Split(torch.from_numpy(images), torch.from_numpy(labels)))
+        return Split(torch.from_numpy(images), torch.from_numpy(labels))
+
+    splits = draw(train), draw(test)
     return Dataset("synthetic", tuple(map(str, range(10))), *splits, fingerprint(*splits))
 
 
@@ -192,16 +208,22 @@ def _decode(source: HubSource, files: dict[str, list[Path]] | None, folder: Path
                     f"cannot read the {split} split of {source.repository}: {_first_line(error)}; {mend}"
                 ) from error
         classes = list(rows.features[source.label].names)
-    for split, (images, labels) in splits.items():
+    for split, (_, labels) in splits.items():
         if labels.min() < 0 or labels.max() >= len(classes):
             raise UserError(
                 f"labels of the {split} split run from {labels.min()} to {labels.max()}, "
                 f"but there are {len(classes)} classes; fetch its files again"
             )
-        np.save(folder / f"{split}_images.npy", images)
-        np.save(folder / f"{split}_labels.npy", labels)
-    digest = fingerprint(*(Split(*map(torch.from_numpy, splits[split])) for split in SPLITS))
-    (folder / "meta.json").write_text(json.dumps({"classes": classes, "fingerprint": digest}))
+    train, test = (Split(*map(torch.from_numpy, splits[split])) for split in SPLITS)
+    _write_cache(folder, (train, test), classes)
+
+
+def _write_cache(folder: Path, splits: tuple[Split, Split], classes: Sequence[str]) -> None:
+    for name, split in zip(SPLITS, splits, strict=True):
+        np.save(folder / f"{name}_images.npy", split.images.numpy())
+        np.save(folder / f"{name}_labels.npy", split.labels.numpy())
+    meta = {"classes": list(classes), "fingerprint": fingerprint(*splits)}
+    (folder / "meta.json").write_text(json.dumps(meta))
 
 
 def _check_columns(features: Any, source: HubSource) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,7 @@ from fedscope.checkpoints.registry import Registry, Run
 from fedscope.checkpoints.schema import CheckpointInfo, DataSpec, Manifest, ModelSpec, Settings
 from fedscope.data import catalogue as data_catalogue
 from fedscope.data.augment import Pipeline
-from fedscope.data.datasets import Dataset
+from fedscope.data.datasets import Dataset, Split
 from fedscope.data.partition import partition
 from fedscope.errors import UserError
 from fedscope.federated.method import Method
@@ -110,7 +111,7 @@ def prepare(settings: Settings, given: dict[str, str], data_dir: Path | None = N
         dataset.name,
         dataset.classes,
         dataset.train.to(device),
-        dataset.test.to(device),
+        _used(settings, dataset.test).to(device),
         dataset.fingerprint,
         dataset.note,
     )
@@ -142,21 +143,33 @@ def open_run(federation: Federation, registry: Registry, name: str, *, resume: b
 
 def _divide(settings: Settings, dataset: Dataset) -> list[Tensor]:
     """Return each client's rows of the training split, or of the part of it that is used."""
-    labels, chosen = dataset.train.labels, None
-    if settings.train_samples is not None:
-        if settings.train_samples > len(labels):
-            raise UserError(
-                f"--train-samples {settings.train_samples} is more than the {len(labels)} of {dataset.name}"
-            )
-        order = torch.randperm(len(labels), generator=torch_stream(settings.seed, "training subset"))
-        chosen = order[: settings.train_samples].sort().values
-        labels = labels[chosen]
+    chosen = _part(settings, "train", dataset.train)
     parts = partition(
         settings.partition,
-        labels.numpy(),
+        dataset.train.labels[chosen].numpy(),
         settings.clients,
         settings.alpha,
         numpy_stream(settings.seed, "partition"),
     )
-    rows = map(torch.from_numpy, parts)
-    return [part if chosen is None else chosen[part] for part in rows]
+    return [chosen[torch.from_numpy(part)] for part in parts]
+
+
+def _used(settings: Settings, test: Split) -> Split:
+    """Return the part of the test split that is evaluated on."""
+    if settings.test_samples is None:
+        return test
+    rows = _part(settings, "test", test)
+    return Split(test.images[rows], test.labels[rows])
+
+
+def _part(settings: Settings, name: Literal["train", "test"], split: Split) -> Tensor:
+    """Return the rows of ``split`` that are used, ascending: all, or a draw of ``NAME_samples``."""
+    count = settings.train_samples if name == "train" else settings.test_samples
+    if count is None:
+        return torch.arange(len(split))
+    if count > len(split):
+        raise UserError(
+            f"--{name}-samples {count} is more than the {len(split)} of {settings.dataset}; lower it"
+        )
+    order = torch.randperm(len(split), generator=torch_stream(settings.seed, f"{name} part"))
+    return order[:count].sort().values

@@ -34,9 +34,8 @@ def build(name: str, classes: int, channels: int, generator: torch.Generator) ->
     """
     if name not in MODELS:
         raise UserError(f"unknown model {name!r}; choose one of {', '.join(MODELS)}")
-    with torch.device("meta"):
+    with torch.random.fork_rng(devices=()):  # PyTorch's own initialisation is drawn, and overwritten
         model = MODELS[name](classes, channels)
-    model.to_empty(device="cpu")
     for module in model.modules():
         _initialise(module, generator, he=isinstance(model, ResNet))
     return model

@@ -1,0 +1,170 @@
+"""Several processes, killed processes: the same bits, or a clear word, and never a hang."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fedscope.checkpoints.files import load_checkpoint
+from fedscope.checkpoints.registry import Run
+from fedscope.federated.memory import Memory
+
+FEDSCOPE = [sys.executable, "-m", "fedscope"]
+# Unequal clients, state on both sides, something to augment the order with, a ragged last batch.
+TRAIN = [
+    *["train", "--method", "feddyn+man", "--model", "mlp_digits", "--clients", "7", "--participation", "0.6"],
+    *["--epochs", "1", "--batch-size", "50", "--momentum", "0.9", "--threads", "1", "--clip", "1"],
+]
+PATIENCE = 120  # seconds; what takes longer hangs
+
+
+def start(registry: Path, name: str, *options: str) -> subprocess.Popen[str]:
+    command = [*FEDSCOPE, *TRAIN, "--registry", str(registry), "--name", name, *options]
+    return subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
+    _, errors = process.communicate(timeout=PATIENCE)
+    return process.returncode, errors
+
+
+def trained(registry: Path, name: str, *options: str) -> Run:
+    code, errors = finish(start(registry, name, *options))
+    assert code == 0, errors
+    return Run(registry / name)
+
+
+def story(run: Run) -> list[dict[str, object]]:
+    """Return the metrics without what depends on the machine's mood."""
+    moods = ("seconds", "seconds_in", "peak_memory_bytes", "workers")
+    return [{k: v for k, v in m.items() if k not in moods} for m in run.metrics()]
+
+
+def bits(run: Run) -> list[object]:
+    """Return everything a run leaves behind: weights, uploads, memories, server state, metrics."""
+    files = [run.final, run.best, *run.clients()]
+    rounds = len(run.metrics())
+    memory = Memory.after(run.folder / "state", (1, 2410), rounds)
+    vectors = [None if (v := memory.recall(client)) is None else v.tolist() for client in range(7)]
+    return [
+        [load_checkpoint(path).sha256 for path in files],
+        vectors,
+        {name: vector.tolist() for name, vector in memory.server(rounds).items()},
+        story(run),
+    ]
+
+
+def children(pid: int) -> list[int]:
+    """Return the worker processes below ``pid``."""
+    listing = subprocess.run(
+        ["ps", "-ww", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True
+    ).stdout
+    rows = [line.split(None, 2) for line in listing.splitlines()[1:]]
+    return [int(p) for p, parent, args in rows if int(parent) == pid and "spawn_main" in args]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stack", ["1", "3"])
+def test_the_number_of_workers_changes_no_bit(tmp_path: Path, stack: str) -> None:
+    options = ("--rounds", "3", "--stack", stack, "--partition", "iid")
+    runs = [trained(tmp_path, f"w{w}", "--workers", str(w), *options) for w in (1, 2, 3)]
+    assert bits(runs[0]) == bits(runs[1]) == bits(runs[2])
+    peaks = runs[2].metrics()[0]["peak_memory_bytes"]
+    assert isinstance(peaks, list)
+    assert len(peaks) == 3
+    assert min(peaks) > 0
+
+
+@pytest.mark.slow
+def test_torchrun_is_the_same_run(tmp_path: Path) -> None:
+    alone = trained(tmp_path, "alone", "--rounds", "2")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+    command = [
+        *torchrun,
+        "-m",
+        "fedscope",
+        *TRAIN,
+        "--rounds",
+        "2",
+        "--registry",
+        str(tmp_path),
+        "--name",
+        "two",
+    ]
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["rounds"] == 2  # rank 0 speaks, and nobody else
+    assert bits(Run(tmp_path / "two")) == bits(alone)
+    refused = subprocess.run(
+        [*command, "--workers", "2"], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert refused.returncode != 0
+    assert "leave --workers out" in refused.stderr
+
+
+@pytest.mark.slow
+def test_a_dead_worker_ends_the_run_with_a_word_and_it_resumes(tmp_path: Path) -> None:
+    process = start(tmp_path, "cut", "--workers", "3", "--rounds", "100000")
+    assert process.stderr is not None
+    next(line for line in process.stderr if "round 2/" in line)
+    victim = children(process.pid)[0]
+    os.kill(victim, signal.SIGKILL)
+    code, errors = finish(process)
+    assert code == 2
+    assert "died (signal SIGKILL); continue with --resume" in errors
+    assert "Traceback" not in errors
+    assert not children(process.pid)
+    code, errors = finish(start(tmp_path, "cut", "--rounds", "5", "--resume"))
+    assert (code, "rounds 100000 → 5" in errors) == (2, True)  # nothing else was changed
+
+
+@pytest.mark.slow
+def test_the_other_workers_end_when_the_first_is_killed(tmp_path: Path) -> None:
+    process = start(tmp_path, "cut", "--workers", "2", "--rounds", "100000")
+    assert process.stderr is not None
+    next(line for line in process.stderr if "round 1/" in line)
+    workers = children(process.pid)
+    assert len(workers) == 1
+    process.kill()
+    process.wait()
+    process.stderr.close()
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+
+
+@pytest.mark.slow
+def test_twenty_kills_change_no_bit(tmp_path: Path) -> None:
+    """Kill the whole process group at random moments, resume each time, with one worker or two in turn."""
+    rounds = ("--rounds", "150", "--save-clients", "last")
+    whole = trained(tmp_path, "whole", *rounds)
+    cut, draw, kills = Run(tmp_path / "cut"), random.Random(0), 0
+    for attempt in range(20):
+        workers = "2" if attempt % 4 == 3 else "1"
+        resume = ["--resume"] if (cut.folder / "manifest.json").exists() else []
+        before = len(cut.metrics())
+        process = start(tmp_path, "cut", "--workers", workers, *rounds, *resume)
+        deadline = time.monotonic() + PATIENCE
+        while len(cut.metrics()) == before and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.002)
+        time.sleep(0.1 * draw.random())
+        kills += process.poll() is None
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert process.stderr is not None
+        process.stderr.close()
+    assert kills == 20
+    assert not cut.final.exists()
+    code, errors = finish(start(tmp_path, "cut", *rounds, "--resume"))
+    assert code == 0, errors
+    assert bits(cut) == bits(whole)
+    assert not list(cut.folder.rglob(".*"))  # nothing half-written stays behind
