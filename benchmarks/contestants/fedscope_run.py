@@ -48,14 +48,8 @@ def watched(line: Sequence[str]) -> list[float]:
     return ends
 
 
-def trained(record: Mapping[str, Any], settings: Mapping[str, Any], samples: int) -> tuple[int, int]:
-    """Return the steps and samples of a round, from the run's record of who took part."""
-    passes = len(record["clients"]) * settings["epochs"]
-    return passes * -(-samples // settings["batch_size"]), passes * samples
-
-
 def main() -> None:
-    """Time the rounds after the first."""
+    """Time the rounds after the first; steps and participants are what the run recorded."""
     raw = torch.load(sys.argv[1], weights_only=True, mmap=True)
     settings, samples = raw["settings"], raw["train_labels"].shape[1]
     with tempfile.TemporaryDirectory() as folder:
@@ -64,9 +58,15 @@ def main() -> None:
     records = [json.loads(line) for line in lines]
     if not len(ends) == len(records) == settings["rounds"]:
         raise SystemExit(f"{len(ends)} lines and {len(records)} records for {settings['rounds']} rounds")
-    steps, seen = zip(*(trained(record, settings, samples) for record in records), strict=True)
-    recorded = sum(record["seconds"] for record in records[1:])
-    Rounds(ends, list(steps), list(seen)).report(accuracy=records[-1]["accuracy"], seconds_recorded=recorded)
+    steps = [record["gradients"] for record in records]
+    seen = [len(record["clients"]) * settings["epochs"] * samples for record in records]
+    Rounds(ends, steps, seen).report(
+        accuracy=records[-1]["accuracy"],
+        seconds_recorded=sum(record["seconds"] for record in records[1:]),
+        seconds_in={
+            name: sum(r["seconds_in"][name] for r in records[1:]) for name in records[1]["seconds_in"]
+        },
+    )
 
 
 if __name__ == "__main__":
