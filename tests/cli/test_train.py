@@ -1,4 +1,6 @@
 import json
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,13 +39,14 @@ def test_every_setting_reaches_the_manifest(fedscope: Command) -> None:
         "partition": "dirichlet_equal", "alpha": 0.7, "clients": 4, "participation": 0.5,
         "sampling": "bernoulli", "rounds": 1, "epochs": 2, "batch_size": 16, "lr": 0.05, "lr_decay": 0.9,
         "momentum": 0.5, "nesterov": True, "weight_decay": 0.002, "clip": 5.0, "reading": "code",
-        "seed": 3, "save_clients": "none", "keep_every": 1,
+        "seed": 3, "save_clients": "none", "keep_every": 1, "precision": "fp32", "stack": 2,
+        "train_samples": 800, "test_samples": 200,
     }  # fmt: skip
     flags = [part for key, value in given.items() for part in (f"--{key.replace('_', '-')}", str(value))]
     assert fedscope("train", *flags, "--registry", "runs", "--name", "all", "--device", "cpu").code == 0
     settings = Registry(Path("runs")).run("all").manifest().settings.model_dump()
     assert {key: settings[key] for key in given} == given
-    assert set(given) | {"options", "device", "threads"} == set(Settings.model_fields)
+    assert set(given) | {"options", "device", "threads", "compile"} == set(Settings.model_fields)
 
 
 def test_without_options_it_trains_fedavg_on_digits(
@@ -81,7 +84,10 @@ def test_runs_list_and_show(fedscope: Command, run: Run) -> None:
     hashes = {Path(c["path"]).name: c["sha256"] for c in shown["checkpoints"]}
     assert hashes["final.pt"] == load_checkpoint(run.final).sha256
     assert {"best.pt", "0000.pt", "0001.pt", "0002.pt"} < set(hashes)
-    assert hashes["final.pt"][:12] in fedscope("runs", "show", "tiny").out
+    table = fedscope("runs", "show", "tiny").out
+    assert hashes["final.pt"][:12] in table
+    assert "0.4835 MB" in table  # 2 rounds × 3 clients × (19,938 + 208) floats of 4 bytes
+    assert "– checkpointing" in table
     assert json.dumps(rows)
 
 
@@ -89,3 +95,74 @@ def test_an_empty_registry_is_not_an_error(fedscope: Command) -> None:
     done = fedscope("runs", "list", "--registry", "none")
     assert (done.code, done.out) == (0, "")
     assert "`fedscope train` makes one" in done.err
+
+
+def test_tensorboard_gets_every_number(fedscope: Command, tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    options = ("--model", "mlp_digits", "--clients", "3", "--epochs", "1", "--registry", "r", "--name", "a")
+    assert fedscope("train", *options, "--rounds", "2", "--tensorboard").code == 0
+    events = EventAccumulator(str(tmp_path / "r" / "a" / "tensorboard"))
+    events.Reload()
+    metrics = [json.loads(line) for line in (tmp_path / "r" / "a" / "metrics.jsonl").read_text().splitlines()]
+    for name in ("accuracy", "loss", "bytes_up", "gradients"):
+        assert [e.value for e in events.Scalars(name)] == pytest.approx([m[name] for m in metrics])
+        assert [e.step for e in events.Scalars(name)] == [1, 2]
+    assert events.Scalars("seconds_in/compute")[0].value > 0
+    assert events.Scalars("clients")[0].value == 3
+
+
+def test_without_tensorboard_it_says_what_to_install(
+    fedscope: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    done = fedscope("train", "--model", "mlp_digits", "--rounds", "1", "--tensorboard")
+    assert done.code == 2
+    assert "pip install 'fedscope[tensorboard]'" in done.err
+
+
+def test_parts_of_the_data(fedscope: Command, tmp_path: Path) -> None:
+    small = ("--model", "mlp_digits", "--rounds", "1", "--clients", "4", "--partition", "iid")
+    done = fedscope(
+        "train", *small, "--train-samples", "200", "--test-samples", "50", "--registry", "r", "--name", "a"
+    )
+    assert done.code == 0
+    shown = fedscope("runs", "show", "a", "--registry", "r", "--json").json
+    assert shown["manifest"]["settings"]["train_samples"] == 200
+    assert shown["manifest"]["data"]["test_samples"] == 50
+    assert shown["metrics"][0]["gradients"] == 4 * 2 * 2  # 50 samples each, batches of 32, two epochs
+    refused = fedscope("train", *small, "--train-samples", "9999")
+    assert (refused.code, "more than the 1437 of digits" in refused.err) == (2, True)
+
+
+def test_what_does_not_go_together(fedscope: Command) -> None:
+    for other in (("--compile",), ("--precision", "bf16")):
+        done = fedscope("train", "--stack", "4", *other)
+        assert (done.code, "without --compile and" in done.err) == (2, True)
+    done = fedscope("train", "--method", "feddyn+fedpd")
+    assert (done.code, "stands twice" in done.err) == (2, True)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_compiled_training_is_near_the_plain_one(fedscope: Command) -> None:
+    if shutil.which("g++") is None and shutil.which("c++") is None:
+        pytest.skip("torch.compile needs a C++ compiler")
+    losses = []
+    for flag in ((), ("--compile",)):
+        name = ("--name", f"run{len(flag)}", "--registry", "r")
+        options = (
+            "--model",
+            "mlp_digits",
+            "--method",
+            "man",
+            "--clients",
+            "2",
+            "--rounds",
+            "2",
+            "--threads",
+            "1",
+        )
+        assert fedscope("train", *options, *name, *flag).code == 0
+        losses.append([m["loss"] for m in Registry(Path("r")).run(name[1]).metrics()])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)

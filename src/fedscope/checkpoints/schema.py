@@ -84,9 +84,11 @@ class Settings(Record):
         return self
 
     @model_validator(mode="after")
-    def _stack_or_compile(self) -> "Settings":
-        if self.compile and self.stack > 1:
-            raise ValueError("--compile trains one client at a time; use it without --stack")
+    def _stacks_are_plain(self) -> "Settings":
+        if self.stack > 1 and (self.compile or self.precision != "fp32"):
+            raise ValueError(
+                "--stack is for small models in fp32; use it without --compile and --precision bf16"
+            )
         return self
 
 

@@ -1,6 +1,8 @@
 """`fedscope runs`: what the registry holds."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -73,6 +75,27 @@ def show(run: str, registry: Path, as_json: bool) -> None:
         [_cell(m[k]) for k in ("round", "accuracy", "loss", "train_loss", "seconds")] for m in metrics[-5:]
     ]
     console.print_table("Last rounds", ["round", "accuracy", "loss", "training loss", "seconds"], last)
+    counted = [m for m in metrics if "seconds_in" in m]  # older runs did not count
+    if counted:
+        console.print_table("Cost", ["of all rounds", "total", "per round"], _costs(counted))
+
+
+def _costs(metrics: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Return the table rows of what the rounds cost together and on average."""
+    rows = []
+    for name, key, unit, scale in (
+        ("to the clients", "bytes_down", "MB", 1e6),
+        ("from the clients", "bytes_up", "MB", 1e6),
+        ("mini-batch gradients", "gradients", "", 1),
+        ("time", "seconds", "s", 1),
+    ):
+        total = sum(m[key] for m in metrics) / scale
+        rows.append([name, f"{total:,.5g} {unit}".strip(), f"{total / len(metrics):,.5g} {unit}".strip()])
+    for phase in metrics[0]["seconds_in"]:
+        total = sum(m["seconds_in"][phase] for m in metrics)
+        rows.append([f"– {phase}", f"{total:,.4g} s", f"{total / len(metrics):,.4g} s"])
+    peak = max(max(m["peak_memory_bytes"]) for m in metrics)
+    return [*rows, ["peak memory of a worker", f"{peak / 1e6:,.0f} MB", ""]]
 
 
 def _cell(value: object) -> str:
