@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 import torch
 
+from fedscope.allocator import reuse_freed_memory
 from fedscope.errors import UserError
 
 registry = click.option(
@@ -27,13 +28,14 @@ threads = click.option(
 
 
 def use_device(name: str, threads: int | None, workers: int = 1) -> torch.device:
-    """Set the thread count and return the device; ``auto`` is a GPU if there is one, else the CPU.
+    """Set the process up for long computations and return the device; ``auto`` prefers a GPU.
 
     Without ``threads``, ``workers`` processes divide the cores.
 
     Raises:
         UserError: there is no such device here.
     """
+    reuse_freed_memory()
     torch.set_num_threads(threads or max(1, torch.get_num_threads() // workers))
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"

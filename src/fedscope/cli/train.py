@@ -9,6 +9,7 @@ import click
 import torch
 from pydantic_core import PydanticUndefined
 
+from fedscope.allocator import reuse_freed_memory
 from fedscope.checkpoints.registry import Registry, Run, checked_name
 from fedscope.checkpoints.schema import Settings, parse
 from fedscope.cli import console, options
@@ -153,6 +154,7 @@ def help_train(
     group: workers.Workers, settings: Settings, given: dict[str, str], data_dir: Path | None
 ) -> None:
     """Be a worker of the run that rank 0 trains."""
+    reuse_freed_memory()
     torch.set_num_threads(settings.threads)
     assist(group, prepare(settings, given, data_dir))
 
