@@ -44,6 +44,7 @@ def use_device(name: str, threads: int | None, workers: int = 1) -> torch.device
     except RuntimeError as error:
         raise UserError(f"unknown device {name!r}; use auto, cpu or cuda") from error
     count = torch.cuda.device_count() if device.type == "cuda" else device.type == "cpu"
+    torch.backends.cudnn.deterministic = True  # the same bits again
     if (device.index or 0) >= count:
         raise UserError(f"there is no device {name!r} here; use --device auto or cpu")
     return device

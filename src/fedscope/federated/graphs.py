@@ -1,6 +1,7 @@
 """CUDA graphs: a step is recorded once per shape and replayed, which leaves one launch per step."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ class Replay:
     def __init__(self, step: Callable[..., None], changed: Sequence[Tensor]):
         self._step = step
         self._changed = changed
+        self._pool: Any = None  # shared: no recorded step leaves a tensor that another could overwrite
         self._graphs: dict[object, tuple[torch.cuda.CUDAGraph, list[Tensor]]] = {}
 
     def __call__(self, *inputs: Tensor, flag: bool) -> None:
@@ -39,8 +41,9 @@ class Replay:
                 self._step(*places, flag=flag)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, pool=self._pool):
             self._step(*places, flag=flag)
+        self._pool = graph.pool()
         with torch.no_grad():
             for tensor, old in zip(self._changed, before, strict=True):
                 tensor.copy_(old)
