@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -55,7 +55,10 @@ def main() -> None:
         for group in GROUPS:
             if not any(group.name.startswith(prefix) for prefix in options.only):
                 continue
-            groups.append(measured(tiny(group) if options.tiny else group, options.repeats, place))
+            group = tiny(group) if options.tiny else group
+            present = [c for c in group.contestants if not any(w in c.name for w in options.without)]
+            group = replace(group, contestants=tuple(present))
+            groups.append(measured(group, options.repeats, place))
             print(table(groups[-1]), flush=True)
             if options.json:
                 options.json.write_text(json.dumps({**record, "groups": groups}, indent=1) + "\n")
@@ -72,6 +75,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument(
         "--only", nargs="+", default=[""], metavar="PREFIX", help="groups: bare/…, compute, …"
+    )
+    parser.add_argument(
+        "--without", nargs="+", default=[], metavar="PART", help="leave out contestants with PART in the name"
     )
     parser.add_argument("--tiny", action="store_true", help="try the harness; the times mean nothing")
     return parser.parse_args()

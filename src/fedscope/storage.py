@@ -39,6 +39,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         temporary.chmod(0o755)
         for file in temporary.iterdir():
             _sync(file)
+        _sync(temporary)
         if not path.exists():
             temporary.rename(path)
             _sync(path.parent)

@@ -129,10 +129,14 @@ def test_parts_of_the_data(fedscope: Command, tmp_path: Path) -> None:
     assert done.code == 0
     shown = fedscope("runs", "show", "a", "--registry", "r", "--json").json
     assert shown["manifest"]["settings"]["train_samples"] == 200
+    assert shown["manifest"]["data"]["train_samples"] == 200
     assert shown["manifest"]["data"]["test_samples"] == 50
+    for split, count in (("train", 200), ("test", 50)):  # the analysis is of the data that the run used
+        options = ("--split", split, "--samples", "all", "--probes", "2", "--registry", "r", "--json", "-")
+        assert fedscope("hessian", "a", *options).json["problem"]["samples"] == count
     assert shown["metrics"][0]["gradients"] == 4 * 2 * 2  # 50 samples each, batches of 32, two epochs
     refused = fedscope("train", *small, "--train-samples", "9999")
-    assert (refused.code, "more than the 1437 of digits" in refused.err) == (2, True)
+    assert (refused.code, "more than the 1437 there are" in refused.err) == (2, True)
 
 
 def test_what_does_not_go_together(fedscope: Command) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -48,6 +49,27 @@ def test_an_unfinished_round_is_forgotten(tmp_path: Path) -> None:
 def test_only_what_is_needed_stays(tmp_path: Path) -> None:
     kept(tmp_path, {1: [0, 1], 2: [1, 2], 3: [0], 4: [2]})
     assert sorted(p.name for p in tmp_path.iterdir()) == ["round-0002", "round-0003", "round-0004"]
+
+
+def test_rounds_are_numbers_and_not_words(tmp_path: Path) -> None:
+    kept(tmp_path, {9999: [0, 1], 10000: [0]}, prune=False)
+    recalled = Memory.after(tmp_path, (2, 3), 10000).recall(0)
+    assert recalled is not None
+    assert recalled[0, 0] == 1_000_000
+
+
+def test_the_folders_hold_at_most_twice_the_clients(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    rounds = {t: sorted(generator.choice(60, 6, replace=False).tolist()) for t in range(1, 120)}
+    memory = kept(tmp_path, rounds)
+    newest = {client: t for t, clients in rounds.items() for client in clients}
+    rows = sum(path.stat().st_size for path in tmp_path.glob("*/clients.f32")) // 24
+    assert rows <= 2 * len(newest)
+    for seen in (memory, Memory.after(tmp_path, (2, 3), 119)):
+        for client, t in newest.items():
+            recalled = seen.recall(client)
+            assert recalled is not None
+            assert (recalled == 100 * t + client).all()
 
 
 def test_an_error_while_writing_leaves_no_round(tmp_path: Path) -> None:

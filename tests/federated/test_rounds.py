@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from fedscope.checkpoints.files import content_hash, load_checkpoint
 from fedscope.checkpoints.registry import Registry, Run
@@ -14,6 +15,7 @@ from fedscope.federated.evaluation import evaluate
 from fedscope.federated.federation import open_run, prepare
 from fedscope.federated.flat import FlatModel
 from fedscope.federated.local import LocalSettings, LocalTrainer, Task
+from fedscope.federated.memory import Memory
 from fedscope.federated.methods import parse
 from fedscope.federated.rounds import Metrics, train
 from fedscope.streams import torch_stream
@@ -28,7 +30,7 @@ def trained(root: Path, settings: Settings, given: dict[str, str] | None = None,
 
 def stripped(metrics: list[Metrics]) -> list[Metrics]:
     """Return what does not depend on the machine's mood."""
-    moods = ("seconds", "seconds_in", "peak_memory_bytes", "workers")
+    moods = ("seconds", "seconds_in", "peak_memory_bytes", "workers", "clients")
     return [{k: v for k, v in m.items() if k not in moods} for m in metrics]
 
 
@@ -115,6 +117,7 @@ def test_an_interrupted_run_continues_with_the_same_bits(tmp_path: Path) -> None
     assert load_checkpoint(run.final).sha256 == load_checkpoint(whole.final).sha256
     assert load_checkpoint(run.best).sha256 == load_checkpoint(whole.best).sha256
     assert stripped(metrics) == stripped(whole.metrics())
+    assert run.metrics()[2]["clients"] == [0, 1, 2]
     assert not run.last.exists()
 
 
@@ -216,9 +219,66 @@ def test_golden_losses(tmp_path: Path) -> None:
         "fedavg": [2.1650, 1.8271, 1.5081],
         "fedprox": [2.1651, 1.8280, 1.5100],
         "fedavg+man": [2.1900, 1.9078, 1.6274],
+        "feddyn": [2.0342, 1.2579, 0.5458],
     }
     for method, expected in golden.items():
         run = trained(tmp_path, Settings(method=method, clients=3, rounds=3, epochs=1), name=method)
         assert [m["loss"] for m in run.metrics()] == pytest.approx(
             expected, rel=0.006
         )  # threads and CPUs differ by 0.004
+
+
+def test_feddyn_keeps_its_books(tmp_path: Path) -> None:
+    """θ_{t+1} − mean w_k = mean_k h_k over all clients, and h_k = Σ (w_k − θ_t) over its rounds."""
+    settings = Settings(
+        method="feddyn",
+        clients=5,
+        participation=0.6,
+        rounds=4,
+        epochs=1,
+        save_clients="all",
+        keep_every=1,
+        clip=1.0,
+    )
+    run = trained(tmp_path, settings)
+    flat = FlatModel(prepare(settings, {}).model)
+
+    def vector(path: Path) -> Tensor:
+        flat.load(load_checkpoint(path).state)
+        return flat.values[0, : flat.size].double()
+
+    theta = flat.values[0, : flat.size].double()
+    h = {client: torch.zeros_like(theta) for client in range(5)}
+    for record in run.metrics():
+        round, sampled = int(str(record["round"])), list(record["clients"])  # type: ignore[call-overload]
+        uploads = {client: vector(run.client(client, round)) for client in sampled}
+        for client, w in uploads.items():
+            h[client] += w - theta
+        theta = vector(run.kept(round))
+        mean = torch.stack(list(uploads.values())).mean(0)
+        torch.testing.assert_close(theta - mean, torch.stack(list(h.values())).mean(0), rtol=0, atol=1e-6)
+    memory = Memory.after(run.folder / "state", (1, flat.size), settings.rounds)
+    for client, expected in h.items():
+        recalled = memory.recall(client)
+        assert (recalled is None) == bool((expected == 0).all())
+        if recalled is not None:
+            torch.testing.assert_close(recalled[0].double(), expected, rtol=0, atol=1e-6)
+    server = memory.server(settings.rounds)["dyn.h"]
+    torch.testing.assert_close(server, torch.stack(list(h.values())).mean(0), rtol=0, atol=1e-6)
+
+
+def test_what_is_kept_in_memory_does_not_grow_with_the_clients(tmp_path: Path) -> None:
+    settings = Settings(
+        dataset="synthetic", clients=10_000, participation=0.001, partition="iid", rounds=3, epochs=1
+    )
+    federation = prepare(settings, {})
+    metrics = train(federation, open_run(federation, Registry(tmp_path), "run", resume=False), lambda _: None)
+    assert all("clients" not in record for record in metrics)
+    assert sum(rows.nbytes for rows in federation.rows) == 8 * 100_000  # indices, not copies
+
+
+def test_a_run_is_trained_by_one_process_at_a_time(run: Run) -> None:
+    with run.held(), pytest.raises(UserError, match="another process is training 'tiny'"), run.held():
+        pass
+    with run.held():
+        pass

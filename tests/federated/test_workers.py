@@ -10,10 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from fedscope.checkpoints.files import load_checkpoint
 from fedscope.checkpoints.registry import Run
 from fedscope.federated.memory import Memory
+from fedscope.federated.workers import Workers, started
 
 FEDSCOPE = [sys.executable, "-m", "fedscope"]
 # Unequal clients, state on both sides, something to augment the order with, a ragged last batch.
@@ -112,18 +114,63 @@ def test_torchrun_is_the_same_run(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_dead_worker_ends_the_run_with_a_word_and_it_resumes(tmp_path: Path) -> None:
-    process = start(tmp_path, "cut", "--workers", "3", "--rounds", "100000")
+    many = ("--workers", "3", "--rounds", "100000")
+    process = start(tmp_path, "cut", *many)
     assert process.stderr is not None
     next(line for line in process.stderr if "round 2/" in line)
-    victim = children(process.pid)[0]
-    os.kill(victim, signal.SIGKILL)
+    os.kill(children(process.pid)[1], signal.SIGKILL)
     code, errors = finish(process)
     assert code == 2
-    assert "died (signal SIGKILL); continue with --resume" in errors
+    assert "worker 2 died (signal SIGKILL); continue with --resume" in errors
     assert "Traceback" not in errors
     assert not children(process.pid)
-    code, errors = finish(start(tmp_path, "cut", "--rounds", "5", "--resume"))
-    assert (code, "rounds 100000 → 5" in errors) == (2, True)  # nothing else was changed
+    done = len(Run(tmp_path / "cut").metrics())
+    again = start(tmp_path, "cut", *many, "--resume")
+    assert again.stderr is not None
+    line = next(line for line in again.stderr if "round " in line)
+    assert int(line.split("round ")[1].split("/")[0]) >= done >= 2
+    second = start(tmp_path, "cut", "--rounds", "100000", "--resume")  # while the first is at it
+    code, errors = finish(second)
+    assert (code, "another process is training 'cut'" in errors) == (2, True)
+    os.killpg(again.pid, signal.SIGKILL)
+    finish(again)
+
+
+def fail(workers: Workers) -> None:
+    raise OSError("the reason")
+
+
+def never(workers: Workers) -> None:
+    time.sleep(3600)
+
+
+def test_a_failing_worker_says_why() -> None:
+    with (
+        pytest.raises(RuntimeError, match=r"worker 1 failed(.|\n)*the reason"),
+        started(2, torch.device("cpu"), 1, fail) as workers,
+    ):
+        workers.receive((1,), torch.float32, 1)
+
+
+def test_an_error_of_rank_0_ends_the_others() -> None:
+    with pytest.raises(KeyError), started(2, torch.device("cpu"), 1, never):
+        raise KeyError
+    assert not children(os.getpid())
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_while_the_group_forms_is_noticed(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, torch\n"
+        "from fedscope.federated import workers\n"
+        "def die(*_):\n    os.kill(os.getpid(), 9)\n"
+        "if __name__ != '__main__':\n    workers._group = die\n"
+        "else:\n    with workers.started(2, torch.device('cpu'), 1, die): pass\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 2
+    assert "worker 1 died (signal SIGKILL)" in done.stderr
 
 
 @pytest.mark.slow

@@ -9,12 +9,13 @@
 A checkpoint is addressed as a file, or as RUN, RUN@25, RUN@best, RUN@final, RUN@client3.
 """
 
+import fcntl
 import json
 import os
 import re
 import sqlite3
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -67,9 +68,25 @@ class Run:
 
     def clients(self, until: int | None = None) -> list[Path]:
         """Each client's last upload, in client order; its last by round ``until`` where all were kept."""
-        kept = sorted(self.folder.glob("round-*/clients/*.pt"))
+        kept = sorted(self.folder.glob("round-*/clients/*.pt"), key=lambda path: int(path.parts[-3][6:]))
         by_then = {p.name: p for p in kept if until is not None and int(p.parts[-3][6:]) <= until}
         return [by_then[name] for name in sorted(by_then)] or sorted(self.client(0).parent.glob("*.pt"))
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes from writing to the run meanwhile; a process that dies lets go of it.
+
+        Raises:
+            UserError: another process trains the run.
+        """
+        with (self.folder / "manifest.json").open("r+b") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise UserError(
+                    f"another process is training {self.name!r}; wait for its end, or use another --name"
+                ) from error
+            yield
 
     def manifest(self) -> Manifest:
         """Read the manifest.
@@ -212,7 +229,7 @@ class Registry:
             raise UserError(f"unknown checkpoint {run.name}@{which}; use @best, @final, @25 or @client3")
         if not path.exists():
             names = [f"@{p.stem}" for p in (run.final, run.best) if p.exists()]
-            names += [f"@{int(p.stem[6:])}" for p in sorted(run.folder.glob("round-*.pt"))]
+            names += [f"@{n}" for n in sorted(int(p.stem[6:]) for p in run.folder.glob("round-*.pt"))]
             names += [f"@client{int(p.stem)}" for p in run.clients()[:3]] + ["…"] * (len(run.clients()) > 3)
             raise UserError(f"run {run.name!r} holds no {path.name}; it has {', '.join(names) or 'none yet'}")
         return path

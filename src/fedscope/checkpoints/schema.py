@@ -130,5 +130,5 @@ def parse(kind: type[R], data: object, what: str) -> R:
         return kind.model_validate(data)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "settings"
-        raise UserError(f"{what}: {where}: {first['msg']}") from error
+        where = [what, *([".".join(map(str, first["loc"]))] if first["loc"] else [])]
+        raise UserError(": ".join([*where, first["msg"].removeprefix("Value error, ")])) from error

@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 import torch
 
-from fedscope.allocator import reuse_freed_memory
 from fedscope.errors import UserError
+from fedscope.process import set_up
 
 registry = click.option(
     "--registry",
@@ -27,16 +27,14 @@ threads = click.option(
 )
 
 
-def use_device(name: str, threads: int | None, workers: int = 1) -> torch.device:
+def use_device(name: str, threads: int | None, workers: int = 1, place: int = 0) -> torch.device:
     """Set the process up for long computations and return the device; ``auto`` prefers a GPU.
 
-    Without ``threads``, ``workers`` processes divide the cores.
+    Without ``threads``, ``workers`` processes divide the cores; this is the ``place``-th of its machine.
 
     Raises:
         UserError: there is no such device here.
     """
-    reuse_freed_memory()
-    torch.set_num_threads(threads or max(1, torch.get_num_threads() // workers))
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -44,7 +42,7 @@ def use_device(name: str, threads: int | None, workers: int = 1) -> torch.device
     except RuntimeError as error:
         raise UserError(f"unknown device {name!r}; use auto, cpu or cuda") from error
     count = torch.cuda.device_count() if device.type == "cuda" else device.type == "cpu"
-    torch.backends.cudnn.deterministic = True  # the same bits again
     if (device.index or 0) >= count:
         raise UserError(f"there is no device {name!r} here; use --device auto or cpu")
+    set_up(device, threads or max(1, torch.get_num_threads() // workers), place)
     return device

@@ -9,7 +9,6 @@ import click
 import torch
 from pydantic_core import PydanticUndefined
 
-from fedscope.allocator import reuse_freed_memory
 from fedscope.checkpoints.registry import Registry, Run, checked_name
 from fedscope.checkpoints.schema import Settings, parse
 from fedscope.cli import console, options
@@ -30,7 +29,7 @@ def setting(flag: str, kind: Any, help: str) -> Decorator:
 
 
 @click.command("train")
-@setting("--method", str, "fedavg, fedprox, man, or a sum such as fedavg+man.")
+@setting("--method", str, "fedavg, fedprox, feddyn, man, or a sum such as feddyn+man.")
 @setting("--dataset", str, "digits, synthetic, cifar10 or cifar100.")
 @options.data_dir
 @setting("--model", str, "Network. [default: the data set's]")
@@ -70,9 +69,14 @@ def setting(flag: str, kind: Any, help: str) -> Decorator:
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="Processes that share the clients; they change no bit of the result.",
+    help="Processes that share the clients; at the same --threads they change no bit of the result.",
 )
-@options.threads
+@click.option(
+    "--threads",
+    type=click.IntRange(1),
+    help="CPU threads of each worker; the bits depend on them. [default: the cores, divided by the "
+    "workers; with --resume, as before]",
+)
 @options.registry
 @click.option("--name", help="Name of the run. [default: METHOD-DATASET]")
 @setting("--save-clients", click.Choice(["last", "all", "none"]), "Which of the clients' uploads to keep.")
@@ -100,7 +104,9 @@ def command(
     On several machines start it with torchrun instead of --workers; every process takes the same options.
     """
     fields = {key: value for key, value in fields.items() if value is not None}
-    chosen = options.use_device(device, threads, count)
+    if resume and name and threads is None:  # the bits depend on them
+        threads = Registry(registry).run(name).manifest().settings.threads
+    chosen = options.use_device(device, threads, count, workers.place())
     result = train_run(
         fields, pairs(given), registry, name,
         device=chosen, count=count, resume=resume, data_dir=data_dir, tensorboard=tensorboard,
@@ -137,25 +143,27 @@ def train_run(
     if workers.under_torchrun():
         if count > 1:
             raise UserError("torchrun already starts the workers; leave --workers out")
-        with workers.joined(device) as group:
+        with workers.joined() as group:
             federation = prepare(settings, given, data_dir)
             if group.rank:
                 assist(group, federation)
                 return {}
             run = _open(federation, Registry(root), name, resume=resume)
-            return _lead(group, federation, run, tensorboard=tensorboard)
+            with run.held():
+                return _lead(group, federation, run, tensorboard=tensorboard)
     federation = prepare(settings, given, data_dir)  # before the workers: what is wrong is said once
     run = _open(federation, Registry(root), name, resume=resume)
-    with workers.started(count, device, help_train, settings, given, data_dir) as group:
+    with (
+        run.held(),
+        workers.started(count, device, settings.threads, assist_run, settings, given, data_dir) as group,
+    ):
         return _lead(group, federation, run, tensorboard=tensorboard)
 
 
-def help_train(
+def assist_run(
     group: workers.Workers, settings: Settings, given: dict[str, str], data_dir: Path | None
 ) -> None:
     """Be a worker of the run that rank 0 trains."""
-    reuse_freed_memory()
-    torch.set_num_threads(settings.threads)
     assist(group, prepare(settings, given, data_dir))
 
 

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.storage import atomic_folder
+from fedscope.streams import torch_stream
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,6 +54,20 @@ class Dataset:
     test: Split
     fingerprint: str
     note: str = ""  # what a reader should know, such as shards that were not there
+
+
+def part(split: Split, count: int | None, seed: int, purpose: str) -> Tensor:
+    """Return the rows of ``split`` that a run with ``seed`` uses, ascending: all, or a draw of ``count``.
+
+    Raises:
+        UserError: there are fewer.
+    """
+    if count is None:
+        return torch.arange(len(split))
+    if count > len(split):
+        raise UserError(f"--{purpose}-samples {count} is more than the {len(split)} there are; lower it")
+    order = torch.randperm(len(split), generator=torch_stream(seed, f"{purpose} part"))
+    return order[:count].sort().values
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,12 @@
 """What a round costs: bytes each way, gradients, seconds by phase, memory."""
 
+import re
 import resource
 import sys
 import time
+from pathlib import Path
+
+import torch
 
 from fedscope.federated.federation import Federation
 from fedscope.federated.flat import FlatModel
@@ -13,8 +17,8 @@ PHASES = ("data", "compute", "waiting", "aggregation", "evaluation", "checkpoint
 class Clock:
     """A stopwatch that is always in one phase; entering a phase ends the one before.
 
-    The phases of a round add up to its wall time. On a GPU the host only launches work, so ``data`` is what
-    the host prepares, and the device's time shows in the phase that waits for a result.
+    The phases of a round add up to its wall time. On a GPU ``data`` is what the host prepares; gathering
+    and augmenting a batch belongs to the recorded step, and so to ``compute``.
     """
 
     def __init__(self) -> None:
@@ -49,5 +53,13 @@ def traffic(federation: Federation, sampled: list[int], model: FlatModel) -> dic
 
 def peak_memory() -> int:
     """Return the largest resident size that this process has had, in bytes."""
+    status = Path("/proc/self/status")
+    if status.exists():  # what getrusage says includes the parent's, before this program was started
+        return 1024 * int(re.findall(r"VmHWM:\s*(\d+) kB", status.read_text())[0])
     unit = 1 if sys.platform == "darwin" else 1024
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def peak_gpu_memory() -> int:
+    """Return the largest number of bytes that this process has had in tensors on its GPU; 0 without one."""
+    return torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fedscope.checkpoints.schema import Settings
-from fedscope.federated.accounting import Clock, peak_memory
+from fedscope.federated.accounting import Clock, peak_gpu_memory, peak_memory
 from fedscope.federated.evaluation import evaluate
 from fedscope.federated.federation import Federation
 from fedscope.federated.flat import FlatModel
@@ -17,7 +17,7 @@ from fedscope.federated.schedule import Stack, assign, stacks, windows
 from fedscope.federated.workers import Workers
 from fedscope.streams import torch_stream
 
-HELD = 2**30  # bytes of uploads that a worker may hold back before they are folded in
+HELD = 2**30  # bytes of uploads that a worker holds back, on average, before they are folded in
 
 
 class Dispatch:
@@ -34,7 +34,6 @@ class Dispatch:
                 settings.weight_decay, settings.clip, settings.precision, settings.compile,
             ), self.clock,
         )  # fmt: skip
-        self.home = workers.carrier or self.model.values.device  # where uploads are added up
         self.start = self.model.values[0].clone()  # θ_t and the buffers, as the server sends them
         self.counters = self.model.counters.clone()
         self.samples = sum(map(len, federation.rows))
@@ -79,8 +78,8 @@ class Dispatch:
                 elif owner[place] == workers.rank:
                     self._send(trained.pop(place))
 
-    def evaluate(self) -> tuple[float, float, list[float]]:
-        """Return test loss and accuracy of the server's next model, and each worker's peak memory."""
+    def evaluate(self) -> tuple[float, float, list[list[float]]]:
+        """Return test loss and accuracy of the server's next model, each worker's peak memory (host, GPU)."""
         self._share_model()
         self.clock.enter("evaluation")
         self.model.values[0] = self.start
@@ -88,8 +87,8 @@ class Dispatch:
         loss, accuracy = evaluate(
             self.model.module, self.federation.dataset.test, self.federation.pipeline, workers=self.workers
         )
-        peaks = torch.zeros(self.workers.size, dtype=torch.float64)
-        peaks[self.workers.rank] = peak_memory()
+        peaks = torch.zeros(self.workers.size, 2, dtype=torch.float64)
+        peaks[self.workers.rank] = torch.tensor([peak_memory(), peak_gpu_memory()])
         return loss, accuracy, self.workers.total(peaks).tolist()
 
     def _share_model(self) -> None:

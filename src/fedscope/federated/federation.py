@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +12,7 @@ from fedscope.checkpoints.registry import Registry, Run
 from fedscope.checkpoints.schema import CheckpointInfo, DataSpec, Manifest, ModelSpec, Settings
 from fedscope.data import catalogue as data_catalogue
 from fedscope.data.augment import Pipeline
-from fedscope.data.datasets import Dataset, Split
+from fedscope.data.datasets import Dataset, Split, part
 from fedscope.data.partition import partition
 from fedscope.errors import UserError
 from fedscope.federated.method import Method
@@ -68,7 +67,7 @@ class Federation:
             name=self.dataset.name,
             augmentation=self.settings.augmentation or "none",
             fingerprint=self.dataset.fingerprint,
-            train_samples=len(self.dataset.train),
+            train_samples=self.settings.train_samples or len(self.dataset.train),
             test_samples=len(self.dataset.test),
         )
 
@@ -107,16 +106,20 @@ def prepare(settings: Settings, given: dict[str, str], data_dir: Path | None = N
             "alpha": None if settings.partition == "iid" else settings.alpha,
         }
     )
+    test = dataset.test
+    if settings.test_samples is not None:
+        rows_used = part(test, settings.test_samples, settings.seed, "test")
+        test = Split(test.images[rows_used], test.labels[rows_used])
     on_device = Dataset(
         dataset.name,
         dataset.classes,
         dataset.train.to(device),
-        _used(settings, dataset.test).to(device),
+        test.to(device),
         dataset.fingerprint,
         dataset.note,
     )
     return Federation(
-        settings, model.to(device), spec, on_device, pipeline, [part.to(device) for part in rows], method
+        settings, model.to(device), spec, on_device, pipeline, [held.to(device) for held in rows], method
     )
 
 
@@ -131,45 +134,24 @@ def open_run(federation: Federation, registry: Registry, name: str, *, resume: b
         return registry.create(manifest)
     run = registry.run(name)
     old = run.manifest()
-    for part in ("settings", "model", "data"):
-        before, now = getattr(old, part).model_dump(), getattr(manifest, part).model_dump()
+    for section in ("settings", "model", "data"):
+        before, now = getattr(old, section).model_dump(), getattr(manifest, section).model_dump()
         changed = [f"{key} {before[key]} → {now[key]}" for key in now if before[key] != now[key]]
         if changed:
             raise UserError(
-                f"cannot resume {name!r} with other {part}: {'; '.join(changed)}; use another --name"
+                f"cannot resume {name!r} with other {section}: {'; '.join(changed)}; use another --name"
             )
     return run
 
 
 def _divide(settings: Settings, dataset: Dataset) -> list[Tensor]:
     """Return each client's rows of the training split, or of the part of it that is used."""
-    chosen = _part(settings, "train", dataset.train)
+    used = part(dataset.train, settings.train_samples, settings.seed, "train")
     parts = partition(
         settings.partition,
-        dataset.train.labels[chosen].numpy(),
+        dataset.train.labels[used].numpy(),
         settings.clients,
         settings.alpha,
         numpy_stream(settings.seed, "partition"),
     )
-    return [chosen[torch.from_numpy(part)] for part in parts]
-
-
-def _used(settings: Settings, test: Split) -> Split:
-    """Return the part of the test split that is evaluated on."""
-    if settings.test_samples is None:
-        return test
-    rows = _part(settings, "test", test)
-    return Split(test.images[rows], test.labels[rows])
-
-
-def _part(settings: Settings, name: Literal["train", "test"], split: Split) -> Tensor:
-    """Return the rows of ``split`` that are used, ascending: all, or a draw of ``NAME_samples``."""
-    count = settings.train_samples if name == "train" else settings.test_samples
-    if count is None:
-        return torch.arange(len(split))
-    if count > len(split):
-        raise UserError(
-            f"--{name}-samples {count} is more than the {len(split)} of {settings.dataset}; lower it"
-        )
-    order = torch.randperm(len(split), generator=torch_stream(settings.seed, f"{name} part"))
-    return order[:count].sort().values
+    return [used[torch.from_numpy(rows)] for rows in parts]

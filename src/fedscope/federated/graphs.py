@@ -19,6 +19,7 @@ class Replay:
     def __init__(self, step: Callable[..., None], changed: Sequence[Tensor]):
         self._step = step
         self._changed = changed
+        self._side = torch.cuda.Stream()
         self._pool: Any = None  # shared: no recorded step leaves a tensor that another could overwrite
         self._graphs: dict[object, tuple[torch.cuda.CUDAGraph, list[Tensor]]] = {}
 
@@ -34,7 +35,7 @@ class Replay:
 
     def _record(self, places: list[Tensor], flag: bool) -> tuple[torch.cuda.CUDAGraph, list[Tensor]]:
         before = [t.clone() for t in self._changed]
-        side = torch.cuda.Stream()
+        side = self._side
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(WARM_UPS):

@@ -85,7 +85,7 @@ class LocalTrainer:
         self._share, self._lr = new(stack, 1), new(())
         self._loss = torch.zeros(stack, dtype=torch.float64, device=model.values.device)
         self._activations: dict[str, Tensor] = {}
-        self._forward = torch.compile(model.module, dynamic=False) if settings.compile else model.module
+        self._compiled = torch.compile(model.module, dynamic=False) if settings.compile else model.module
         changed = (model.values, model.counters, self._velocity, self._loss)
         on_gpu = model.values.device.type == "cuda"
         self._run = Replay(self._step, changed) if on_gpu else self._step
@@ -128,6 +128,7 @@ class LocalTrainer:
         count = rows.shape[1]
         shuffles = torch.stack([torch.randperm(count, generator=task.order) for task in tasks])
         draws = torch.stack([self.pipeline.draw(count, task.augmentation) for task in tasks], 1)
+        self.clock.enter("compute")  # on a GPU the copies wait for the epoch before
         order, draws = rows.gather(1, shuffles.to(rows.device)), draws.to(rows.device)
         self._loss.zero_()
         size = self.settings.batch_size
@@ -176,7 +177,9 @@ class LocalTrainer:
         model = self.model
         model.gradient.zero_()
         with self._precision():
-            logits = self._forward(images)
+            # Ragged batches are not compiled: each size takes long, and a limited number is, the first seen.
+            whole = len(images) == self.settings.batch_size
+            logits = (self._compiled if whole else model.module)(images)
         memory = {name: self._memory[0, m] for m, name in enumerate(self.method.memory)}
         objective, loss = self._objective(
             model.parameters, self._anchor[0], self._share[0, 0], memory, logits, labels[0], first

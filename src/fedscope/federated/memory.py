@@ -6,12 +6,15 @@
 
 The folder of a round appears whole, before the round counts as done; a client's vectors are those of its
 newest round. No vector is held in memory between two uses, whatever the number of clients: the page cache
-of the system keeps what is read often. A folder is deleted when every client in it has a newer one.
+of the system keeps what is read often. A folder is deleted when every client in it has a newer one, which
+the last of them are given by copying.
 """
 
+import io
 import json
 import shutil
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +35,7 @@ class Memory:
     folder: Path
     shape: tuple[int, int]
     rows: dict[int, tuple[int, int]] = field(default_factory=dict)  # client → (round, row)
+    _counts: dict[int, int] = field(default_factory=dict)  # round → rows in its folder
 
     @classmethod
     def after(cls, folder: Path, shape: tuple[int, int], round: int) -> "Memory":
@@ -43,10 +47,9 @@ class Memory:
         memory = cls(folder, shape)
         for path in folder.glob(".*"):  # of a process killed while it wrote or deleted
             shutil.rmtree(path)
-        for path in sorted(folder.glob("round-*")):
-            number = int(path.name[6:])
+        for number in sorted(int(path.name[6:]) for path in folder.glob("round-*")):
             if number > round:
-                _delete(path)
+                _delete(memory._path(number))
             else:
                 memory._take(number)
         return memory
@@ -77,6 +80,10 @@ class Memory:
             with (temporary / "clients.f32").open("wb") as rows:
                 writer = Writer(rows)
                 yield writer
+                for client in self._stragglers(writer.clients):
+                    vectors = self.recall(client)
+                    if vectors is not None:
+                        writer.client(client, vectors)
             writer.close(temporary)
         self._take(round)
 
@@ -86,6 +93,17 @@ class Memory:
         for path in self.folder.glob("round-*"):
             if int(path.name[6:]) not in needed:
                 _delete(path)
+
+    def _stragglers(self, leaving: Sequence[int]) -> list[int]:
+        """Return the clients to carry along because less than half of their folder is needed any more.
+
+        ``leaving`` are the clients that have newer vectors by now. So the folders hold at most twice as many
+        vectors as there are clients.
+        """
+        left = self.rows.keys() - set(leaving)
+        needed = Counter(self.rows[client][0] for client in left)
+        stale = {round for round, count in needed.items() if 2 * count < self._counts[round]}
+        return sorted(client for client in left if self.rows[client][0] in stale)
 
     @property
     def _row_bytes(self) -> int:
@@ -107,6 +125,7 @@ class Memory:
             raise UserError(
                 f"{path} is damaged: clients.f32 has {size} bytes; train the run anew under another --name"
             )
+        self._counts[round] = len(clients)
         self.rows |= {client: (round, row) for row, client in enumerate(clients)}
 
 
@@ -115,13 +134,13 @@ class Writer:
 
     def __init__(self, rows: BinaryIO):
         self._rows = rows
-        self._clients: list[int] = []
+        self.clients: list[int] = []
         self._server: dict[str, Tensor] = {}
 
     def client(self, client: int, vectors: Tensor) -> None:
         """Append a client's vectors (M, P)."""
-        vectors.to("cpu", torch.float32).contiguous().numpy().tofile(self._rows)
-        self._clients.append(client)
+        self._rows.write(vectors.to("cpu", torch.float32).contiguous().numpy().tobytes())
+        self.clients.append(client)
 
     def server(self, state: dict[str, Tensor]) -> None:
         """Set the server's vectors."""
@@ -129,8 +148,10 @@ class Writer:
 
     def close(self, folder: Path) -> None:
         """Write all but the rows, which are in the folder by now."""
-        torch.save(self._server, folder / "server.pt")
-        (folder / "state.json").write_text(json.dumps({"clients": self._clients}))
+        buffer = io.BytesIO()  # torch.save hides a full disk behind a RuntimeError
+        torch.save(self._server, buffer)
+        (folder / "server.pt").write_bytes(buffer.getbuffer())
+        (folder / "state.json").write_text(json.dumps({"clients": self.clients}))
 
 
 def _delete(path: Path) -> None:

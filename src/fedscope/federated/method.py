@@ -144,7 +144,7 @@ class Method:
             remember=self._either(other, "client memory", self.remember, other.remember),
             server=self._either(other, "server rule", self.server, other.server),
             server_state=self.server_state + other.server_state,
-            weights=self.weights or other.weights,
+            weights=self._either(other, "weighting of the mean", self.weights, other.weights),
             traffic=(self.traffic[0] + other.traffic[0], self.traffic[1] + other.traffic[1]),
         )
 

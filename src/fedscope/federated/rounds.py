@@ -66,7 +66,6 @@ class _Server:
         if method.memory or method.server_state:
             self.memory = Memory.after(run.folder / "state", (len(method.memory), size), done)
             self.state = self.memory.server(done) if done else self.state
-        self.state = {name: vector.to(dispatch.home) for name, vector in self.state.items()}
 
     def round(self, round: int) -> Metrics:
         """Train, evaluate and keep one round; return its metrics."""
@@ -93,7 +92,8 @@ class _Server:
             "clients": sampled,
             **traffic(federation, sampled, dispatch.model),
             "workers": dispatch.workers.size,
-            "peak_memory_bytes": [int(peak) for peak in peaks],
+            "peak_memory_bytes": [int(host) for host, _ in peaks],
+            **({"peak_gpu_memory_bytes": [int(gpu) for _, gpu in peaks]} if any(g for _, g in peaks) else {}),
             "seconds": sum(seconds.values()),
             "seconds_in": seconds,
         }
@@ -101,7 +101,7 @@ class _Server:
         save_checkpoint(run.last, state, info)
         if self.memory:
             self.memory.prune(round)
-        self.metrics.append(record)
+        self.metrics.append(_lean(record))
         return record
 
     def _average(self, round: int, sampled: list[int], writer: Writer | None) -> float:
@@ -111,12 +111,12 @@ class _Server:
         epoch.
         """
         federation, dispatch = self.federation, self.dispatch
-        method, size, home = federation.method, dispatch.model.size, dispatch.home
+        method, size = federation.method, dispatch.model.size
         total = sum(len(federation.rows[client]) for client in sampled)
         mean, counters, train_loss = WeightedMean(), dispatch.counters.clone(), 0.0
         for stack, trained in dispatch.uploads(round, sampled, self.memory):
             dispatch.clock.enter("aggregation")
-            values, losses = trained.values.to(home), trained.loss.tolist()
+            values, losses = trained.values.cpu(), trained.loss.tolist()
             for row, client in enumerate(stack):
                 share = len(federation.rows[client]) / total
                 mean.add(values[row], 1 / len(sampled) if method.weights == "uniform" else share)
@@ -127,7 +127,7 @@ class _Server:
             counters = torch.maximum(counters, trained.counters.to(counters.device))
         new = mean.value
         if method.server:
-            anchor = dispatch.start[:size].to(home, torch.float64)
+            anchor = dispatch.start[:size].to("cpu", torch.float64)
             step = ServerStep(
                 new[:size],
                 anchor,
@@ -186,7 +186,13 @@ class _Server:
                 "metrics do not reach; train it anew under another --name"
             )
         run.write_metrics(metrics)
+        metrics = [_lean(record) for record in metrics]
         return metrics, max(float(str(m["accuracy"])) for m in metrics)
+
+
+def _lean(record: Metrics) -> Metrics:
+    """Leave out who took part: the file has it, and memory stays flat over many rounds of many clients."""
+    return {key: value for key, value in record.items() if key != "clients"}
 
 
 def _finite(value: float) -> float | None:

@@ -1,15 +1,21 @@
 """The processes that share a run: rank 0 is the command's own, the others are its children, or torchrun's.
 
-Everything goes through one process group: gloo, or NCCL where every worker has a GPU to itself. A worker that
-dies closes its connections, so that whoever waits for it gets an error at once.
+All messages go through one gloo process group and are CPU tensors, also when the workers compute on GPUs,
+which they may then share. A worker that dies closes its connections, so that whoever waits for it gets an
+error at once; rank 0 also watches its children, in case it waits for something else.
 """
 
 import os
+import pickle
 import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from multiprocessing.connection import wait
+from pathlib import Path
 from time import sleep
 
 import torch
@@ -19,8 +25,11 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.multiprocessing.spawn import ProcessContext, start_processes
 
 from fedscope.errors import UserError
+from fedscope.process import set_up
 
-PATIENCE = timedelta(hours=6)  # for a worker that is alive but silent; a dead one is noticed at once
+PATIENCE = timedelta(hours=6)  # for a worker that is alive but silent
+START = timedelta(minutes=1)  # for the first word between processes that are there
+GRACE = 10.0  # seconds between a child's death and the end of a rank 0 that has not noticed
 
 
 class WorkerLost(UserError):
@@ -33,36 +42,35 @@ class Workers:
 
     rank: int = 0
     size: int = 1
-    carrier: torch.device | None = None  # where messages lie; None: where the sender has them
 
     def share(self, tensor: Tensor) -> None:
         """Give every worker rank 0's content of ``tensor``."""
         if self.size > 1:
+            message = tensor.cpu()
             with _lost():
-                message = tensor.to(self.carrier)
                 dist.broadcast(message, 0)
             tensor.copy_(message)
 
     def total(self, tensor: Tensor) -> Tensor:
         """Return the sum of all workers' tensors. Where each entry is zero but at one worker it is exact."""
+        message = tensor.cpu()
         if self.size > 1:
             with _lost():
-                message = tensor.to(self.carrier)
                 dist.all_reduce(message)
-            return message
-        return tensor
+        return message
 
     def send(self, tensor: Tensor, rank: int) -> None:
         """Send a tensor to worker ``rank``, which receives it."""
+        message = tensor.cpu().contiguous()
         with _lost():
-            dist.send(tensor.to(self.carrier).contiguous(), rank)
+            dist.send(message, rank)
 
     def receive(self, shape: tuple[int, ...], dtype: torch.dtype, rank: int) -> Tensor:
         """Return the tensor that worker ``rank`` sends."""
-        tensor = torch.empty(shape, dtype=dtype, device=self.carrier)
+        message = torch.empty(shape, dtype=dtype)
         with _lost():
-            dist.recv(tensor, rank)
-        return tensor
+            dist.recv(message, rank)
+        return message
 
 
 def under_torchrun() -> bool:
@@ -70,77 +78,80 @@ def under_torchrun() -> bool:
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ
 
 
+def place() -> int:
+    """Return this process's number among those that torchrun started on this machine; 0 without it."""
+    return int(os.environ.get("LOCAL_RANK", 0))
+
+
 @contextmanager
-def joined(device: torch.device) -> Iterator[Workers]:
+def joined() -> Iterator[Workers]:
     """Join the group that torchrun has prepared."""
-    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    with _group(rank, size, device, None) as workers:
+    with _group(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), None) as workers:
         yield workers
 
 
 @contextmanager
-def started(size: int, device: torch.device, work: Callable[..., None], *args: object) -> Iterator[Workers]:
+def started(
+    size: int, device: torch.device, threads: int, work: Callable[..., None], *args: object
+) -> Iterator[Workers]:
     """Run ``work(workers, *args)`` in ``size`` − 1 child processes and yield this process's place.
 
     ``work`` must be importable. Leaving the block waits for the children, or ends them if it raised.
 
     Raises:
-        WorkerLost: a child died; the message says which and how.
+        WorkerLost: a child was killed; the message says which and how.
+        RuntimeError: a child failed; the message is its traceback.
     """
     if size == 1:
         yield Workers()
         return
-    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=PATIENCE)
-    children = start_processes(
-        _child, (size, store.port, device, work, args), size - 1, join=False, start_method="spawn"
-    )
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=START)
+    home = (os.getpid(), store.port, size, device, threads)
+    children = start_processes(_child, (home, work, args), size - 1, join=False, start_method="spawn")
+    finished = threading.Event()
+    threading.Thread(target=_watch, args=(children, finished), daemon=True).start()
     try:
-        while not store.check([f"ready {rank}" for rank in range(1, size)]):
-            if any(child.exitcode is not None for child in children.processes):
-                raise WorkerLost("a worker ended before it was ready")
-            sleep(0.02)
-        with _group(0, size, device, store) as workers:
+        with _group(0, size, store) as workers:
             yield workers
             for child in children.processes:
                 child.join()
     except WorkerLost as error:
-        raise WorkerLost(f"{_death(children) or error}; continue with --resume") from error
+        finished.set()
+        raise _death(children, patience=GRACE) or error from error
     finally:
+        finished.set()
         for child in children.processes:
             child.kill()
             child.join()
+        for file in children.error_files:
+            Path(file).unlink(missing_ok=True)
 
 
 def _child(
     index: int,
-    size: int,
-    port: int,
-    device: torch.device,
+    home: tuple[int, int, int, torch.device, int],
     work: Callable[..., None],
     args: tuple[object, ...],
 ) -> None:
-    store = TCPStore("127.0.0.1", port, is_master=False, timeout=PATIENCE)
-    store.set(f"ready {index + 1}", "")
+    parent, port, size, device, threads = home
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C, or the parent's death: end at once
+    if os.getppid() != parent:
+        os._exit(1)
+    set_up(device, threads, place=index + 1)
     try:
-        with _group(index + 1, size, device, store) as workers:
+        store = TCPStore("127.0.0.1", port, is_master=False, timeout=START)
+        with _group(index + 1, size, store) as workers:
             work(workers, *args)
     except WorkerLost:
         os._exit(1)  # rank 0 knows more, and says it
 
 
 @contextmanager
-def _group(rank: int, size: int, device: torch.device, store: TCPStore | None) -> Iterator[Workers]:
-    alone = False
-    if device.type == "cuda" and device.index is None:  # the workers of a machine take its GPUs in turn
-        count = torch.cuda.device_count()
-        alone = int(os.environ.get("LOCAL_WORLD_SIZE", size)) <= count
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", rank)) % count)
+def _group(rank: int, size: int, store: TCPStore | None) -> Iterator[Workers]:
     with _lost():
-        dist.init_process_group(
-            "nccl" if alone else "gloo", store=store, rank=rank, world_size=size, timeout=PATIENCE
-        )
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=PATIENCE)
     try:
-        yield Workers(rank, size, device if alone else torch.device("cpu"))
+        yield Workers(rank, size)
     finally:
         dist.destroy_process_group()
 
@@ -149,20 +160,36 @@ def _group(rank: int, size: int, device: torch.device, store: TCPStore | None) -
 def _lost() -> Iterator[None]:
     try:
         yield
-    except RuntimeError as error:  # what gloo and NCCL raise when a peer is gone
+    except RuntimeError as error:  # what gloo raises when a peer is gone
         raise WorkerLost(f"a worker is gone ({str(error).splitlines()[0]})") from error
 
 
-def _death(children: ProcessContext) -> str | None:
-    """Describe the first child that ended badly, waiting a moment for its exit code."""
-    for _ in range(50):
-        for rank, child in enumerate(children.processes, 1):
-            if child.exitcode:
-                how = (
-                    f"signal {signal.Signals(-child.exitcode).name}"
-                    if child.exitcode < 0
-                    else f"code {child.exitcode}"
-                )
-                return f"worker {rank} died ({how})"
-        sleep(0.1)
+def _watch(children: ProcessContext, finished: threading.Event) -> None:
+    """End this process if a child has died and nothing here takes notice, such as while the group forms."""
+    while not finished.is_set():
+        wait(children.sentinels, timeout=1.0)
+        error = _death(children)
+        if error is not None:
+            if not finished.wait(GRACE):
+                print(f"Error: {error}", file=sys.stderr, flush=True)
+                for child in children.processes:
+                    child.kill()
+                os._exit(2)
+            return
+        if all(child.exitcode == 0 for child in children.processes):
+            return
+
+
+def _death(children: ProcessContext, patience: float = 0.0) -> Exception | None:
+    """Describe the first child that ended badly, waiting up to ``patience`` seconds for one."""
+    for _ in range(1 + int(10 * patience)):
+        for rank, (child, file) in enumerate(zip(children.processes, children.error_files, strict=True), 1):
+            if child.exitcode is not None and child.exitcode < 0:
+                name = signal.Signals(-child.exitcode).name
+                return WorkerLost(f"worker {rank} died (signal {name}); continue with --resume")
+            if child.exitcode and Path(file).exists() and Path(file).stat().st_size:
+                with Path(file).open("rb") as handle:  # written by our own child
+                    return RuntimeError(f"worker {rank} failed:{pickle.load(handle)}")
+        if patience:
+            sleep(0.1)
     return None

@@ -21,6 +21,7 @@ from fedscope.checkpoints.files import Checkpoint, content_hash, load_checkpoint
 from fedscope.checkpoints.registry import Run
 from fedscope.checkpoints.schema import CheckpointInfo
 from fedscope.data import catalogue as data_catalogue
+from fedscope.data.datasets import part
 from fedscope.errors import UserError
 from fedscope.landscape.batches import Batches
 from fedscope.models import catalogue as model_catalogue
@@ -167,7 +168,10 @@ def _samples(info: CheckpointInfo, source: Source) -> Batches:
             f"{info.data.name} here is not the data the checkpoint was trained on ({len(dataset.train)} "
             f"training samples, {info.data.train_samples} then); point --data-dir at the same files"
         )
-    rows = _draw(len(split), source)
+    settings = info.settings  # a run on a part of the data is analysed on that part
+    count = settings.train_samples if source.split == "train" else settings.test_samples
+    used = part(split, count, settings.seed, source.split)
+    rows = used[_draw(len(used), source)]
     inputs = data_catalogue.pipeline(info.data.name, info.data.augmentation)[1].test(split.images[rows])
     return Batches(inputs, split.labels[rows], source.batch_size).to(source.device, source.dtype)
 

