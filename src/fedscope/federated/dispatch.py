@@ -1,6 +1,6 @@
 """Every worker's part of a round: train its share of the clients, evaluate its share of the test set."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -32,8 +32,17 @@ class Dispatch:
             LocalSettings(
                 settings.epochs, settings.batch_size, settings.momentum, settings.nesterov,
                 settings.weight_decay, settings.clip, settings.precision, settings.compile,
-            ), self.clock,
+                settings.drop_last, federation.weights,
+            ), self.clock, lr=settings.lr, mean_samples=sum(map(len, federation.rows)) / settings.clients,
         )  # fmt: skip
+        trainer = self.trainer
+        self.shared = torch.ones(self.model.size, dtype=torch.bool)  # which parameters a server rule moves
+        self.shared[[place for place in trainer.personal.tolist() if place < self.model.size]] = False
+        self.summed = [
+            vector.name
+            for vector in dict.fromkeys(trainer.memory.vectors + trainer.uploads.vectors)
+            if vector.scope in ("parameters", "number")
+        ]
         self.start = self.model.values[0].clone()  # θ_t and the buffers, as the server sends them
         self.counters = self.model.counters.clone()
         self.samples = sum(map(len, federation.rows))
@@ -59,7 +68,8 @@ class Dispatch:
         """Train the sampled clients; on rank 0, yield every stack's upload in the order of the stacks."""
         settings, workers = self.federation.settings, self.workers
         everyone = stacks(sampled, self._size, settings.stack)
-        row = 4 * (self.model.values.shape[1] + self.model.size * len(self.federation.method.memory))
+        trainer = self.trainer
+        row = 4 * (self.model.values.shape[1] + trainer.memory.width + trainer.uploads.width)
         held = max(1, HELD // (row * settings.stack)) if workers.size > 1 else 1
         for window in windows(everyone, held * workers.size):
             shares = assign([len(stack) * self._size(stack[0]) for stack in window], workers.size)
@@ -78,6 +88,16 @@ class Dispatch:
                 elif owner[place] == workers.rank:
                     self._send(trained.pop(place))
 
+    def broadcast(self, state: Mapping[str, Tensor]) -> None:
+        """Set what the clients of the next round receive besides the model."""
+        for name, place in self.trainer.broadcast.split(self.trainer.received).items():
+            place.copy_(state[name])
+
+    def sent(self, trained: Trained, row: int) -> dict[str, Tensor]:
+        """Return the vectors that one client's training ended with, besides its model."""
+        trainer = self.trainer
+        return trainer.memory.split(trained.memory[row]) | trainer.uploads.split(trained.uploads[row])
+
     def evaluate(self) -> tuple[float, float, list[list[float]]]:
         """Return test loss and accuracy of the server's next model, each worker's peak memory (host, GPU)."""
         self._share_model()
@@ -92,57 +112,68 @@ class Dispatch:
         return loss, accuracy, self.workers.total(peaks).tolist()
 
     def _share_model(self) -> None:
-        self.workers.share(self.start)
-        self.workers.share(self.counters)
+        for tensor in (self.start, self.counters, self.trainer.received):
+            self.workers.share(tensor)
 
     def _size(self, client: int) -> int:
         return len(self.federation.rows[client])
 
     def _train(self, round: int, stack: Stack, recalled: dict[int, Tensor]) -> Trained:
         settings = self.federation.settings
-        tasks = [
-            Task(
-                self.federation.rows[client],
-                torch_stream(settings.seed, "batch order", round, client),
-                torch_stream(settings.seed, "augmentation", round, client),
+        before = self.sample(round - 1) if round > 1 else []
+
+        def task(client: int) -> Task:
+            def stream(name: str, round: int = round) -> torch.Generator:
+                return torch_stream(settings.seed, name, round, client)
+
+            return Task(
+                self.federation.rows[client], stream("batch order"), stream("augmentation"),
                 self._size(client) * settings.clients / self.samples,
-                recalled.get(client),
-            )
-            for client in stack
-        ]
+                recalled.get(client), client in before, stream, self.federation.own_start(client),
+            )  # fmt: skip
+
+        tasks = [task(client) for client in stack]
         return self.trainer.train(self.start, self.counters, tasks, learning_rate(settings, round))
 
     def _recall(
         self, window: Sequence[Stack], owner: dict[int, int], memory: Memory | None
     ) -> dict[int, dict[int, Tensor]]:
-        """Bring every client's memory from rank 0's files to the worker that trains it."""
-        names = self.federation.method.memory
+        """Bring what the clients remember from rank 0's files to the workers that train them."""
+        width, workers = self.trainer.memory.width, self.workers
         recalled: dict[int, dict[int, Tensor]] = {}
-        for place, stack in enumerate(window) if names else ():
-            rank = owner[place]
+        for place, stack in enumerate(window) if self.trainer.memory.names else ():
+            rank, rows = owner[place], torch.zeros(len(stack), 1 + width)  # first whether it remembers
             if memory is not None:
-                found = [memory.recall(client) for client in stack]
-                vectors = torch.stack([torch.zeros(memory.shape) if v is None else v for v in found])
+                for row, client in enumerate(stack):
+                    found = memory.recall(client)
+                    if found is not None:
+                        rows[row, 0], rows[row, 1:] = 1, found
                 if rank:
-                    self.workers.send(vectors, rank)
-            elif rank == self.workers.rank:
-                vectors = self.workers.receive((len(stack), len(names), self.model.size), torch.float32, 0)
-            if rank == self.workers.rank:
-                recalled[place] = dict(zip(stack, vectors, strict=True))
+                    workers.send(rows, rank)
+            elif rank == workers.rank:
+                rows = workers.receive((len(stack), 1 + width), torch.float32, 0)
+            if rank == workers.rank:
+                recalled[place] = {
+                    client: row[1:] for client, row in zip(stack, rows, strict=True) if row[0] > 0
+                }
         return recalled
 
     def _send(self, trained: Trained) -> None:
-        for tensor in (trained.values, trained.memory, trained.counters, trained.loss):
+        for tensor in (trained.values, trained.memory, trained.uploads, trained.counters, trained.loss):
             self.workers.send(tensor, 0)
 
     def _receive(self, count: int, rank: int) -> Trained:
-        memory = (count, len(self.federation.method.memory), self.model.size)
-        take, values = self.workers.receive, self.model.values
+        trainer, values = self.trainer, self.model.values
+
+        def take(width: int) -> Tensor:
+            return self.workers.receive((count, width), values.dtype, rank)
+
         return Trained(
-            take((count, values.shape[1]), values.dtype, rank),
-            take(memory, values.dtype, rank),
-            take(tuple(self.counters.shape), torch.int64, rank),
-            take((count,), torch.float64, rank),
+            take(values.shape[1]),
+            take(trainer.memory.width),
+            take(trainer.uploads.width),
+            self.workers.receive(tuple(self.counters.shape), torch.int64, rank),
+            self.workers.receive((count,), torch.float64, rank),
         )
 
 

@@ -34,6 +34,25 @@ class Federation:
     rows: list[Tensor]  # per client (n_k,) int64
     method: Method
 
+    @property
+    def weights(self) -> Weights:
+        """How the uploads are weighted: as set, else as the method has it, else by n_k."""
+        return self.settings.weights or self.method.weights or "n_k"
+
+    def weight(self, client: int) -> int:
+        """Return p_k before it is divided by the sum over the participants."""
+        samples = len(self.rows[client])
+        if self.weights == "n_used":
+            return used_samples(samples, self.settings.batch_size, drop_last=self.settings.drop_last)
+        return 1 if self.weights == "uniform" else samples
+
+    def own_start(self, client: int) -> Tensor | None:
+        """Return the random model (P+Q,) at which the client's memory begins, if its method asks for one."""
+        if not (self.method.own_start and self.method.own_start(self.settings.options)):
+            return None
+        generator = torch_stream(self.settings.seed, "own start", 0, client)
+        return FlatModel(model_catalogue.build(**self.spec.model_dump(), generator=generator)).values[0]
+
     def describe(self, name: str) -> Manifest:
         """Return the manifest of a run ``name`` that starts now."""
         return Manifest(

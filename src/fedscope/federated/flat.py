@@ -5,7 +5,7 @@ upload are each one tensor operation, however many layers there are. Convolution
 in the vector, the layout that convolutions are fastest in.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -100,6 +100,14 @@ class FlatModel:
     def buffers(self, values: Tensor) -> list[Tensor]:
         """Return the floating buffers in ``values`` (…, P+Q), each a view (…, *shape)."""
         return [place.of(values) for place in self._ordered if place.start >= self.size]
+
+    def mask(self, names: Collection[str]) -> Tensor:
+        """Return which of the P+Q numbers belong to the tensors called ``names``, (P+Q,) bool."""
+        chosen = torch.zeros(self.values.shape[1], dtype=torch.bool, device=self.values.device)
+        for name in names:
+            if name in self._places:
+                self._places[name].of(chosen).fill_(True)
+        return chosen
 
     def state_dict(self, values: Tensor, counters: Tensor) -> dict[str, Tensor]:
         """Return copies of the tensors that ``values`` (P+Q,) and ``counters`` (n,) hold, on the CPU."""

@@ -30,21 +30,21 @@ from fedscope.storage import atomic_folder
 
 @dataclass
 class Memory:
-    """The state of a run's method after its newest round, under ``folder``; vectors have ``shape`` (M, P)."""
+    """The state of a run's method after its newest round, under ``folder``; a client's row is (width,)."""
 
     folder: Path
-    shape: tuple[int, int]
+    width: int
     rows: dict[int, tuple[int, int]] = field(default_factory=dict)  # client → (round, row)
     _counts: dict[int, int] = field(default_factory=dict)  # round → rows in its folder
 
     @classmethod
-    def after(cls, folder: Path, shape: tuple[int, int], round: int) -> "Memory":
+    def after(cls, folder: Path, width: int, round: int) -> "Memory":
         """Return the state after ``round`` rounds; what later, unfinished rounds left behind is deleted.
 
         Raises:
             UserError: a folder's files do not fit what they describe.
         """
-        memory = cls(folder, shape)
+        memory = cls(folder, width)
         for path in folder.glob(".*"):  # of a process killed while it wrote or deleted
             shutil.rmtree(path)
         for number in sorted(int(path.name[6:]) for path in folder.glob("round-*")):
@@ -55,14 +55,14 @@ class Memory:
         return memory
 
     def recall(self, client: int) -> Tensor | None:
-        """Return the client's vectors (M, P), or nothing if it never took part."""
+        """Return the client's row (width,), or nothing if it never took part."""
         if client not in self.rows:
             return None
         round, row = self.rows[client]
         with self._path(round, "clients.f32").open("rb") as handle:
             handle.seek(row * self._row_bytes)
-            numbers = np.fromfile(handle, dtype=np.float32, count=self.shape[0] * self.shape[1])
-        return torch.from_numpy(numbers).view(self.shape)
+            numbers = np.fromfile(handle, dtype=np.float32, count=self.width)
+        return torch.from_numpy(numbers)
 
     def server(self, round: int) -> dict[str, Tensor]:
         """Return the server's vectors after ``round``."""
@@ -107,7 +107,7 @@ class Memory:
 
     @property
     def _row_bytes(self) -> int:
-        return 4 * self.shape[0] * self.shape[1]
+        return 4 * self.width
 
     def _path(self, round: int, name: str = "") -> Path:
         return self.folder / f"round-{round:04d}" / name
@@ -138,7 +138,7 @@ class Writer:
         self._server: dict[str, Tensor] = {}
 
     def client(self, client: int, vectors: Tensor) -> None:
-        """Append a client's vectors (M, P)."""
+        """Append a client's row (width,)."""
         self._rows.write(vectors.to("cpu", torch.float32).contiguous().numpy().tobytes())
         self.clients.append(client)
 

@@ -1,80 +1,99 @@
 """A federated method is data: what it adds to the one local loop and to the server, with options and source.
 
-Its places, in the order of a local step:
+Its places, in the order of a local step and of a round:
 
+``draws``        what a step draws at random, from the method's own stream
+``transform``    of the mini-batch
+``strategy``     how the network is run: a context around its forward pass
+``taps``         which modules' outputs the task terms read
 ``task``         terms of the task loss, seen wherever that is (a regulariser of activations)
-``anchored``     terms of the parameters alone (a proximal term)
-``corrections``  what is added to the gradient after it was clipped
-``memory``       the vectors a client keeps until it is sampled again, and ``remember``, their update
-``server``       what becomes of the mean of the uploads, and ``server_state``, the vectors that rule keeps
+``oracle``       gradient function → gradient: where the task loss is differentiated (an ascent step)
+``anchored``     terms of the parameters alone (a proximal term), at the client's own point, inside the clip
+``corrections``  what is added to the gradient after it was clipped, before weight decay and momentum
+``displaced``    what is added to the direction after momentum
+``finish``       when local training ends: new client ``memory``, and ``uploads`` beyond the model
+``personal``     the tensors that stay with the client
+``server``       what becomes of the mean of the uploads; ``observe``, what the server notes besides;
+                 ``server_state``, the vectors both keep, and ``broadcast``, those that clients receive
 
 Methods add: ``parse("fedprox+man")`` is the sum of two records. FedAvg is the record that adds nothing.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Literal, TypeVar
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 
 from fedscope.errors import UserError
+from fedscope.federated.network import Network
+from fedscope.federated.options import Option, Reading, Value, Values, nearest
+from fedscope.federated.vectors import Vector
 
-Value = bool | float | str
-Values = Mapping[str, Value]
-Reading = Literal["paper", "code"]
-Weights = Literal["n_k", "uniform"]
+Weights = Literal["n_k", "n_used", "uniform"]
+Draws = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Option:
-    """A named setting of a method; where the published code differs from the paper, both values."""
+class Batch:
+    """A mini-batch: augmented, normalised ``images`` (B, C, H, W) and ``labels`` (B,).
 
-    name: str
-    default: Value
-    help: str
-    code: Value | None = None  # value under reading="code"; None: the default
-    choices: tuple[str, ...] = ()
+    Where ``others`` is set the loss is share·ℓ(labels) + (1 − share)·ℓ(others).
+    """
 
-    def read(self, text: str) -> Value:
-        """Convert ``text`` to the option's type.
+    images: Tensor
+    labels: Tensor
+    others: Tensor | None = None
+    share: float = 1.0
 
-        Raises:
-            UserError: it is not of that type, or none of the choices.
-        """
-        if isinstance(self.default, bool):
-            if text.lower() in ("true", "false"):
-                return text.lower() == "true"
-            raise UserError(f"{self.name} is true or false, not {text!r}")
-        if isinstance(self.default, str):
-            if text in self.choices:
-                return text
-            raise UserError(f"{self.name} is one of {', '.join(self.choices)}, not {text!r}")
-        try:
-            value = float(text)
-        except ValueError:
-            value = float("nan")
-        if not 0 <= value < float("inf"):
-            raise UserError(f"{self.name} is a finite number from 0 up, not {text!r}")
-        return value
+
+@dataclass(frozen=True)
+class Pass:
+    """What a term of the task loss sees: one client's forward pass."""
+
+    batch: Batch
+    logits: Tensor  # (B, C)
+    loss: Tensor  # mean cross-entropy, ()
+    taps: Mapping[str, list[Tensor]]  # outputs of the tapped modules, by the taps' name
+    drawn: Draws
+    network: Network
+    start: Tensor  # (P+Q,): the model as the client received it, constant
+    memory: Mapping[str, Tensor]
+    seen: Tensor  # (): 1 if the client took part before, else 0
+    options: Values
 
 
 @dataclass(frozen=True)
 class Step:
-    """What a term or a correction sees of one local step.
+    """What a term or a correction of parameters sees of one local step.
 
-    A term sees one client: vectors are (P,) and ``share`` is (). A correction sees a stack of clients:
-    vectors are (K, P) and ``share`` is (K, 1); there are no activations and logits.
+    A term sees one client: vectors are (P,) and numbers (). An oracle or a correction sees a stack of
+    clients: vectors are (K, P) and numbers (K, 1).
     """
 
     parameters: Tensor  # w, trainable
-    anchor: Tensor  # θ_t, the parameters the server sent, constant
+    anchor: Tensor  # θ_t, the parameters the client received, constant
     options: Values
     share: Tensor  # n_k·N/n: the client's size in units of the mean client
-    memory: Mapping[str, Tensor]
-    activations: Mapping[str, Tensor]  # outputs of the tapped modules, by name
-    logits: Tensor | None = None  # (B, C)
+    lr: Tensor  # η_t, ()
+    memory: Mapping[str, Tensor] = field(default_factory=dict)
+    received: Mapping[str, Tensor] = field(default_factory=dict)  # the server's broadcast, each (P,)
+    masks: Mapping[str, Tensor] = field(default_factory=dict)  # which parameters: 0 and 1, each (P,)
+    previous: Tensor | float = 0.0  # 1 if the client also took part in the round before, else 0
+    stale: Tensor | None = None  # the step before's gradient, as clipped; zeros in the first step
     first_of_epoch: bool = False
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client's data as it is, without augmentation, and its random streams."""
+
+    images: Tensor  # (n_k, C, H, W), normalised
+    labels: Tensor  # (n_k,)
+    random: Callable[[str], torch.Generator]
 
 
 @dataclass(frozen=True)
@@ -85,6 +104,19 @@ class Finish:
     anchor: Tensor  # θ_t
     memory: Mapping[str, Tensor]
     options: Values
+    received: Mapping[str, Tensor] = field(default_factory=dict)
+    share: Tensor | float = 1.0  # (K, 1): n_k·N/n
+    weight: float = 1.0  # p_k before it is divided by the sum over the participants
+    steps: int = 1  # τ_k, local steps taken
+    nominal_steps: int = 1  # E·⌈(n/N)/B⌉
+    lr: float = 1.0  # η_t
+    initial_lr: float = 1.0
+    momentum: float = 0.0
+    nesterov: bool = False
+    batch_size: int = 1
+    values: Tensor | None = None  # (K, P+Q): the whole models
+    network: Network | None = None
+    clients: Callable[[int], Client] | None = None  # of a row
 
 
 @dataclass(frozen=True)
@@ -97,13 +129,28 @@ class ServerStep:
     participants: int  # m
     clients: int  # N
     options: Values
+    sums: Mapping[str, Tensor] = field(default_factory=dict)  # Σ over the participants of what finish returned
+    weight: float = 1.0  # Σ of the participants' Finish.weight
+    round: int = 1
 
 
+Draw = Callable[[torch.Generator, Values, Tensor, nn.Module], Any]  # images (B, C, H, W) of the batch
+Transform = Callable[[Batch, Draws, Values], Batch]
+Strategy = Callable[[nn.Module, Draws], AbstractContextManager[None]]
+Names = Callable[[nn.Module, Values], list[str]]
+TaskTerm = Callable[[Pass], Tensor]
 Term = Callable[[Step], Tensor]
-Taps = Callable[[nn.Module], list[str]]
-Remember = Callable[[Finish], dict[str, Tensor]]
-Server = Callable[[ServerStep], tuple[Tensor, dict[str, Tensor]]]
-T = TypeVar("T")
+Gradient = Callable[..., Tensor]  # (parameters (K, P), keep_buffers=False) → (K, P)
+Oracle = Callable[[Gradient, Step], Tensor]
+Finisher = Callable[[Finish], dict[str, Tensor]]
+State = dict[str, Tensor]
+Server = Callable[[ServerStep], tuple[Tensor, State]]
+Observe = Callable[[ServerStep], State]
+
+
+def one(place: str) -> Any:
+    """Return the default of a place that a sum of methods fills at most once; ``place`` names it."""
+    return field(default=None, metadata={"place": place})
 
 
 @dataclass(frozen=True)
@@ -113,47 +160,46 @@ class Method:
     name: str
     objective: str
     source: str
+    place: str = ""  # where it enters the step, in words
     options: tuple[Option, ...] = ()
-    task: tuple[Term, ...] = ()
+    needs: Callable[[Values], dict[str, Any]] | None = one("network")  # the network's options
+    checks: tuple[Callable[[nn.Module, Values], None], ...] = ()  # raise what the user can mend
+    draws: Mapping[str, Draw] = field(default_factory=dict)
+    transform: Transform | None = one("transform of the batch")
+    strategy: Strategy | None = one("way to run the network")
+    taps: Mapping[str, Names] = field(default_factory=dict)
+    task: tuple[TaskTerm, ...] = ()
+    oracle: Oracle | None = one("ascent step")
+    stale: bool = False  # whether the oracle looks at the step before's gradient
+    masks: Mapping[str, Names] = field(default_factory=dict)
     anchored: tuple[Term, ...] = ()
-    taps: tuple[Taps, ...] = ()  # which modules' outputs the task terms read
     corrections: tuple[Term, ...] = ()
-    memory: tuple[str, ...] = ()
-    remember: Remember | None = None
-    server: Server | None = None
-    server_state: tuple[str, ...] = ()
-    weights: Weights | None = None  # of the mean; None: n_k
-    traffic: tuple[int, int] = (0, 0)  # vectors beyond the model that a client receives, and sends
+    displaced: tuple[Term, ...] = ()
+    memory: tuple[Vector, ...] = ()
+    own_start: Callable[[Values], bool] | None = one("start of a client")  # memory begins at a random model
+    uploads: tuple[Vector, ...] = ()
+    finish: tuple[Finisher, ...] = ()
+    personal: Names | None = one("choice of personal tensors")
+    server: Server | None = one("server rule")
+    observe: tuple[Observe, ...] = ()
+    server_state: tuple[Vector, ...] = ()
+    broadcast: tuple[str, ...] = ()
+    weights: Weights | None = one("weighting of the mean")  # None: n_k
+    clip: str | None = one("clipping option")  # the option that clips where --clip is not given; 0: not
+    alone: bool = False  # its clients cannot be trained as a stack
+    refuses: Mapping[str, str] = field(default_factory=dict)  # method → why not with it
 
     def __add__(self, other: "Method") -> "Method":
         """Return the method that does both.
 
         Raises:
-            UserError: both fill a place that takes one.
+            UserError: one refuses the other, or both fill a place that takes one.
         """
-        return Method(
-            name=f"{self.name}+{other.name}",
-            objective=f"{self.objective}; {other.objective}",
-            source=f"{self.source}; {other.source}",
-            options=self.options + other.options,
-            task=self.task + other.task,
-            anchored=self.anchored + other.anchored,
-            taps=self.taps + other.taps,
-            corrections=self.corrections + other.corrections,
-            memory=self.memory + other.memory,
-            remember=self._either(other, "client memory", self.remember, other.remember),
-            server=self._either(other, "server rule", self.server, other.server),
-            server_state=self.server_state + other.server_state,
-            weights=self._either(other, "weighting of the mean", self.weights, other.weights),
-            traffic=(self.traffic[0] + other.traffic[0], self.traffic[1] + other.traffic[1]),
-        )
-
-    def _either(self, other: "Method", place: str, mine: T | None, theirs: T | None) -> T | None:
-        if mine is not None and theirs is not None:
-            raise UserError(
-                f"{self.name} and {other.name} each bring a {place}; a method has one: leave one of them out"
-            )
-        return mine if mine is not None else theirs
+        for mine, theirs in ((self, other), (other, self)):
+            for part in theirs.name.split("+"):
+                if part in mine.refuses:
+                    raise UserError(f"{mine.name} cannot be combined with {part}: {mine.refuses[part]}")
+        return Method(**{f.name: _join(f, self, other) for f in dataclasses.fields(self)})
 
     def values(self, given: Mapping[str, str], reading: Reading) -> dict[str, Value]:
         """Return every option's value: the given one, else the reading's.
@@ -164,9 +210,8 @@ class Method:
         known = {option.name: option for option in self.options}
         for name in given:
             if name not in known:
-                near = get_close_matches(name, known, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known) or 'none'}"
-                raise UserError(f"method {self.name} has no option {name!r}; {hint}")
+                near = nearest(name, known, f"it has {', '.join(known) or 'none'}")
+                raise UserError(f"method {self.name} has no option {name!r}; {near}")
         return {
             name: option.read(given[name])
             if name in given
@@ -176,19 +221,40 @@ class Method:
             for name, option in known.items()
         }
 
+    def models_held(self) -> int:
+        """Return how many models' worth of parameters a training client holds, its own included."""
+        tied = bool(self.anchored or self.corrections or self.displaced or self.finish)
+        return 1 + tied + len(self.broadcast) + len(self.memory)
+
+
+def _join(place: dataclasses.Field[Any], mine: Method, theirs: Method) -> Any:
+    """Return what the sum of two methods has in one place."""
+    a, b = getattr(mine, place.name), getattr(theirs, place.name)
+    if place.name == "name":
+        return f"{a}+{b}"
+    if "place" in place.metadata:
+        if a is not None and b is not None:
+            raise UserError(
+                f"{mine.name} and {theirs.name} each bring a {place.metadata['place']}; "
+                "a method has one: leave one of them out"
+            )
+        return a if a is not None else b
+    if isinstance(a, str):
+        return "; ".join(text for text in (a, b) if text)
+    return a or b if isinstance(a, bool) else {**a, **b} if isinstance(a, Mapping) else a + b
+
 
 def parse(text: str, methods: Mapping[str, Method]) -> Method:
     """Return the sum of the methods named in ``text``, such as ``fedavg+man``; the case does not matter.
 
     Raises:
-        UserError: a name is unknown or stands twice, or two methods fill the same place.
+        UserError: a name is unknown or stands twice, or two methods do not go together.
     """
     names = [name.strip() for name in text.lower().split("+")]
     for name in names:
         if name not in methods:
-            near = get_close_matches(name, methods, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(methods)}"
-            raise UserError(f"unknown method {name!r}; {hint}")
+            near = nearest(name, methods, f"choose from {', '.join(methods)}")
+            raise UserError(f"unknown method {name!r}; {near}")
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise UserError(f"{text}: {twice[0]} stands twice; name each part of a method once")

@@ -22,7 +22,8 @@ from fedscope.federated.dispatch import Dispatch, learning_rate
 from fedscope.federated.federation import Federation
 from fedscope.federated.memory import Memory, Writer
 from fedscope.federated.method import ServerStep
-from fedscope.federated.server import WeightedMean
+from fedscope.federated.server import WeightedSum
+from fedscope.federated.vectors import Layout
 from fedscope.federated.workers import Workers
 
 Metrics = dict[str, object]
@@ -60,12 +61,15 @@ class _Server:
     def __init__(self, federation: Federation, run: Run, dispatch: Dispatch):
         self.federation, self.run, self.dispatch = federation, run, dispatch
         self.metrics, self.best = self._continue()
-        done, method, size = len(self.metrics), federation.method, dispatch.model.size
-        self.state = {name: torch.zeros(size, dtype=torch.float64) for name in method.server_state}
+        done, method = len(self.metrics), federation.method
+        trainer = dispatch.trainer
+        layout = Layout(method.server_state, dispatch.model.size, trainer.initial.numel())
+        self.state = {name: v.double() for name, v in layout.split(layout.fresh(trainer.initial.cpu())).items()}
         self.memory: Memory | None = None
         if method.memory or method.server_state:
-            self.memory = Memory.after(run.folder / "state", (len(method.memory), size), done)
+            self.memory = Memory.after(run.folder / "state", trainer.memory.width, done)
             self.state = self.memory.server(done) if done else self.state
+        dispatch.broadcast(self.state)
 
     def round(self, round: int) -> Metrics:
         """Train, evaluate and keep one round; return its metrics."""
@@ -113,30 +117,38 @@ class _Server:
         federation, dispatch = self.federation, self.dispatch
         method, size = federation.method, dispatch.model.size
         total = sum(len(federation.rows[client]) for client in sampled)
-        mean, counters, train_loss = WeightedMean(), dispatch.counters.clone(), 0.0
+        mean, counters, train_loss = WeightedSum(), dispatch.counters.clone(), 0.0
+        weight = sum(federation.weight(client) for client in sampled)
+        sums = {name: WeightedSum() for name in dispatch.summed}
         for stack, trained in dispatch.uploads(round, sampled, self.memory):
             dispatch.clock.enter("aggregation")
             values, losses = trained.values.cpu(), trained.loss.tolist()
             for row, client in enumerate(stack):
-                share = len(federation.rows[client]) / total
-                mean.add(values[row], 1 / len(sampled) if method.weights == "uniform" else share)
-                train_loss += losses[row] * share
+                mean.add(values[row], federation.weight(client) / weight)
+                train_loss += losses[row] * len(federation.rows[client]) / total
+                sent = dispatch.sent(trained, row)
+                for name, sum_ in sums.items():
+                    sum_.add(sent[name])
                 if writer and method.memory:
                     writer.client(client, trained.memory[row])
                 self._keep_upload(round, client, values[row], trained.counters, losses[row])
             counters = torch.maximum(counters, trained.counters.to(counters.device))
         new = mean.value
+        step = ServerStep(
+            new[:size].clone(), dispatch.start[:size].to("cpu", torch.float64), self.state,
+            len(sampled), len(federation.rows), federation.settings.options,
+            {name: sum_.value for name, sum_ in sums.items()}, weight, round,
+        )  # fmt: skip
+        state = dict(self.state)
         if method.server:
-            anchor = dispatch.start[:size].to("cpu", torch.float64)
-            step = ServerStep(
-                new[:size],
-                anchor,
-                self.state,
-                len(sampled),
-                len(federation.rows),
-                federation.settings.options,
-            )
-            new[:size], self.state = method.server(step)
+            shared = dispatch.shared
+            model, changed = method.server(step)
+            new[:size][shared] = model[shared]
+            state |= changed
+        for observe in method.observe:
+            state |= observe(step)
+        self.state = state
+        dispatch.broadcast(state)
         if writer:
             writer.server(self.state)
         dispatch.start.copy_(new)

@@ -1,21 +1,68 @@
-"""The methods by name, one file per family."""
+"""The methods by name, one file per family; other packages add theirs by an entry point.
 
+A package registers a :class:`~fedscope.federated.method.Method` in the group ``fedscope.methods``.
+"""
+
+from functools import cache
+from importlib.metadata import entry_points
+
+from fedscope.errors import UserError
 from fedscope.federated import method
 from fedscope.federated.method import Method
 from fedscope.federated.methods.activation_norm import MAN
+from fedscope.federated.methods.ascent import FEDASAM, FEDSAM
 from fedscope.federated.methods.averaging import FEDAVG
-from fedscope.federated.methods.dynamic import FEDDYN
+from fedscope.federated.methods.contrastive import MOON
+from fedscope.federated.methods.control import FEDDC, SCAFFOLD
+from fedscope.federated.methods.curvature import FEDCURV
+from fedscope.federated.methods.depth import STOCHDEPTH
+from fedscope.federated.methods.dynamic import FEDDYN, FEDSPEED
+from fedscope.federated.methods.foresight import FEDFOR
+from fedscope.federated.methods.lipschitz import FEDALIGN
+from fedscope.federated.methods.mixing import MIXUP
+from fedscope.federated.methods.normalized import FEDNOVA
+from fedscope.federated.methods.personal import FEDBN
 from fedscope.federated.methods.proximal import FEDPROX
+from fedscope.federated.methods.server_optimizers import FEDADAGRAD, FEDADAM, FEDAVGM, FEDYOGI
+from fedscope.federated.methods.subnetworks import GRADAUG
 
-METHODS = {record.name: record for record in (FEDAVG, FEDPROX, FEDDYN, MAN)}
+OURS = (
+    FEDAVG, FEDPROX, MOON, MIXUP, STOCHDEPTH, GRADAUG, FEDALIGN,
+    FEDSAM, FEDASAM, FEDDYN, FEDDC, FEDSPEED, SCAFFOLD, MAN,
+    FEDCURV, FEDBN, FEDFOR,
+    FEDAVGM, FEDADAGRAD, FEDADAM, FEDYOGI, FEDNOVA,
+)  # fmt: skip
+METHODS = {record.name: record for record in OURS}
 ALIASES = {"fedpd": "feddyn"}  # with full participation and averaging every round the same iteration
+GROUP = "fedscope.methods"
+
+
+@cache
+def known() -> dict[str, Method]:
+    """Return every method by name: fedscope's own, then those of other installed packages.
+
+    Raises:
+        UserError: an entry point does not lead to a method, or takes a name that is taken.
+    """
+    methods = dict(METHODS)
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        try:
+            record = point.load()
+        except Exception as error:
+            raise UserError(f"the method {point.name!r} ({point.value}) cannot be imported: {error}") from error
+        if not isinstance(record, Method):
+            raise UserError(f"the entry point {point.name!r} ({point.value}) is not a fedscope Method")
+        if record.name != point.name or record.name in methods:
+            raise UserError(f"{point.value} is called {record.name!r}: its entry point needs that name, unused")
+        methods[record.name] = record
+    return methods
 
 
 def parse(text: str) -> Method:
     """Return the sum of the methods named in ``text``, such as ``fedavg+man``.
 
     Raises:
-        UserError: a name is unknown or stands twice, or two methods fill the same place.
+        UserError: a name is unknown or stands twice, or two methods do not go together.
     """
     names = [ALIASES.get(name.strip(), name) for name in text.lower().split("+")]
-    return method.parse("+".join(names), METHODS)
+    return method.parse("+".join(names), known())

@@ -1,15 +1,22 @@
-"""FedDyn: each client's objective is bent so that the federation's optimum is also its own.
+"""FedDyn and FedSpeed: each client's objective is bent so that the federation's optimum is also its own.
 
 ℓ(w) + α_k⟨w, h_k − θ_t⟩ + (α_k/2)‖w‖² with α_k = α/(n_k·N/n), where h_k = Σ (w_k − θ_t) over the rounds the
 client took part in, starting at 0. The linear part belongs to the loss, and so to the clip; the quadratic
 part enters as weight decay, after it (``dyn.quadratic=loss`` puts it into the loss). The server returns the
 uniform mean of the uploads plus the mean of h_k over all N clients, which it keeps as one vector: its
 change in a round is (m/N)(mean − θ_t). α = 0 is not FedAvg, because the server still adds that mean.
+
+FedSpeed is FedDyn with the task loss differentiated a step uphill: at w + ρ g/(‖g‖ + 1e-7).
 """
+
+from dataclasses import replace
 
 from torch import Tensor
 
-from fedscope.federated.method import Finish, Method, Option, ServerStep, Step
+from fedscope.federated.method import Finish, Gradient, Method, ServerStep, Step
+from fedscope.federated.methods.ascent import BN, uphill
+from fedscope.federated.options import Option
+from fedscope.federated.vectors import Vector
 
 
 def strength(step: Step) -> Tensor:
@@ -32,9 +39,9 @@ def decay(step: Step) -> Tensor:
     return alpha * step.parameters
 
 
-def remember(finish: Finish) -> dict[str, Tensor]:
+def remember(end: Finish) -> dict[str, Tensor]:
     """Return h_k + (w_k − θ_t)."""
-    return {"dyn.h": finish.memory["dyn.h"] + (finish.parameters - finish.anchor)}
+    return {"dyn.h": end.memory["dyn.h"] + (end.parameters - end.anchor)}
 
 
 def server(step: ServerStep) -> tuple[Tensor, dict[str, Tensor]]:
@@ -43,10 +50,28 @@ def server(step: ServerStep) -> tuple[Tensor, dict[str, Tensor]]:
     return step.mean + h, {"dyn.h": h}
 
 
+def speed_server(step: ServerStep) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return FedDyn's model, or under ``speed.server=active`` the mean of w_k + h_k over the participants."""
+    model, state = server(step)
+    if step.options["speed.server"] == "active":
+        model = step.mean + step.sums["dyn.h"] / step.participants
+    return model, state
+
+
+def extrapolated(gradient: Gradient, step: Step) -> Tensor:
+    """Return the task loss's gradient at w + ρ g/(‖g‖ + 1e-7), (K, P)."""
+    g = gradient(step.parameters)
+    if step.options["speed.stale_ascent"] and step.stale is not None:
+        g = g + step.stale
+    e = uphill(g, float(step.options["speed.rho"]), beside=1e-7)
+    return gradient(step.parameters + e, keep_buffers=step.options["sam.bn"] == "first")
+
+
 FEDDYN = Method(
     name="feddyn",
     objective="ℓ(w) + α_k⟨w, h_k − θ_t⟩ + (α_k/2)‖w‖²",
-    source="Acar et al. 2021, Algorithm 1",
+    source="Acar et al. 2021 (ICLR), Algorithm 1",
+    place="linear part in the loss, inside the clip; α_k·w as weight decay, after it",
     options=(
         Option("dyn.alpha", 0.01, "strength α (Acar et al. 2021; Yashwanth et al. 2024)"),
         Option(
@@ -56,9 +81,33 @@ FEDDYN = Method(
     ),
     anchored=(dynamic,),
     corrections=(decay,),
-    memory=("dyn.h",),
-    remember=remember,
+    memory=(Vector("dyn.h"),),
+    finish=(remember,),
     server=server,
-    server_state=("dyn.h",),
+    server_state=(Vector("dyn.h"),),
     weights="uniform",
+)  # fmt: skip
+
+FEDSPEED = replace(
+    FEDDYN,
+    name="fedspeed",
+    objective="FedDyn's, ℓ differentiated at w + ρ ∇ℓ(w)/‖∇ℓ(w)‖",
+    source="Sun et al. 2023 (ICLR), Algorithm 1",
+    place=f"as FedDyn: {FEDDYN.place}; the ascent sees the task loss alone",
+    options=(
+        *FEDDYN.options,
+        Option("speed.rho", 0.01, "length ρ of the ascent (Yashwanth et al. 2024's code)"),
+        Option(
+            "speed.server", "all", "whose h_k the server adds: all clients', or the participants' (the paper)",
+            choices=("all", "active"),
+        ),
+        Option(
+            "speed.stale_ascent", False, "add the last step's gradient to the ascent, as MAN's code does",
+            code=True,
+        ),
+        BN,
+    ),
+    oracle=extrapolated,
+    stale=True,
+    server=speed_server,
 )  # fmt: skip

@@ -1,0 +1,80 @@
+"""FedSAM and FedASAM: the task loss is differentiated a step uphill.
+
+Per mini-batch g = ∇ℓ(w), e = ρ·g/‖g‖, then the gradient of the same mini-batch at w + e is used at w, which is
+restored exactly. Terms of the parameters (a proximal term) enter neither the ascent nor the point of
+evaluation: they are added at w, before the clip. FedASAM measures in a normalised metric: t = |w| + η_A for
+the scaled tensors, 1 for the others, e = ρ·t²g/‖t g‖. Stateless. Both passes update BatchNorm's running
+statistics unless ``sam.bn=first``.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from fedscope.federated.method import Gradient, Method, Step
+from fedscope.federated.options import Option, Values
+
+TINY = 1e-16  # beside ‖g‖, as in the published code
+
+
+def uphill(direction: Tensor, length: float, beside: float = TINY) -> Tensor:
+    """Return each row of ``direction`` (K, P) at length ``length``."""
+    return length * direction / (direction.norm(dim=1, keepdim=True) + beside)
+
+
+def sharpness_aware(gradient: Gradient, step: Step) -> Tensor:
+    """Return the task loss's gradient at w + ρ g/‖g‖, (K, P)."""
+    e = uphill(gradient(step.parameters), float(step.options["sam.rho"]))
+    return gradient(step.parameters + e, keep_buffers=step.options["sam.bn"] == "first")
+
+
+def adaptive(gradient: Gradient, step: Step) -> Tensor:
+    """Return the task loss's gradient at w + ρ t²g/‖t g‖, (K, P)."""
+    options, scaled = step.options, step.masks["asam.scaled"]
+    t = torch.where(scaled > 0, step.parameters.abs() + float(options["asam.offset"]), 1.0)
+    e = t * uphill(t * gradient(step.parameters), float(options["asam.rho"]))
+    return gradient(step.parameters + e, keep_buffers=options["sam.bn"] == "first")
+
+
+def scaled(model: nn.Module, options: Values) -> list[str]:
+    """Return the names of the parameters whose metric is scaled."""
+    chosen = {
+        "name_weight": lambda name, p: "weight" in name,
+        "ndim>1": lambda name, p: p.ndim > 1,
+        "all": lambda name, p: True,
+    }[str(options["asam.scaled"])]
+    return [name for name, p in model.named_parameters(remove_duplicate=False) if chosen(name, p)]
+
+
+BN = Option("sam.bn", "both", "which passes update running statistics", choices=("both", "first"))
+REFUSES = {
+    name: "the ascent step is defined on FedAvg and FedProx; with FedDyn's terms it is fedspeed"
+    for name in ("feddyn", "feddc", "scaffold")
+}
+
+FEDSAM = Method(
+    name="fedsam",
+    objective="max_{‖e‖≤ρ} ℓ(w + e)",
+    source="Caldarola, Caputo, Ciccone 2022 (ECCV), Eq. 3; Qu et al. 2022 (ICML), Algorithm 1",
+    place="the point at which the task loss is differentiated",
+    options=(Option("sam.rho", 0.05, "radius ρ (Yashwanth et al. 2024: 0.05)"), BN),
+    oracle=sharpness_aware,
+    refuses=REFUSES,
+)
+FEDASAM = Method(
+    name="fedasam",
+    objective="max_{‖e/t‖≤ρ} ℓ(w + e), t = |w| + η_A",
+    source="Caldarola, Caputo, Ciccone 2022 (ECCV), Eq. 5; Kwon et al. 2021 (ICML), Eq. 2",
+    place="the point at which the task loss is differentiated",
+    options=(
+        Option("asam.rho", 0.5, "radius ρ (Yashwanth et al. 2024: 0.5)"),
+        Option("asam.offset", 0.2, "η_A, added to |w|"),
+        Option(
+            "asam.scaled", "name_weight", "scaled tensors: named weight, all, or of two dimensions and more",
+            choices=("name_weight", "all", "ndim>1"),
+        ),
+        BN,
+    ),
+    oracle=adaptive,
+    masks={"asam.scaled": scaled},
+    refuses=REFUSES,
+)  # fmt: skip

@@ -1,0 +1,71 @@
+"""MOON: a client's features stay near the global model's and away from its own last ones.
+
+μ · mean_i −log( e^{sim(z_i, z_i^glob)/τ} / (e^{sim(z_i, z_i^glob)/τ} + e^{sim(z_i, z_i^prev)/τ}) ), sim the
+cosine, z what the classifier reads: the projection head's output, or the features where the network has no
+head. z^glob comes from the model the client received, z^prev from its own at the end of its last round;
+both networks are constants. The client keeps that model; nothing more is sent. FedAlign's published code
+runs the two in train mode (``moon.aux_mode``). ``moon.first`` says what z^prev is before a client's first
+round: the run's initial model, a random one of its own, or none, which leaves the term out.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity, cross_entropy
+
+from fedscope.federated.method import Finish, Method, Pass
+from fedscope.federated.options import Option
+from fedscope.federated.taps import classifier_input, tapped
+from fedscope.federated.vectors import Vector
+
+
+def features(model: nn.Module, images: Tensor) -> Tensor:
+    """Return what the classifier of ``model`` reads, (B, features)."""
+    name = classifier_input(model)
+    with tapped(model, [name]) as found:
+        model(images)
+    return found[name]
+
+
+def contrast(z: Tensor, near: Tensor, far: Tensor, temperature: float) -> Tensor:
+    """Return the mean of −log(e^{sim(z, near)/τ} / (e^{sim(z, near)/τ} + e^{sim(z, far)/τ})) over rows."""
+    similar = torch.stack([cosine_similarity(z, near), cosine_similarity(z, far)], 1)
+    return cross_entropy(similar / temperature, torch.zeros(len(z), dtype=torch.int64, device=z.device))
+
+
+def contrastive(at: Pass) -> Tensor:
+    """Return the term, a scalar."""
+    train = at.options["moon.aux_mode"] == "train"
+    near, far = (
+        at.network.at(model, features, at.batch.images, train=train)
+        for model in (at.start, at.memory["moon.previous"])
+    )
+    term = contrast(at.taps["moon"][0], near, far, float(at.options["moon.tau"]))
+    present = at.seen if at.options["moon.first"] == "skip" else 1.0
+    return float(at.options["moon.mu"]) * present * term
+
+
+MOON = Method(
+    name="moon",
+    objective="ℓ(w) + μ mean_i −log(e^{sim(z,z_glob)/τ} / (e^{sim(z,z_glob)/τ} + e^{sim(z,z_prev)/τ}))",
+    source="Li, He, Song 2021 (CVPR), Eqs. 3–4",
+    place="in the task loss, by two more forward passes without gradient",
+    options=(
+        Option("moon.mu", 1.0, "strength μ (Mendieta et al. 2022: 1)"),
+        Option("moon.tau", 0.5, "temperature τ", within=(1e-3, float("inf"))),
+        Option(
+            "moon.aux_mode", "eval", "normalisation of the two constant networks",
+            code="train", choices=("eval", "train"),
+        ),
+        Option(
+            "moon.first", "init", "previous model of a client that has none: the run's initial model, a random "
+            "one, or leave the term out", choices=("init", "random", "skip"),
+        ),
+    ),
+    needs=lambda _: {"head": True},
+    taps={"moon": lambda model, _: [classifier_input(model)]},
+    task=(contrastive,),
+    memory=(Vector("moon.previous", "model", start="initial"),),
+    own_start=lambda options: options["moon.first"] == "random",
+    finish=(lambda end: {"moon.previous": end.values},),
+    alone=True,
+)  # fmt: skip

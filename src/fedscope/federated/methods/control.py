@@ -1,0 +1,143 @@
+"""SCAFFOLD and FedDC: control variates correct each local gradient by the federation's.
+
+SCAFFOLD: ℓ(w) + ⟨w, c − c_k⟩; after training (option II) c_k ← c_k − c + (θ_t − w_k)/(τ_k η_t), and the server
+moves by γ times the uniform mean displacement, c by the sum of the changes over N. With momentum and clip
+off c_k is the mean of the raw gradients along the path.
+
+FedDC: ℓ(w) + (α_k/2)‖w + h_k − θ_t‖² + ⟨w, g/s_k − g_k⟩, s_k = n_k·N/n, α_k = α/s_k, h_k the drift so far; after
+training h_k ← h_k + (w_k − θ_t), g_k ← g_k − g/s_k + (θ_t − w_k)/(τ_k η_t), g by the sum of s_k times the changes
+over N; the server adds the mean of h_k over all clients, as FedDyn.
+
+The published codes divide by the first round's learning rate and by a step count that is the same for
+all (``cv.lr=initial``, ``cv.steps=nominal``).
+"""
+
+import torch
+from torch import Tensor
+
+from fedscope.federated.method import Finish, Method, ServerStep, Step
+from fedscope.federated.options import Option
+from fedscope.federated.vectors import Vector
+
+
+def mean_gradient(end: Finish) -> Tensor:
+    """Return (θ_t − w_k)/(τη), (K, P): the mean gradient along the local path."""
+    lr = end.lr if end.options["cv.lr"] == "current" else end.initial_lr
+    steps = end.steps if end.options["cv.steps"] == "actual" else end.nominal_steps
+    return (end.anchor - end.parameters) / max(steps * lr, 1e-30)  # at rate 0 nothing has moved
+
+
+def control(step: Step) -> Tensor:
+    """Return ⟨w, c − c_k⟩, a scalar; 0 where it enters after the step."""
+    inside = float(step.options["scaffold.apply"] == "loss")
+    return inside * (step.parameters * (step.received["scaffold.c"] - step.memory["scaffold.c_k"])).sum()
+
+
+def control_after(step: Step) -> Tensor:
+    """Return c − c_k, (K, P), where it enters after the step; else 0."""
+    outside = float(step.options["scaffold.apply"] == "after_step")
+    return outside * (step.received["scaffold.c"] - step.memory["scaffold.c_k"])
+
+
+def scaffold_finish(end: Finish) -> dict[str, Tensor]:
+    """Return c_k⁺ and its change."""
+    old = end.memory["scaffold.c_k"]
+    if end.options["scaffold.option"] == "I":
+        new = torch.stack([_gradient_at_anchor(end, row) for row in range(len(old))])
+    else:
+        new = old - end.received["scaffold.c"] + mean_gradient(end)
+    return {"scaffold.c_k": new, "scaffold.change": new - old}
+
+
+def _gradient_at_anchor(end: Finish, row: int) -> Tensor:
+    """Return the client's mean gradient at θ_t, over its data without augmentation, (P,)."""
+    assert end.network and end.clients and end.values is not None
+    client, size = end.clients(row), end.anchor.shape[1]
+    model = torch.cat([end.anchor[row], end.values[row, size:]])
+    chunks = end.network.gradients(model, client.images, client.labels)
+    return torch.stack([chunk.sum(0) for chunk in chunks]).sum(0) / len(client.labels)
+
+
+def scaffold_server(step: ServerStep) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return γ·mean + (1 − γ)θ_t, and c."""
+    gamma = float(step.options["scaffold.gamma"])
+    c = step.state["scaffold.c"] + step.sums["scaffold.change"] / step.clients
+    return gamma * step.mean + (1 - gamma) * step.anchor, {"scaffold.c": c}
+
+
+def drift(step: Step) -> Tensor:
+    """Return (α_k/2)‖w + h_k − θ_t‖² + ⟨w, g/s_k − g_k⟩, a scalar."""
+    w, alpha = step.parameters, float(step.options["dc.alpha"]) / step.share
+    tie = (w + step.memory["dc.h"] - step.anchor).square().sum()
+    tilt = w * (step.received["dc.g"] / step.share - step.memory["dc.g_k"])
+    return 0.5 * alpha * tie + tilt.sum()
+
+
+def drift_finish(end: Finish) -> dict[str, Tensor]:
+    """Return h_k⁺, g_k⁺, and s_k times the change of g_k."""
+    change = mean_gradient(end) - end.received["dc.g"] / end.share
+    return {
+        "dc.h": end.memory["dc.h"] + (end.parameters - end.anchor),
+        "dc.g_k": end.memory["dc.g_k"] + change,
+        "dc.change": change * end.share,
+    }
+
+
+def drift_server(step: ServerStep) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the mean of the uploads plus the mean h over all clients; that mean, and g."""
+    h = step.state["dc.h"] + (step.participants / step.clients) * (step.mean - step.anchor)
+    return step.mean + h, {"dc.h": h, "dc.g": step.state["dc.g"] + step.sums["dc.change"] / step.clients}
+
+
+CONTROL = (
+    Option(
+        "cv.lr", "current", "learning rate in the memory: this round's, or the first's",
+        code="initial", choices=("current", "initial"),
+    ),
+    Option(
+        "cv.steps", "actual", "steps in the memory: τ_k, or E·⌈(n/N)/B⌉ for all",
+        code="nominal", choices=("actual", "nominal"),
+    ),
+)  # fmt: skip
+SCAFFOLD = Method(
+    name="scaffold",
+    objective="ℓ(w) + ⟨w, c − c_k⟩",
+    source="Karimireddy et al. 2020 (ICML), Algorithm 1",
+    place="in the loss, inside the clip",
+    options=(
+        Option("scaffold.gamma", 1.0, "server learning rate γ"),
+        Option(
+            "scaffold.apply", "loss", "in the loss, or after the optimizer's step (NIID-Bench)",
+            choices=("loss", "after_step"),
+        ),
+        Option(
+            "scaffold.option", "II", "c_k from the path, or the gradient at θ_t by a pass over the data",
+            choices=("II", "I"),
+        ),
+        *CONTROL,
+    ),
+    anchored=(control,),
+    displaced=(control_after,),
+    memory=(Vector("scaffold.c_k"),),
+    uploads=(Vector("scaffold.change"),),
+    finish=(scaffold_finish,),
+    server=scaffold_server,
+    server_state=(Vector("scaffold.c"),),
+    broadcast=("scaffold.c",),
+    weights="uniform",
+)  # fmt: skip
+FEDDC = Method(
+    name="feddc",
+    objective="ℓ(w) + (α_k/2)‖w + h_k − θ_t‖² + ⟨w, g/s_k − g_k⟩",
+    source="Gao et al. 2022 (CVPR), Eqs. 3–6",
+    place="in the loss, inside the clip",
+    options=(Option("dc.alpha", 0.01, "strength α (Yashwanth et al. 2024's code: 0.01)"), *CONTROL),
+    anchored=(drift,),
+    memory=(Vector("dc.h"), Vector("dc.g_k")),
+    uploads=(Vector("dc.change"),),
+    finish=(drift_finish,),
+    server=drift_server,
+    server_state=(Vector("dc.h"), Vector("dc.g")),
+    broadcast=("dc.g",),
+    weights="uniform",
+)

@@ -1,0 +1,79 @@
+"""FedCurv: what mattered to the others in the last round is held by elastic weight consolidation.
+
+ℓ(w) + λ Σ_{j ∈ S_{t−1}, j ≠ k} Σ_i F_{j,i} (w_i − w_{j,i})², F_j the diagonal of client j's Fisher information at the
+end of its training. With u = Σ_j F_j, v = Σ_j F_j ⊙ w_j this is λ(⟨u, w²⟩ − 2⟨v, w⟩) and a constant: the server
+broadcasts u and v over its last participants, and a client that was one of them subtracts its own part.
+F_j is the mean over the client's samples, without augmentation and in eval mode, of the squared gradient of
+log p(y|x), y the data's label (``fisher=empirical``) or drawn from the model. Shoham et al. 2019, Eqs. 4–6.
+"""
+
+import torch
+from torch import Tensor
+
+from fedscope.federated.method import Finish, Method, ServerStep, Step
+from fedscope.federated.options import Option
+from fedscope.federated.vectors import Vector
+
+
+def consolidation(step: Step) -> Tensor:
+    """Return λ(⟨u, w²⟩ − 2⟨v, w⟩) over the other clients, a scalar; half of it under ``fedcurv.half``."""
+    own = step.previous if step.options["fedcurv.exclude_self"] else 0.0
+    u, v = (
+        step.received[f"curv.{sum_}"] - own * step.memory[f"curv.{mine}"] for sum_, mine in (("u", "F"), ("v", "Fw"))
+    )
+    w, half = step.parameters, 0.5 if step.options["fedcurv.half"] else 1.0
+    return half * float(step.options["fedcurv.lambda"]) * ((u * w.square()).sum() - 2 * (v * w).sum())
+
+
+def fisher(end: Finish, row: int) -> Tensor:
+    """Return the diagonal of the client's Fisher information at w_k, (P,)."""
+    assert end.network and end.clients and end.values is not None
+    network, client, model = end.network, end.clients(row), end.values[row]
+    labels = client.labels
+    if end.options["fisher"] == "model":
+        logits = network.at(model, lambda module, images: module(images), client.images)
+        chance = logits.softmax(1).cpu()
+        labels = torch.multinomial(chance, 1, generator=client.random("fisher"))[:, 0].to(labels.device)
+    total = torch.zeros_like(end.parameters[row])
+    if end.options["fisher.batch"]:
+        batches = zip(client.images.split(end.batch_size), labels.split(end.batch_size), strict=True)
+        for images, chosen in batches:
+            gradient = sum(chunk.sum(0) for chunk in network.gradients(model, images, chosen))
+            total += torch.as_tensor(gradient).square() / len(chosen)
+    else:
+        for gradients in network.gradients(model, client.images, labels):
+            total += gradients.square().sum(0)
+    return total / len(labels)
+
+
+def finish(end: Finish) -> dict[str, Tensor]:
+    """Return F_k and F_k ⊙ w_k."""
+    diagonal = torch.stack([fisher(end, row) for row in range(len(end.parameters))])
+    return {"curv.F": diagonal, "curv.Fw": diagonal * end.parameters}
+
+
+def observe(step: ServerStep) -> dict[str, Tensor]:
+    """Return u and v over this round's participants."""
+    return {"curv.u": step.sums["curv.F"], "curv.v": step.sums["curv.Fw"]}
+
+
+FEDCURV = Method(
+    name="fedcurv",
+    objective="ℓ(w) + λ Σ_{j≠k} ⟨F_j, (w − w_j)²⟩",
+    source="Shoham et al. 2019, Eqs. 4–6",
+    place="in the loss, inside the clip; one more pass over the data after training",
+    options=(
+        Option("fedcurv.lambda", 1.0, "strength λ (provisional: no source gives one; sweep 0.01 to 10)"),
+        Option("fedcurv.half", False, "multiply by ½"),
+        Option("fedcurv.exclude_self", True, "leave the client's own Fisher information out"),
+        Option("fisher", "empirical", "labels: the data's, or drawn from the model", choices=("empirical", "model")),
+        Option("fisher.batch", False, "square the gradients of mini-batches, not of samples"),
+    ),
+    anchored=(consolidation,),
+    memory=(Vector("curv.F"), Vector("curv.Fw")),
+    uploads=(Vector("curv.F"), Vector("curv.Fw")),
+    finish=(finish,),
+    observe=(observe,),
+    server_state=(Vector("curv.u"), Vector("curv.v")),
+    broadcast=("curv.u", "curv.v"),
+)

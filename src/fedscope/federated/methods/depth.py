@@ -1,0 +1,52 @@
+"""StochDepth: residual branches are dropped at random while training.
+
+Per mini-batch and block λ_b ~ Bernoulli(p_b): relu(λ_b F_b(x) + shortcut(x)). A dropped branch is not run:
+no gradient, no update of its BatchNorm; a kept one is not rescaled. In eval mode relu(p_b F_b(x) +
+shortcut(x)), which the network remembers (``keep`` of its description), so that it is evaluated and analysed
+as what it is. p_b falls linearly to p_L over the blocks; in the published code the first is always kept.
+"""
+
+from contextlib import AbstractContextManager
+
+import torch
+from torch import Tensor, nn
+
+from fedscope.federated.method import Draws, Method
+from fedscope.federated.options import Option, Values
+from fedscope.models.depth import gated
+from fedscope.models.resnet import blocks
+
+
+def draw(generator: torch.Generator, _: Values, images: Tensor, model: nn.Module) -> list[bool]:
+    """Return λ_b of every block."""
+    keeps = torch.tensor([block.keep for block in blocks(model)], dtype=torch.float64)
+    chosen: list[bool] = (torch.rand(len(keeps), dtype=torch.float64, generator=generator) < keeps).tolist()
+    return chosen
+
+
+def shortened(model: nn.Module, drawn: Draws) -> AbstractContextManager[None]:
+    """Return the context in which the drawn branches are left out."""
+    return gated(model, drawn["stochdepth"])
+
+
+STOCHDEPTH = Method(
+    name="stochdepth",
+    objective="ℓ(w), residual branches kept with probability p_b",
+    source="Huang et al. 2016 (ECCV), section 3; in FL: Mendieta et al. 2022",
+    place="in the forward pass",
+    options=(
+        Option("sd.keep", 0.9, "p_L of the last block (Mendieta et al. 2022: 0.9)", within=(1e-6, 1.0)),
+        Option(
+            "sd.schedule", "code", "p_b = 1 − ((b−1)/(L−1))(1 − p_L), or 1 − (b/L)(1 − p_L)",
+            choices=("code", "paper"),
+        ),
+    ),
+    needs=lambda options: {"keep": options["sd.keep"], "schedule": options["sd.schedule"]},
+    draws={"stochdepth": draw},
+    strategy=shortened,
+    refuses={
+        name: "they run parts of every residual branch, which StochDepth may have dropped"
+        for name in ("gradaug", "fedalign")
+    },
+    alone=True,
+)  # fmt: skip

@@ -1,0 +1,48 @@
+"""FedNova: displacements are normalised by how far the local rule would go.
+
+d_k = (w_k − θ_t)/a_k, θ ← θ + γ (Σ p_k a_k)(Σ p_k d_k). a_k is the displacement of the client's own optimizer under unit
+gradient and unit rate: τ_k for plain SGD, τ_k − …  with momentum, less with a proximal term. It is computed by
+running that recursion on one number. Wang et al. 2020 (NeurIPS), section 4.
+"""
+
+from torch import Tensor
+
+from fedscope.federated.method import Finish, Method, ServerStep
+from fedscope.federated.options import Option
+from fedscope.federated.vectors import Vector
+
+
+def reach(steps: int, momentum: float = 0.0, nesterov: bool = False, shrink: float = 0.0) -> float:
+    """Return a_k after ``steps`` under unit gradient and rate; ``shrink`` is ημ of a proximal term."""
+    moved = velocity = 0.0
+    for _ in range(steps):
+        gradient = 1 - shrink * moved
+        velocity = momentum * velocity + gradient
+        moved += gradient + momentum * velocity if nesterov else velocity
+    return moved
+
+
+def finish(end: Finish) -> dict[str, Tensor]:
+    """Return p_k d_k and p_k a_k, p_k not yet divided by its sum."""
+    mu = float(end.options.get("prox.mu", 0.0))
+    a = reach(end.steps, end.momentum, end.nesterov, end.lr * mu)
+    moved = end.parameters - end.anchor
+    return {"nova.d": end.weight * moved / a, "nova.a": end.weight * moved.new_full((len(moved), 1), a)}
+
+
+def server(step: ServerStep) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return θ + γ (Σ p_k a_k)(Σ p_k d_k)."""
+    a, d = step.sums["nova.a"] / step.weight, step.sums["nova.d"] / step.weight
+    return step.anchor + float(step.options["nova.gamma"]) * a * d, {}
+
+
+FEDNOVA = Method(
+    name="fednova",
+    objective="ℓ(w); θ ← θ + γ (Σ p_k a_k)(Σ p_k (w_k − θ)/a_k)",
+    source="Wang et al. 2020 (NeurIPS), section 4",
+    place="on the server",
+    options=(Option("nova.gamma", 1.0, "server learning rate γ"),),
+    uploads=(Vector("nova.d"), Vector("nova.a", "number")),
+    finish=(finish,),
+    server=server,
+)

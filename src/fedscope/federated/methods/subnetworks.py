@@ -1,0 +1,110 @@
+"""GradAug: narrower versions of the network, on rescaled images, imitate the whole.
+
+ℓ(F(x), y) + μ Σ_{i=1..n} KL(softmax F(x) ‖ softmax F_{ω_i}(T_i(x))), the first argument constant. F_ω is the
+network of the first channels of every layer (:mod:`fedscope.models.slimmable`), T_i a bilinear resize of the
+augmented batch to a side drawn from a list that holds the native one. The published code takes one
+sub-network at the least width and draws the others. Sub-networks normalise by their batch and leave the
+running statistics alone. Stateless.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import interpolate, kl_div, log_softmax
+
+from fedscope.errors import UserError
+from fedscope.federated.method import Method, Pass
+from fedscope.federated.options import Option, Values
+from fedscope.models.resnet import ResNet
+from fedscope.models.slimmable import slim
+
+SCALES = (1.0, 7 / 8, 3 / 4, 5 / 8)  # {32, 28, 24, 20} of 32; of 224 the published list is another
+SIDES = {224: [224, 192, 160, 128]}
+
+
+def sides(options: Values, native: int) -> list[int]:
+    """Return the sides to draw from: the option's, else the published ones for images of ``native`` pixels.
+
+    Raises:
+        UserError: the option is not a list of whole numbers.
+    """
+    text = str(options["gradaug.resolutions"])
+    if text == "auto":
+        return SIDES.get(native, [round(scale * native) for scale in SCALES])
+    try:
+        return [positive(int(part)) for part in text.split(",")]
+    except ValueError as error:
+        raise UserError(
+            f"gradaug.resolutions is a list of sides such as 32,28,24,20, or auto, not {text!r}"
+        ) from error
+
+
+def positive(side: int) -> int:
+    """Return ``side``, which is at least 1."""
+    if side < 1:
+        raise ValueError(side)
+    return side
+
+
+def draw(
+    generator: torch.Generator, options: Values, images: Tensor, _: nn.Module
+) -> list[tuple[float, int]]:
+    """Return (width, side) of every sub-network, widest first."""
+    count, least = int(options["gradaug.n"]), float(options["gradaug.width"])
+    widths = (least + (1 - least) * torch.rand(count, generator=generator, dtype=torch.float64)).tolist()
+    if options["gradaug.widths"] == "min_plus_uniform":
+        widths[-1:] = [least]
+    choice = sides(options, images.shape[-1])
+    drawn = torch.randint(len(choice), (count,), generator=generator).tolist()
+    return [(width, choice[i]) for width, i in zip(sorted(widths, reverse=True), drawn, strict=True)]
+
+
+def imitation(at: Pass) -> Tensor:
+    """Return μ Σ_i KL(p_full ‖ p_i), a scalar."""
+    whole, total = log_softmax(at.logits.detach(), 1), at.logits.new_zeros(())
+    divisor = int(at.options["slim.divisor"])
+    for width, side in at.drawn["gradaug"]:
+        images = at.batch.images
+        if side != images.shape[-1]:
+            images = interpolate(images, size=(side, side), mode="bilinear", align_corners=True)
+        part = log_softmax(at.network(slim, images, width, divisor), 1)
+        total = total + kl_div(part, whole, reduction="batchmean", log_target=True)
+    return float(at.options["gradaug.mu"]) * total
+
+
+def check(model: nn.Module, options: Values) -> None:
+    """Refuse what cannot be slimmed, and lists of sides that are none."""
+    residual(model, "gradaug")
+    sides(options, 32)
+
+
+def residual(model: nn.Module, method: str) -> None:
+    """Refuse a network that is not residual.
+
+    Raises:
+        UserError: it is not.
+    """
+    if not isinstance(model, ResNet):
+        raise UserError(f"{method} runs parts of a residual network; choose a ResNet with --model")
+
+
+GRADAUG = Method(
+    name="gradaug",
+    objective="ℓ(w) + μ Σ_{i≤n} KL(softmax F(x) ‖ softmax F_{ω_i}(T_i(x)))",
+    source="Yang, Zhu, Chen 2020 (NeurIPS), Eq. 2; in FL: Mendieta et al. 2022",
+    place="in the task loss, by n more forward and backward passes",
+    options=(
+        Option("gradaug.mu", 1.75, "strength μ (Mendieta et al. 2022; n = 1…4: 2, 1.75, 1.5, 1.25)"),
+        Option("gradaug.n", 2, "number of sub-networks n", within=(1, 16)),
+        Option("gradaug.width", 0.8, "least width ω_b (Mendieta et al. 2022: 0.8)", within=(0.01, 1.0)),
+        Option(
+            "gradaug.widths", "min_plus_uniform", "one sub-network at ω_b and the others ~ U[ω_b, 1], or all "
+            "drawn", choices=("min_plus_uniform", "uniform"),
+        ),
+        Option("gradaug.resolutions", "auto", "sides to draw from, such as 32,28,24; auto: the published ones"),
+        Option("slim.divisor", 8, "channels are rounded to multiples of this", within=(1, 512)),
+    ),
+    checks=(check,),
+    draws={"gradaug": draw},
+    task=(imitation,),
+    alone=True,
+)  # fmt: skip

@@ -1,0 +1,64 @@
+"""A method's options: named, typed, each with the value that the published code has where it differs."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal
+
+from fedscope.errors import UserError
+
+Value = bool | float | str
+Values = Mapping[str, Value]
+Reading = Literal["paper", "code"]
+
+
+@dataclass(frozen=True)
+class Option:
+    """A named setting of a method; where the published code differs from the paper, both values.
+
+    A number lies ``within`` its bounds, both included, and is whole where the default is an ``int``; a text
+    is one of ``choices``, or free where there are none.
+    """
+
+    name: str
+    default: Value
+    help: str
+    code: Value | None = None  # value under reading="code"; None: the default
+    choices: tuple[str, ...] = ()
+    within: tuple[float, float] = (0.0, math.inf)
+
+    def read(self, text: str) -> Value:
+        """Convert ``text`` to the option's type.
+
+        Raises:
+            UserError: it is not of that type, out of bounds, or none of the choices.
+        """
+        if isinstance(self.default, bool):
+            if text.lower() in ("true", "false"):
+                return text.lower() == "true"
+            raise UserError(f"{self.name} is true or false, not {text!r}")
+        if isinstance(self.default, str):
+            if text in self.choices or not self.choices:
+                return text
+            raise UserError(f"{self.name} is one of {', '.join(self.choices)}, not {text!r}")
+        kind = "whole" if isinstance(self.default, int) else "finite"
+        low, high = self.within
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not low <= value <= high or math.isinf(value) or (kind == "whole" and value % 1):
+            raise UserError(f"{self.name} is a {kind} number {self.bounds()}, not {text!r}")
+        return int(value) if kind == "whole" else value
+
+    def bounds(self) -> str:
+        """Say what numbers are allowed."""
+        low, high = self.within
+        return f"from {low:g} up" if math.isinf(high) else f"from {low:g} to {high:g}"
+
+
+def nearest(name: str, known: Iterable[str], otherwise: str) -> str:
+    """Return a hint at what was meant by ``name``."""
+    near = get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]!r}?" if near else otherwise

@@ -1,0 +1,47 @@
+"""Named vectors side by side in one row: what a client remembers or sends, what the server keeps."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Vector:
+    """A vector of a method: of the P parameters, the whole model (P+Q), its personal part, or one number.
+
+    ``start`` is what it holds before its first update: zeros, or the run's initial model.
+    """
+
+    name: str
+    scope: Literal["parameters", "model", "personal", "number"] = "parameters"
+    start: Literal["zero", "initial"] = "zero"
+
+
+class Layout:
+    """Where each of ``vectors`` lies in a row, for a model of P parameters, P+Q values, some of them personal."""
+
+    def __init__(self, vectors: Sequence[Vector], parameters: int, model: int, personal: int = 0):
+        sizes = {"parameters": parameters, "model": model, "personal": personal, "number": 1}
+        self.vectors = tuple(vectors)
+        self.names = [vector.name for vector in vectors]
+        self.sizes = [sizes[vector.scope] for vector in vectors]
+        self.width = sum(self.sizes)
+
+    def split(self, rows: Tensor) -> dict[str, Tensor]:
+        """Return the vectors in ``rows`` (…, width), each a view (…, size)."""
+        return dict(zip(self.names, rows.split(self.sizes, -1), strict=True))
+
+    def join(self, named: Mapping[str, Tensor]) -> Tensor:
+        """Return the rows (…, width) that hold the vectors; at least one."""
+        return torch.cat([named[name] for name in self.names], -1)
+
+    def fresh(self, initial: Tensor) -> Tensor:
+        """Return the row (width,) of a client or server that begins; ``initial`` is (P+Q,)."""
+        pieces = [
+            initial[:size] if vector.start == "initial" else initial.new_zeros(size)
+            for vector, size in zip(self.vectors, self.sizes, strict=True)
+        ]
+        return torch.cat(pieces) if pieces else initial.new_zeros(0)
