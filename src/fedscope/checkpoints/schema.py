@@ -26,11 +26,17 @@ R = TypeVar("R", bound=Record)
 
 
 class ModelSpec(Record):
-    """A network of the catalogue: logits over ``classes`` from images of ``channels``."""
+    """A network of the catalogue: logits over ``classes`` from images of ``channels``.
+
+    The fields are the arguments of ``models.catalogue.build``; those a record lacks describe a plain network.
+    """
 
     name: str
     classes: Positive
     channels: Positive
+    head: bool = False  # MOON's projection before the classifier
+    keep: Annotated[float, Field(gt=0, le=1)] = 1.0  # stochastic depth: of the last block, in eval mode too
+    schedule: Literal["code", "paper"] = "code"
 
 
 class DataSpec(Record):

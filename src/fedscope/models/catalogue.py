@@ -8,6 +8,7 @@ from torch import nn
 
 from fedscope.errors import UserError
 from fedscope.models.convnets import convnet_cifar
+from fedscope.models.depth import Schedule, set_depth
 from fedscope.models.perceptron import mlp_digits
 from fedscope.models.resnet import ResNet, resnet56_bottleneck, resnet_digits
 
@@ -15,6 +16,10 @@ MODELS: dict[str, Callable[[int, int], nn.Module]] = {
     "resnet_digits": resnet_digits,
     "mlp_digits": mlp_digits,
     "convnet_cifar": convnet_cifar,
+    "resnet56_bottleneck": resnet56_bottleneck,
+}
+RESIDUAL: dict[str, Callable[[int, int, bool], ResNet]] = {
+    "resnet_digits": resnet_digits,
     "resnet56_bottleneck": resnet56_bottleneck,
 }
 INPUT_SIDES = {"resnet_digits": 8, "mlp_digits": 8, "convnet_cifar": 32, "resnet56_bottleneck": 32}
@@ -26,18 +31,35 @@ DEFAULTS = {
 }
 
 
-def build(name: str, classes: int, channels: int, generator: torch.Generator) -> nn.Module:
+def build(
+    name: str,
+    classes: int,
+    channels: int,
+    generator: torch.Generator,
+    *,
+    head: bool = False,
+    keep: float = 1.0,
+    schedule: Schedule = "code",
+) -> nn.Module:
     """Return the network ``name`` with weights drawn from ``generator`` (and from nothing else).
 
+    ``head`` adds MOON's projection, drawn last: the layers before it are those of the plain network.
+    ``keep`` is the keep probability of the last block, the others' follow the ``schedule``; neither is drawn.
+
     Raises:
-        UserError: the name is unknown.
+        UserError: the name is unknown; the network has no residual blocks and is to have a ``head`` or to
+            drop some; ``keep`` is not in (0, 1].
     """
     if name not in MODELS:
         raise UserError(f"unknown model {name!r}; choose one of {', '.join(MODELS)}")
+    if head and name not in RESIDUAL:
+        raise UserError(f"{name} has no projection head; choose one of {', '.join(RESIDUAL)}")
     with torch.random.fork_rng(devices=()):  # PyTorch's own initialisation is drawn, and overwritten
-        model = MODELS[name](classes, channels)
-    for module in model.modules():
+        model = RESIDUAL[name](classes, channels, head) if head else MODELS[name](classes, channels)
+    for _, module in sorted(model.named_modules(), key=lambda named: named[0].startswith("head.")):
         _initialise(module, generator, he=isinstance(model, ResNet))
+    if keep != 1:
+        set_depth(model, keep, schedule)
     return model
 
 
