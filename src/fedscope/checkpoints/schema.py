@@ -53,7 +53,7 @@ class Settings(Record):
     """Everything that determines the bits of a run; the fields are the options of ``fedscope train``."""
 
     method: str = "fedavg"
-    options: dict[str, bool | float | str] = {}
+    options: dict[str, bool | int | float | str] = {}
     reading: Literal["paper", "code"] = "paper"
     dataset: str = "digits"
     augmentation: str | None = None
@@ -74,6 +74,9 @@ class Settings(Record):
     clip: Annotated[float, Field(gt=0)] | None = None
     precision: Literal["fp32", "bf16"] = "fp32"
     compile: bool = False
+    head: bool | None = None
+    drop_last: bool = False
+    weights: Literal["n_k", "n_used", "uniform"] | None = None
     stack: Positive = 1
     train_samples: Positive | None = None
     test_samples: Positive | None = None

@@ -29,10 +29,11 @@ def setting(flag: str, kind: Any, help: str) -> Decorator:
 
 
 @click.command("train")
-@setting("--method", str, "fedavg, fedprox, feddyn, man, or a sum such as feddyn+man.")
+@setting("--method", str, "A method, or a sum such as feddyn+man; `fedscope methods list` has them.")
 @setting("--dataset", str, "digits, synthetic, cifar10 or cifar100.")
 @options.data_dir
 @setting("--model", str, "Network. [default: the data set's]")
+@setting("--head", bool, "Projection head before the classifier: true or false. [default: the method's]")
 @setting("--augmentation", str, "Pipeline of the data set: fedalign, man or none. [default: its first]")
 @setting("--partition", str, "iid, dirichlet_balanced or dirichlet_equal.")
 @setting("--alpha", float, "Dirichlet concentration; smaller is more heterogeneous.")
@@ -42,6 +43,7 @@ def setting(flag: str, kind: Any, help: str) -> Decorator:
 @setting("--rounds", int, "Communication rounds T.")
 @setting("--epochs", int, "Local epochs E.")
 @setting("--batch-size", int, "Local batch size B.")
+@setting("--drop-last", bool, "Leave out an epoch's last, smaller batch: true or false.")
 @setting("--lr", float, "Local learning rate in the first round.")
 @setting("--lr-decay", float, "Factor on the learning rate after each round.")
 @setting("--momentum", float, "Momentum of the local SGD.")
@@ -60,6 +62,11 @@ def setting(flag: str, kind: Any, help: str) -> Decorator:
 @setting("--stack", int, "Train up to K clients of equal size as one batched computation; for small models.")
 @setting("--train-samples", int, "Train on a random part of this many samples. [default: all]")
 @setting("--test-samples", int, "Evaluate on a random part of this many samples. [default: all]")
+@setting(
+    "--weights",
+    click.Choice(["n_k", "n_used", "uniform"]),
+    "Clients' weights in the mean: their samples, those an epoch uses, or equal. [default: the method's]",
+)
 @setting("--reading", click.Choice(["paper", "code"]), "Where paper and published code disagree.")
 @setting("--seed", int, "Seed of every random stream.")
 @options.device

@@ -1,54 +1,30 @@
-"""What a round costs: bytes each way, gradients, seconds by phase, memory."""
+"""What a round costs besides its seconds: bytes each way, gradients, memory."""
 
 import re
 import resource
 import sys
-import time
 from pathlib import Path
 
 import torch
 
 from fedscope.federated.federation import Federation
-from fedscope.federated.flat import FlatModel
-
-PHASES = ("data", "compute", "waiting", "aggregation", "evaluation", "checkpointing")
+from fedscope.federated.local import LocalTrainer
 
 
-class Clock:
-    """A stopwatch that is always in one phase; entering a phase ends the one before.
-
-    The phases of a round add up to its wall time. On a GPU ``data`` is what the host prepares; gathering
-    and augmenting a batch belongs to the recorded step, and so to ``compute``.
-    """
-
-    def __init__(self) -> None:
-        self._since = time.perf_counter()
-        self._phase = PHASES[0]
-        self.seconds = dict.fromkeys(PHASES, 0.0)
-
-    def enter(self, phase: str) -> None:
-        """Stop the current phase and start ``phase``."""
-        now = time.perf_counter()
-        self.seconds[self._phase] += now - self._since
-        self._phase, self._since = phase, now
-
-    def lap(self) -> dict[str, float]:
-        """Return the seconds per phase since the last lap."""
-        self.enter(self._phase)
-        seconds, self.seconds = self.seconds, dict.fromkeys(PHASES, 0.0)
-        return seconds
-
-
-def traffic(federation: Federation, sampled: list[int], model: FlatModel) -> dict[str, int]:
+def traffic(federation: Federation, sampled: list[int], trainer: LocalTrainer) -> dict[str, int]:
     """Return the bytes sent to and by the sampled clients, and the mini-batch gradients they computed.
 
-    A client receives and sends the P parameters and the Q running statistics, and the method's further
-    vectors of P, in float32: what crosses the network in a deployment, not between workers here.
+    A client receives and sends the P parameters and the Q running statistics, less what is personal, and the
+    method's further vectors, in float32: what crosses the network in a deployment, not between workers here.
     """
-    settings, size = federation.settings, model.values.shape[1]
-    down, up = (4 * len(sampled) * (size + extra * model.size) for extra in federation.method.traffic)
-    batches = sum(-(-len(federation.rows[client]) // settings.batch_size) for client in sampled)
-    return {"bytes_down": down, "bytes_up": up, "gradients": settings.epochs * batches}
+    settings, method = federation.settings, federation.method
+    size = trainer.model.values.shape[1] - len(trainer.personal)
+    down, up = (
+        4 * len(sampled) * (size + extra) for extra in (trainer.broadcast.further, trainer.uploads.further)
+    )
+    steps = sum(trainer.settings.steps(len(federation.rows[client])) for client in sampled)
+    passes = 2 if method.oracle else 1
+    return {"bytes_down": down, "bytes_up": up, "gradients": passes * settings.epochs * steps}
 
 
 def peak_memory() -> int:

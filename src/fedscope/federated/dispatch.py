@@ -6,11 +6,12 @@ import torch
 from torch import Tensor
 
 from fedscope.checkpoints.schema import Settings
-from fedscope.federated.accounting import Clock, peak_gpu_memory, peak_memory
+from fedscope.federated.accounting import peak_gpu_memory, peak_memory
+from fedscope.federated.clock import Clock
 from fedscope.federated.evaluation import evaluate
-from fedscope.federated.federation import Federation
+from fedscope.federated.federation import Federation, local_settings
 from fedscope.federated.flat import FlatModel
-from fedscope.federated.local import LocalSettings, LocalTrainer, Task, Trained
+from fedscope.federated.local import LocalTrainer, Task, Trained
 from fedscope.federated.memory import Memory
 from fedscope.federated.sampling import sample_clients
 from fedscope.federated.schedule import Stack, assign, stacks, windows
@@ -29,11 +30,8 @@ class Dispatch:
         self.model = FlatModel(federation.model, settings.stack)
         self.trainer = LocalTrainer(
             self.model, federation.dataset.train, federation.pipeline, federation.method, settings.options,
-            LocalSettings(
-                settings.epochs, settings.batch_size, settings.momentum, settings.nesterov,
-                settings.weight_decay, settings.clip, settings.precision, settings.compile,
-                settings.drop_last, federation.weights,
-            ), self.clock, lr=settings.lr, mean_samples=sum(map(len, federation.rows)) / settings.clients,
+            local_settings(settings, federation.weights), self.clock, lr=settings.lr,
+            mean_samples=sum(map(len, federation.rows)) / settings.clients,
         )  # fmt: skip
         trainer = self.trainer
         self.shared = torch.ones(self.model.size, dtype=torch.bool)  # which parameters a server rule moves

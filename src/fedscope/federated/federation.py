@@ -10,13 +10,17 @@ from torch import Tensor, nn
 from fedscope.checkpoints.files import versions
 from fedscope.checkpoints.registry import Registry, Run
 from fedscope.checkpoints.schema import CheckpointInfo, DataSpec, Manifest, ModelSpec, Settings
+from fedscope.checkpoints.schema import parse as parse_record
 from fedscope.data import catalogue as data_catalogue
 from fedscope.data.augment import Pipeline
 from fedscope.data.datasets import Dataset, Split, part
 from fedscope.data.partition import partition
 from fedscope.errors import UserError
+from fedscope.federated.flat import FlatModel
+from fedscope.federated.local import LocalSettings
 from fedscope.federated.method import Method
 from fedscope.federated.methods import parse
+from fedscope.federated.options import Weights
 from fedscope.federated.sampling import sample_clients
 from fedscope.models import catalogue as model_catalogue
 from fedscope.streams import numpy_stream, torch_stream
@@ -43,7 +47,7 @@ class Federation:
         """Return p_k before it is divided by the sum over the participants."""
         samples = len(self.rows[client])
         if self.weights == "n_used":
-            return used_samples(samples, self.settings.batch_size, drop_last=self.settings.drop_last)
+            return local_settings(self.settings, self.weights).used(samples)
         return 1 if self.weights == "uniform" else samples
 
     def own_start(self, client: int) -> Tensor | None:
@@ -110,18 +114,33 @@ def prepare(settings: Settings, given: dict[str, str], data_dir: Path | None = N
             f"model {model_name} takes {model_catalogue.INPUT_SIDES[model_name]}-pixel images, "
             f"{settings.dataset} has {side}; choose another --model"
         )
-    spec = ModelSpec(name=model_name, classes=len(dataset.classes), channels=channels)
+    options = method.values(given, settings.reading)
+    needs = method.needs(options) if method.needs else {}
+    if settings.head is not None or not model_catalogue.can_have_head(model_name):
+        needs["head"] = bool(settings.head)
+    spec = parse_record(
+        ModelSpec,
+        {"name": model_name, "classes": len(dataset.classes), "channels": channels, **needs},
+        "model",
+    )
     model = model_catalogue.build(
         **spec.model_dump(), generator=torch_stream(settings.seed, "initialisation")
     )
+    for check in method.checks:
+        check(model, options)
+    if settings.stack > 1 and method.alone:
+        raise UserError(f"{method.name} trains its clients one by one; leave --stack out")
+    if settings.compile and method.strategy:
+        raise UserError(f"{method.name} runs another network in every step; leave --compile out")
     rows = _divide(settings, dataset)
     sample_clients(settings.sampling, settings.clients, settings.participation, settings.seed, 0)
     settings = settings.model_copy(
         update={
             "method": method.name,
-            "options": method.values(given, settings.reading),
+            "options": options,
             "augmentation": augmentation,
             "model": model_name,
+            "head": spec.head,
             "alpha": None if settings.partition == "iid" else settings.alpha,
         }
     )
@@ -174,3 +193,11 @@ def _divide(settings: Settings, dataset: Dataset) -> list[Tensor]:
         numpy_stream(settings.seed, "partition"),
     )
     return [used[torch.from_numpy(rows)] for rows in parts]
+
+
+def local_settings(settings: Settings, weights: Weights) -> LocalSettings:
+    """Return what the local loop needs of the settings."""
+    return LocalSettings(
+        settings.epochs, settings.batch_size, settings.momentum, settings.nesterov, settings.weight_decay,
+        settings.clip, settings.precision, settings.compile, settings.drop_last, weights,
+    )  # fmt: skip

@@ -19,11 +19,12 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.data.augment import Pipeline
 from fedscope.data.datasets import Split
-from fedscope.federated.accounting import Clock
+from fedscope.federated.clock import Clock
 from fedscope.federated.flat import FlatModel
 from fedscope.federated.graphs import Replay
-from fedscope.federated.method import Batch, Client, Finish, Method, Pass, Step, Values, Weights
+from fedscope.federated.method import Batch, Client, Finish, Method, Pass, Step
 from fedscope.federated.network import Network
+from fedscope.federated.options import Values, Weights
 from fedscope.federated.taps import tapped
 from fedscope.federated.vectors import Layout, Vector
 
@@ -47,6 +48,10 @@ class LocalSettings:
         """Return the local steps of one epoch over ``samples``; fewer than a batch make one step."""
         whole = int(samples // self.batch_size)
         return max(1, whole) if self.drop_last else -int(-samples // self.batch_size)
+
+    def used(self, samples: int) -> int:
+        """Return how many of ``samples`` an epoch uses: whole batches under ``drop_last``, or all."""
+        return min(samples, self.steps(samples) * self.batch_size)
 
 
 def _no_stream(name: str) -> torch.Generator:
@@ -174,23 +179,18 @@ class LocalTrainer:
             memory,
             self.uploads.join(done) if self.uploads.names else memory.new_zeros(count, 0),
             model.counters.clone(),
-            self._loss[:count] / self._samples(rows.shape[1]),
+            self._loss[:count] / self.settings.used(rows.shape[1]),
         )
 
     def _fresh(self, task: Task) -> Tensor:
         return self.memory.fresh(self.initial if task.initial is None else task.initial)
-
-    def _samples(self, count: int) -> int:
-        """Return how many of a client's ``count`` samples an epoch uses."""
-        return min(count, self.settings.steps(count) * self.settings.batch_size)
 
     def _finish(self, tasks: Sequence[Task], lr: float) -> dict[str, Tensor]:
         """Return what the method's ``finish`` makes of the trained clients: each vector (K, size)."""
         if not self.method.finish:
             return {}
         count, settings, samples = len(tasks), self.settings, len(tasks[0].rows)
-        share = self._share[:count]
-        weight = {"n_k": samples, "n_used": self._samples(samples), "uniform": 1}[settings.weights]
+        weight = {"n_k": samples, "n_used": settings.used(samples), "uniform": 1}[settings.weights]
 
         def client(row: int) -> Client:
             rows = tasks[row].rows
@@ -198,16 +198,26 @@ class LocalTrainer:
             return Client(images, self.split.labels[rows], tasks[row].random)
 
         with torch.no_grad():
-            finish = Finish(
-                self._acting(self.model.values[:count, : self.model.size]), self._anchor(count),
-                self.memory.split(self._memory[:count]), self.options,
-                self.broadcast.split(self.received), share, weight,
-                settings.epochs * settings.steps(samples),
-                settings.epochs * settings.steps(self.mean_samples), lr, self.initial_lr,
-                settings.momentum, settings.nesterov, settings.batch_size,
-                self.model.values[:count], self.network, client,
-            )  # fmt: skip
-            return {name: vector for end in self.method.finish for name, vector in end(finish).items()}
+            end = Finish(
+                parameters=self._acting(self.model.values[:count, : self.model.size]),
+                anchor=self._anchor(count),
+                memory=self.memory.split(self._memory[:count]),
+                received=self.broadcast.split(self.received),
+                options=self.options,
+                share=self._share[:count],
+                weight=weight,
+                steps=settings.epochs * settings.steps(samples),
+                nominal_steps=settings.epochs * settings.steps(self.mean_samples),
+                lr=lr,
+                initial_lr=self.initial_lr,
+                momentum=settings.momentum,
+                nesterov=settings.nesterov,
+                batch_size=settings.batch_size,
+                values=self.model.values[:count],
+                network=self.network,
+                client=client,
+            )
+            return {name: vector for finish in self.method.finish for name, vector in finish(end).items()}
 
     def _anchor(self, count: int) -> Tensor:
         return self._start[:count, : self.model.size]
@@ -218,7 +228,7 @@ class LocalTrainer:
 
     def _epoch(self, rows: Tensor, tasks: Sequence[Task], random: Mapping[str, torch.Generator]) -> None:
         self.clock.enter("data")
-        count, used = rows.shape[1], self._samples(rows.shape[1])
+        count, used = rows.shape[1], self.settings.used(rows.shape[1])
         shuffles = torch.stack([torch.randperm(count, generator=task.order) for task in tasks])
         draws = torch.stack([self.pipeline.draw(count, task.augmentation) for task in tasks], 1)
         self.clock.enter("compute")  # on a GPU the copies wait for the epoch before
@@ -376,9 +386,7 @@ class LocalTrainer:
     def _add_anchored(self, count: int, first: bool) -> None:
         """Add the gradient of the terms of the parameters to every row."""
 
-        def total(
-            w: Tensor, anchor: Tensor, share: Tensor, memory: Tensor, previous: Tensor
-        ) -> Tensor:
+        def total(w: Tensor, anchor: Tensor, share: Tensor, memory: Tensor, previous: Tensor) -> Tensor:
             acting = w if self._shared is None else torch.where(self._shared, w, anchor)
             step = Step(
                 acting, anchor, self.options, share[0], self._lr, self.memory.split(memory),

@@ -23,17 +23,16 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fedscope.errors import UserError
 from fedscope.federated.network import Network
-from fedscope.federated.options import Option, Reading, Value, Values, nearest
+from fedscope.federated.options import Option, Reading, Value, Values, Weights, nearest
 from fedscope.federated.vectors import Vector
 
-Weights = Literal["n_k", "n_used", "uniform"]
 Draws = Mapping[str, Any]
 
 
@@ -96,27 +95,27 @@ class Client:
     random: Callable[[str], torch.Generator]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Finish:
     """What a client sees when its local training ends; vectors are (K, P)."""
 
     parameters: Tensor  # w_k
     anchor: Tensor  # θ_t
     memory: Mapping[str, Tensor]
+    received: Mapping[str, Tensor]
     options: Values
-    received: Mapping[str, Tensor] = field(default_factory=dict)
-    share: Tensor | float = 1.0  # (K, 1): n_k·N/n
-    weight: float = 1.0  # p_k before it is divided by the sum over the participants
-    steps: int = 1  # τ_k, local steps taken
-    nominal_steps: int = 1  # E·⌈(n/N)/B⌉
-    lr: float = 1.0  # η_t
-    initial_lr: float = 1.0
-    momentum: float = 0.0
-    nesterov: bool = False
-    batch_size: int = 1
-    values: Tensor | None = None  # (K, P+Q): the whole models
-    network: Network | None = None
-    clients: Callable[[int], Client] | None = None  # of a row
+    share: Tensor  # (K, 1): n_k·N/n
+    weight: float  # p_k before it is divided by the sum over the participants
+    steps: int  # τ_k, local steps taken
+    nominal_steps: int  # E·⌈(n/N)/B⌉
+    lr: float  # η_t
+    initial_lr: float
+    momentum: float
+    nesterov: bool
+    batch_size: int
+    values: Tensor  # (K, P+Q): the whole models
+    network: Network
+    client: Callable[[int], Client]  # of a row
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,7 @@ class ServerStep:
     participants: int  # m
     clients: int  # N
     options: Values
-    sums: Mapping[str, Tensor] = field(default_factory=dict)  # Σ over the participants of what finish returned
+    sums: Mapping[str, Tensor] = field(default_factory=dict)  # Σ of what finish returned
     weight: float = 1.0  # Σ of the participants' Finish.weight
     round: int = 1
 
@@ -148,9 +147,17 @@ Server = Callable[[ServerStep], tuple[Tensor, State]]
 Observe = Callable[[ServerStep], State]
 
 
-def one(place: str) -> Any:
-    """Return the default of a place that a sum of methods fills at most once; ``place`` names it."""
-    return field(default=None, metadata={"place": place})
+ONE = {  # the places that a sum of methods fills at most once, in words
+    "needs": "network",
+    "transform": "transform of the batch",
+    "strategy": "way to run the network",
+    "oracle": "ascent step",
+    "own_start": "start of a client",
+    "personal": "choice of personal tensors",
+    "server": "server rule",
+    "weights": "weighting of the mean",
+    "clip": "clipping option",
+}
 
 
 @dataclass(frozen=True)
@@ -162,30 +169,30 @@ class Method:
     source: str
     place: str = ""  # where it enters the step, in words
     options: tuple[Option, ...] = ()
-    needs: Callable[[Values], dict[str, Any]] | None = one("network")  # the network's options
+    needs: Callable[[Values], dict[str, Any]] | None = None  # the network's options
     checks: tuple[Callable[[nn.Module, Values], None], ...] = ()  # raise what the user can mend
     draws: Mapping[str, Draw] = field(default_factory=dict)
-    transform: Transform | None = one("transform of the batch")
-    strategy: Strategy | None = one("way to run the network")
+    transform: Transform | None = None
+    strategy: Strategy | None = None
     taps: Mapping[str, Names] = field(default_factory=dict)
     task: tuple[TaskTerm, ...] = ()
-    oracle: Oracle | None = one("ascent step")
+    oracle: Oracle | None = None
     stale: bool = False  # whether the oracle looks at the step before's gradient
     masks: Mapping[str, Names] = field(default_factory=dict)
     anchored: tuple[Term, ...] = ()
     corrections: tuple[Term, ...] = ()
     displaced: tuple[Term, ...] = ()
     memory: tuple[Vector, ...] = ()
-    own_start: Callable[[Values], bool] | None = one("start of a client")  # memory begins at a random model
+    own_start: Callable[[Values], bool] | None = None  # whether its memory begins at a random model
     uploads: tuple[Vector, ...] = ()
     finish: tuple[Finisher, ...] = ()
-    personal: Names | None = one("choice of personal tensors")
-    server: Server | None = one("server rule")
+    personal: Names | None = None
+    server: Server | None = None
     observe: tuple[Observe, ...] = ()
     server_state: tuple[Vector, ...] = ()
     broadcast: tuple[str, ...] = ()
-    weights: Weights | None = one("weighting of the mean")  # None: n_k
-    clip: str | None = one("clipping option")  # the option that clips where --clip is not given; 0: not
+    weights: Weights | None = None  # None: n_k
+    clip: str | None = None  # the option that clips where --clip is not given; 0: not
     alone: bool = False  # its clients cannot be trained as a stack
     refuses: Mapping[str, str] = field(default_factory=dict)  # method → why not with it
 
@@ -232,10 +239,10 @@ def _join(place: dataclasses.Field[Any], mine: Method, theirs: Method) -> Any:
     a, b = getattr(mine, place.name), getattr(theirs, place.name)
     if place.name == "name":
         return f"{a}+{b}"
-    if "place" in place.metadata:
+    if place.name in ONE:
         if a is not None and b is not None:
             raise UserError(
-                f"{mine.name} and {theirs.name} each bring a {place.metadata['place']}; "
+                f"{mine.name} and {theirs.name} each bring a {ONE[place.name]}; "
                 "a method has one: leave one of them out"
             )
         return a if a is not None else b

@@ -38,13 +38,18 @@ class Network:
             return function(self.model.module, *inputs).to(self.model.values.dtype)
 
     @torch.no_grad()
-    def at(self, values: Tensor, function: Callable[..., Tensor], *inputs: Any, train: bool = False) -> Tensor:
+    def at(
+        self, values: Tensor, function: Callable[..., Tensor], *inputs: Any, train: bool = False
+    ) -> Tensor:
         """Return ``function(module, *inputs)`` at ``values`` (P+Q,), which stay as they are; a constant.
 
         ``train`` says whether normalisation uses the batch or the statistics in ``values``.
         """
         with self._mode(train=train), self.precision():
-            named = {f"network.{name}": tensor for name, tensor in self._tensors(values).items()}
+            named = {
+                f"network.{name}": tensor
+                for name, tensor in self._tensors(values[: self.model.size], values).items()
+            }
             result: Tensor = functional_call(self._call, named, (function, *inputs))
         return result.to(values.dtype)
 
@@ -56,7 +61,7 @@ class Network:
         size = self.model.size
 
         def loss(parameters: Tensor, image: Tensor, label: Tensor) -> Tensor:
-            tensors = self._tensors(torch.cat([parameters, values[size:]]))
+            tensors = self._tensors(parameters, values)
             return cross_entropy(functional_call(self.model.module, tensors, (image[None],)), label[None])
 
         each = vmap(grad(loss), in_dims=(None, 0, 0))
@@ -68,9 +73,10 @@ class Network:
         """Return the context in which the network computes."""
         return torch.autocast(self.model.values.device.type, torch.bfloat16, enabled=self._bf16)
 
-    def _tensors(self, values: Tensor) -> dict[str, Tensor]:
+    def _tensors(self, parameters: Tensor, values: Tensor) -> dict[str, Tensor]:
+        """Return the tensors by name: of ``parameters`` (P,), and copies of the buffers in ``values``."""
         buffers = [buffer.clone() for buffer in self.model.buffers(values)]
-        return self.model.tensors(values[: self.model.size], buffers, self.model.counters.clone())
+        return self.model.tensors(parameters, buffers, self.model.counters.clone())
 
     @contextmanager
     def _mode(self, *, train: bool) -> Iterator[None]:

@@ -8,9 +8,10 @@ from typing import Literal
 
 from fedscope.errors import UserError
 
-Value = bool | float | str
+Value = bool | int | float | str
 Values = Mapping[str, Value]
 Reading = Literal["paper", "code"]
+Weights = Literal["n_k", "n_used", "uniform"]
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,9 @@ class _Server:
         done, method = len(self.metrics), federation.method
         trainer = dispatch.trainer
         layout = Layout(method.server_state, dispatch.model.size, trainer.initial.numel())
-        self.state = {name: v.double() for name, v in layout.split(layout.fresh(trainer.initial.cpu())).items()}
+        self.state = {
+            name: v.double() for name, v in layout.split(layout.fresh(trainer.initial.cpu())).items()
+        }
         self.memory: Memory | None = None
         if method.memory or method.server_state:
             self.memory = Memory.after(run.folder / "state", trainer.memory.width, done)
@@ -94,7 +96,7 @@ class _Server:
             "train_loss": _finite(train_loss),
             "lr": learning_rate(settings, round),
             "clients": sampled,
-            **traffic(federation, sampled, dispatch.model),
+            **traffic(federation, sampled, dispatch.trainer),
             "workers": dispatch.workers.size,
             "peak_memory_bytes": [int(host) for host, _ in peaks],
             **({"peak_gpu_memory_bytes": [int(gpu) for _, gpu in peaks]} if any(g for _, g in peaks) else {}),

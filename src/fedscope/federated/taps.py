@@ -38,4 +38,5 @@ def relu_outputs(model: nn.Module) -> list[str]:
 
 def classifier_input(model: nn.Module) -> str:
     """Return the tap of what the last linear layer reads: the features of a sample, (B, features)."""
-    return "<" + [name for name, module in model.named_modules() if isinstance(module, nn.Linear)][-1]
+    linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    return f"<{linear[-1]}"

@@ -12,16 +12,18 @@ from torch import Tensor
 class Vector:
     """A vector of a method: of the P parameters, the whole model (P+Q), its personal part, or one number.
 
-    ``start`` is what it holds before its first update: zeros, or the run's initial model.
+    ``start`` is what it holds before its first update: zeros, or the run's initial model. An upload may be
+    sent ``instead`` of the model's parameters: then it is no traffic beyond them.
     """
 
     name: str
     scope: Literal["parameters", "model", "personal", "number"] = "parameters"
     start: Literal["zero", "initial"] = "zero"
+    instead: bool = False
 
 
 class Layout:
-    """Where each of ``vectors`` lies in a row, for a model of P parameters, P+Q values, some of them personal."""
+    """Where each of ``vectors`` lies in a row, for a model of P parameters, P+Q values, some personal."""
 
     def __init__(self, vectors: Sequence[Vector], parameters: int, model: int, personal: int = 0):
         sizes = {"parameters": parameters, "model": model, "personal": personal, "number": 1}
@@ -29,6 +31,7 @@ class Layout:
         self.names = [vector.name for vector in vectors]
         self.sizes = [sizes[vector.scope] for vector in vectors]
         self.width = sum(self.sizes)
+        self.further = sum(size for v, size in zip(self.vectors, self.sizes, strict=True) if not v.instead)
 
     def split(self, rows: Tensor) -> dict[str, Tensor]:
         """Return the vectors in ``rows`` (…, width), each a view (…, size)."""

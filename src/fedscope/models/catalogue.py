@@ -31,6 +31,11 @@ DEFAULTS = {
 }
 
 
+def can_have_head(name: str) -> bool:
+    """Say whether the network ``name`` can be built with a projection head."""
+    return name in RESIDUAL
+
+
 def build(
     name: str,
     classes: int,

@@ -49,11 +49,15 @@ def known() -> dict[str, Method]:
         try:
             record = point.load()
         except Exception as error:
-            raise UserError(f"the method {point.name!r} ({point.value}) cannot be imported: {error}") from error
+            raise UserError(
+                f"the method {point.name!r} ({point.value}) cannot be imported: {error}"
+            ) from error
         if not isinstance(record, Method):
             raise UserError(f"the entry point {point.name!r} ({point.value}) is not a fedscope Method")
         if record.name != point.name or record.name in methods:
-            raise UserError(f"{point.value} is called {record.name!r}: its entry point needs that name, unused")
+            raise UserError(
+                f"{point.value} is called {record.name!r}: its entry point needs that name, unused"
+            )
         methods[record.name] = record
     return methods
 

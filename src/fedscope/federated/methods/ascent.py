@@ -1,7 +1,7 @@
 """FedSAM and FedASAM: the task loss is differentiated a step uphill.
 
-Per mini-batch g = ∇ℓ(w), e = ρ·g/‖g‖, then the gradient of the same mini-batch at w + e is used at w, which is
-restored exactly. Terms of the parameters (a proximal term) enter neither the ascent nor the point of
+Per mini-batch g = ∇ℓ(w), e = ρ·g/‖g‖, then the gradient of the same mini-batch at w + e is used at w, which
+is restored exactly. Terms of the parameters (a proximal term) enter neither the ascent nor the point of
 evaluation: they are added at w, before the clip. FedASAM measures in a normalised metric: t = |w| + η_A for
 the scaled tensors, 1 for the others, e = ρ·t²g/‖t g‖. Stateless. Both passes update BatchNorm's running
 statistics unless ``sam.bn=first``.
@@ -18,7 +18,8 @@ TINY = 1e-16  # beside ‖g‖, as in the published code
 
 def uphill(direction: Tensor, length: float, beside: float = TINY) -> Tensor:
     """Return each row of ``direction`` (K, P) at length ``length``."""
-    return length * direction / (direction.norm(dim=1, keepdim=True) + beside)
+    norm: Tensor = direction.norm(dim=1, keepdim=True)
+    return length * direction / (norm + beside)
 
 
 def sharpness_aware(gradient: Gradient, step: Step) -> Tensor:
@@ -37,19 +38,17 @@ def adaptive(gradient: Gradient, step: Step) -> Tensor:
 
 def scaled(model: nn.Module, options: Values) -> list[str]:
     """Return the names of the parameters whose metric is scaled."""
-    chosen = {
-        "name_weight": lambda name, p: "weight" in name,
-        "ndim>1": lambda name, p: p.ndim > 1,
-        "all": lambda name, p: True,
-    }[str(options["asam.scaled"])]
-    return [name for name, p in model.named_parameters(remove_duplicate=False) if chosen(name, p)]
+    kind = options["asam.scaled"]
+    return [
+        name
+        for name, p in model.named_parameters(remove_duplicate=False)
+        if kind == "all" or (p.ndim > 1 if kind == "ndim>1" else "weight" in name)
+    ]
 
 
 BN = Option("sam.bn", "both", "which passes update running statistics", choices=("both", "first"))
-REFUSES = {
-    name: "the ascent step is defined on FedAvg and FedProx; with FedDyn's terms it is fedspeed"
-    for name in ("feddyn", "feddc", "scaffold")
-}
+HOSTS = "the ascent step is defined on FedAvg and FedProx; with FedDyn's terms it is fedspeed"
+REFUSES = dict.fromkeys(("feddyn", "feddc", "scaffold"), HOSTS)
 
 FEDSAM = Method(
     name="fedsam",

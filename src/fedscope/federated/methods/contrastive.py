@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, cross_entropy
 
-from fedscope.federated.method import Finish, Method, Pass
+from fedscope.federated.method import Method, Pass
 from fedscope.federated.options import Option
 from fedscope.federated.taps import classifier_input, tapped
 from fedscope.federated.vectors import Vector
@@ -57,8 +57,8 @@ MOON = Method(
             code="train", choices=("eval", "train"),
         ),
         Option(
-            "moon.first", "init", "previous model of a client that has none: the run's initial model, a random "
-            "one, or leave the term out", choices=("init", "random", "skip"),
+            "moon.first", "init", "previous model of a client that has none: the run's initial model, a "
+            "random one, or leave the term out", choices=("init", "random", "skip"),
         ),
     ),
     needs=lambda _: {"head": True},

@@ -1,12 +1,12 @@
 """SCAFFOLD and FedDC: control variates correct each local gradient by the federation's.
 
-SCAFFOLD: ℓ(w) + ⟨w, c − c_k⟩; after training (option II) c_k ← c_k − c + (θ_t − w_k)/(τ_k η_t), and the server
-moves by γ times the uniform mean displacement, c by the sum of the changes over N. With momentum and clip
-off c_k is the mean of the raw gradients along the path.
+SCAFFOLD: ℓ(w) + ⟨w, c − c_k⟩; after training (option II) c_k ← c_k − c + (θ_t − w_k)/(τ_k η_t), and the
+server moves by γ times the uniform mean displacement, c by the sum of the changes over N. With momentum and
+clip off c_k is the mean of the raw gradients along the path.
 
-FedDC: ℓ(w) + (α_k/2)‖w + h_k − θ_t‖² + ⟨w, g/s_k − g_k⟩, s_k = n_k·N/n, α_k = α/s_k, h_k the drift so far; after
-training h_k ← h_k + (w_k − θ_t), g_k ← g_k − g/s_k + (θ_t − w_k)/(τ_k η_t), g by the sum of s_k times the changes
-over N; the server adds the mean of h_k over all clients, as FedDyn.
+FedDC: ℓ(w) + (α_k/2)‖w + h_k − θ_t‖² + ⟨w, g/s_k − g_k⟩, s_k = n_k·N/n, α_k = α/s_k, h_k the drift so far;
+after training h_k ← h_k + (w_k − θ_t), g_k ← g_k − g/s_k + (θ_t − w_k)/(τ_k η_t), g by the sum of s_k times
+the changes over N; the server adds the mean of h_k over all clients, as FedDyn.
 
 The published codes divide by the first round's learning rate and by a step count that is the same for
 all (``cv.lr=initial``, ``cv.steps=nominal``).
@@ -51,8 +51,7 @@ def scaffold_finish(end: Finish) -> dict[str, Tensor]:
 
 def _gradient_at_anchor(end: Finish, row: int) -> Tensor:
     """Return the client's mean gradient at θ_t, over its data without augmentation, (P,)."""
-    assert end.network and end.clients and end.values is not None
-    client, size = end.clients(row), end.anchor.shape[1]
+    client, size = end.client(row), end.anchor.shape[1]
     model = torch.cat([end.anchor[row], end.values[row, size:]])
     chunks = end.network.gradients(model, client.images, client.labels)
     return torch.stack([chunk.sum(0) for chunk in chunks]).sum(0) / len(client.labels)

@@ -1,8 +1,8 @@
 """FedCurv: what mattered to the others in the last round is held by elastic weight consolidation.
 
-ℓ(w) + λ Σ_{j ∈ S_{t−1}, j ≠ k} Σ_i F_{j,i} (w_i − w_{j,i})², F_j the diagonal of client j's Fisher information at the
-end of its training. With u = Σ_j F_j, v = Σ_j F_j ⊙ w_j this is λ(⟨u, w²⟩ − 2⟨v, w⟩) and a constant: the server
-broadcasts u and v over its last participants, and a client that was one of them subtracts its own part.
+ℓ(w) + λ Σ_{j ∈ S_{t−1}, j ≠ k} Σ_i F_{j,i} (w_i − w_{j,i})², F_j the diagonal of client j's Fisher
+information at the end of its training. With u = Σ_j F_j, v = Σ_j F_j ⊙ w_j this is λ(⟨u, w²⟩ − 2⟨v, w⟩) and a
+constant: the server broadcasts u and v over its last participants, and one of them subtracts its own part.
 F_j is the mean over the client's samples, without augmentation and in eval mode, of the squared gradient of
 log p(y|x), y the data's label (``fisher=empirical``) or drawn from the model. Shoham et al. 2019, Eqs. 4–6.
 """
@@ -19,7 +19,8 @@ def consolidation(step: Step) -> Tensor:
     """Return λ(⟨u, w²⟩ − 2⟨v, w⟩) over the other clients, a scalar; half of it under ``fedcurv.half``."""
     own = step.previous if step.options["fedcurv.exclude_self"] else 0.0
     u, v = (
-        step.received[f"curv.{sum_}"] - own * step.memory[f"curv.{mine}"] for sum_, mine in (("u", "F"), ("v", "Fw"))
+        step.received[f"curv.{sum_}"] - own * step.memory[f"curv.{mine}"]
+        for sum_, mine in (("u", "F"), ("v", "Fw"))
     )
     w, half = step.parameters, 0.5 if step.options["fedcurv.half"] else 1.0
     return half * float(step.options["fedcurv.lambda"]) * ((u * w.square()).sum() - 2 * (v * w).sum())
@@ -27,8 +28,7 @@ def consolidation(step: Step) -> Tensor:
 
 def fisher(end: Finish, row: int) -> Tensor:
     """Return the diagonal of the client's Fisher information at w_k, (P,)."""
-    assert end.network and end.clients and end.values is not None
-    network, client, model = end.network, end.clients(row), end.values[row]
+    network, client, model = end.network, end.client(row), end.values[row]
     labels = client.labels
     if end.options["fisher"] == "model":
         logits = network.at(model, lambda module, images: module(images), client.images)
@@ -66,7 +66,12 @@ FEDCURV = Method(
         Option("fedcurv.lambda", 1.0, "strength λ (provisional: no source gives one; sweep 0.01 to 10)"),
         Option("fedcurv.half", False, "multiply by ½"),
         Option("fedcurv.exclude_self", True, "leave the client's own Fisher information out"),
-        Option("fisher", "empirical", "labels: the data's, or drawn from the model", choices=("empirical", "model")),
+        Option(
+            "fisher",
+            "empirical",
+            "labels: the data's, or drawn from the model",
+            choices=("empirical", "model"),
+        ),
         Option("fisher.batch", False, "square the gradients of mini-batches, not of samples"),
     ),
     anchored=(consolidation,),
@@ -76,4 +81,4 @@ FEDCURV = Method(
     observe=(observe,),
     server_state=(Vector("curv.u"), Vector("curv.v")),
     broadcast=("curv.u", "curv.v"),
-)
+)  # fmt: skip

@@ -44,9 +44,6 @@ STOCHDEPTH = Method(
     needs=lambda options: {"keep": options["sd.keep"], "schedule": options["sd.schedule"]},
     draws={"stochdepth": draw},
     strategy=shortened,
-    refuses={
-        name: "they run parts of every residual branch, which StochDepth may have dropped"
-        for name in ("gradaug", "fedalign")
-    },
+    refuses=dict.fromkeys(("gradaug", "fedalign"), "they run branches that StochDepth may have dropped"),
     alone=True,
 )  # fmt: skip

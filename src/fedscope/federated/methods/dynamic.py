@@ -98,7 +98,7 @@ FEDSPEED = replace(
         *FEDDYN.options,
         Option("speed.rho", 0.01, "length ρ of the ascent (Yashwanth et al. 2024's code)"),
         Option(
-            "speed.server", "all", "whose h_k the server adds: all clients', or the participants' (the paper)",
+            "speed.server", "all", "whose h_k the server adds: all, or the participants' (the paper)",
             choices=("all", "active"),
         ),
         Option(

@@ -1,9 +1,9 @@
 """FedFOR: a first-order model of the global objective holds back who moves against its last step.
 
-ℓ(w) + α Σ_i max(0, g_i (w_i − θ_{t,i})), g = (θ_{t−1} − θ_t)/η_t: minus the last global step, in units of a gradient.
-The term is positive in the coordinates in which a client undoes that step, and pushes them back along it.
-The server broadcasts θ_t and θ_{t−1}; clients keep nothing. In the first round, and where the model did not
-move, the term is 0. No code was published; the paper's α and scale of g are not recoverable, and both
+ℓ(w) + α Σ_i max(0, g_i (w_i − θ_{t,i})), g = (θ_{t−1} − θ_t)/η_t: minus the last global step, in units of a
+gradient. The term is positive in the coordinates in which a client undoes that step, and pushes them back
+along it. The server broadcasts θ_t and θ_{t−1}; clients keep nothing. In the first round, and where the model
+did not move, the term is 0. No code was published; the paper's α and scale of g are not recoverable, and both
 defaults are provisional: α = 0.1 in units of the last global step per local step.
 """
 
@@ -41,7 +41,7 @@ FEDFOR = Method(
     place="in the loss, inside the clip",
     options=(
         Option("fedfor.alpha", 0.1, "strength α (provisional: the paper's value is lost; sweep 0.01 to 1)"),
-        Option("fedfor.grad_scale", "lr", "divide the last global step by η_t, or not", choices=("lr", "none")),
+        Option("fedfor.grad_scale", "lr", "divide the last step by η_t, or not", choices=("lr", "none")),
         Option("fedfor.positive_only", True, "drop the coordinates in which the client agrees"),
         Option("fedfor.reduce", "sum", "over the parameters", choices=("sum", "mean")),
     ),

@@ -33,7 +33,7 @@ def spectral_norm(x: Tensor, start: Tensor, iterations: int) -> Tensor:
 
 def transmission(before: Tensor, after: Tensor, *, mean: bool) -> Tensor:
     """Return f_{L−1} f_Lᵀ, (B, C₁, C₂), of feature maps (B, C₁, H, W) and (B, C₂, h, w)."""
-    before = adaptive_avg_pool2d(before, after.shape[2:])
+    before = adaptive_avg_pool2d(before, (after.shape[2], after.shape[3]))
     product = before.flatten(2) @ after.flatten(2).mT
     return product / after[0, 0].numel() if mean else product
 
@@ -65,7 +65,9 @@ def alignment(at: Pass) -> Tensor:
     if options["fedalign.detach"] != "none":
         whole = whole.detach()
     distance = mse_loss(slender, whole)
-    return float(options["fedalign.mu"]) * weighted(distance, at.loss.detach(), str(options["fedalign.weighting"]))
+    return float(options["fedalign.mu"]) * weighted(
+        distance, at.loss.detach(), str(options["fedalign.weighting"])
+    )
 
 
 def power_start(kind: str, features: Tensor) -> Tensor:
@@ -92,7 +94,10 @@ FEDALIGN = Method(
             "fedalign.detach", "both", "constants: f_{L−1} and f_L, only K_F, or nothing",
             choices=("both", "teacher", "none"),
         ),
-        Option("fedalign.power_init", "ones", "start of the power iteration: ones, or one random vector for all steps", choices=("ones", "random")),
+        Option(
+            "fedalign.power_init", "ones", "start of the power iteration: ones, or one random vector",
+            choices=("ones", "random"),
+        ),
         Option("fedalign.power_iters", 10, "steps of the power iteration", within=(1, 1000)),
         Option("fedalign.power_grad", True, "differentiate through the power iteration"),
         Option("fedalign.clip", 10.0, "clip the gradient's norm where --clip is not given; 0: do not"),

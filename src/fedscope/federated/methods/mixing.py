@@ -13,9 +13,7 @@ from fedscope.federated.method import Batch, Draws, Method
 from fedscope.federated.options import Option, Values
 
 
-def draw(
-    generator: torch.Generator, options: Values, images: Tensor, _: nn.Module
-) -> tuple[float, Tensor]:
+def draw(generator: torch.Generator, options: Values, images: Tensor, _: nn.Module) -> tuple[float, Tensor]:
     """Return β and the permutation (B,)."""
     gamma = float(options["mixup.gamma"])
     seed = torch.randint(2**63 - 1, (), generator=generator)  # PyTorch draws no Beta from a generator

@@ -1,8 +1,8 @@
 """FedNova: displacements are normalised by how far the local rule would go.
 
-d_k = (w_k − θ_t)/a_k, θ ← θ + γ (Σ p_k a_k)(Σ p_k d_k). a_k is the displacement of the client's own optimizer under unit
-gradient and unit rate: τ_k for plain SGD, τ_k − …  with momentum, less with a proximal term. It is computed by
-running that recursion on one number. Wang et al. 2020 (NeurIPS), section 4.
+d_k = (w_k − θ_t)/a_k, θ ← θ + γ (Σ p_k a_k)(Σ p_k d_k). a_k is the displacement of the client's own optimizer
+under unit gradient and unit rate: τ_k for plain SGD, (1 − (1 − ημ)^τ_k)/(ημ) with a proximal term, more with
+momentum. It is computed by running that recursion on one number. Wang et al. 2020 (NeurIPS), section 4.
 """
 
 from torch import Tensor
@@ -42,7 +42,7 @@ FEDNOVA = Method(
     source="Wang et al. 2020 (NeurIPS), section 4",
     place="on the server",
     options=(Option("nova.gamma", 1.0, "server learning rate γ"),),
-    uploads=(Vector("nova.d"), Vector("nova.a", "number")),
+    uploads=(Vector("nova.d", instead=True), Vector("nova.a", "number")),
     finish=(finish,),
     server=server,
 )

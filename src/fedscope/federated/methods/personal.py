@@ -30,14 +30,17 @@ FEDBN = Method(
     source="Li et al. 2021 (ICLR), Algorithm 1",
     place="what is averaged; the local step is its host's",
     options=(
-        Option("fedbn.match", "type", "find BatchNorm by type, or by the letters bn", code="name", choices=("type", "name")),
-        Option("fedbn.reg_scope", "shared", "parameters that its host's terms see", choices=("shared", "all")),
+        Option(
+            "fedbn.match", "type", "find BatchNorm by type, or by the letters bn",
+            code="name", choices=("type", "name"),
+        ),
+        Option("fedbn.reg_scope", "shared", "what its host's terms see", choices=("shared", "all")),
     ),
     personal=batchnorm,
     memory=(Vector("personal", "personal"),),
     weights="uniform",
-    refuses={
-        name: "BatchNorm that stays with the client has no global value that a server optimizer could step"
-        for name in ("fedavgm", "fedadagrad", "fedadam", "fedyogi", "fednova")
-    },
+    refuses=dict.fromkeys(
+        ("fedavgm", "fedadagrad", "fedadam", "fedyogi", "fednova"),
+        "BatchNorm that stays with the client has no global value that a server optimizer could step",
+    ),
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """FedAvgM, FedAdagrad, FedAdam, FedYogi: the mean displacement is a gradient for the server's optimizer.
 
-Δ = Σ p_k (w_k − θ_t), a descent displacement, so it is added. FedAvgM: v ← βv + Δ, θ ← θ + γv. The adaptive three:
+Δ = Σ p_k (w_k − θ_t), a descent displacement, so it is added. FedAvgM: v ← βv + Δ, θ ← θ + γv. The others:
 m ← β₁m + (1 − β₁)Δ, θ ← θ + γ m/(√s + ε), and s ← s + Δ² (Adagrad), β₂s + (1 − β₂)Δ² (Adam),
 s − (1 − β₂)Δ² sign(s − Δ²) (Yogi); no bias correction; s starts at ε². Parameters only: the running
 statistics of BatchNorm are averaged plainly.
@@ -58,7 +58,7 @@ def optimizer(name: str, source: str, rule: str, second: Second, *options: Optio
             Option(f"{prefix}.beta1", beta1, "β₁ of m", within=(0.0, 1.0)),
             *options,
             Option(f"{prefix}.eps", 1e-3, "ε beside √s", within=(1e-12, float("inf"))),
-            Option(f"{prefix}.s0", "eps_squared", "s before the first round", choices=("eps_squared", "zero")),
+            Option(f"{prefix}.s0", "eps_squared", "s before round 1", choices=("eps_squared", "zero")),
         ),
         server=partial(adaptive, prefix, second),
         server_state=(Vector(f"{prefix}.m"), Vector(f"{prefix}.s")),

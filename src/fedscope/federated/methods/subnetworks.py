@@ -100,7 +100,7 @@ GRADAUG = Method(
             "gradaug.widths", "min_plus_uniform", "one sub-network at ω_b and the others ~ U[ω_b, 1], or all "
             "drawn", choices=("min_plus_uniform", "uniform"),
         ),
-        Option("gradaug.resolutions", "auto", "sides to draw from, such as 32,28,24; auto: the published ones"),
+        Option("gradaug.resolutions", "auto", "sides to draw from, such as 32,28,24; auto: the published"),
         Option("slim.divisor", 8, "channels are rounded to multiples of this", within=(1, 512)),
     ),
     checks=(check,),

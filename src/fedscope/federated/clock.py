@@ -1,0 +1,30 @@
+"""Where the seconds of a round go."""
+
+import time
+
+PHASES = ("data", "compute", "waiting", "aggregation", "evaluation", "checkpointing")
+
+
+class Clock:
+    """A stopwatch that is always in one phase; entering a phase ends the one before.
+
+    The phases of a round add up to its wall time. On a GPU ``data`` is what the host prepares; gathering
+    and augmenting a batch belongs to the recorded step, and so to ``compute``.
+    """
+
+    def __init__(self) -> None:
+        self._since = time.perf_counter()
+        self._phase = PHASES[0]
+        self.seconds = dict.fromkeys(PHASES, 0.0)
+
+    def enter(self, phase: str) -> None:
+        """Stop the current phase and start ``phase``."""
+        now = time.perf_counter()
+        self.seconds[self._phase] += now - self._since
+        self._phase, self._since = phase, now
+
+    def lap(self) -> dict[str, float]:
+        """Return the seconds per phase since the last lap."""
+        self.enter(self._phase)
+        seconds, self.seconds = self.seconds, dict.fromkeys(PHASES, 0.0)
+        return seconds
