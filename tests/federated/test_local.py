@@ -154,7 +154,7 @@ def test_a_stack_is_its_clients_one_by_one(name: str, method: str) -> None:
     for stack in (1, 3):
         flat = FlatModel(build(name, 10, 1, torch.Generator().manual_seed(1)).double(), stack)
         trainer = LocalTrainer(flat, split, Double((0.5,), (0.25,)), record, options, SETTINGS)
-        memory = torch.linspace(-1, 1, flat.size, dtype=torch.float64).expand(len(record.memory), -1)
+        memory = torch.linspace(-1, 1, trainer.memory.width, dtype=torch.float64)
         tasks = [
             Task(
                 torch.arange(20 * k, 20 * k + 10), torch.Generator().manual_seed(k), torch.Generator(),

@@ -12,12 +12,12 @@ from fedscope.federated.memory import Memory
 
 
 def vectors(value: float) -> Tensor:
-    return torch.full((2, 3), value)
+    return torch.full((6,), value)
 
 
 def kept(folder: Path, rounds: dict[int, list[int]], prune: bool = True) -> Memory:
     """Record for each round its clients, with vectors 100·round + client."""
-    memory = Memory(folder, (2, 3))
+    memory = Memory(folder, 6)
     for round, clients in rounds.items():
         with memory.record(round) as writer:
             for client in clients:
@@ -30,8 +30,8 @@ def kept(folder: Path, rounds: dict[int, list[int]], prune: bool = True) -> Memo
 
 def test_the_newest_vectors_come_back(tmp_path: Path) -> None:
     memory = kept(tmp_path, {1: [0, 2], 2: [2, 5]})
-    for seen in (memory, Memory.after(tmp_path, (2, 3), 2)):
-        found = {client: v[0, 0].item() for client in range(6) if (v := seen.recall(client)) is not None}
+    for seen in (memory, Memory.after(tmp_path, 6, 2)):
+        found = {client: v[0].item() for client in range(6) if (v := seen.recall(client)) is not None}
         assert found == {0: 100, 2: 202, 5: 205}
         assert seen.server(2)["h"].tolist() == [2, 2, 2]
 
@@ -39,10 +39,10 @@ def test_the_newest_vectors_come_back(tmp_path: Path) -> None:
 def test_an_unfinished_round_is_forgotten(tmp_path: Path) -> None:
     kept(tmp_path, {1: [0], 2: [0]}, prune=False)
     (tmp_path / ".round-0003.xyz").mkdir()  # what a kill leaves in the middle of writing
-    memory = Memory.after(tmp_path, (2, 3), 1)
+    memory = Memory.after(tmp_path, 6, 1)
     recalled = memory.recall(0)
     assert recalled is not None
-    assert recalled[0, 0] == 100
+    assert recalled[0] == 100
     assert sorted(p.name for p in tmp_path.iterdir()) == ["round-0001"]
 
 
@@ -53,9 +53,9 @@ def test_only_what_is_needed_stays(tmp_path: Path) -> None:
 
 def test_rounds_are_numbers_and_not_words(tmp_path: Path) -> None:
     kept(tmp_path, {9999: [0, 1], 10000: [0]}, prune=False)
-    recalled = Memory.after(tmp_path, (2, 3), 10000).recall(0)
+    recalled = Memory.after(tmp_path, 6, 10000).recall(0)
     assert recalled is not None
-    assert recalled[0, 0] == 1_000_000
+    assert recalled[0] == 1_000_000
 
 
 def test_the_folders_hold_at_most_twice_the_clients(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_the_folders_hold_at_most_twice_the_clients(tmp_path: Path) -> None:
     newest = {client: t for t, clients in rounds.items() for client in clients}
     rows = sum(path.stat().st_size for path in tmp_path.glob("*/clients.f32")) // 24
     assert rows <= 2 * len(newest)
-    for seen in (memory, Memory.after(tmp_path, (2, 3), 119)):
+    for seen in (memory, Memory.after(tmp_path, 6, 119)):
         for client, t in newest.items():
             recalled = seen.recall(client)
             assert recalled is not None
@@ -77,9 +77,9 @@ def test_an_error_while_writing_leaves_no_round(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), memory.record(2) as writer:
         writer.client(0, vectors(9))
         raise KeyboardInterrupt
-    recalled = Memory.after(tmp_path, (2, 3), 2).recall(0)
+    recalled = Memory.after(tmp_path, 6, 2).recall(0)
     assert recalled is not None
-    assert recalled[0, 0] == 100
+    assert recalled[0] == 100
 
 
 @pytest.mark.parametrize("harm", ["truncate", "index", "gone"])
@@ -93,7 +93,7 @@ def test_damage_is_told(tmp_path: Path, harm: str) -> None:
     else:
         (tmp_path / "round-0001" / "state.json").write_text("{")
     with pytest.raises(UserError, match="damaged"):
-        Memory.after(tmp_path, (2, 3), 1)
+        Memory.after(tmp_path, 6, 1)
 
 
 def test_a_damaged_server_state_is_told(tmp_path: Path) -> None:

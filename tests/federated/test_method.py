@@ -10,7 +10,7 @@ def test_methods_add() -> None:
     assert method.anchored == METHODS["fedprox"].anchored
     assert method.task == METHODS["man"].task
     assert {o.name for o in method.options} == {
-        "prox.mu", "prox.form", "prox.skip", "man.zeta", "man.half", "man.include_logits",
+        "prox.mu", "prox.form", "prox.skip", "prox.split", "man.zeta", "man.half", "man.include_logits",
     }  # fmt: skip
 
 
@@ -23,6 +23,15 @@ def test_methods_add() -> None:
         ("man+man", "name each part of a method once"),
         ("fedavg+fedavg", "name each part of a method once"),
         ("fedavg+man+fedavg", "name each part of a method once"),
+        ("stochdepth+gradaug", "stochdepth cannot be combined with gradaug: .* dropped"),
+        ("man+fedalign+stochdepth", "stochdepth cannot be combined with fedalign"),
+        ("fedsam+fedasam", "fedsam and fedasam each bring an ascent step; a method has one"),
+        ("fedsam+feddyn", "cannot be combined with feddyn: .* it is fedspeed"),
+        ("fedspeed+fedsam", "each bring"),
+        ("feddyn+fedadam", "feddyn and fedadam each bring a server rule"),
+        ("feddc+scaffold", "each bring a server rule"),
+        ("fedavgm+man+fednova", "each bring a server rule"),
+        ("fedbn+fedavgm", "fedbn cannot be combined with fedavgm: .* no global value"),
     ],
 )
 def test_bad_sums(text: str, message: str) -> None:
@@ -42,11 +51,12 @@ def test_options_have_types_and_readings() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"man.zta": "1"}, "did you mean man.zeta"),
+        ({"man.zta": "1"}, "did you mean 'man.zeta'"),
         ({"man.zeta": "much"}, "finite number"),
         ({"man.zeta": "-1"}, "finite number"),
         ({"man.zeta": "nan"}, "finite number"),
         ({"man.half": "yes"}, "true or false"),
+        ({"prox.split": "both"}, "loss, weight_decay"),
         ({"prox.form": "cube"}, "squared, norm"),
     ],
 )

@@ -257,12 +257,12 @@ def test_feddyn_keeps_its_books(tmp_path: Path) -> None:
         theta = vector(run.kept(round))
         mean = torch.stack(list(uploads.values())).mean(0)
         torch.testing.assert_close(theta - mean, torch.stack(list(h.values())).mean(0), rtol=0, atol=1e-6)
-    memory = Memory.after(run.folder / "state", (1, flat.size), settings.rounds)
+    memory = Memory.after(run.folder / "state", flat.size, settings.rounds)
     for client, expected in h.items():
         recalled = memory.recall(client)
         assert (recalled is None) == bool((expected == 0).all())
         if recalled is not None:
-            torch.testing.assert_close(recalled[0].double(), expected, rtol=0, atol=1e-6)
+            torch.testing.assert_close(recalled.double(), expected, rtol=0, atol=1e-6)
     server = memory.server(settings.rounds)["dyn.h"]
     torch.testing.assert_close(server, torch.stack(list(h.values())).mean(0), rtol=0, atol=1e-6)
 

@@ -3,11 +3,11 @@ import torch
 
 from fedscope.errors import UserError
 from fedscope.federated.sampling import sample_clients
-from fedscope.federated.server import WeightedMean
+from fedscope.federated.server import WeightedSum
 
 
 def test_the_mean_is_weighted() -> None:
-    mean = WeightedMean()
+    mean = WeightedSum()
     mean.add(torch.tensor([0.0, 4.0]), 1 / 4)
     mean.add(torch.tensor([4.0, 4.0]), 3 / 4)
     assert mean.value.tolist() == [3.0, 4.0]
@@ -15,22 +15,22 @@ def test_the_mean_is_weighted() -> None:
 
 
 def test_equal_uploads_come_back_bit_for_bit() -> None:
-    upload, mean = torch.rand(5000, generator=torch.Generator().manual_seed(0)), WeightedMean()
+    upload, mean = torch.rand(5000, generator=torch.Generator().manual_seed(0)), WeightedSum()
     for _ in range(7):
         mean.add(upload, 1 / 7)
     assert torch.equal(mean.value.float(), upload)
 
 
 def test_an_upload_may_change_after_it_was_added() -> None:
-    upload, mean = torch.ones(2), WeightedMean()
+    upload, mean = torch.ones(2), WeightedSum()
     mean.add(upload, 1.0)
     upload.fill_(7)
     assert mean.value.tolist() == [1.0, 1.0]
 
 
-def test_there_is_no_mean_of_nothing() -> None:
-    with pytest.raises(ValueError, match="no uploads"):
-        _ = WeightedMean().value
+def test_there_is_no_sum_of_nothing() -> None:
+    with pytest.raises(ValueError, match="no vectors"):
+        _ = WeightedSum().value
 
 
 def test_a_fixed_fraction_is_exact_and_ascending() -> None:

@@ -54,7 +54,7 @@ def bits(run: Run) -> list[object]:
     """Return everything a run leaves behind: weights, uploads, memories, server state, metrics."""
     files = [run.final, run.best, *run.clients()]
     rounds = len(run.metrics())
-    memory = Memory.after(run.folder / "state", (1, 2410), rounds)
+    memory = Memory.after(run.folder / "state", 2410, rounds)
     vectors = [None if (v := memory.recall(client)) is None else v.tolist() for client in range(7)]
     return [
         [load_checkpoint(path).sha256 for path in files],

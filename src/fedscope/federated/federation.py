@@ -115,7 +115,7 @@ def prepare(settings: Settings, given: dict[str, str], data_dir: Path | None = N
             f"{settings.dataset} has {side}; choose another --model"
         )
     options = method.values(given, settings.reading)
-    needs = method.needs(options) if method.needs else {}
+    needs = {name: value for need in method.needs for name, value in need(options).items()}
     if settings.head is not None or not model_catalogue.can_have_head(model_name):
         needs["head"] = bool(settings.head)
     spec = parse_record(

@@ -148,15 +148,14 @@ Observe = Callable[[ServerStep], State]
 
 
 ONE = {  # the places that a sum of methods fills at most once, in words
-    "needs": "network",
-    "transform": "transform of the batch",
-    "strategy": "way to run the network",
-    "oracle": "ascent step",
-    "own_start": "start of a client",
-    "personal": "choice of personal tensors",
-    "server": "server rule",
-    "weights": "weighting of the mean",
-    "clip": "clipping option",
+    "transform": "a transform of the batch",
+    "strategy": "a way to run the network",
+    "oracle": "an ascent step",
+    "own_start": "a start of a client",
+    "personal": "a choice of personal tensors",
+    "server": "a server rule",
+    "weights": "a weighting of the mean",
+    "clip": "a clipping option",
 }
 
 
@@ -169,7 +168,7 @@ class Method:
     source: str
     place: str = ""  # where it enters the step, in words
     options: tuple[Option, ...] = ()
-    needs: Callable[[Values], dict[str, Any]] | None = None  # the network's options
+    needs: tuple[Callable[[Values], dict[str, Any]], ...] = ()  # how the network must be built
     checks: tuple[Callable[[nn.Module, Values], None], ...] = ()  # raise what the user can mend
     draws: Mapping[str, Draw] = field(default_factory=dict)
     transform: Transform | None = None
@@ -240,9 +239,9 @@ def _join(place: dataclasses.Field[Any], mine: Method, theirs: Method) -> Any:
     if place.name == "name":
         return f"{a}+{b}"
     if place.name in ONE:
-        if a is not None and b is not None:
+        if a is not None and b is not None and a != b:
             raise UserError(
-                f"{mine.name} and {theirs.name} each bring a {ONE[place.name]}; "
+                f"{mine.name} and {theirs.name} each bring {ONE[place.name]}; "
                 "a method has one: leave one of them out"
             )
         return a if a is not None else b

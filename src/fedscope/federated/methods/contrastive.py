@@ -61,7 +61,7 @@ MOON = Method(
             "random one, or leave the term out", choices=("init", "random", "skip"),
         ),
     ),
-    needs=lambda _: {"head": True},
+    needs=(lambda _: {"head": True},),
     taps={"moon": lambda model, _: [classifier_input(model)]},
     task=(contrastive,),
     memory=(Vector("moon.previous", "model", start="initial"),),

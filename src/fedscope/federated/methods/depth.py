@@ -41,7 +41,7 @@ STOCHDEPTH = Method(
             choices=("code", "paper"),
         ),
     ),
-    needs=lambda options: {"keep": options["sd.keep"], "schedule": options["sd.schedule"]},
+    needs=(lambda options: {"keep": options["sd.keep"], "schedule": options["sd.schedule"]},),
     draws={"stochdepth": draw},
     strategy=shortened,
     refuses=dict.fromkeys(("gradaug", "fedalign"), "they run branches that StochDepth may have dropped"),
