@@ -25,9 +25,11 @@ CASES = [  # network, head, width, divisor
 def network(name: str = "resnet_digits", head: bool = False) -> ResNet:
     model = build(name, 10, 3, torch.Generator().manual_seed(0), head=head)
     assert isinstance(model, ResNet)
-    for parameter in model.parameters():  # affine tensors and statistics that are not all alike
-        if parameter.dim() == 1:
-            parameter.data += 0.1 * torch.arange(len(parameter)).sin()
+    for module in model.modules():  # no two channels alike, nothing at its default
+        if isinstance(module, nn.BatchNorm2d):
+            module.eps = 1e-3
+            for parameter in module.parameters():
+                parameter.data += 0.1 * torch.arange(len(parameter)).sin()
     return model
 
 
@@ -124,6 +126,15 @@ def test_only_the_first_channels_learn(name: str, head: bool, width: float, divi
         torch.testing.assert_close(parameter.grad[used], part)
         parameter.grad[used] = 0
         assert not parameter.grad.any()
+
+
+@pytest.mark.parametrize("width", [0.3, 0.5, 1.0])
+def test_a_layer_gives_its_first_channels(width: float) -> None:
+    layer, x = nn.Conv2d(3, 10, 3, stride=2, padding=2, dilation=2), images()
+    torch.testing.assert_close(slim(layer, x, width, 2), layer(x)[:, : channels(10, width, 2)])
+    dense = nn.Linear(6, 4)
+    few = torch.cat([x.flatten(1)[:, :5], torch.zeros(3, 1)], 1)
+    torch.testing.assert_close(slim(dense, few[:, :5], width, 2), dense(few))
 
 
 def test_gates_and_hooks_are_not_asked() -> None:
