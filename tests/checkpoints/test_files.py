@@ -12,6 +12,7 @@ import torch
 
 from fedscope.checkpoints.files import content_hash, load_checkpoint, load_state_dict, save_checkpoint
 from fedscope.checkpoints.registry import Run
+from fedscope.checkpoints.schema import CheckpointInfo, ModelSpec, parse
 from fedscope.errors import UserError
 
 
@@ -35,6 +36,21 @@ def test_a_checkpoint_needs_nothing_but_torch(run: Run) -> None:
     content = torch.load(run.final, weights_only=True)
     assert content["format"] == "fedscope/checkpoint/1"
     assert set(content["state"]) == set(load_checkpoint(run.final).state)
+
+
+def test_a_network_described_before_heads_and_depth_is_plain(run: Run) -> None:
+    info = load_checkpoint(run.final).info
+    old = info.model_dump(mode="json")
+    for field in ("head", "keep", "schedule"):
+        del old["model"][field]
+    assert parse(CheckpointInfo, old, "old.pt") == info
+    assert (info.model.head, info.model.keep, info.model.schedule) == (False, 1.0, "code")
+
+
+@pytest.mark.parametrize("value", [{"keep": 0.0}, {"keep": 1.1}, {"schedule": "linear"}])
+def test_a_depth_that_is_none_is_refused(value: dict[str, object]) -> None:
+    with pytest.raises(UserError, match=rf"m: {next(iter(value))}: Input should be"):
+        parse(ModelSpec, {"name": "resnet_digits", "classes": 10, "channels": 1, **value}, "m")
 
 
 def test_saving_and_loading_returns_the_same_bits(run: Run, tmp_path: Path) -> None:

@@ -2,25 +2,30 @@ import pytest
 import torch
 from torch import nn
 
+from fedscope.checkpoints.schema import ModelSpec
 from fedscope.errors import UserError
-from fedscope.models.catalogue import MODELS, build
+from fedscope.models.catalogue import MODELS, RESIDUAL, build
+from fedscope.models.resnet import blocks
 
 
-def network(name: str, classes: int = 100, channels: int = 3, seed: int = 0) -> nn.Module:
-    return build(name, classes, channels, torch.Generator().manual_seed(seed))
+def network(name: str, classes: int = 100, channels: int = 3, seed: int = 0, head: bool = False) -> nn.Module:
+    return build(name, classes, channels, torch.Generator().manual_seed(seed), head=head)
 
 
 @pytest.mark.parametrize(
-    ("name", "classes", "parameters", "norm", "tensors"),
+    ("name", "classes", "head", "parameters", "norm", "tensors"),
     [
-        ("resnet56_bottleneck", 100, 614_452, 8_992, 176),
-        ("resnet56_bottleneck", 10, 591_322, 8_992, 176),
-        ("convnet_cifar", 100, 815_332, 0, 10),
-        ("convnet_cifar", 10, 797_962, 0, 10),
+        ("resnet56_bottleneck", 100, False, 614_452, 8_992, 176),
+        ("resnet56_bottleneck", 10, False, 591_322, 8_992, 176),
+        ("resnet56_bottleneck", 100, True, 746_036, 8_992, 180),
+        ("convnet_cifar", 100, False, 815_332, 0, 10),
+        ("convnet_cifar", 10, False, 797_962, 0, 10),
     ],
 )
-def test_published_sizes(name: str, classes: int, parameters: int, norm: int, tensors: int) -> None:
-    model = network(name, classes)
+def test_published_sizes(
+    name: str, classes: int, head: bool, parameters: int, norm: int, tensors: int
+) -> None:
+    model = network(name, classes, head=head)
     assert sum(p.numel() for p in model.parameters()) == parameters
     assert len(list(model.parameters())) == tensors
     affine = [m.weight.numel() + m.bias.numel() for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
@@ -82,3 +87,38 @@ def test_initialisation_scales() -> None:
 def test_unknown_model() -> None:
     with pytest.raises(UserError, match="choose one of resnet_digits"):
         network("resnet50")
+
+
+@pytest.mark.parametrize("name", RESIDUAL)
+def test_a_head_is_drawn_last(name: str) -> None:
+    plain, projected = network(name).state_dict(), network(name, head=True).state_dict()
+    assert all(torch.equal(projected[key], plain[key]) for key in plain)
+    assert [key for key in projected if key not in plain] == [
+        "head.0.weight",
+        "head.0.bias",
+        "head.2.weight",
+        "head.2.bias",
+    ]
+    bound = projected["head.0.weight"].shape[1] ** -0.5
+    assert projected["head.0.weight"].abs().max().item() == pytest.approx(bound, rel=0.01)
+
+
+def test_a_specification_builds_its_network() -> None:
+    spec = ModelSpec(name="resnet_digits", classes=10, channels=1, head=True, keep=0.5, schedule="paper")
+    generator = torch.Generator().manual_seed(0)
+    model = build(**spec.model_dump(), generator=generator)
+    assert [block.keep for block in blocks(model)] == pytest.approx([5 / 6, 4 / 6, 1 / 2])
+    plain, other = network("resnet_digits", 10, 1, head=True), torch.Generator().manual_seed(0)
+    assert all(torch.equal(t, plain.state_dict()[name]) for name, t in model.state_dict().items())
+    build("resnet_digits", 10, 1, other, head=True)
+    assert torch.equal(generator.get_state(), other.get_state())  # keep and schedule draw nothing
+
+
+def test_what_a_network_cannot_have_is_refused() -> None:
+    generator = torch.Generator()
+    with pytest.raises(UserError, match=r"convnet_cifar has no projection head; .* resnet56_bottleneck"):
+        build("convnet_cifar", 10, 3, generator, head=True)
+    with pytest.raises(UserError, match="Sequential has none; choose a residual network"):
+        build("mlp_digits", 10, 1, generator, keep=0.9)
+    with pytest.raises(UserError, match=r"lies in \(0, 1\], 1.5 does not"):
+        build("resnet_digits", 10, 1, generator, keep=1.5)

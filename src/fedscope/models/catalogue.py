@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from math import sqrt
+from typing import Protocol
 
 import torch
 from torch import nn
@@ -12,15 +13,23 @@ from fedscope.models.depth import Schedule, set_depth
 from fedscope.models.perceptron import mlp_digits
 from fedscope.models.resnet import ResNet, resnet56_bottleneck, resnet_digits
 
-MODELS: dict[str, Callable[[int, int], nn.Module]] = {
+
+class Residual(Protocol):
+    """Builds a network that can have a projection head."""
+
+    def __call__(self, classes: int, channels: int, head: bool = False) -> ResNet:
+        """Return the network, logits over ``classes``."""
+        ...
+
+
+RESIDUAL: dict[str, Residual] = {
     "resnet_digits": resnet_digits,
-    "mlp_digits": mlp_digits,
-    "convnet_cifar": convnet_cifar,
     "resnet56_bottleneck": resnet56_bottleneck,
 }
-RESIDUAL: dict[str, Callable[[int, int, bool], ResNet]] = {
-    "resnet_digits": resnet_digits,
-    "resnet56_bottleneck": resnet56_bottleneck,
+MODELS: dict[str, Callable[[int, int], nn.Module]] = {
+    **RESIDUAL,
+    "mlp_digits": mlp_digits,
+    "convnet_cifar": convnet_cifar,
 }
 INPUT_SIDES = {"resnet_digits": 8, "mlp_digits": 8, "convnet_cifar": 32, "resnet56_bottleneck": 32}
 DEFAULTS = {
