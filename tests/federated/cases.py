@@ -26,17 +26,16 @@ def step(method: str, w: Tensor, anchor: Tensor, parts: dict[str, Any] | None = 
     return Step(w, anchor, options(method, **given), **content)
 
 
-def passing(method: str, network: Network | None = None, **parts: Any) -> Pass:
+def passing(method: str, network: Any = None, **parts: Any) -> Pass:
     """Return a forward pass; ``given`` among ``parts`` are options."""
-    model = network or Network(FlatModel(nn.Linear(1, 1)), bf16=False)
     content: dict[str, Any] = {
         "batch": Batch(torch.zeros(1, 1), torch.zeros(1, dtype=torch.int64)),
         "logits": torch.zeros(1, 1),
         "loss": torch.ones(()),
         "taps": {},
         "drawn": {},
-        "network": model,
-        "start": model.model.values[0].clone(),
+        "network": network,
+        "start": torch.zeros(0),
         "memory": {},
         "seen": torch.ones(()),
         "options": options(method, **parts.pop("given", {})),

@@ -307,12 +307,13 @@ class LocalTrainer:
 
             def gradient(w: Tensor, *, keep_buffers: bool = False) -> Tensor:
                 """Return the task loss's gradient at ``w`` (K, P), of the same mini-batch and draws."""
-                kept = model.values[:count].clone()
+                kept, counters = model.values[:count].clone(), model.counters.clone()
                 model.values[:count, : model.size] = w
                 losses.append(one(batch, drawn))
                 model.values[:count, : model.size] = kept[:, : model.size]
                 if keep_buffers:
                     model.values[:count, model.size :] = kept[:, model.size :]
+                    model.counters.copy_(counters)
                 return model.gradient[:count].clone()
 
             model.gradient[:count] = method.oracle(gradient, self._at(count, first))

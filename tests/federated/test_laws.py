@@ -1,0 +1,437 @@
+"""One table of methods and sums, and the laws that hold for each of them, in whole runs."""
+
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedscope.checkpoints.files import load_checkpoint
+from fedscope.checkpoints.registry import Registry, Run
+from fedscope.checkpoints.schema import Settings
+from fedscope.errors import UserError
+from fedscope.federated.federation import open_run, prepare
+from fedscope.federated.memory import Memory
+from fedscope.federated.methods import METHODS, parse
+from fedscope.federated.rounds import Metrics, train
+from tests.federated.cases import ending, options, serving, step
+
+SMALL = Settings(
+    clients=3, rounds=2, epochs=1, train_samples=150, test_samples=100, batch_size=20, model="mlp_digits",
+    alpha=1.0, threads=1, keep_every=1, save_clients="all",
+)  # fmt: skip
+RESIDUAL = {"model": "resnet_digits"}
+HEAD = {"model": "resnet_digits", "head": True}
+UNIFORM = {"weights": "uniform"}
+
+
+@dataclass(frozen=True)
+class Zero:
+    """A method whose strength is zero, and the FedAvg that it then is, bit for bit."""
+
+    method: str
+    given: dict[str, str]
+    settings: dict[str, object] = field(default_factory=dict)
+    host: str = "fedavg"
+    host_settings: dict[str, object] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.method
+
+
+ZEROS = (
+    Zero("fedprox", {"prox.mu": "0"}),
+    Zero("fedprox", {"prox.mu": "0", "prox.form": "norm"}),
+    Zero("fedprox", {"prox.mu": "0", "prox.split": "weight_decay"}),
+    Zero("moon", {"moon.mu": "0"}, HEAD),
+    Zero("mixup", {"mixup.gamma": "0"}, RESIDUAL),
+    Zero("stochdepth", {"sd.keep": "1"}, RESIDUAL),
+    Zero("gradaug", {"gradaug.mu": "0"}, RESIDUAL),
+    Zero("fedalign", {"fedalign.mu": "0", "fedalign.clip": "0"}, RESIDUAL),
+    Zero("fedsam", {"sam.rho": "0"}),
+    Zero("fedasam", {"asam.rho": "0"}),
+    Zero("fedsam", {"sam.rho": "0", "sam.bn": "first"}, RESIDUAL),
+    Zero("man", {"man.zeta": "0"}, RESIDUAL),
+    Zero("fedcurv", {"fedcurv.lambda": "0"}),
+    Zero("fedfor", {"fedfor.alpha": "0"}, RESIDUAL),
+    Zero("fedbn", {}, {}, host_settings=UNIFORM),  # there is no BatchNorm
+    Zero("feddyn+man", {"man.zeta": "0"}, host="feddyn"),
+    Zero("feddc+man", {"man.zeta": "0"}, host="feddc"),
+    Zero("fedsam+man", {"man.zeta": "0"}, host="fedsam"),
+    Zero("fedasam+man", {"man.zeta": "0"}, host="fedasam"),
+    Zero("fedspeed+man", {"man.zeta": "0"}, host="fedspeed"),
+    Zero("scaffold+man", {"man.zeta": "0"}, host="scaffold"),
+    Zero("fedbn+fedprox", {"prox.mu": "0"}, RESIDUAL, host="fedbn"),
+    Zero("fedbn+fedfor", {"fedfor.alpha": "0"}, RESIDUAL, host="fedbn"),
+    Zero("fedavgm+fedprox+mixup", {"prox.mu": "0", "mixup.gamma": "0"}, host="fedavgm"),
+)
+# What each method's first round is, bit for bit: its memories are empty, its models have not moved.
+FIRST = (
+    Zero("fedcurv", {}, {}),
+    Zero("fedfor", {}, RESIDUAL),
+    Zero("scaffold", {}, RESIDUAL, host_settings=UNIFORM),
+    Zero("moon", {"moon.first": "skip"}, HEAD),
+)
+STATEFUL = (
+    "moon", "feddyn+man", "feddc", "fedspeed", "scaffold", "fedcurv", "fedbn+feddyn", "fedbn+fedprox",
+    "fedfor", "fedavgm", "fedadagrad", "fedadam+mixup", "fedyogi", "fednova", "stochdepth", "gradaug",
+)  # fmt: skip
+
+
+def settings_of(method: str, **changes: object) -> Settings:
+    """Return small settings on a network that the method can run."""
+    residual = {"moon", "stochdepth", "gradaug", "fedalign", "fedbn"} & set(method.split("+"))
+    return SMALL.model_copy(update={**(RESIDUAL if residual else {}), "method": method, **changes})
+
+
+def trained(root: Path, settings: Settings, given: dict[str, str] | None = None, name: str = "run") -> Run:
+    federation = prepare(settings, given or {})
+    run = open_run(federation, Registry(root), name, resume=False)
+    train(federation, run, lambda _: None)
+    return run
+
+
+def hashes(run: Run, rounds: int = 2) -> list[str]:
+    return [load_checkpoint(run.kept(round)).sha256 for round in range(1, rounds + 1)]
+
+
+@pytest.mark.parametrize("case", ZEROS, ids=str)
+def test_strength_zero_is_the_host_bit_for_bit(tmp_path: Path, case: Zero) -> None:
+    settings = SMALL.model_copy(update=case.settings)
+    plain = settings.model_copy(update={"method": case.host, **case.host_settings})
+    runs = [
+        trained(tmp_path, settings.model_copy(update={"method": case.method}), case.given, "zero"),
+        trained(tmp_path, plain, {}, "plain"),
+    ]
+    assert hashes(runs[0]) == hashes(runs[1])
+
+
+@pytest.mark.parametrize("case", ZEROS, ids=str)
+def test_any_strength_is_another_method(tmp_path: Path, case: Zero) -> None:
+    """The law above would hold for a method that does nothing at all."""
+    if case.method == "fedbn":
+        case = Zero("fedbn", {}, RESIDUAL, host_settings=UNIFORM)
+    settings = SMALL.model_copy(update=case.settings)
+    strong = {"prox.mu": "1"} if "fedprox" in case.method else {}
+    plain = settings.model_copy(update={"method": case.host, **case.host_settings})
+    runs = [
+        trained(tmp_path, settings.model_copy(update={"method": case.method}), strong, "strong"),
+        trained(tmp_path, plain, {}, "plain"),
+    ]
+    assert hashes(runs[0])[1] != hashes(runs[1])[1]
+
+
+@pytest.mark.parametrize("case", FIRST, ids=str)
+def test_the_first_round_is_fedavgs_bit_for_bit(tmp_path: Path, case: Zero) -> None:
+    settings = SMALL.model_copy(update=case.settings)
+    plain = settings.model_copy(update=case.host_settings)
+    first, second = (
+        hashes(trained(tmp_path, s, g, s.method))
+        for s, g in ((settings.model_copy(update={"method": case.method}), case.given), (plain, {}))
+    )
+    assert first[0] == second[0]
+    assert first[1] != second[1]
+
+
+@pytest.mark.parametrize("method", ["feddyn", "feddc", "fedspeed"])
+def test_strength_zero_is_not_fedavg_where_the_server_adds_drift(tmp_path: Path, method: str) -> None:
+    given = {"dc.alpha": "0"} if method == "feddc" else {"dyn.alpha": "0"}
+    run = trained(tmp_path, settings_of(method), given | ({"speed.rho": "0"} if method == "fedspeed" else {}))
+    plain = trained(tmp_path, settings_of("fedavg", **UNIFORM), name="plain")
+    clients = [sorted((r.folder / "clients").rglob("*.pt"))[0] for r in (run, plain)]
+    first = [load_checkpoint(r.client(0, 1)).sha256 for r in (run, plain)]
+    assert clients
+    assert first[0] == first[1]  # α = 0: FedAvg's local training
+    assert hashes(run)[0] != hashes(plain)[0]
+
+
+def state(path: Path) -> Tensor:
+    return torch.cat([t.double().flatten() for t in load_checkpoint(path).state.values()])
+
+
+@pytest.mark.parametrize(
+    ("method", "given"), [("fedavgm", {"avgm.beta": "0"}), ("fednova", {}), ("fedspeed", {"speed.rho": "0"})]
+)
+def test_what_equals_another_method_up_to_rounding(
+    tmp_path: Path, method: str, given: dict[str, str]
+) -> None:
+    """FedAvgM without momentum, FedNova with equal steps, FedSpeed without ascent (FedDyn)."""
+    equal = {"partition": "iid", "clients": 3}
+    host = "feddyn" if method == "fedspeed" else "fedavg"
+    run = trained(tmp_path, settings_of(method, **equal), given)
+    other = trained(tmp_path, settings_of(host, **equal), name="other")
+    torch.testing.assert_close(state(run.final), state(other.final), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", sorted(set(METHODS) - {"mixup", "stochdepth", "man", "fedsam", "fedasam"}))
+def test_one_client_one_full_batch_step_is_a_centralised_step(tmp_path: Path, method: str) -> None:
+    """At w = θ_t and with empty memories no term of the parameters has a gradient yet."""
+    off = {"moon.mu": "0", "gradaug.mu": "0", "fedalign.mu": "0", "speed.rho": "0"}
+    given = {name: value for name, value in off.items() if name in options(method)}
+    settings = settings_of(
+        method, clients=1, partition="iid", batch_size=150, rounds=1, weight_decay=0.0, head=False
+    )
+    run = trained(tmp_path, settings, given)
+    federation = prepare(settings, given)
+    model, data = federation.model.train(), federation.dataset.train
+    rows = federation.rows[0]
+    loss = torch.nn.functional.cross_entropy(
+        model(federation.pipeline.test(data.images[rows])), data.labels[rows]
+    )
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    gradients = torch.autograd.grad(loss, parameters)
+    sent = load_checkpoint(run.client(0)).state
+    alpha = {"feddyn": 0.01, "fedspeed": 0.01}.get(method, 0.0)  # α(w − θ): half in the loss, half decay
+    assert alpha == float(options(method).get("dyn.alpha", 0.0))
+    for name, p, g in zip(names, parameters, gradients, strict=True):
+        torch.testing.assert_close(sent[name], (p - settings.lr * g).detach(), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", STATEFUL)
+def test_memory_survives_an_interruption(tmp_path: Path, method: str) -> None:
+    settings = settings_of(method, rounds=3, participation=0.7, momentum=0.5)
+    whole = trained(tmp_path, settings, name="whole")
+
+    def stop(metrics: Metrics) -> None:
+        if metrics["round"] == 2:
+            raise KeyboardInterrupt
+
+    federation = prepare(settings, {})
+    run = open_run(federation, Registry(tmp_path), "cut", resume=False)
+    with pytest.raises(KeyboardInterrupt):
+        train(federation, run, stop)
+    again = prepare(settings, {})
+    train(again, open_run(again, Registry(tmp_path), "cut", resume=True), lambda _: None)
+    assert hashes(run, 3) == hashes(whole, 3)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "fedprox+man",
+        "fedsam",
+        "fedasam+man",
+        "feddc",
+        "fedspeed",
+        "scaffold",
+        "fedcurv",
+        "fedbn+fedfor",
+        "fednova",
+    ],
+)
+def test_a_stack_is_its_clients_one_by_one(tmp_path: Path, method: str) -> None:
+    given = {"prox.mu": "0.5"} if "fedprox" in method else {}
+    runs = [
+        trained(tmp_path, settings_of(method, partition="iid", stack=k), given, f"stack{k}") for k in (1, 3)
+    ]
+    torch.testing.assert_close(state(runs[0].final), state(runs[1].final), rtol=1e-4, atol=1e-5)
+
+
+def test_methods_that_train_alone_refuse_a_stack() -> None:
+    for method in ("moon", "mixup", "stochdepth", "gradaug", "fedalign"):
+        with pytest.raises(UserError, match="one by one; leave --stack out"):
+            prepare(settings_of(method, model="resnet_digits", stack=2), {})
+    with pytest.raises(UserError, match="leave --compile out"):
+        prepare(settings_of("stochdepth", compile=True), {})
+
+
+# Who goes with whom (the rows of spec section 3)
+
+SERVER = ("fedavgm", "fedadagrad", "fedadam", "fedyogi", "fednova")
+LEGAL = [
+    *(f"{host}+man" for host in METHODS if host != "man"),
+    *(f"fedbn+{host}" for host in ("fedprox", "feddyn", "fedcurv", "fedfor", "moon", "fedsam", "mixup")),
+    *(f"{host}+{ascent}" for host, ascent in product(("fedavg", "fedprox"), ("fedsam", "fedasam"))),
+    *(f"{host}+mixup" for host in METHODS if host != "mixup"),
+    *(f"{host}+stochdepth" for host in METHODS if host not in ("stochdepth", "gradaug", "fedalign")),
+    *(
+        f"{server}+{host}"
+        for server, host in product(
+            SERVER,
+            ("fedavg", "fedprox", "moon", "mixup", "stochdepth", "gradaug", "fedalign", "fedsam", "fedasam",
+             "fedcurv", "fedfor", "man"),
+        )
+    ),
+    "fedavgm+fedprox+mixup",
+    "fedbn+fedprox+man",
+]  # fmt: skip
+
+
+def test_every_legal_pair_adds_up_in_either_order() -> None:
+    for text in LEGAL:
+        there, back = parse(text), parse("+".join(reversed(text.split("+"))))
+        assert {o.name for o in there.options} == {o.name for o in back.options}
+        assert len({o.name for o in there.options}) == len(there.options)
+        assert len(there.task) == len(back.task)
+
+
+def test_every_other_pair_with_a_server_rule_is_refused() -> None:
+    for server, host in product(SERVER, ("feddyn", "feddc", "fedspeed", "scaffold", "fedbn")):
+        with pytest.raises(UserError):
+            parse(f"{server}+{host}")
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "fedasam+man", "feddc+man", "fedspeed+man", "moon+man", "gradaug+man", "fedalign+man+mixup",
+        "stochdepth+mixup+moon", "fedbn+moon", "fedbn+fedsam", "fedbn+fedcurv", "fedadam+fedalign",
+        "fednova+fedprox", "fedprox+fedsam", "fedyogi+fedcurv+man", "scaffold+stochdepth",
+    ],
+)  # fmt: skip
+def test_sums_train(tmp_path: Path, method: str) -> None:
+    run = trained(tmp_path, settings_of(method, model="resnet_digits"))
+    assert all(m["loss"] is not None for m in run.metrics())
+    assert all(torch.isfinite(state(path)).all() for path in (run.final, run.kept(1)))
+
+
+# Positions
+
+
+def test_the_full_networks_pass_alone_feeds_man(tmp_path: Path) -> None:
+    """What GradAug, FedAlign and MOON run besides is not counted: at strength zero MAN is MAN."""
+    off = {"gradaug": "gradaug.mu", "fedalign": "fedalign.mu", "moon": "moon.mu"}
+    for method, name in off.items():
+        head = {"head": method == "moon"}
+        given = {name: "0"} | ({"fedalign.clip": "0"} if method == "fedalign" else {})
+        both = settings_of(f"{method}+man", rounds=1, **head)
+        man = settings_of("man", rounds=1, **RESIDUAL, **head)
+        runs = [trained(tmp_path, both, given, method), trained(tmp_path, man, {}, f"{method}-alone")]
+        assert hashes(runs[0], 1) == hashes(runs[1], 1)
+
+
+@pytest.mark.parametrize(("given", "same"), [("both", False), ("first", True)])
+def test_which_passes_of_sam_move_batchnorm(tmp_path: Path, given: str, same: bool) -> None:
+    """One step: the statistics of FedAvg's step, or those of two passes."""
+    one = {"clients": 1, "partition": "iid", "batch_size": 150, "rounds": 1, **RESIDUAL}
+    sam = trained(tmp_path, settings_of("fedsam", **one), {"sam.bn": given}, "sam")
+    plain = trained(tmp_path, settings_of("fedavg", **one), name="plain")
+    buffers = [
+        torch.cat([t.flatten() for n, t in load_checkpoint(r.final).state.items() if "running" in n])
+        for r in (sam, plain)
+    ]
+    assert torch.equal(*buffers) == same
+
+
+def test_fedalign_clips_where_the_user_does_not(tmp_path: Path) -> None:
+    runs = {}
+    for name, clip, given in (("own", None, {"fedalign.clip": "0.1"}), ("set", 0.1, {"fedalign.clip": "0"})):
+        runs[name] = trained(tmp_path, settings_of("fedalign", rounds=1, clip=clip), given, name)
+    off = trained(tmp_path, settings_of("fedalign", rounds=1), {"fedalign.clip": "0"}, "off")
+    assert hashes(runs["own"], 1) == hashes(runs["set"], 1) != hashes(off, 1)
+
+
+def test_personal_batchnorm_stays_and_the_rest_is_shared(tmp_path: Path) -> None:
+    run = trained(tmp_path, settings_of("fedbn", participation=0.7, rounds=3))
+    layout = Memory.after(run.folder / "state", 2 * 2 * (8 + 8 + 8 + 16 * 3 + 32 * 3), 3)
+    names = {name for name in load_checkpoint(run.final).state if "running" in name}
+    for record in run.metrics():
+        round = int(str(record["round"]))
+        for client in list(record["clients"]):  # type: ignore[call-overload]
+            sent = load_checkpoint(run.client(client, round)).state
+            kept = layout.recall(client)
+            assert kept is not None
+            latest = max(int(str(m["round"])) for m in run.metrics() if client in m["clients"])  # type: ignore[operator]
+            if round == latest:
+                personal = torch.cat([sent[n].flatten() for n in sent if n in names])
+                assert torch.isin(personal, kept).all()
+    traffic = run.metrics()[0]["bytes_up"]
+    flat = sum(t.numel() for t in load_checkpoint(run.final).state.values() if t.is_floating_point())
+    assert traffic == 4 * 2 * (flat - layout.width)
+
+
+def test_traffic_and_state_are_the_tables() -> None:
+    """Vectors of P beyond the model that go down, go up, and stay (spec section 0.6)."""
+    expected = {
+        "fedavg": (0, 0, 0), "fedprox": (0, 0, 0), "moon": (0, 0, 1), "feddyn": (0, 0, 1), "feddc": (1, 1, 2),
+        "fedspeed": (0, 0, 1), "scaffold": (1, 1, 1), "fedcurv": (2, 2, 2), "fedfor": (1, 0, 0),
+        "fedavgm": (0, 0, 0), "fedadam": (0, 0, 0), "man": (0, 0, 0), "fedsam": (0, 0, 0),
+    }  # fmt: skip
+    for name, counts in expected.items():
+        record = METHODS[name]
+        assert (len(record.broadcast), len(record.uploads), len(record.memory)) == counts, name
+    nova = METHODS["fednova"].uploads
+    assert [v.name for v in nova if not v.instead] == ["nova.a"]  # P + 1
+
+
+def test_feddc_and_scaffold_keep_their_books(tmp_path: Path) -> None:
+    """The server's memory is the mean over all clients of theirs, also when some have never taken part."""
+    for method, mine, theirs in (("scaffold", "scaffold.c_k", "scaffold.c"), ("feddc", "dc.g_k", "dc.g")):
+        settings = settings_of(method, partition="iid", clients=5, participation=0.6, rounds=3)
+        run = trained(tmp_path, settings, name=method)
+        size = 2410
+        memory = Memory.after(run.folder / "state", size * len(METHODS[method].memory), 3)
+        place = [v.name for v in METHODS[method].memory].index(mine)
+        rows = [memory.recall(client) for client in range(5)]
+        found = [torch.zeros(size) if r is None else r[place * size : (place + 1) * size] for r in rows]
+        assert sum(r is None for r in rows) < 3
+        mean = torch.stack(found).double().mean(0)
+        torch.testing.assert_close(memory.server(3)[theirs], mean, rtol=0, atol=1e-6)
+
+
+# Two quadratics ½w² and ½·4(w − 3)²: the federation's optimum is 2.4, FedAvg's fixed point is not
+
+
+def federated(method: str, rounds: int = 400, **given: object) -> float:
+    """Return θ after rounds of 5 local steps at rate 0.05, the records' own terms in plain scalars."""
+    record, clients = METHODS[method], ((1.0, 0.0), (4.0, 3.0))
+    zero = torch.zeros(1, dtype=torch.float64)
+    chosen = options(method, **given)  # type: ignore[arg-type]
+    theta, memory = zero.clone(), [{v.name: zero for v in record.memory} for _ in clients]
+    state_ = {v.name: zero for v in record.server_state}
+    for round in range(1, rounds + 1):
+        received, sums, ends = {n: state_[n] for n in record.broadcast}, {}, []
+        for k, (a, b) in enumerate(clients):
+            w = theta.clone()
+            parts = {"memory": memory[k], "received": received, "lr": torch.tensor(0.05)}
+
+            def slope(w: Tensor, keep_buffers: bool = False, a: float = a, b: float = b) -> Tensor:
+                return a * (w - b)
+
+            for _ in range(5):
+                at = step(method, w, theta, parts, **given)  # type: ignore[arg-type]
+                rows = step(method, w[None], theta[None], parts, **given)  # type: ignore[arg-type]
+                g = record.oracle(slope, rows)[0] if record.oracle else slope(w)
+                leaf = w.clone().requires_grad_()
+                leaf_at = step(method, leaf, theta, parts, **given)  # type: ignore[arg-type]
+                for term in record.anchored:
+                    g = g + torch.autograd.grad(term(leaf_at), leaf)[0]
+                for correction in record.corrections:
+                    g = g + correction(at)
+                w = w - 0.05 * g
+            end = ending(
+                method, w[None], theta[None], steps=5, lr=0.05, received=received, given=given,
+                memory={n: v[None] for n, v in memory[k].items()},
+            )  # fmt: skip
+            done = {n: v[0] for finish in record.finish for n, v in finish(end).items()}
+            memory[k] = {n: done[n] for n in memory[k]}
+            sums = {n: sums.get(n, 0) + v for n, v in done.items()}
+            ends.append(w)
+        mean = torch.stack(ends).mean(0)
+        if record.server:
+            at_server = serving(
+                method, mean, theta, state_, participants=2, clients=2, sums=sums, round=round, given=given
+            )
+            theta, state_ = record.server(at_server)
+        else:
+            theta = mean
+    assert chosen
+    return theta.item()
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "value"),
+    [
+        ("fedprox", {"prox_mu": 0.5}, 2.2454),
+        ("fedprox", {"prox_mu": 0.0}, 2.2447),
+        ("feddyn", {"dyn_alpha": 0.5}, 2.4),
+        ("feddyn", {"dyn_alpha": 0.5, "dyn_quadratic": "loss"}, 2.4),
+        ("feddc", {"dc_alpha": 0.5}, 2.4),
+        ("scaffold", {}, 2.4),
+        ("fedspeed", {"dyn_alpha": 0.5, "speed_rho": 0.0}, 2.4),
+    ],
+)
+def test_the_pair_of_quadratics(method: str, given: dict[str, object], value: float) -> None:
+    assert federated(method, **given) == pytest.approx(value, abs=5e-5)
