@@ -77,14 +77,19 @@ def progress(title: str, *, lines: bool = False) -> Iterator[Report]:
 
 
 def print_table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    notes: Sequence[str] = (),
+    *,
+    text_columns: int = 1,
 ) -> None:
-    """Print a table to standard output; the first column is text, the others are aligned right."""
+    """Print a table to standard output; its first ``text_columns`` are text, the others aligned right."""
     table = Table(
         title=escape(title), title_justify="left", title_style="bold", show_edge=False, pad_edge=False
     )
     for index, column in enumerate(columns):
-        table.add_column(escape(column), justify="right" if index else "left", overflow="fold")
+        table.add_column(escape(column), justify="left" if index < text_columns else "right", overflow="fold")
     for row in rows:
         table.add_row(*map(escape, row))
     width = None if sys.stdout.isatty() else 160

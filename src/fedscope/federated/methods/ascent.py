@@ -53,7 +53,7 @@ REFUSES = dict.fromkeys(("feddyn", "feddc", "scaffold"), HOSTS)
 FEDSAM = Method(
     name="fedsam",
     objective="max_{‖e‖≤ρ} ℓ(w + e)",
-    source="Caldarola, Caputo, Ciccone 2022 (ECCV), Eq. 3; Qu et al. 2022 (ICML), Algorithm 1",
+    source="Caldarola, Caputo, Ciccone 2022 (ECCV); Qu et al. 2022 (ICML), Algorithm 1",
     place="the point at which the task loss is differentiated",
     options=(Option("sam.rho", 0.05, "radius ρ (Yashwanth et al. 2024: 0.05)"), BN),
     oracle=sharpness_aware,
@@ -62,7 +62,7 @@ FEDSAM = Method(
 FEDASAM = Method(
     name="fedasam",
     objective="max_{‖e/t‖≤ρ} ℓ(w + e), t = |w| + η_A",
-    source="Caldarola, Caputo, Ciccone 2022 (ECCV), Eq. 5; Kwon et al. 2021 (ICML), Eq. 2",
+    source="Caldarola, Caputo, Ciccone 2022 (ECCV); Kwon et al. 2021 (ICML), Algorithm 1",
     place="the point at which the task loss is differentiated",
     options=(
         Option("asam.rho", 0.5, "radius ρ (Yashwanth et al. 2024: 0.5)"),

@@ -47,7 +47,7 @@ def contrastive(at: Pass) -> Tensor:
 MOON = Method(
     name="moon",
     objective="ℓ(w) + μ mean_i −log(e^{sim(z,z_glob)/τ} / (e^{sim(z,z_glob)/τ} + e^{sim(z,z_prev)/τ}))",
-    source="Li, He, Song 2021 (CVPR), Eqs. 3–4",
+    source="Li, He, Song 2021 (CVPR), Algorithm 1",
     place="in the task loss, by two more forward passes without gradient",
     options=(
         Option("moon.mu", 1.0, "strength μ (Mendieta et al. 2022: 1)"),

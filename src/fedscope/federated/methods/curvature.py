@@ -4,7 +4,7 @@
 information at the end of its training. With u = Σ_j F_j, v = Σ_j F_j ⊙ w_j this is λ(⟨u, w²⟩ − 2⟨v, w⟩) and a
 constant: the server broadcasts u and v over its last participants, and one of them subtracts its own part.
 F_j is the mean over the client's samples, without augmentation and in eval mode, of the squared gradient of
-log p(y|x), y the data's label (``fisher=empirical``) or drawn from the model. Shoham et al. 2019, Eqs. 4–6.
+log p(y|x), y the data's label (``fisher=empirical``) or drawn from the model. Shoham et al. 2019.
 """
 
 import torch
@@ -60,7 +60,7 @@ def observe(step: ServerStep) -> dict[str, Tensor]:
 FEDCURV = Method(
     name="fedcurv",
     objective="ℓ(w) + λ Σ_{j≠k} ⟨F_j, (w − w_j)²⟩",
-    source="Shoham et al. 2019, Eqs. 4–6",
+    source="Shoham et al. 2019 (arXiv 1910.07796)",
     place="in the loss, inside the clip; one more pass over the data after training",
     options=(
         Option("fedcurv.lambda", 1.0, "strength λ (provisional: no source gives one; sweep 0.01 to 10)"),

@@ -5,7 +5,7 @@ output (channels × positions, the input average-pooled to the output's size), X
 width ω on the first ω·C channels of its input. ‖X‖₂ by power iteration, differentiated through. The published
 code, whose strength μ is the default, weights the term by the constant ℓ/MSE, divides X by the number of
 positions, holds the full network's features constant, so that only the slim part of the last group is
-trained by it, and clips the gradient at 10. Stateless. Mendieta et al. 2022 (CVPR), Eqs. 3–5.
+trained by it, and clips the gradient at 10. Stateless. Mendieta et al. 2022 (CVPR), Eq. 5.
 """
 
 import torch
@@ -80,7 +80,7 @@ def power_start(kind: str, features: Tensor) -> Tensor:
 FEDALIGN = Method(
     name="fedalign",
     objective="ℓ(w) + μ·MSE(K_S, K_F), K = ‖f_{L−1} f_Lᵀ‖₂ of the last block group, slim and full",
-    source="Mendieta et al. 2022 (CVPR), Eqs. 3–5",
+    source="Mendieta et al. 2022 (CVPR), Eq. 5",
     place="in the task loss; the gradient is clipped at 10 where --clip is not given",
     options=(
         Option("fedalign.mu", 0.45, "strength μ (Mendieta et al. 2022: 0.45)"),

@@ -68,7 +68,7 @@ def optimizer(name: str, source: str, rule: str, second: Second, *options: Optio
 FEDAVGM = Method(
     name="fedavgm",
     objective="ℓ(w); v ← βv + Δ, θ ← θ + γv",
-    source="Hsu, Qi, Brown 2019, section 4.4",
+    source="Hsu, Qi, Brown 2019 (arXiv 1909.06335)",
     place="on the server",
     options=(
         Option("avgm.beta", 0.9, "momentum β", within=(0.0, 1.0)),

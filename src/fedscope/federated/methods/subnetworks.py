@@ -90,7 +90,7 @@ def residual(model: nn.Module, method: str) -> None:
 GRADAUG = Method(
     name="gradaug",
     objective="ℓ(w) + μ Σ_{i≤n} KL(softmax F(x) ‖ softmax F_{ω_i}(T_i(x)))",
-    source="Yang, Zhu, Chen 2020 (NeurIPS), Eq. 2; in FL: Mendieta et al. 2022",
+    source="Yang, Zhu, Chen 2020 (NeurIPS), section 3; in FL: Mendieta et al. 2022",
     place="in the task loss, by n more forward and backward passes",
     options=(
         Option("gradaug.mu", 1.75, "strength μ (Mendieta et al. 2022; n = 1…4: 2, 1.75, 1.5, 1.25)"),

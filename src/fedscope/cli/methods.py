@@ -1,0 +1,101 @@
+"""`fedscope methods`: what can be trained, and what each method is."""
+
+from collections.abc import Sequence
+
+import click
+
+from fedscope.cli import console
+from fedscope.federated.method import Method
+from fedscope.federated.methods import ALIASES, known, parse
+from fedscope.federated.options import Option
+from fedscope.federated.vectors import Vector
+
+SIZES = {"parameters": "P", "model": "P+Q", "personal": "BatchNorm's", "number": "1"}
+
+
+@click.group("methods")
+def command() -> None:
+    """List the methods, or show one: objective, state, traffic, options, sources."""
+
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@command.command("list")
+@as_json
+def list_methods(as_json: bool) -> None:
+    """List all methods; any of them add up, as in feddyn+man, unless they fill the same place."""
+    methods = list(known().values())
+    if as_json:
+        console.write_json("-", [_describe(method) for method in methods])
+        return
+    rows = [[method.name, method.objective, method.source] for method in methods]
+    notes = [f"{alias} is {name}." for alias, name in ALIASES.items()]
+    console.print_table("Methods", ["name", "objective", "source"], rows, notes, text_columns=3)
+
+
+@command.command("show")
+@click.argument("method")
+@as_json
+def show(method: str, as_json: bool) -> None:
+    """Show a method, or a sum such as feddyn+man."""
+    record = parse(method)
+    if as_json:
+        console.write_json("-", _describe(record))
+        return
+    facts = _describe(record)
+    rows = [[name.replace("_", " "), str(facts[name])] for name in FACTS if facts[name]]
+    console.print_table(record.name, ["", ""], rows, text_columns=2)
+    rows = [
+        [option.name, str(option.default), str(option.code or "").replace("None", ""), _meaning(option)]
+        for option in record.options
+    ]
+    if rows:
+        columns = ["--set", "default", "--reading code", "meaning"]
+        console.print_table("Options", columns, rows, text_columns=4)
+
+
+FACTS = (
+    "objective", "source", "place", "client_state", "server_state", "to_a_client", "from_a_client",
+    "models_held", "weights", "alone", "not_with",
+)  # fmt: skip
+
+
+def _describe(method: Method) -> dict[str, object]:
+    """Return what there is to know about a method, as plain data."""
+    further = [v for v in method.server_state if v.name in method.broadcast]
+    uploads = [v for v in method.uploads if not v.instead]
+    shared = "the model without BatchNorm" if method.personal else "the model"
+    return {
+        "name": method.name,
+        "objective": method.objective,
+        "source": method.source,
+        "place": method.place,
+        "client_state": _vectors(method.memory),
+        "server_state": _vectors(method.server_state),
+        "to_a_client": " + ".join([shared, *filter(None, [_vectors(further)])]),
+        "from_a_client": " + ".join([shared, *filter(None, [_vectors(uploads)])]),
+        "models_held": method.models_held(),
+        "weights": method.weights or "n_k",
+        "alone": "its clients are not stacked" if method.alone else "",
+        "not_with": "; ".join(f"{name}: {why}" for name, why in method.refuses.items()),
+        "options": [
+            {
+                "name": option.name,
+                "default": option.default,
+                "code": option.default if option.code is None else option.code,
+                "choices": list(option.choices),
+                "help": option.help,
+            }
+            for option in method.options
+        ],
+    }
+
+
+def _vectors(vectors: Sequence[Vector]) -> str:
+    return ", ".join(f"{vector.name} ({SIZES[vector.scope]})" for vector in vectors)
+
+
+def _meaning(option: Option) -> str:
+    """Return what an option means and may be."""
+    return option.help + (f" [{' | '.join(option.choices)}]" if option.choices else "")
