@@ -22,7 +22,8 @@ from fedscope.federated.federation import open_run, prepare
 from fedscope.federated.rounds import train
 from fedscope.streams import torch_stream
 from tests.federated import reference
-from tests.federated.reference import Toy, Vector
+from tests.federated.equations import Vector
+from tests.federated.reference import Toy
 
 # Seed and batch size are chosen such that the clients' 44, 36 and 40 rows make 3, 2 and 2 steps an epoch, and
 # of the participants [1, 2], [0, 2], [0, 1] client 0 comes late and client 1 comes back.
@@ -34,7 +35,9 @@ PAIR = {"clients": 2, "participation": 1.0}  # everybody takes part in every rou
 CLIP = {"clip": 1.0}
 MOMENTUM = {"momentum": 0.9}
 NESTEROV = {"momentum": 0.9, "nesterov": True}
-BATCHNORM = {"model": "resnet_digits", "train_samples": 70}
+BATCHNORM = {"model": "resnet_digits", "train_samples": 70, "epochs": 1}
+# Methods whose clients keep vectors between rounds, in float32; the others agree to the last digits.
+KEPT_IN_FILES = ("moon", "feddyn", "feddc", "fedspeed", "scaffold", "fedcurv", "fedbn")
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ ROWS = [
     Row("fedbn+feddyn", DYN, BATCHNORM),
     Row("fedbn+feddyn", {**DYN, "fedbn.reg_scope": "all"}, BN_PAIR),
     Row("fedbn+fedcurv", settings=BATCHNORM),
-    Row("fedbn+fedcurv", {"fedbn.reg_scope": "all"}, BN_PAIR),
+    Row("fedbn+fedcurv", {"fedbn.reg_scope": "all", "fisher.batch": "true"}, BN_PAIR),
     Row("fedbn+fedfor", settings=BATCHNORM),
     Row("fedbn+man", settings=BN_PAIR),
     Row("fedfor"),
@@ -212,9 +215,10 @@ def furthest(pairs: list[tuple[Vector, Vector]]) -> list[float]:
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_every_round_is_the_oracles(row: Row, tmp_path: Path) -> None:
-    distances = furthest(both(row, tmp_path, double=True))
-    assert distances[0] < 1e-12
-    assert max(distances) < 1e-8
+    first, *later = furthest(both(row, tmp_path, double=True))
+    remembers = any(part in row.method for part in KEPT_IN_FILES)
+    assert first < 1e-12
+    assert max(later) < (2e-7 if remembers else 1e-12)
 
 
 @pytest.mark.parametrize("row", [Row("fedavg", settings=BATCHNORM), Row("feddyn", DYN, CLIP)], ids=str)
