@@ -86,6 +86,7 @@ class Toy:
     weight_decay: float = 0.0
     clip: float | None = None
     loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy  # of (logits, labels), mean over the batch
+    kept: torch.dtype = torch.float64  # in which clients keep networks between rounds (MOON, FedBN)
 
 
 @dataclass(frozen=True)
@@ -364,19 +365,22 @@ class _Federation:
             if "fedcurv" in self.parts:
                 curvature[k] = self.fisher(k, w[k], copied(trained[k][1])), w[k]
             if "moon" in self.parts:
-                self.previous[k] = copied(w[k]), copied(trained[k][1])
+                self.previous[k] = self._kept(w[k]), self._kept(trained[k][1])
         self.g = plus(self.g, change_g, 1 / self.count)
         self.c = plus(self.c, change_c, 1 / self.count)
         self.curvature = curvature
         self.aggregate(t, {k: {**trained[k][0], **trained[k][1]} for k in participants}, trained)
         for k in participants:
-            self.own[k] = {name: {**w[k], **trained[k][1]}[name] for name in self.personal}
+            self.own[k] = self._kept({name: {**w[k], **trained[k][1]}[name] for name in self.personal})
         return Round(
             copied({**self.theta, **self.buffers}),
             {k: copied({**w[k], **trained[k][1]}) for k in participants},
             {name: [copied(v) for v in getattr(self, name)] for name in ("h", "g_k", "c_k", "own")},
             {name: copied(getattr(self, name)) for name in ("g", "c", "m", "s")},
         )
+
+    def _kept(self, vector: Vector) -> Vector:
+        return {name: vector[name].to(self.toy.kept).double() for name in vector}
 
     def _path_length(self, k: int, t: int, steps: int) -> float:
         """Return τη of a control variate (``cv.steps``, ``cv.lr``)."""
