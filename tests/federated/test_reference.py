@@ -1,8 +1,8 @@
 """The trainer's rounds against the oracle, method by method and option by option.
 
-Both sides compute in float64, where a wrong term, sign or order cannot hide behind rounding: they agree to the
-last digits. Only the vectors that the trainer's clients keep in float32 files leave a trace. Pick rows by
-hand, for instance with ``-k "feddc or scaffold"``.
+Both sides compute in float64, where a wrong term, sign or order cannot hide behind rounding: they agree to
+the last digits. Only the vectors that the trainer's clients keep in float32 files leave a trace. Pick rows
+by hand, for instance with ``-k "feddc or scaffold"``.
 """
 
 import copy
@@ -36,8 +36,8 @@ CLIP = {"clip": 1.0}
 MOMENTUM = {"momentum": 0.9}
 NESTEROV = {"momentum": 0.9, "nesterov": True}
 BATCHNORM = {"model": "resnet_digits", "train_samples": 70, "epochs": 1}
-# Methods whose clients keep vectors in float32 from round to round, which the oracle keeps in float64. What it
-# rounds likewise are MOON's previous networks and FedBN's own BatchNorm.
+# Methods whose clients keep vectors in float32 from round to round, which the oracle keeps in float64. It does
+# round MOON's previous networks and FedBN's own BatchNorm.
 KEPT_IN_FILES = ("feddyn", "feddc", "fedspeed", "scaffold", "fedcurv")
 
 
