@@ -36,8 +36,8 @@ CLIP = {"clip": 1.0}
 MOMENTUM = {"momentum": 0.9}
 NESTEROV = {"momentum": 0.9, "nesterov": True}
 BATCHNORM = {"model": "resnet_digits", "train_samples": 70, "epochs": 1}
-# Methods whose clients keep vectors in float32 from round to round, which the oracle keeps in float64. It does
-# round MOON's previous networks and FedBN's own BatchNorm.
+# Their clients keep vectors in float32 from round to round, which the oracle keeps in float64; it does
+# round MOON's previous networks and FedBN's own BatchNorm as the trainer does.
 KEPT_IN_FILES = ("feddyn", "feddc", "fedspeed", "scaffold", "fedcurv")
 
 
