@@ -1,8 +1,8 @@
 """The trainer's rounds against the oracle, method by method and option by option.
 
-Both sides compute in float64 here, where a wrong term, sign or order cannot hide behind rounding: what the
-trainer keeps in float32 files between rounds is all that may differ. Pick rows by hand, for instance with
-``-k "feddc or scaffold"``.
+Both sides compute in float64, where a wrong term, sign or order cannot hide behind rounding: they agree to
+the last digits. Only the vectors that the trainer's clients keep in float32 files leave a trace. Pick rows
+by hand, for instance with ``-k "feddc or scaffold"``.
 """
 
 import copy
@@ -22,7 +22,8 @@ from fedscope.federated.federation import open_run, prepare
 from fedscope.federated.rounds import train
 from fedscope.streams import torch_stream
 from tests.federated import reference
-from tests.federated.reference import Toy, Vector
+from tests.federated.equations import Vector
+from tests.federated.reference import Toy
 
 # Seed and batch size are chosen such that the clients' 44, 36 and 40 rows make 3, 2 and 2 steps an epoch, and
 # of the participants [1, 2], [0, 2], [0, 1] client 0 comes late and client 1 comes back.
@@ -34,7 +35,10 @@ PAIR = {"clients": 2, "participation": 1.0}  # everybody takes part in every rou
 CLIP = {"clip": 1.0}
 MOMENTUM = {"momentum": 0.9}
 NESTEROV = {"momentum": 0.9, "nesterov": True}
-BATCHNORM = {"model": "resnet_digits", "train_samples": 70}
+BATCHNORM = {"model": "resnet_digits", "train_samples": 70, "epochs": 1}
+# Their clients keep vectors in float32 from round to round, which the oracle keeps in float64; it does
+# round MOON's previous networks and FedBN's own BatchNorm as the trainer does.
+KEPT_IN_FILES = ("feddyn", "feddc", "fedspeed", "scaffold", "fedcurv")
 
 
 @dataclass(frozen=True)
@@ -123,8 +127,8 @@ ROWS = [
     Row("fedbn+fedprox", {"prox.mu": "1", "fedbn.reg_scope": "all"}, BATCHNORM),
     Row("fedbn+feddyn", DYN, BATCHNORM),
     Row("fedbn+feddyn", {**DYN, "fedbn.reg_scope": "all"}, BN_PAIR),
-    Row("fedbn+fedcurv", settings=BATCHNORM),
-    Row("fedbn+fedcurv", {"fedbn.reg_scope": "all"}, BN_PAIR),
+    Row("fedbn+fedcurv", {"fisher.batch": "true"}, BATCHNORM),
+    Row("fedbn+fedcurv", {"fedbn.reg_scope": "all", "fisher.batch": "true"}, BN_PAIR),
     Row("fedbn+fedfor", settings=BATCHNORM),
     Row("fedbn+man", settings=BN_PAIR),
     Row("fedfor"),
@@ -189,7 +193,7 @@ def both(row: Row, folder: Path, *, double: bool) -> list[tuple[Vector, Vector]]
     toy = Toy(
         module, clients, orders, participants,
         settings.epochs, settings.batch_size, settings.lr, settings.lr_decay, settings.momentum,
-        settings.nesterov, settings.weight_decay, settings.clip,
+        settings.nesterov, settings.weight_decay, settings.clip, kept=torch.float32,
     )  # fmt: skip
     given = {name: parsed(text) for name, text in row.options.items()}
     kept = [load_checkpoint(run.kept(round)).state for round in range(1, settings.rounds + 1)]
@@ -212,9 +216,10 @@ def furthest(pairs: list[tuple[Vector, Vector]]) -> list[float]:
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_every_round_is_the_oracles(row: Row, tmp_path: Path) -> None:
-    distances = furthest(both(row, tmp_path, double=True))
-    assert distances[0] < 1e-12
-    assert max(distances) < 1e-8
+    first, *later = furthest(both(row, tmp_path, double=True))
+    remembers = any(part in row.method for part in KEPT_IN_FILES)
+    assert first < 1e-12
+    assert max(later) < (2e-8 if remembers else 1e-12)
 
 
 @pytest.mark.parametrize("row", [Row("fedavg", settings=BATCHNORM), Row("feddyn", DYN, CLIP)], ids=str)

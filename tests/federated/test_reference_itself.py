@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.federated import reference
-from tests.federated.reference import Round, Toy, Value, Vector, replay, run
+from tests.federated import equations, reference
+from tests.federated.equations import Vector
+from tests.federated.reference import Round, Toy, Value, replay, run
 
 
 class Scalar(nn.Module):
@@ -81,7 +82,7 @@ def only_parameters(state: Vector) -> Vector:
 
 
 def mean(vectors: list[Vector]) -> Vector:
-    return reference.weighted_sum(vectors, [1 / len(vectors)] * len(vectors))
+    return equations.weighted_sum(vectors, [1 / len(vectors)] * len(vectors))
 
 
 # The pair of quadratics (2.11): exact methods find the optimum of the sum, the others stall beside it.
@@ -153,8 +154,8 @@ def test_prox_pulls_a_quadratic_to_the_weighted_optimum() -> None:
 
 def test_prox_of_the_plain_norm_is_zero_at_the_anchor() -> None:
     zero = {"a": torch.zeros(2)}
-    assert reference.prox_gradient(zero, zero, 1.0, "norm")["a"].tolist() == [0.0, 0.0]
-    away = reference.prox_gradient({"a": torch.tensor([3.0, 4.0])}, zero, 2.0, "norm")
+    assert equations.prox_gradient(zero, zero, 1.0, "norm")["a"].tolist() == [0.0, 0.0]
+    away = equations.prox_gradient({"a": torch.tensor([3.0, 4.0])}, zero, 2.0, "norm")
     assert away["a"].tolist() == pytest.approx([0.6, 0.8])
 
 
@@ -200,8 +201,8 @@ def test_the_first_round_of_a_method_that_looks_back_is_fedavgs(method: str) -> 
 
 def test_moon_by_hand() -> None:
     z, other = torch.tensor([[2.0, 0.0]]), torch.tensor([[0.0, 5.0]])
-    assert reference.moon_term(z, 3 * z, other, 0.5).item() == pytest.approx(0.126928, abs=1e-6)
-    assert reference.moon_term(z, other, other, 0.5).item() == pytest.approx(math.log(2))
+    assert equations.moon_term(z, 3 * z, other, 0.5).item() == pytest.approx(0.126928, abs=1e-6)
+    assert equations.moon_term(z, other, other, 0.5).item() == pytest.approx(math.log(2))
 
 
 def test_man_by_hand() -> None:
@@ -226,13 +227,13 @@ def test_the_ascents_have_their_length() -> None:
         "bias": torch.randn(3, generator=draw).double(),
     }
     g = {name: torch.randn(w[name].shape, generator=draw).double() for name in w}
-    assert reference.norm(reference.sam_ascent(g, 0.05)) == pytest.approx(0.05)
-    e = reference.asam_ascent(w, g, 0.5, 0.2, "name_weight")
+    assert equations.norm(equations.sam_ascent(g, 0.05)) == pytest.approx(0.05)
+    e = equations.asam_ascent(w, g, 0.5, 0.2, "name_weight")
     stretched = {"weight": e["weight"] / (w["weight"].abs() + 0.2), "bias": e["bias"]}
-    assert reference.norm(stretched) == pytest.approx(0.5)
+    assert equations.norm(stretched) == pytest.approx(0.5)
     level = {"weight": torch.full((2, 2), -0.3, dtype=torch.float64)}
-    e = reference.asam_ascent(level, {"weight": g["weight"][:2]}, 0.5, 0.2, "all")
-    alone = reference.sam_ascent({"weight": g["weight"][:2]}, 0.5 * 0.5)
+    e = equations.asam_ascent(level, {"weight": g["weight"][:2]}, 0.5, 0.2, "all")
+    alone = equations.sam_ascent({"weight": g["weight"][:2]}, 0.5 * 0.5)
     assert_same([e], [alone], 1e-14)
 
 
@@ -260,13 +261,13 @@ def test_the_stale_ascent_starts_with_the_second_step() -> None:
 def test_the_mean_drift_is_what_the_server_adds(method: str, partial: bool) -> None:
     toy = replace(small(partial=partial), momentum=0.5)
     theta = {name: p.detach().double() for name, p in toy.module.named_parameters()}
-    total = [reference.zeros(theta) for _ in toy.clients]
+    total = [equations.zeros(theta) for _ in toy.clients]
     for done in replay(method, toy, {"dyn.alpha": 0.3, "dc.alpha": 0.3}):
         uploads = mean(list(done.uploads.values()))
-        added = reference.minus(done.state, uploads)
+        added = equations.minus(done.state, uploads)
         assert_same([added], [mean(done.clients["h"])], 1e-13)
         for k, upload in done.uploads.items():
-            total[k] = reference.plus(total[k], reference.minus(upload, theta))
+            total[k] = equations.plus(total[k], equations.minus(upload, theta))
         assert_same(total, done.clients["h"], 1e-13)
         theta = done.state
 
@@ -282,8 +283,8 @@ def test_the_first_round_is_fedproxs_and_overshoots(method: str, option: str, pa
     assert_same(list(ours.uploads.values()), list(prox.uploads.values()), 1e-14)
     start = {name: p.detach().double() for name, p in toy.module.named_parameters()}
     uploads = mean(list(ours.uploads.values()))
-    step = reference.minus(uploads, start)
-    assert_same([ours.state], [reference.plus(uploads, step, len(ours.uploads) / 3)], 1e-14)
+    step = equations.minus(uploads, start)
+    assert_same([ours.state], [equations.plus(uploads, step, len(ours.uploads) / 3)], 1e-14)
 
 
 def test_without_its_pull_fedspeed_trains_as_fedsam_does() -> None:
@@ -337,7 +338,7 @@ def test_unequal_sizes_scale_the_pull() -> None:
 def test_fedcurv_by_hand() -> None:
     w, other = {"a": torch.tensor([1.0, 4.0])}, {"a": torch.tensor([0.0, 1.0])}
     ones = {"a": torch.ones(2)}
-    assert reference.curv_gradient(w, [(ones, other)], 0.5)["a"].tolist() == [1.0, 3.0]  # of λ‖w − w_j‖²
+    assert equations.curv_gradient(w, [(ones, other)], 0.5)["a"].tolist() == [1.0, 3.0]  # of λ‖w − w_j‖²
 
 
 def test_the_double_sum_is_what_u_and_v_say() -> None:
@@ -347,7 +348,7 @@ def test_the_double_sum_is_what_u_and_v_say() -> None:
     u = sum(f["a"] for f, _ in pairs)
     v = sum(f["a"] * w_j["a"] for f, w_j in pairs)
     summed = {"a": 2 * 0.3 * (u * w["a"] - v)}
-    assert_same([reference.curv_gradient(w, pairs, 0.3)], [summed], 1e-14)
+    assert_same([equations.curv_gradient(w, pairs, 0.3)], [summed], 1e-14)
 
 
 def test_the_fisher_of_a_linear_gaussian_model_is_the_second_moment() -> None:
@@ -404,10 +405,10 @@ def test_fedfor_by_hand() -> None:
     before, anchor = torch.zeros(4), torch.tensor([1.0, -1.0, 0.5, 0.0])
     w = {"a": torch.tensor([0.8, -1.3, 0.7, 2.0])}
     g = {"a": (before - anchor) / 0.1}
-    gradient = reference.for_gradient(w, {"a": anchor}, g, 1.0, positive_only=True)["a"]
+    gradient = equations.for_gradient(w, {"a": anchor}, g, 1.0, positive_only=True)["a"]
     assert gradient.tolist() == [-10, 0, 0, 0]
     assert (gradient * (w["a"] - anchor)).sum().item() == pytest.approx(2.0)
-    everywhere = reference.for_gradient(w, {"a": anchor}, g, 1.0, positive_only=False)["a"]
+    everywhere = equations.for_gradient(w, {"a": anchor}, g, 1.0, positive_only=False)["a"]
     assert everywhere.tolist() == g["a"].tolist()
 
 
@@ -440,7 +441,7 @@ def test_fedadam_with_bias_correction_is_pytorchs_adam() -> None:
     adam = torch.optim.Adam(w, 0.01, (0.9, 0.99), 1e-3)
     for done in rounds:
         sizes = [len(toy.clients[k][0]) for k in done.uploads]
-        average = reference.weighted_sum(list(done.uploads.values()), [n / sum(sizes) for n in sizes])
+        average = equations.weighted_sum(list(done.uploads.values()), [n / sum(sizes) for n in sizes])
         for name, leaf in zip(names, w, strict=True):
             leaf.grad = leaf.detach() - average[name]
         adam.step()
@@ -471,17 +472,17 @@ def test_fednova_with_equal_steps_is_fedavg() -> None:
 
 
 def test_novas_steps() -> None:
-    assert reference.nova_steps(3, 0.9) == pytest.approx(5.61)
-    assert reference.nova_steps(10, 0.5) == pytest.approx(18.00195, abs=1e-5)
-    assert reference.nova_steps(7) == 7
-    assert reference.nova_steps(6, shrinkage=0.1) == pytest.approx((1 - 0.9**6) / 0.1)
+    assert equations.nova_steps(3, 0.9) == pytest.approx(5.61)
+    assert equations.nova_steps(10, 0.5) == pytest.approx(18.00195, abs=1e-5)
+    assert equations.nova_steps(7) == 7
+    assert equations.nova_steps(6, shrinkage=0.1) == pytest.approx((1 - 0.9**6) / 0.1)
     for nesterov in (False, True):
         w = torch.zeros((), dtype=torch.float64, requires_grad=True)
         sgd = torch.optim.SGD([w], 1.0, 0.9, nesterov=nesterov)
         for _ in range(4):
             w.grad = torch.tensor(-1.0, dtype=torch.float64)
             sgd.step()
-        assert reference.nova_steps(4, 0.9, nesterov) == pytest.approx(w.item())
+        assert equations.nova_steps(4, 0.9, nesterov) == pytest.approx(w.item())
 
 
 def test_unknown_names_are_refused() -> None:
