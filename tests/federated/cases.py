@@ -63,6 +63,7 @@ def ending(method: str, parameters: Tensor, anchor: Tensor, **parts: Any) -> Fin
         "nesterov": False,
         "batch_size": 1,
         "values": parameters,
+        "start": anchor,
         "network": Network(FlatModel(nn.Linear(1, 1)), bf16=False),
         "client": nobody,
     }

@@ -1,8 +1,10 @@
 """One table of methods and sums, and the laws that hold for each of them, in whole runs."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -33,9 +35,9 @@ class Zero:
 
     method: str
     given: dict[str, str]
-    settings: dict[str, object] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
     host: str = "fedavg"
-    host_settings: dict[str, object] = field(default_factory=dict)
+    host_settings: Mapping[str, object] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.method
@@ -237,6 +239,28 @@ def test_methods_that_train_alone_refuse_a_stack() -> None:
         prepare(settings_of("stochdepth", compile=True), {})
 
 
+@pytest.mark.parametrize(
+    ("method", "given", "message"),
+    [
+        ("fedprox", {"prox.form": "norm", "prox.split": "weight_decay"}, "unsquared norm"),
+        ("gradaug", {"gradaug.resolutions": "8,many"}, "a list of sides"),
+        ("gradaug", {"gradaug.resolutions": "8,0"}, "a list of sides"),
+        ("gradaug", {"gradaug.n": "1.5"}, "a whole number from 1 to 16"),
+        ("fedalign", {"fedalign.width": "1.5"}, "from 0.01 to 1"),
+        ("stochdepth", {"sd.keep": "0"}, "from 1e-06 to 1"),
+    ],
+)
+def test_options_that_make_no_sense(method: str, given: dict[str, str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        prepare(settings_of(method), given)
+
+
+@pytest.mark.parametrize("method", ["stochdepth", "gradaug", "fedalign"])
+def test_what_needs_a_residual_network_says_so(method: str) -> None:
+    with pytest.raises(UserError, match="residual"):
+        prepare(settings_of(method, model="mlp_digits"), {})
+
+
 # Who goes with whom (the rows of spec section 3)
 
 SERVER = ("fedavgm", "fedadagrad", "fedadam", "fedyogi", "fednova")
@@ -374,15 +398,17 @@ def test_feddc_and_scaffold_keep_their_books(tmp_path: Path) -> None:
 # Two quadratics ½w² and ½·4(w − 3)²: the federation's optimum is 2.4, FedAvg's fixed point is not
 
 
-def federated(method: str, rounds: int = 400, **given: object) -> float:
+def federated(method: str, rounds: int = 400, **given: Any) -> float:
     """Return θ after rounds of 5 local steps at rate 0.05, the records' own terms in plain scalars."""
     record, clients = METHODS[method], ((1.0, 0.0), (4.0, 3.0))
     zero = torch.zeros(1, dtype=torch.float64)
-    chosen = options(method, **given)  # type: ignore[arg-type]
+    chosen = options(method, **given)
     theta, memory = zero.clone(), [{v.name: zero for v in record.memory} for _ in clients]
     state_ = {v.name: zero for v in record.server_state}
     for round in range(1, rounds + 1):
-        received, sums, ends = {n: state_[n] for n in record.broadcast}, {}, []
+        received = {n: state_[n] for n in record.broadcast}
+        sums: dict[str, Tensor] = {}
+        ends = []
         for k, (a, b) in enumerate(clients):
             w = theta.clone()
             parts = {"memory": memory[k], "received": received, "lr": torch.tensor(0.05)}
@@ -391,11 +417,11 @@ def federated(method: str, rounds: int = 400, **given: object) -> float:
                 return a * (w - b)
 
             for _ in range(5):
-                at = step(method, w, theta, parts, **given)  # type: ignore[arg-type]
-                rows = step(method, w[None], theta[None], parts, **given)  # type: ignore[arg-type]
+                at = step(method, w, theta, parts, **given)
+                rows = step(method, w[None], theta[None], parts, **given)
                 g = record.oracle(slope, rows)[0] if record.oracle else slope(w)
                 leaf = w.clone().requires_grad_()
-                leaf_at = step(method, leaf, theta, parts, **given)  # type: ignore[arg-type]
+                leaf_at = step(method, leaf, theta, parts, **given)
                 for term in record.anchored:
                     g = g + torch.autograd.grad(term(leaf_at), leaf)[0]
                 for correction in record.corrections:
@@ -407,7 +433,7 @@ def federated(method: str, rounds: int = 400, **given: object) -> float:
             )  # fmt: skip
             done = {n: v[0] for finish in record.finish for n, v in finish(end).items()}
             memory[k] = {n: done[n] for n in memory[k]}
-            sums = {n: sums.get(n, 0) + v for n, v in done.items()}
+            sums = {n: sums.get(n, zero) + v for n, v in done.items()}
             ends.append(w)
         mean = torch.stack(ends).mean(0)
         if record.server:
@@ -433,5 +459,5 @@ def federated(method: str, rounds: int = 400, **given: object) -> float:
         ("fedspeed", {"dyn_alpha": 0.5, "speed_rho": 0.0}, 2.4),
     ],
 )
-def test_the_pair_of_quadratics(method: str, given: dict[str, object], value: float) -> None:
+def test_the_pair_of_quadratics(method: str, given: dict[str, Any], value: float) -> None:
     assert federated(method, **given) == pytest.approx(value, abs=5e-5)

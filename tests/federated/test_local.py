@@ -103,17 +103,6 @@ def test_against_the_definition(method: str, given: dict[str, str], mu: float, z
         torch.testing.assert_close(p.detach(), w, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("method", ["fedprox", "man", "fedprox+man"])
-def test_strength_zero_is_fedavg_bit_for_bit(method: str) -> None:
-    given = {name: "0" for part, name in (("fedprox", "prox_mu"), ("man", "man_zeta")) if part in method}
-    plain, split = toy()
-    other = copy.deepcopy(plain)
-    rows = torch.arange(12)
-    run(plain, split, rows, "fedavg", SETTINGS)
-    run(other, split, rows, method, SETTINGS, LR, **given)
-    assert all(torch.equal(a, b) for a, b in zip(plain.parameters(), other.parameters(), strict=True))
-
-
 def test_the_first_step_of_fedprox_is_fedavgs() -> None:
     plain, split = toy()
     other, one = copy.deepcopy(plain), LocalSettings(epochs=1, batch_size=12)

@@ -78,14 +78,6 @@ def test_a_run_is_repeatable_whatever_the_global_seed(tmp_path: Path) -> None:
     assert load_checkpoint(first.final).sha256 != load_checkpoint(other.final).sha256
 
 
-@pytest.mark.parametrize(("method", "given"), [("fedprox", {"prox.mu": "0"}), ("man", {"man.zeta": "0"})])
-def test_strength_zero_is_fedavg_bit_for_bit(tmp_path: Path, method: str, given: dict[str, str]) -> None:
-    settings = Settings(clients=3, rounds=2, epochs=1)
-    plain = trained(tmp_path, settings, name="plain")
-    other = trained(tmp_path, settings.model_copy(update={"method": method}), given, name="other")
-    assert load_checkpoint(plain.final).sha256 == load_checkpoint(other.final).sha256
-
-
 def test_clients_share_the_partition_and_the_sample_across_methods(tmp_path: Path) -> None:
     settings = Settings(clients=6, participation=0.4, rounds=3, epochs=1)
     both = [settings, settings.model_copy(update={"method": "fedavg+man"})]
@@ -211,21 +203,6 @@ def test_divergence_is_kept_and_told(tmp_path: Path) -> None:
 def test_bad_settings(change: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         prepare(Settings(**change), {})
-
-
-def test_golden_losses(tmp_path: Path) -> None:
-    # Three rounds of each method pin the numerics; a change that moves one must say why.
-    golden = {
-        "fedavg": [2.1650, 1.8271, 1.5081],
-        "fedprox": [2.1651, 1.8280, 1.5100],
-        "fedavg+man": [2.1900, 1.9078, 1.6274],
-        "feddyn": [2.0342, 1.2579, 0.5458],
-    }
-    for method, expected in golden.items():
-        run = trained(tmp_path, Settings(method=method, clients=3, rounds=3, epochs=1), name=method)
-        assert [m["loss"] for m in run.metrics()] == pytest.approx(
-            expected, rel=0.006
-        )  # threads and CPUs differ by 0.004
 
 
 def test_feddyn_keeps_its_books(tmp_path: Path) -> None:

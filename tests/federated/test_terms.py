@@ -2,6 +2,7 @@
 
 import math
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, kl_div, log_softmax, softmax
 
 from fedscope.federated.flat import FlatModel
-from fedscope.federated.method import Batch, Step
+from fedscope.federated.method import Batch, Gradient, Step
 from fedscope.federated.methods import (
     METHODS,
     ascent,
@@ -130,7 +131,7 @@ def test_the_unsquared_form_has_gradient_zero_at_the_anchor() -> None:
 
 
 def test_skipping_the_first_batch() -> None:
-    given = {"prox_skip": "first_batch_of_epoch", "prox_mu": 1.0}
+    given: dict[str, Any] = {"prox_skip": "first_batch_of_epoch", "prox_mu": 1.0}
     for first, value in ((True, 0.0), (False, 0.5)):
         at = step("fedprox", vector(1.0), torch.zeros(1), {"first_of_epoch": first}, **given)
         assert proximal.proximal(at).item() == value
@@ -142,8 +143,8 @@ def test_skipping_the_first_batch() -> None:
 def contrast_at(near: float, far: float, temperature: float) -> float:
     """Return the contrast of a feature with others at these cosines."""
     z = torch.tensor([[1.0, 0.0]])
-    others = [torch.tensor([[s, math.sqrt(1 - s**2)]]) for s in (near, far)]
-    return contrastive.contrast(z, *others, temperature).item()
+    first, second = (torch.tensor([[s, math.sqrt(1 - s**2)]]) for s in (near, far))
+    return contrastive.contrast(z, first, second, temperature).item()
 
 
 def test_moon_by_hand() -> None:
@@ -168,7 +169,8 @@ def test_moon_before_it_moved_is_ln_2_without_gradient(
     at = passing(
         "moon", network, batch=Batch(images, torch.zeros(4, dtype=torch.int64)), logits=logits, start=start,
         taps={"moon": list(taps.values())}, memory={"moon.previous": start.clone()},
-        seen=torch.tensor(float(seen)), given={"moon_first": first, "moon_aux_mode": aux_mode, "moon_mu": 3.0},
+        seen=torch.tensor(float(seen)),
+        given={"moon_first": first, "moon_aux_mode": aux_mode, "moon_mu": 3.0},
     )  # fmt: skip
     term = contrastive.contrastive(at)
     assert term.item() == pytest.approx(3 * math.log(2) * value)
@@ -201,7 +203,7 @@ def test_mixup_is_cross_entropy_with_the_mixed_target() -> None:
 def test_mixup_draws_beta_around_a_half() -> None:
     generator, images, model = seeded(), torch.rand(5, 1, 2, 2), nn.Identity()
     drawn = [mixing.draw(generator, options("mixup", mixup_gamma=0.5), images, model)[0] for _ in range(2000)]
-    assert np.mean(drawn) == pytest.approx(0.5, abs=3 * np.std(drawn) / math.sqrt(2000))
+    assert np.mean(drawn) == pytest.approx(0.5, abs=3 * float(np.std(drawn)) / math.sqrt(2000))
     assert np.var(drawn) == pytest.approx(1 / (4 * (2 * 0.5 + 1)), rel=0.1)  # of Beta(γ, γ)
 
 
@@ -347,7 +349,7 @@ def test_fedaligns_distance_by_hand() -> None:
     assert nn.functional.mse_loss(torch.tensor([6.0]), torch.tensor([10.0])).item() == 16
 
 
-def aligned(scale: float = 1.0, **given: object) -> tuple[Tensor, FlatModel]:
+def aligned(scale: float = 1.0, **given: Any) -> tuple[Tensor, FlatModel]:
     """Return the term on the last group of a small network, with features scaled, and the network."""
     model = FlatModel(build("resnet_digits", 10, 1, seeded()))
     images = torch.rand(6, 1, 8, 8, generator=seeded())
@@ -356,7 +358,8 @@ def aligned(scale: float = 1.0, **given: object) -> tuple[Tensor, FlatModel]:
         logits = model.module(images)
     at = passing(
         "fedalign", Network(model, bf16=False), logits=logits,
-        loss=cross_entropy(logits, torch.arange(6)), taps={"fedalign": [scale * taps[name] for name in names]},
+        loss=cross_entropy(logits, torch.arange(6)),
+        taps={"fedalign": [scale * taps[name] for name in names]},
         given={"slim_divisor": 1, "fedalign_width": 0.5, **given},
     )  # fmt: skip
     return lipschitz.alignment(at), model
@@ -410,7 +413,7 @@ def test_fedalign_without_a_distance_is_silent() -> None:
 # FedSAM, FedASAM, FedSpeed
 
 
-def quadratic(curvature_: Tensor) -> tuple[list[Tensor], object]:
+def quadratic(curvature_: Tensor) -> tuple[list[Tensor], Gradient]:
     """Return the points at which ½ Σ a w² was differentiated, and its gradient function."""
     points: list[Tensor] = []
 
@@ -421,14 +424,14 @@ def quadratic(curvature_: Tensor) -> tuple[list[Tensor], object]:
     return points, gradient_at
 
 
-def at_rows(method: str, w: Tensor, **given: object) -> Step:
-    return step(method, w, torch.zeros_like(w), given.pop("parts", None), **given)  # type: ignore[arg-type]
+def at_rows(method: str, w: Tensor, **given: Any) -> Step:
+    return step(method, w, torch.zeros_like(w), given.pop("parts", None), **given)
 
 
 def test_sam_on_a_quadratic() -> None:
     points, function = quadratic(torch.tensor([2.0]))
     w = torch.tensor([[3.0], [-1.0]])
-    g = ascent.sharpness_aware(function, at_rows("fedsam", w, sam_rho=0.5))  # type: ignore[arg-type]
+    g = ascent.sharpness_aware(function, at_rows("fedsam", w, sam_rho=0.5))
     assert g.tolist() == [[7.0], [-3.0]]  # a(w + ρ sign w)
     assert torch.equal(points[0], w)
 
@@ -436,16 +439,16 @@ def test_sam_on_a_quadratic() -> None:
 def test_sams_step_has_length_rho_and_rho_zero_is_exact() -> None:
     points, function = quadratic(torch.tensor([1.0, 5.0, 0.2]))
     w = torch.randn(4, 3, generator=seeded())
-    ascent.sharpness_aware(function, at_rows("fedsam", w))  # type: ignore[arg-type]
+    ascent.sharpness_aware(function, at_rows("fedsam", w))
     assert (points[1] - w).norm(dim=1).tolist() == pytest.approx([0.05] * 4, rel=1e-4)
-    g = ascent.sharpness_aware(function, at_rows("fedsam", w, sam_rho=0.0))  # type: ignore[arg-type]
+    g = ascent.sharpness_aware(function, at_rows("fedsam", w, sam_rho=0.0))
     assert torch.equal(g, torch.tensor([1.0, 5.0, 0.2]) * w)
 
 
 def test_asam_measures_in_its_metric() -> None:
     points, function = quadratic(torch.tensor([1.0, 5.0, 0.2]))
     w, scaled = torch.randn(4, 3, generator=seeded()), torch.tensor([1.0, 1.0, 0.0])
-    ascent.adaptive(function, at_rows("fedasam", w, parts={"masks": {"asam.scaled": scaled}}))  # type: ignore[arg-type]
+    ascent.adaptive(function, at_rows("fedasam", w, parts={"masks": {"asam.scaled": scaled}}))
     t = torch.where(scaled > 0, w.abs() + 0.2, 1.0)
     assert ((points[1] - w) / t).norm(dim=1).tolist() == pytest.approx([0.5] * 4, rel=1e-4)
 
@@ -453,7 +456,7 @@ def test_asam_measures_in_its_metric() -> None:
 def test_asam_with_equal_weights_is_sam_at_a_scaled_radius() -> None:
     points, function = quadratic(torch.tensor([1.0, 5.0, 0.2]))
     w = torch.tensor([[0.3, -0.3, 0.3]])
-    ascent.adaptive(function, at_rows("fedasam", w, parts={"masks": {"asam.scaled": torch.ones(3)}}))  # type: ignore[arg-type]
+    ascent.adaptive(function, at_rows("fedasam", w, parts={"masks": {"asam.scaled": torch.ones(3)}}))
     g = torch.tensor([1.0, 5.0, 0.2]) * w
     torch.testing.assert_close(points[1] - w, 0.5 * (0.3 + 0.2) * g / g.norm())
 
@@ -487,7 +490,7 @@ def test_fedspeeds_ascent_sees_the_stale_gradient_only_when_asked() -> None:
     for asked, expected in ((False, [1.0, 0.0]), (True, [0.6, 0.8])):
         points, function = quadratic(torch.tensor([1.0, 1.0]))
         given = {"speed_rho": 1.0, "speed_stale_ascent": asked, "parts": {"stale": stale}}
-        dynamic.extrapolated(function, at_rows("fedspeed", w, **given))  # type: ignore[arg-type]
+        dynamic.extrapolated(function, at_rows("fedspeed", w, **given))
         assert (points[1] - w)[0].tolist() == pytest.approx(expected)
 
 
@@ -559,7 +562,8 @@ def test_the_gradient_memory_by_hand(lr: str, steps: str, value: float) -> None:
 def test_scaffold_serves() -> None:
     at = serving(
         "scaffold", torch.tensor([3.0]), torch.tensor([1.0]), {"scaffold.c": torch.tensor([1.0])},
-        participants=2, clients=4, sums={"scaffold.change": torch.tensor([2.0])}, given={"scaffold_gamma": 0.5},
+        participants=2, clients=4, sums={"scaffold.change": torch.tensor([2.0])},
+        given={"scaffold_gamma": 0.5},
     )  # fmt: skip
     model, state = control.scaffold_server(at)
     assert (model.item(), state["scaffold.c"].item()) == (2.0, 1.5)
@@ -627,11 +631,11 @@ def test_which_tensors_stay_with_a_client() -> None:
 # FedFOR
 
 
-def foreseen(**given: object) -> tuple[Tensor, Tensor]:
+def foreseen(**given: Any) -> tuple[Tensor, Tensor]:
     w = vector(0.8, -1.3, 0.7, 2.0)
     parts = {"received": {"fedfor.previous": torch.zeros(4)}, "lr": torch.tensor(0.1)}
     anchor = torch.tensor([1.0, -1.0, 0.5, 0.0])
-    return foresight.foresight(step("fedfor", w, anchor, parts, fedfor_alpha=1.0, **given)), w  # type: ignore[arg-type]
+    return foresight.foresight(step("fedfor", w, anchor, parts, fedfor_alpha=1.0, **given)), w
 
 
 def test_fedfor_by_hand() -> None:
@@ -660,9 +664,9 @@ def served(method: str, deltas: list[float], s0: str = "eps_squared", **given: f
     assert record.server
     state = {v.name: torch.zeros(1, dtype=torch.float64) for v in record.server_state}
     prefix = method.removeprefix("fed")
-    names = {f"{prefix}_{k}": v for k, v in given.items()}
+    names: dict[str, Any] = {f"{prefix}_{k}": v for k, v in given.items()}
     if prefix != "avgm":
-        names[f"{prefix}_s0"] = s0  # type: ignore[assignment]
+        names[f"{prefix}_s0"] = s0
     for round, delta in enumerate(deltas, 1):
         theta, state = record.server(serving(method, theta + delta, theta, state, given=names, round=round))
         path.append(theta.item())

@@ -214,6 +214,7 @@ class LocalTrainer:
                 nesterov=settings.nesterov,
                 batch_size=settings.batch_size,
                 values=self.model.values[:count],
+                start=self._start[:count],
                 network=self.network,
                 client=client,
             )

@@ -114,6 +114,7 @@ class Finish:
     nesterov: bool
     batch_size: int
     values: Tensor  # (K, P+Q): the whole models
+    start: Tensor  # (K, P+Q): the whole models as they were received
     network: Network
     client: Callable[[int], Client]  # of a row
 

@@ -51,9 +51,8 @@ def scaffold_finish(end: Finish) -> dict[str, Tensor]:
 
 def _gradient_at_anchor(end: Finish, row: int) -> Tensor:
     """Return the client's mean gradient at θ_t, over its data without augmentation, (P,)."""
-    client, size = end.client(row), end.anchor.shape[1]
-    model = torch.cat([end.anchor[row], end.values[row, size:]])
-    chunks = end.network.gradients(model, client.images, client.labels)
+    client = end.client(row)
+    chunks = end.network.gradients(end.start[row], client.images, client.labels)
     return torch.stack([chunk.sum(0) for chunk in chunks]).sum(0) / len(client.labels)
 
 

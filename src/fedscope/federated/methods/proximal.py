@@ -6,10 +6,11 @@ beyond FedAvg's. ``prox.form=norm`` (not squared) and ``prox.skip`` are what Fed
 """
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from fedscope.errors import UserError
 from fedscope.federated.method import Method, Step
-from fedscope.federated.options import Option
+from fedscope.federated.options import Option, Values
 
 
 def proximal(step: Step) -> Tensor:
@@ -35,6 +36,18 @@ def strength(step: Step) -> float:
     return 0.0 if skipped else float(step.options["prox.mu"])
 
 
+def check(_: nn.Module, options: Values) -> None:
+    """Refuse to split what is not squared.
+
+    Raises:
+        UserError: ``prox.form=norm`` with ``prox.split=weight_decay``.
+    """
+    if options["prox.split"] == "weight_decay" and options["prox.form"] == "norm":
+        raise UserError(
+            "prox.split=weight_decay is for prox.form=squared: an unsquared norm has no decay part"
+        )
+
+
 FEDPROX = Method(
     name="fedprox",
     objective="ℓ(w) + (μ/2)‖w − θ_t‖²",
@@ -49,6 +62,7 @@ FEDPROX = Method(
             choices=("loss", "weight_decay"),
         ),
     ),
+    checks=(check,),
     anchored=(proximal,),
     corrections=(decay,),
 )  # fmt: skip
