@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -10,15 +11,43 @@ import pytest
 DOCS = sorted((Path(__file__).parents[1] / "docs").glob("*.md"))
 
 
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def install(page: Path, folder: Path) -> None:
+    """Write the page's files, and what an installer would make of its pyproject.toml, into ``folder``."""
+    for block in blocks(page, "(?:python|toml)"):
+        name = block.splitlines()[0].removeprefix("# ")
+        (folder / name).write_text(block, encoding="utf-8")
+    if not (folder / "pyproject.toml").exists():
+        return
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    record = folder / f"{project['name']}-{project['version']}.dist-info"
+    record.mkdir()
+    (record / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
+    points = [
+        f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in named.items())
+        for group, named in project["entry-points"].items()
+    ]
+    (record / "entry_points.txt").write_text("\n".join(points))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", DOCS, ids=lambda path: path.stem)
 def test_the_commands_run(page: Path, tmp_path: Path) -> None:
-    blocks = re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    assert blocks
+    commands = blocks(page, "sh")
+    assert commands
+    install(page, tmp_path)
     tools = Path(sys.executable).parent
-    script = "\n".join(["set -e", f"PATH={tools}:$PATH", *blocks])
+    script = "\n".join(["set -e", f"PATH={tools}:$PATH", f"export PYTHONPATH={tmp_path}", *commands])
     done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_method_of_ones_own_takes_thirty_lines() -> None:
+    (example,) = blocks(Path(__file__).parents[1] / "docs" / "methods.md", "python")
+    assert len(example.splitlines()) <= 30
 
 
 @pytest.mark.parametrize("page", DOCS, ids=lambda path: path.stem)

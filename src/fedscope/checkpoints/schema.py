@@ -70,6 +70,7 @@ class Settings(Record):
     lr_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
     nesterov: bool = False
+    optimizer_state: Literal["round", "client"] = "round"
     weight_decay: NonNegative = 1e-4
     clip: Annotated[float, Field(gt=0)] | None = None
     precision: Literal["fp32", "bf16"] = "fp32"

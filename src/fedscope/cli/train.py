@@ -48,6 +48,11 @@ def setting(flag: str, kind: Any, help: str) -> Decorator:
 @setting("--lr-decay", float, "Factor on the learning rate after each round.")
 @setting("--momentum", float, "Momentum of the local SGD.")
 @setting("--nesterov", bool, "Nesterov momentum: true or false.")
+@setting(
+    "--optimizer-state",
+    click.Choice(["round", "client"]),
+    "Momentum begins anew in each round, or is kept by each client.",
+)
 @setting("--weight-decay", float, "Weight decay, applied after clipping.")
 @setting("--clip", float, "Clip the gradient's global norm at this value. [default: no clipping]")
 @click.option(

@@ -200,4 +200,5 @@ def local_settings(settings: Settings, weights: Weights) -> LocalSettings:
     return LocalSettings(
         settings.epochs, settings.batch_size, settings.momentum, settings.nesterov, settings.weight_decay,
         settings.clip, settings.precision, settings.compile, settings.drop_last, weights,
+        settings.optimizer_state,
     )  # fmt: skip

@@ -7,8 +7,8 @@ vectors, so its cost in Python does not grow with the network. Clients of equal 
 stack: the same steps on (K, P) vectors, with one batched forward and backward pass for all K.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -43,6 +43,7 @@ class LocalSettings:
     compile: bool = False
     drop_last: bool = False
     weights: Weights = "n_k"
+    optimizer_state: Literal["round", "client"] = "round"
 
     def steps(self, samples: float) -> int:
         """Return the local steps of one epoch over ``samples``; fewer than a batch make one step."""
@@ -115,7 +116,9 @@ class LocalTrainer:
         def layout(vectors: Sequence[Vector]) -> Layout:
             return Layout(vectors, size, width, len(self.personal))
 
-        self.memory, self.uploads = layout(method.memory), layout(method.uploads)
+        self._keeps_velocity = settings.momentum > 0 and settings.optimizer_state == "client"
+        velocity = (Vector("velocity"),) if self._keeps_velocity else ()
+        self.memory, self.uploads = layout((*method.memory, *velocity)), layout(method.uploads)
         self.network = Network(model, settings.precision == "bf16")
         self.initial = model.values[0].clone()  # the run's first model
         self.broadcast = layout([v for v in method.server_state if v.name in method.broadcast])
@@ -158,13 +161,15 @@ class LocalTrainer:
             self._share[row], self._seen[row] = task.share, task.memory is not None
             self._previous[row] = task.previous
             self._memory[row] = self._fresh(task) if task.memory is None else task.memory
+            if self._keeps_velocity:
+                self._velocity[row] = self.memory.split(self._memory[row])["velocity"]
             self._start[row] = start
             if len(self.personal) and task.memory is not None:
                 self._start[row, self.personal] = self.memory.split(self._memory[row])["personal"]
         model.values[:count] = self._start[:count]
         rows = torch.stack([task.rows for task in tasks])
         randoms = [{name: task.random(name) for name in self.method.draws} for task in tasks]
-        with tapped(model.module, [name for names in self._taps.values() for name in names]) as self._outputs:
+        with self.tapping():
             for _ in range(self.settings.epochs):
                 self._epoch(rows, tasks, randoms[0])
         self.clock.enter("compute")
@@ -172,6 +177,8 @@ class LocalTrainer:
         memory = self._memory[:count].clone()
         if self.method.personal:
             done["personal"] = model.values[:count, self.personal]
+        if self._keeps_velocity:
+            done["velocity"] = self._velocity[:count]
         if self.memory.names:
             memory = self.memory.join({**self.memory.split(memory), **done})
         return Trained(
@@ -239,6 +246,18 @@ class LocalTrainer:
         for index, (batch, drawn) in enumerate(zip(order.split(size, 1), draws.split(size, 2), strict=True)):
             self._run(batch, drawn, flag=index == 0, **({"random": random} if random else {}))
 
+    @contextmanager
+    def tapping(self) -> Iterator[None]:
+        """Read the outputs that the method's terms ask for, inside this context."""
+        names = [name for names in self._taps.values() for name in names]
+        with tapped(self.model.module, names) as self._outputs:
+            yield
+
+    def draw(self, images: Tensor, random: Mapping[str, torch.Generator]) -> dict[str, Any]:
+        """Return what the method draws for a mini-batch, by name."""
+        draws, module = self.method.draws, self.model.module
+        return {name: draw(random[name], self.options, images, module) for name, draw in draws.items()}
+
     def _step(
         self, rows: Tensor, draws: Tensor, flag: bool, random: Mapping[str, torch.Generator] | None = None
     ) -> None:
@@ -246,17 +265,12 @@ class LocalTrainer:
         self.clock.enter("data")
         images = self.pipeline.train(self.split.images[rows.flatten()], draws.flatten(1))
         images = images.contiguous(memory_format=torch.channels_last)
-        batch = Batch(images, self.split.labels[rows])
-        module, count = self.model.module, len(rows)
-        drawn = {
-            name: draw((random or {})[name], self.options, images, module)
-            for name, draw in self.method.draws.items()
-        }
+        drawn = self.draw(images, random or {})
         self.clock.enter("compute")
-        loss = self._differentiate(batch, drawn, flag)
+        loss = self._differentiate(Batch(images, self.split.labels[rows]), drawn, flag)
         with torch.no_grad():
-            self._loss[:count] += loss * rows.shape[1]
-            self._descend(count, flag)
+            self._loss[: len(rows)] += loss * rows.shape[1]
+            self._descend(len(rows), flag)
         self._outputs.clear()
 
     def _descend(self, count: int, first: bool) -> None:
@@ -325,19 +339,23 @@ class LocalTrainer:
 
     def _task(self, batch: Batch, drawn: Mapping[str, Any]) -> Tensor:
         """Leave the gradient of the task loss in row 0; return its cross-entropy, (1,)."""
+        self.model.gradient.zero_()
+        objective, loss = self.task(Batch(batch.images, batch.labels[0]), drawn)
+        objective.backward()
+        return loss[None]
+
+    def task(self, batch: Batch, drawn: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+        """Return the task loss of the client in row 0 on a mini-batch, and its cross-entropy."""
         model, method = self.model, self.method
-        batch = Batch(batch.images.to(model.values.dtype), batch.labels[0])
+        batch = Batch(batch.images.to(model.values.dtype), batch.labels)
         if method.transform:
             batch = method.transform(batch, drawn, self.options)
-        model.gradient.zero_()
         # Ragged batches are not compiled: each size takes long, and a limited number is, the first seen.
         whole = len(batch.images) == self.settings.batch_size
         run = method.strategy(model.module, drawn) if method.strategy else nullcontext()
         with self.network.precision(), run:
             logits = (self._compiled if whole else model.module)(batch.images)
-        objective, loss = self._objective(batch, logits, drawn, 0)
-        objective.backward()
-        return loss[None]
+        return self._objective(batch, logits, drawn, 0)
 
     def _task_stack(self, batch: Batch, drawn: Mapping[str, Any]) -> Tensor:
         """Leave the gradient of every client's task loss in its row; return their cross-entropies, (K,)."""

@@ -229,9 +229,10 @@ class Method:
         }
 
     def models_held(self) -> int:
-        """Return how many models' worth of parameters a training client holds, its own included."""
+        """Return how many vectors of P a training client holds: w, θ_t where it is needed, its memory, …"""
         tied = bool(self.anchored or self.corrections or self.displaced or self.finish)
-        return 1 + tied + len(self.broadcast) + len(self.memory)
+        kept = [vector for vector in self.memory if vector.scope in ("parameters", "model")]
+        return 1 + tied + len(self.broadcast) + len(kept)
 
 
 def _join(place: dataclasses.Field[Any], mine: Method, theirs: Method) -> Any:

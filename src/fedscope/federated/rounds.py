@@ -68,7 +68,7 @@ class _Server:
             name: v.double() for name, v in layout.split(layout.fresh(trainer.initial.cpu())).items()
         }
         self.memory: Memory | None = None
-        if method.memory or method.server_state:
+        if trainer.memory.names or method.server_state:
             self.memory = Memory.after(run.folder / "state", trainer.memory.width, done)
             self.state = self.memory.server(done) if done else self.state
         dispatch.broadcast(self.state)
@@ -131,7 +131,7 @@ class _Server:
                 sent = dispatch.sent(trained, row)
                 for name, sum_ in sums.items():
                     sum_.add(sent[name])
-                if writer and method.memory:
+                if writer and dispatch.trainer.memory.names:
                     writer.client(client, trained.memory[row])
                 self._keep_upload(round, client, values[row], trained.counters, losses[row])
             counters = torch.maximum(counters, trained.counters.to(counters.device))

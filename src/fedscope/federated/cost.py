@@ -1,0 +1,53 @@
+"""What a method's training step costs a client, in the convention of FedAlign's Tables 5 and 7."""
+
+from dataclasses import dataclass
+
+from fedscope.federated.federation import Federation, local_settings
+from fedscope.federated.flat import FlatModel
+from fedscope.federated.local import LocalTrainer
+from fedscope.federated.method import Batch
+from fedscope.models.cost import multiply_accumulates, norm_affine, parameter_count
+from fedscope.streams import torch_stream
+
+SAMPLES = 2  # of a counted batch
+DRAWS = 32  # steps averaged where a step depends on chance
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Per client: multiply-accumulates of one step's forward passes per sample, scalars held, gradients."""
+
+    multiply_accumulates: float
+    parameters_held: int  # in all models a client holds, normalisation's affine parameters excluded
+    gradients: int  # of the task loss, per step
+
+
+def cost(federation: Federation) -> Cost:
+    """Count what one training step of the federation's method does; its model is left as it was.
+
+    Convolutions, linear layers and the global average pool of every network that a step runs (Mendieta et
+    al. 2022, Tables 5 and 7); what chance decides is averaged over 32 steps.
+    """
+    method, settings = federation.method, federation.settings
+    kept = {name: tensor.clone() for name, tensor in federation.model.state_dict().items()}
+    held = parameter_count(federation.model) - norm_affine(federation.model)
+    model = FlatModel(federation.model)
+    trainer = LocalTrainer(
+        model, federation.dataset.train, federation.pipeline, method, settings.options,
+        local_settings(settings, federation.weights),
+    )  # fmt: skip
+    rows = federation.rows[0][:SAMPLES]
+    batch = Batch(
+        federation.pipeline.test(federation.dataset.train.images[rows]), federation.dataset.train.labels[rows]
+    )
+    random = {name: torch_stream(settings.seed, f"cost of {name}") for name in method.draws}
+    passes = 2 if method.oracle else 1
+    repeats = DRAWS if method.draws else 1
+    model.module.train()
+    with trainer.tapping():
+        total = sum(
+            multiply_accumulates(lambda: trainer.task(batch, trainer.draw(batch.images, random)))
+            for _ in range(repeats)
+        )
+    model.load(kept)
+    return Cost(passes * total / (repeats * SAMPLES), held * method.models_held(), passes)
