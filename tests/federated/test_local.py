@@ -165,6 +165,49 @@ def test_a_stack_is_its_clients_one_by_one(name: str, method: str) -> None:
         torch.testing.assert_close(stacked, alone, rtol=1e-9, atol=1e-10)
 
 
+def test_a_clients_momentum_may_outlive_the_round() -> None:
+    """Two rounds of one full-batch step each are then two steps of one round."""
+    ends = []
+    for epochs, state in ((2, "round"), (1, "client"), (1, "round")):
+        model, split = toy()
+        flat, record = FlatModel(model), parse("fedavg")
+        settings = LocalSettings(epochs, 12, momentum=0.9, optimizer_state=state)  # type: ignore[arg-type]
+        trainer = LocalTrainer(flat, split, Double((0.5,), (0.25,)), record, {}, settings)
+        start, memory = flat.values[0].clone(), None
+        for _ in range(3 - epochs):
+            task = Task(torch.arange(12), torch.Generator(), torch.Generator(), memory=memory)
+            done = trainer.train(start, flat.counters.clone(), [task], LR)
+            start, memory = done.values[0], done.memory[0]
+        ends.append(start)
+    torch.testing.assert_close(ends[1], ends[0], rtol=1e-12, atol=1e-12)
+    assert not torch.allclose(ends[2], ends[0])
+
+
+@pytest.mark.parametrize(("size", "steps", "used"), [(64, 2, 64), (70, 2, 64), (20, 1, 20), (32, 1, 32)])
+def test_dropping_the_last_batch_keeps_at_least_one(size: int, steps: int, used: int) -> None:
+    settings = LocalSettings(1, 32, drop_last=True)
+    assert (settings.steps(size), settings.used(size)) == (steps, used)
+    whole = LocalSettings(1, 32)
+    assert (whole.steps(size), whole.used(size)) == (-(-size // 32), size)
+
+
+def test_the_samples_that_are_not_used_are_not_seen() -> None:
+    model, split = toy()
+    flat = FlatModel(model)
+    settings = LocalSettings(1, 5, drop_last=True)
+    seen: list[int] = []
+
+    class Counting(Double):
+        def train(self, images: Tensor, draws: Tensor) -> Tensor:
+            seen.append(len(images))
+            return super().train(images, draws)
+
+    trainer = LocalTrainer(flat, split, Counting((0.5,), (0.25,)), parse("fedavg"), {}, settings)
+    task = Task(torch.arange(12), torch.Generator(), torch.Generator())
+    trainer.train(flat.values[0].clone(), flat.counters.clone(), [task], LR)
+    assert seen == [5, 5]
+
+
 def test_a_stack_is_clients_of_one_size() -> None:
     model, split = toy()
     flat = FlatModel(model, 2)

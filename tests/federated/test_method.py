@@ -1,7 +1,10 @@
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.federated.methods import METHODS, parse
+from fedscope.federated.methods import METHODS, known, parse
 
 
 def test_methods_add() -> None:
@@ -37,6 +40,53 @@ def test_methods_add() -> None:
 def test_bad_sums(text: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         parse(text)
+
+
+@pytest.fixture
+def another_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], None]]:
+    """Install a package whose entry point of some name leads to some object of a module."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def install(name: str, target: str) -> None:
+        (tmp_path / "theirs.py").write_text(
+            "from fedscope.federated.method import Method\n"
+            "MINE = Method(name='mine', objective='', source='')\nTHING = 3\n"
+        )
+        info = tmp_path / "theirs-1.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Name: theirs\nVersion: 1\n")
+        (info / "entry_points.txt").write_text(f"[fedscope.methods]\n{name} = {target}\n")
+        known.cache_clear()
+
+    yield install
+    known.cache_clear()
+
+
+def test_another_packages_method_is_one_of_the_methods(another_package: Callable[[str, str], None]) -> None:
+    another_package("mine", "theirs:MINE")
+    assert parse("fedprox+mine").name == "fedprox+mine"
+    assert list(known())[-1] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "message"),
+    [
+        ("mine", "theirs:GONE", "cannot be imported"),
+        ("mine", "nowhere:MINE", "cannot be imported"),
+        ("thing", "theirs:THING", "is not a fedscope Method"),
+        ("other", "theirs:MINE", "is called 'mine'"),
+    ],
+)
+def test_a_bad_entry_point_is_told(
+    another_package: Callable[[str, str], None], name: str, target: str, message: str
+) -> None:
+    another_package(name, target)
+    with pytest.raises(UserError, match=message):
+        parse("fedavg")
+
+
+def test_fedpd_is_feddyn() -> None:
+    assert parse("FedPD+man").name == "feddyn+man"
 
 
 def test_options_have_types_and_readings() -> None:

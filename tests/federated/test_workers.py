@@ -86,6 +86,18 @@ def test_the_number_of_workers_changes_no_bit(tmp_path: Path, stack: str) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("method", ["feddc", "fedbn+fedcurv", "fedfor+mixup+stochdepth", "moon"])
+def test_every_kind_of_message_reaches_the_workers(tmp_path: Path, method: str) -> None:
+    """Memories, uploads, broadcasts, personal tensors and draws: as with one process."""
+    network = () if method == "feddc" else ("--model", "resnet_digits")
+    small = ("--method", method, "--train-samples", "150", "--batch-size", "20", "--rounds", "3")
+    runs = [trained(tmp_path, f"w{w}", "--workers", str(w), *small, *network) for w in (1, 2)]
+    hashes = [[load_checkpoint(path).sha256 for path in (run.final, *run.clients())] for run in runs]
+    assert hashes[0] == hashes[1]
+    assert story(runs[0]) == story(runs[1])
+
+
+@pytest.mark.slow
 def test_torchrun_is_the_same_run(tmp_path: Path) -> None:
     alone = trained(tmp_path, "alone", "--rounds", "2")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
