@@ -26,8 +26,9 @@ from fedscope.checkpoints.schema import Settings, parse
 from fedscope.federated.cost import cost
 from fedscope.federated.federation import Federation, local_settings, open_run, prepare
 from fedscope.federated.flat import FlatModel
-from fedscope.federated.local import LocalTrainer, Task
+from fedscope.federated.local import LocalTrainer
 from fedscope.federated.rounds import train
+from fedscope.federated.tasks import Task
 from fedscope.process import set_up
 from fedscope.streams import torch_stream
 

@@ -9,8 +9,9 @@ from fedscope.checkpoints.files import load_checkpoint
 from fedscope.data.augment import Pipeline
 from fedscope.data.datasets import Split
 from fedscope.federated.flat import FlatModel
-from fedscope.federated.local import LocalSettings, LocalTrainer, Task
+from fedscope.federated.local import LocalTrainer
 from fedscope.federated.methods import parse
+from fedscope.federated.tasks import LocalSettings, Task
 from fedscope.models.catalogue import build
 from tests.federated.test_workers import trained
 

@@ -11,8 +11,9 @@ from torch.nn.functional import cross_entropy
 from fedscope.data.augment import Pipeline
 from fedscope.data.datasets import Split
 from fedscope.federated.flat import FlatModel
-from fedscope.federated.local import LocalSettings, LocalTrainer, Task
+from fedscope.federated.local import LocalTrainer
 from fedscope.federated.methods import parse
+from fedscope.federated.tasks import LocalSettings, Task
 from fedscope.models.catalogue import build
 
 PIPELINE = Pipeline((0.5,), (0.25,))
@@ -143,7 +144,7 @@ def test_a_stack_is_its_clients_one_by_one(name: str, method: str) -> None:
     for stack in (1, 3):
         flat = FlatModel(build(name, 10, 1, torch.Generator().manual_seed(1)).double(), stack)
         trainer = LocalTrainer(flat, split, Double((0.5,), (0.25,)), record, options, SETTINGS)
-        memory = torch.linspace(-1, 1, trainer.memory.width, dtype=torch.float64)
+        memory = torch.linspace(-1, 1, trainer.situation.memory.width, dtype=torch.float64)
         tasks = [
             Task(
                 torch.arange(20 * k, 20 * k + 10), torch.Generator().manual_seed(k), torch.Generator(),

@@ -76,7 +76,7 @@ def test_vectors_lie_side_by_side() -> None:
     assert {name: list(part.shape) for name, part in split.items()} == {
         "a": [2, 2], "b": [2, 3], "c": [2, 1], "d": [2, 1],
     }  # fmt: skip
-    assert torch.equal(layout.join(split), rows)
+    assert torch.equal(layout.join(split, 2), rows)
     nothing = Layout((), 2, 3)
     assert nothing.fresh(torch.zeros(3)).shape == (0,)
     assert nothing.split(torch.zeros(4, 0)) == {}

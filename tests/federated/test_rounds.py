@@ -14,10 +14,11 @@ from fedscope.errors import UserError
 from fedscope.federated.evaluation import evaluate
 from fedscope.federated.federation import open_run, prepare
 from fedscope.federated.flat import FlatModel
-from fedscope.federated.local import LocalSettings, LocalTrainer, Task
+from fedscope.federated.local import LocalTrainer
 from fedscope.federated.memory import Memory
 from fedscope.federated.methods import parse
 from fedscope.federated.rounds import Metrics, train
+from fedscope.federated.tasks import LocalSettings, Task
 from fedscope.streams import torch_stream
 
 

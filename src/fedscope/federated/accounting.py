@@ -17,13 +17,14 @@ def traffic(federation: Federation, sampled: list[int], trainer: LocalTrainer) -
     A client receives and sends the P parameters and the Q running statistics, less what is personal, and the
     method's further vectors, in float32: what crosses the network in a deployment, not between workers here.
     """
-    settings, method = federation.settings, federation.method
-    size = trainer.model.values.shape[1] - len(trainer.personal)
+    settings, situation = federation.settings, trainer.situation
+    size = trainer.model.values.shape[1] - len(situation.personal)
     down, up = (
-        4 * len(sampled) * (size + extra) for extra in (trainer.broadcast.further, trainer.uploads.further)
+        4 * len(sampled) * (size + extra)
+        for extra in (situation.broadcast.further, situation.uploads.further)
     )
     steps = sum(trainer.settings.steps(len(federation.rows[client])) for client in sampled)
-    passes = 2 if method.oracle else 1
+    passes = 2 if federation.method.oracle else 1
     return {"bytes_down": down, "bytes_up": up, "gradients": passes * settings.epochs * steps}
 
 

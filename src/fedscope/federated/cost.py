@@ -32,10 +32,10 @@ def cost(federation: Federation) -> Cost:
     kept = {name: tensor.clone() for name, tensor in federation.model.state_dict().items()}
     held = parameter_count(federation.model) - norm_affine(federation.model)
     model = FlatModel(federation.model)
-    trainer = LocalTrainer(
+    objective = LocalTrainer(
         model, federation.dataset.train, federation.pipeline, method, settings.options,
         local_settings(settings, federation.weights),
-    )  # fmt: skip
+    ).objective  # fmt: skip
     rows = federation.rows[0][:SAMPLES]
     batch = Batch(
         federation.pipeline.test(federation.dataset.train.images[rows]), federation.dataset.train.labels[rows]
@@ -44,9 +44,9 @@ def cost(federation: Federation) -> Cost:
     passes = 2 if method.oracle else 1
     repeats = DRAWS if method.draws else 1
     model.module.train()
-    with trainer.tapping():
+    with objective.tapping():
         total = sum(
-            multiply_accumulates(lambda: trainer.task(batch, trainer.draw(batch.images, random)))
+            multiply_accumulates(lambda: objective.task(batch, objective.draw(batch.images, random)))
             for _ in range(repeats)
         )
     model.load(kept)

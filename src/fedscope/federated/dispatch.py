@@ -11,10 +11,11 @@ from fedscope.federated.clock import Clock
 from fedscope.federated.evaluation import evaluate
 from fedscope.federated.federation import Federation, local_settings
 from fedscope.federated.flat import FlatModel
-from fedscope.federated.local import LocalTrainer, Task, Trained
+from fedscope.federated.local import LocalTrainer
 from fedscope.federated.memory import Memory
 from fedscope.federated.sampling import sample_clients
 from fedscope.federated.schedule import Stack, assign, stacks, windows
+from fedscope.federated.tasks import Task, Trained
 from fedscope.federated.workers import Workers
 from fedscope.streams import torch_stream
 
@@ -33,12 +34,12 @@ class Dispatch:
             local_settings(settings, federation.weights), self.clock, lr=settings.lr,
             mean_samples=sum(map(len, federation.rows)) / settings.clients,
         )  # fmt: skip
-        trainer = self.trainer
+        self.situation = self.trainer.situation
         self.shared = torch.ones(self.model.size, dtype=torch.bool)  # which parameters a server rule moves
-        self.shared[[place for place in trainer.personal.tolist() if place < self.model.size]] = False
+        self.shared[[place for place in self.situation.personal.tolist() if place < self.model.size]] = False
         self.summed = [
             vector.name
-            for vector in dict.fromkeys(trainer.memory.vectors + trainer.uploads.vectors)
+            for vector in dict.fromkeys(self.situation.memory.vectors + self.situation.uploads.vectors)
             if vector.scope in ("parameters", "number")
         ]
         self.start = self.model.values[0].clone()  # θ_t and the buffers, as the server sends them
@@ -66,8 +67,7 @@ class Dispatch:
         """Train the sampled clients; on rank 0, yield every stack's upload in the order of the stacks."""
         settings, workers = self.federation.settings, self.workers
         everyone = stacks(sampled, self._size, settings.stack)
-        trainer = self.trainer
-        row = 4 * (self.model.values.shape[1] + trainer.memory.width + trainer.uploads.width)
+        row = 4 * (self.model.values.shape[1] + self.situation.memory.width + self.situation.uploads.width)
         held = max(1, HELD // (row * settings.stack)) if workers.size > 1 else 1
         for window in windows(everyone, held * workers.size):
             shares = assign([len(stack) * self._size(stack[0]) for stack in window], workers.size)
@@ -88,13 +88,14 @@ class Dispatch:
 
     def broadcast(self, state: Mapping[str, Tensor]) -> None:
         """Set what the clients of the next round receive besides the model."""
-        for name, place in self.trainer.broadcast.split(self.trainer.received).items():
+        for name, place in self.situation.broadcast.split(self.situation.received).items():
             place.copy_(state[name])
 
     def sent(self, trained: Trained, row: int) -> dict[str, Tensor]:
         """Return the vectors that one client's training ended with, besides its model."""
-        trainer = self.trainer
-        return trainer.memory.split(trained.memory[row]) | trainer.uploads.split(trained.uploads[row])
+        return self.situation.memory.split(trained.memory[row]) | self.situation.uploads.split(
+            trained.uploads[row]
+        )
 
     def evaluate(self) -> tuple[float, float, list[list[float]]]:
         """Return test loss and accuracy of the server's next model, each worker's peak memory (host, GPU)."""
@@ -110,7 +111,7 @@ class Dispatch:
         return loss, accuracy, self.workers.total(peaks).tolist()
 
     def _share_model(self) -> None:
-        for tensor in (self.start, self.counters, self.trainer.received):
+        for tensor in (self.start, self.counters, self.situation.received):
             self.workers.share(tensor)
 
     def _size(self, client: int) -> int:
@@ -137,9 +138,9 @@ class Dispatch:
         self, window: Sequence[Stack], owner: dict[int, int], memory: Memory | None
     ) -> dict[int, dict[int, Tensor]]:
         """Bring what the clients remember from rank 0's files to the workers that train them."""
-        width, workers = self.trainer.memory.width, self.workers
+        width, workers = self.situation.memory.width, self.workers
         recalled: dict[int, dict[int, Tensor]] = {}
-        for place, stack in enumerate(window) if self.trainer.memory.names else ():
+        for place, stack in enumerate(window) if self.situation.memory.names else ():
             rank, rows = owner[place], torch.zeros(len(stack), 1 + width)  # first whether it remembers
             if memory is not None:
                 for row, client in enumerate(stack):
@@ -161,15 +162,15 @@ class Dispatch:
             self.workers.send(tensor, 0)
 
     def _receive(self, count: int, rank: int) -> Trained:
-        trainer, values = self.trainer, self.model.values
+        values = self.model.values
 
         def take(width: int) -> Tensor:
             return self.workers.receive((count, width), values.dtype, rank)
 
         return Trained(
             take(values.shape[1]),
-            take(trainer.memory.width),
-            take(trainer.uploads.width),
+            take(self.situation.memory.width),
+            take(self.situation.uploads.width),
             self.workers.receive(tuple(self.counters.shape), torch.int64, rank),
             self.workers.receive((count,), torch.float64, rank),
         )

@@ -17,11 +17,11 @@ from fedscope.data.datasets import Dataset, Split, part
 from fedscope.data.partition import partition
 from fedscope.errors import UserError
 from fedscope.federated.flat import FlatModel
-from fedscope.federated.local import LocalSettings
 from fedscope.federated.method import Method
 from fedscope.federated.methods import parse
 from fedscope.federated.options import Weights
 from fedscope.federated.sampling import sample_clients
+from fedscope.federated.tasks import LocalSettings
 from fedscope.models import catalogue as model_catalogue
 from fedscope.streams import numpy_stream, torch_stream
 

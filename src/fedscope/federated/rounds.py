@@ -62,14 +62,14 @@ class _Server:
         self.federation, self.run, self.dispatch = federation, run, dispatch
         self.metrics, self.best = self._continue()
         done, method = len(self.metrics), federation.method
-        trainer = dispatch.trainer
-        layout = Layout(method.server_state, dispatch.model.size, trainer.initial.numel())
+        situation = dispatch.situation
+        layout = Layout(method.server_state, dispatch.model.size, situation.initial.numel())
         self.state = {
-            name: v.double() for name, v in layout.split(layout.fresh(trainer.initial.cpu())).items()
+            name: v.double() for name, v in layout.split(layout.fresh(situation.initial.cpu())).items()
         }
         self.memory: Memory | None = None
-        if trainer.memory.names or method.server_state:
-            self.memory = Memory.after(run.folder / "state", trainer.memory.width, done)
+        if situation.memory.names or method.server_state:
+            self.memory = Memory.after(run.folder / "state", situation.memory.width, done)
             self.state = self.memory.server(done) if done else self.state
         dispatch.broadcast(self.state)
 
@@ -131,7 +131,7 @@ class _Server:
                 sent = dispatch.sent(trained, row)
                 for name, sum_ in sums.items():
                     sum_.add(sent[name])
-                if writer and dispatch.trainer.memory.names:
+                if writer and dispatch.situation.memory.names:
                     writer.client(client, trained.memory[row])
                 self._keep_upload(round, client, values[row], trained.counters, losses[row])
             counters = torch.maximum(counters, trained.counters.to(counters.device))

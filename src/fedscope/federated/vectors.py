@@ -37,9 +37,9 @@ class Layout:
         """Return the vectors in ``rows`` (…, width), each a view (…, size)."""
         return dict(zip(self.names, rows.split(self.sizes, -1), strict=True))
 
-    def join(self, named: Mapping[str, Tensor]) -> Tensor:
-        """Return the rows (…, width) that hold the vectors; at least one."""
-        return torch.cat([named[name] for name in self.names], -1)
+    def join(self, named: Mapping[str, Tensor], count: int) -> Tensor:
+        """Return the rows (count, width) that hold the vectors, each (count, size) in ``named``."""
+        return torch.cat([named[name] for name in self.names], -1) if self.names else torch.zeros(count, 0)
 
     def fresh(self, initial: Tensor) -> Tensor:
         """Return the row (width,) of a client or server that begins; ``initial`` is (P+Q,)."""

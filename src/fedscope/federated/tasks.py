@@ -1,0 +1,65 @@
+"""What a client is asked to do in a round, and what it sends back."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fedscope.federated.options import Weights
+
+
+@dataclass(frozen=True)
+class LocalSettings:
+    """How a client optimises."""
+
+    epochs: int
+    batch_size: int
+    momentum: float = 0.0
+    nesterov: bool = False
+    weight_decay: float = 0.0
+    clip: float | None = None
+    precision: Literal["fp32", "bf16"] = "fp32"
+    compile: bool = False
+    drop_last: bool = False
+    weights: Weights = "n_k"
+    optimizer_state: Literal["round", "client"] = "round"
+
+    def steps(self, samples: float) -> int:
+        """Return the local steps of one epoch over ``samples``; fewer than a batch make one step."""
+        whole = int(samples // self.batch_size)
+        return max(1, whole) if self.drop_last else -int(-samples // self.batch_size)
+
+    def used(self, samples: int) -> int:
+        """Return how many of ``samples`` an epoch uses: whole batches under ``drop_last``, or all."""
+        return min(samples, self.steps(samples) * self.batch_size)
+
+
+def _no_stream(name: str) -> torch.Generator:
+    raise ValueError(f"the method draws from {name!r}: give the task its random streams")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One client's part in a round: its rows, random streams, share n_k·N/n, and what it remembers."""
+
+    rows: Tensor  # (n_k,) int64
+    order: torch.Generator
+    augmentation: torch.Generator
+    share: float = 1.0
+    memory: Tensor | None = None  # (M,), the row of its vectors; None: never sampled before
+    previous: bool = False  # whether it also took part in the round before
+    random: Callable[[str], torch.Generator] = _no_stream  # the method's own streams
+    initial: Tensor | None = None  # (P+Q,): where its memory begins, if not at the run's first model
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What K clients of a stack send back."""
+
+    values: Tensor  # (K, P+Q): w_k and the floating buffers
+    memory: Tensor  # (K, M)
+    uploads: Tensor  # (K, U)
+    counters: Tensor  # (n,) int64: the integer buffers
+    loss: Tensor  # (K,) float64: cross-entropy alone, mean over the last local epoch
