@@ -248,6 +248,7 @@ def test_methods_that_train_alone_refuse_a_stack() -> None:
         ("gradaug", {"gradaug.n": "1.5"}, "a whole number from 1 to 16"),
         ("fedalign", {"fedalign.width": "1.5"}, "from 0.01 to 1"),
         ("stochdepth", {"sd.keep": "0"}, "from 1e-06 to 1"),
+        ("man", {"man.taps": "tiny_main"}, "for --model convnet_tiny_gn"),
     ],
 )
 def test_options_that_make_no_sense(method: str, given: dict[str, str], message: str) -> None:

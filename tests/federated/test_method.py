@@ -13,7 +13,8 @@ def test_methods_add() -> None:
     assert method.anchored == METHODS["fedprox"].anchored
     assert method.task == METHODS["man"].task
     assert {o.name for o in method.options} == {
-        "prox.mu", "prox.form", "prox.skip", "prox.split", "man.zeta", "man.half", "man.include_logits",
+        "prox.mu", "prox.form", "prox.skip", "prox.split",
+        "man.zeta", "man.half", "man.taps", "man.include_logits",
     }  # fmt: skip
 
 
@@ -91,11 +92,13 @@ def test_fedpd_is_feddyn() -> None:
 
 def test_options_have_types_and_readings() -> None:
     man = METHODS["man"]
-    assert man.values({}, "paper") == {"man.zeta": 0.15, "man.half": False, "man.include_logits": False}
-    assert man.values({}, "code")["man.half"] is True
-    assert man.values({"man.half": "false", "man.zeta": "0.3"}, "code") == {
-        "man.zeta": 0.3, "man.half": False, "man.include_logits": False,
-    }  # fmt: skip
+    defaults = {"man.zeta": 0.15, "man.half": False, "man.taps": "code", "man.include_logits": False}
+    assert man.values({}, "paper") == defaults
+    assert man.values({}, "code") == defaults | {"man.half": True}
+    given = {"man.half": "false", "man.zeta": "0.3", "man.taps": "relu"}
+    assert man.values(given, "code") == defaults | {"man.zeta": 0.3, "man.taps": "relu"}
+    n = METHODS["gradaug"].values({"gradaug.n": "4"}, "paper")["gradaug.n"]
+    assert (n, type(n)) == (4, int)
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,29 @@ def test_man_can_include_the_logits() -> None:
     assert term.item() == pytest.approx(0.15 * (11.5 + 5))
 
 
+@pytest.mark.parametrize(
+    ("kind", "shapes"),
+    [
+        ("code", [(64, 64, 64), (64, 32, 32), (64, 8, 8), (512,), (384,)]),
+        ("tiny_main", [(64, 64, 64), (64, 32, 32), (512,), (384,)]),
+        ("relu", [(64, 64, 64), (64, 32, 32), (64, 16, 16), (512,), (384,)]),
+    ],
+)
+def test_what_man_reads_of_the_tiny_imagenet_network(kind: str, shapes: list[tuple[int, ...]]) -> None:
+    model, given = build("convnet_tiny_gn", 200, 3, seeded()), options("man", man_taps=kind)
+    METHODS["man"].checks[0](model, given)
+    names = METHODS["man"].taps["man"](model, given)
+    with tapped(model, names) as found:
+        logits = model(torch.rand(2, 3, 64, 64, generator=seeded()))
+    assert [tuple(a.shape[1:]) for a in found.values()] == shapes
+    term = activation_norm(
+        passing("man", taps={"man": list(found.values())}, logits=logits, given={"man_taps": kind})
+    )
+    norms = sum(a.square().mean().item() for a in found.values())
+    spread = found["relu5"].var(0, unbiased=True).mean().item() if kind == "tiny_main" else 0.0
+    assert term.item() == pytest.approx(0.15 * (norms + spread), rel=1e-5)
+
+
 def test_man_scales_with_the_square_and_ignores_duplication() -> None:
     value, scaled, doubled = (
         activation_norm(passing("man", taps={"man": taps})).item()

@@ -20,6 +20,7 @@ def network(name: str, classes: int = 100, channels: int = 3, seed: int = 0, hea
         ("resnet56_bottleneck", 100, True, 746_036, 8_992, 180),
         ("convnet_cifar", 100, False, 815_332, 0, 10),
         ("convnet_cifar", 10, False, 797_962, 0, 10),
+        ("convnet_tiny_gn", 200, False, 2_447_688, 384, 18),
     ],
 )
 def test_published_sizes(
@@ -28,8 +29,8 @@ def test_published_sizes(
     model = network(name, classes, head=head)
     assert sum(p.numel() for p in model.parameters()) == parameters
     assert len(list(model.parameters())) == tensors
-    affine = [m.weight.numel() + m.bias.numel() for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
-    assert sum(affine) == norm
+    normalisations = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d | nn.GroupNorm)]
+    assert sum(p.numel() for m in normalisations for p in m.parameters()) == norm
 
 
 def test_resnet56_shapes_and_multiply_accumulates() -> None:

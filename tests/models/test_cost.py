@@ -32,6 +32,11 @@ def test_published_forward_passes(name: str, head: bool, expected: int) -> None:
     assert multiply_accumulates(lambda: (model(x), model(x[:1]))) == 3 * expected
 
 
+def test_the_published_cost_of_the_tiny_imagenet_network() -> None:
+    model = build("convnet_tiny_gn", 200, 3, torch.Generator().manual_seed(0))
+    assert multiply_accumulates(lambda: model(torch.zeros(2, 3, 64, 64))) == 2 * 56_634_368
+
+
 def test_precision_and_layout_cost_nothing() -> None:
     model = network()
     x = torch.zeros(1, 3, 32, 32).contiguous(memory_format=torch.channels_last)

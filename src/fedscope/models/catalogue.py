@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from fedscope.errors import UserError
-from fedscope.models.convnets import convnet_cifar
+from fedscope.models.convnets import convnet_cifar, convnet_tiny_gn
 from fedscope.models.depth import Schedule, set_depth
 from fedscope.models.perceptron import mlp_digits
 from fedscope.models.resnet import ResNet, resnet56_bottleneck, resnet_digits
@@ -30,8 +30,15 @@ MODELS: dict[str, Callable[[int, int], nn.Module]] = {
     **RESIDUAL,
     "mlp_digits": mlp_digits,
     "convnet_cifar": convnet_cifar,
+    "convnet_tiny_gn": convnet_tiny_gn,
 }
-INPUT_SIDES = {"resnet_digits": 8, "mlp_digits": 8, "convnet_cifar": 32, "resnet56_bottleneck": 32}
+INPUT_SIDES = {
+    "resnet_digits": 8,
+    "mlp_digits": 8,
+    "convnet_cifar": 32,
+    "convnet_tiny_gn": 64,
+    "resnet56_bottleneck": 32,
+}
 DEFAULTS = {
     "digits": "resnet_digits",
     "synthetic": "mlp_digits",

@@ -1,24 +1,55 @@
 """MAN: the mean squared activation of every layer is kept small.
 
-ζ·Σ_l mean(a_l²) over the outputs a_l of all ReLUs, mean over batch and units (Yashwanth et al. 2024, Eqs.
-16–18). It belongs to the task loss, wherever its host evaluates that: with an ascent step in both passes,
-with Mixup on the mixed images, with sub-networks on the full network only. No state, no traffic. The
-published code halves the strength (``man.half``).
+ζ·Σ_l mean(a_l²) over the layers' outputs a_l after their non-linearity, mean over batch and units (Yashwanth
+et al. 2024, Eqs. 16–18). It belongs to the task loss, wherever its host evaluates that: with an ascent step
+in both passes, with Mixup on the mixed images, with sub-networks on the full network only. No state, no
+traffic. The published code halves the strength (``man.half``); on the Tiny-ImageNet ConvNet it takes the
+third convolution after its pooling, and in its other branch loses that layer and adds the variance over the
+batch of the last hidden features instead (``man.taps``).
 """
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from fedscope.errors import UserError
 from fedscope.federated.method import Method, Pass
-from fedscope.federated.options import Option
+from fedscope.federated.options import Option, Values
 from fedscope.federated.taps import relu_outputs
+
+TINY = {  # on the network of three pooled convolutions and two hidden linear layers
+    "code": ["relu1", "relu2", "pool3", "relu4", "relu5"],
+    "tiny_main": ["relu1", "relu2", "relu4", "relu5"],
+}
 
 
 def activation_norm(at: Pass) -> Tensor:
     """Return ζ·Σ_l mean(a_l²), a scalar; half of it under ``man.half``."""
     layers = [*at.taps["man"], *([at.logits] if at.options["man.include_logits"] else [])]
+    norms = [a.square().mean() for a in layers]
+    if at.options["man.taps"] == "tiny_main":
+        norms.append(at.taps["man"][-1].var(0).mean())
     zeta = float(at.options["man.zeta"]) * (0.5 if at.options["man.half"] else 1.0)
-    return zeta * torch.stack([a.square().mean() for a in layers]).sum()
+    return zeta * torch.stack(norms).sum()
+
+
+def layers(model: nn.Module, options: Values) -> list[str]:
+    """Return the modules whose outputs are taken: every ReLU, or as published for Tiny-ImageNet."""
+    chosen = TINY.get(str(options["man.taps"]), [])
+    return chosen if chosen and _is_tiny(model) else relu_outputs(model)
+
+
+def check(model: nn.Module, options: Values) -> None:
+    """Refuse the other branch's layers on another network.
+
+    Raises:
+        UserError: ``man.taps=tiny_main`` on a network that is not convnet_tiny_gn.
+    """
+    if options["man.taps"] == "tiny_main" and not _is_tiny(model):
+        raise UserError("man.taps=tiny_main is for --model convnet_tiny_gn; leave it out for others")
+
+
+def _is_tiny(model: nn.Module) -> bool:
+    return set(TINY["code"]) <= {name for name, _ in model.named_modules()}
 
 
 MAN = Method(
@@ -29,8 +60,13 @@ MAN = Method(
     options=(
         Option("man.zeta", 0.15, "strength ζ (CIFAR-100: 0.15, Tiny-ImageNet: 0.1)"),
         Option("man.half", False, "multiply by ½ as the published code does", code=True),
+        Option(
+            "man.taps", "code", "layers: the published code's, those of its other branch, or every ReLU",
+            choices=("code", "tiny_main", "relu"),
+        ),
         Option("man.include_logits", False, "count the logits as a layer"),
     ),
-    taps={"man": lambda model, _: relu_outputs(model)},
+    checks=(check,),
+    taps={"man": layers},
     task=(activation_norm,),
-)
+)  # fmt: skip
