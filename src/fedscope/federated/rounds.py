@@ -111,23 +111,22 @@ class _Server:
         return record
 
     def _average(self, round: int, sampled: list[int], writer: Writer | None) -> float:
-        """Add up the uploads, apply the method's rule to their mean, and make the result the server's model.
+        """Add up the uploads, and make what the method's rule returns the server's model.
 
         Returns the clients' training loss, weighted by size: cross-entropy alone, over their last local
         epoch.
         """
         federation, dispatch = self.federation, self.dispatch
-        method, size = federation.method, dispatch.model.size
-        total = sum(len(federation.rows[client]) for client in sampled)
-        mean, counters, train_loss = WeightedSum(), dispatch.counters.clone(), 0.0
+        samples = sum(len(federation.rows[client]) for client in sampled)
         weight = sum(federation.weight(client) for client in sampled)
+        mean, counters, train_loss = WeightedSum(), dispatch.counters.clone(), 0.0
         sums = {name: WeightedSum() for name in dispatch.summed}
         for stack, trained in dispatch.uploads(round, sampled, self.memory):
             dispatch.clock.enter("aggregation")
             values, losses = trained.values.cpu(), trained.loss.tolist()
             for row, client in enumerate(stack):
                 mean.add(values[row], federation.weight(client) / weight)
-                train_loss += losses[row] * len(federation.rows[client]) / total
+                train_loss += losses[row] * len(federation.rows[client]) / samples
                 sent = dispatch.sent(trained, row)
                 for name, sum_ in sums.items():
                     sum_.add(sent[name])
@@ -135,27 +134,37 @@ class _Server:
                     writer.client(client, trained.memory[row])
                 self._keep_upload(round, client, values[row], trained.counters, losses[row])
             counters = torch.maximum(counters, trained.counters.to(counters.device))
-        new = mean.value
+        totals = {name: sum_.value for name, sum_ in sums.items()}
+        dispatch.start.copy_(self._serve(mean.value, totals, round, len(sampled), weight))
+        dispatch.counters.copy_(counters)
+        dispatch.broadcast(self.state)
+        if writer:
+            writer.server(self.state)
+        return train_loss
+
+    def _serve(
+        self, mean: Tensor, sums: dict[str, Tensor], round: int, participants: int, weight: float
+    ) -> Tensor:
+        """Return the next model (P+Q,), given the mean of the uploads; update the server's state.
+
+        The rule moves trainable parameters that are shared; all else is the mean.
+        """
+        federation, dispatch = self.federation, self.dispatch
+        method, size = federation.method, dispatch.model.size
+        anchor = dispatch.start[:size].to("cpu", torch.float64)
         step = ServerStep(
-            new[:size].clone(), dispatch.start[:size].to("cpu", torch.float64), self.state,
-            len(sampled), len(federation.rows), federation.settings.options,
-            {name: sum_.value for name, sum_ in sums.items()}, weight, round,
+            mean[:size].clone(), anchor, self.state, participants, len(federation.rows),
+            federation.settings.options, sums, weight, round,
         )  # fmt: skip
         state = dict(self.state)
         if method.server:
-            shared = dispatch.shared
             model, changed = method.server(step)
-            new[:size][shared] = model[shared]
+            mean[:size][dispatch.shared] = model[dispatch.shared]
             state |= changed
         for observe in method.observe:
             state |= observe(step)
         self.state = state
-        dispatch.broadcast(state)
-        if writer:
-            writer.server(self.state)
-        dispatch.start.copy_(new)
-        dispatch.counters.copy_(counters)
-        return train_loss
+        return mean
 
     def _keep_upload(self, round: int, client: int, values: Tensor, counters: Tensor, loss: float) -> None:
         save = self.federation.settings.save_clients
