@@ -70,6 +70,7 @@ TINY: dict[str, Any] = {
 }  # fmt: skip
 COST_ONLY = ("gradaug,gradaug.n=1", "gradaug,gradaug.n=3", "gradaug,gradaug.n=4")
 STEPS = 2  # of a turn
+DRAWS = 500  # steps over which the cost of what chance decides is averaged
 
 
 def federated(family: str, name: str, options: argparse.Namespace) -> Federation:
@@ -156,7 +157,7 @@ def main() -> None:
         chosen = [name for name in names if not options.only or name in ("fedavg", *options.only)]
         for name in chosen:
             found = entry["methods"].setdefault(name, {})
-            found["cost"] = asdict(cost(federated(family, name, options)))
+            found["cost"] = asdict(cost(federated(family, name, options), DRAWS))
             if not options.untrained and name not in COST_ONLY:
                 found["run"] = {**trained(family, name, options), "machine": machine.record(None)}
             options.json.write_text(json.dumps(record, indent=1) + "\n")

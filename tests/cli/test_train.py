@@ -21,7 +21,8 @@ def test_json_is_the_contract(fedscope: Command) -> None:
     assert set(result) >= {"run", "registry", "final", "best", "accuracy", "rounds"}
     assert result["run"] == "fedavg+man-digits"
     info = load_checkpoint(Path(result["final"])).info
-    assert info.settings.options == {"man.zeta": 0.3, "man.half": True, "man.include_logits": False}
+    defaults = {"man.taps": "code", "man.include_logits": False}
+    assert info.settings.options == {"man.zeta": 0.3, "man.half": True, **defaults}
     assert info.settings.reading == "code"
     assert info.metrics["accuracy"] == result["accuracy"]
     assert load_checkpoint(Path(result["best"])).info.round == 1
@@ -40,7 +41,8 @@ def test_every_setting_reaches_the_manifest(fedscope: Command) -> None:
         "sampling": "bernoulli", "rounds": 1, "epochs": 2, "batch_size": 16, "lr": 0.05, "lr_decay": 0.9,
         "momentum": 0.5, "nesterov": True, "weight_decay": 0.002, "clip": 5.0, "reading": "code",
         "seed": 3, "save_clients": "none", "keep_every": 1, "precision": "fp32", "stack": 2,
-        "train_samples": 800, "test_samples": 200,
+        "train_samples": 800, "test_samples": 200, "head": True, "weights": "n_used", "drop_last": True,
+        "optimizer_state": "client",
     }  # fmt: skip
     flags = [part for key, value in given.items() for part in (f"--{key.replace('_', '-')}", str(value))]
     assert fedscope("train", *flags, "--registry", "runs", "--name", "all", "--device", "cpu").code == 0

@@ -38,9 +38,9 @@ def test_the_printed_costs(cifar_dir: Path, method: str, millions: float, parame
 
 
 def test_what_chance_decides_is_averaged(cifar_dir: Path) -> None:
-    assert cost(federation("stochdepth", cifar_dir)).multiply_accumulates / MILLION == pytest.approx(
-        83.1, abs=1.0
-    )
+    # A step's standard deviation is 4.4: 18 blocks of about 4.8, kept with 0.9 to 1.
+    stochdepth = cost(federation("stochdepth", cifar_dir), draws=100).multiply_accumulates / MILLION
+    assert stochdepth == pytest.approx(83.1, abs=3 * 4.4 / 10)
     # Printed: 170.7, by a law that knows neither the four sides nor the rounding of channels; at 0.8 with
     # both the sub-network costs 40.4 instead of 36.9, and a random one 52.7 instead of 46.7.
     gradaug = cost(federation("gradaug", cifar_dir)).multiply_accumulates / MILLION

@@ -10,7 +10,6 @@ from fedscope.models.cost import multiply_accumulates, norm_affine, parameter_co
 from fedscope.streams import torch_stream
 
 SAMPLES = 2  # of a counted batch
-DRAWS = 32  # steps averaged where a step depends on chance
 
 
 @dataclass(frozen=True)
@@ -22,11 +21,11 @@ class Cost:
     gradients: int  # of the task loss, per step
 
 
-def cost(federation: Federation) -> Cost:
+def cost(federation: Federation, draws: int = 32) -> Cost:
     """Count what one training step of the federation's method does; its model is left as it was.
 
     Convolutions, linear layers and the global average pool of every network that a step runs (Mendieta et
-    al. 2022, Tables 5 and 7); what chance decides is averaged over 32 steps.
+    al. 2022, Tables 5 and 7); what chance decides is averaged over ``draws`` steps.
     """
     method, settings = federation.method, federation.settings
     kept = {name: tensor.clone() for name, tensor in federation.model.state_dict().items()}
@@ -42,7 +41,7 @@ def cost(federation: Federation) -> Cost:
     )
     random = {name: torch_stream(settings.seed, f"cost of {name}") for name in method.draws}
     passes = 2 if method.oracle else 1
-    repeats = DRAWS if method.draws else 1
+    repeats = draws if method.draws else 1
     model.module.train()
     with objective.tapping():
         total = sum(

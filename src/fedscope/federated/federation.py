@@ -140,7 +140,6 @@ def prepare(settings: Settings, given: dict[str, str], data_dir: Path | None = N
             "options": options,
             "augmentation": augmentation,
             "model": model_name,
-            "head": spec.head,
             "alpha": None if settings.partition == "iid" else settings.alpha,
         }
     )
