@@ -249,11 +249,28 @@ def test_methods_that_train_alone_refuse_a_stack() -> None:
         ("fedalign", {"fedalign.width": "1.5"}, "from 0.01 to 1"),
         ("stochdepth", {"sd.keep": "0"}, "from 1e-06 to 1"),
         ("man", {"man.taps": "tiny_main"}, "for --model convnet_tiny_gn"),
+        ("gradaug", {"gradaug.mu": "some"}, "auto or a finite number"),
+        ("fednova+fedprox", {"prox.form": "norm"}, "prox.form=squared and prox.skip=never"),
+        ("fedadam", {"adam.beta2": "1"}, "from 0 to 1"),
     ],
 )
 def test_options_that_make_no_sense(method: str, given: dict[str, str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         prepare(settings_of(method), given)
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "message"),
+    [
+        ("feddyn", {"weights": "n_k"}, "server rule is for --weights uniform"),
+        ("feddc", {"weights": "n_used"}, "server rule is for --weights uniform"),
+        ("fednova", {"optimizer_state": "client", "momentum": 0.9}, "leave --optimizer-state client out"),
+        ("moon", {"model": "mlp_digits"}, "which mlp_digits cannot have; .* --head false"),
+    ],
+)
+def test_settings_that_a_method_cannot_have(method: str, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        prepare(settings_of(method, **changes), {})
 
 
 @pytest.mark.parametrize("method", ["stochdepth", "gradaug", "fedalign"])

@@ -4,7 +4,10 @@ from pathlib import Path
 import pytest
 
 from fedscope.errors import UserError
+from fedscope.federated.method import Method
 from fedscope.federated.methods import METHODS, known, parse
+from fedscope.federated.options import Option
+from fedscope.federated.vectors import Vector
 
 
 def test_methods_add() -> None:
@@ -30,7 +33,7 @@ def test_methods_add() -> None:
         ("stochdepth+gradaug", "stochdepth cannot be combined with gradaug: .* dropped"),
         ("man+fedalign+stochdepth", "stochdepth cannot be combined with fedalign"),
         ("fedsam+fedasam", "fedsam and fedasam each bring an ascent step; a method has one"),
-        ("fedsam+feddyn", "cannot be combined with feddyn: .* it is fedspeed"),
+        ("fedsam+feddyn", "cannot be combined with feddyn: .* no reference but fedspeed"),
         ("fedspeed+fedsam", "each bring"),
         ("feddyn+fedadam", "feddyn and fedadam each bring a server rule"),
         ("feddc+scaffold", "each bring a server rule"),
@@ -78,12 +81,39 @@ def test_another_packages_method_is_one_of_the_methods(another_package: Callable
         ("other", "theirs:MINE", "is called 'mine'"),
     ],
 )
-def test_a_bad_entry_point_is_told(
+def test_a_bad_entry_point_is_told_to_those_who_ask_for_it(
     another_package: Callable[[str, str], None], name: str, target: str, message: str
 ) -> None:
     another_package(name, target)
+    assert parse("fedavg").name == "fedavg"
     with pytest.raises(UserError, match=message):
-        parse("fedavg")
+        parse(f"fedavg+{name}")
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedpd"])
+def test_a_taken_name_is_refused(another_package: Callable[[str, str], None], name: str) -> None:
+    another_package(name, "theirs:MINE")
+    with pytest.raises(UserError, match="is taken; uninstall or rename"):
+        parse("fedprox")
+
+
+def test_names_inside_methods_must_differ() -> None:
+    one = Method("one", "", "", options=(Option("beta", 1.0, ""),))
+    other = Method("other", "", "", memory=(Vector("beta"),))
+    with pytest.raises(UserError, match="one and other both call something 'beta'"):
+        one + other
+
+
+def test_what_looks_at_one_client_trains_alone() -> None:
+    def nothing(*_: object) -> None:
+        raise AssertionError
+
+    assert Method("a", "", "", transform=nothing).trains_alone  # type: ignore[arg-type]
+    assert Method("a", "", "", draws={"a": nothing}).trains_alone
+    assert Method("a", "", "", task=(nothing,), memory=(Vector("h"),)).trains_alone  # type: ignore[arg-type]
+    assert {name for name, m in METHODS.items() if m.trains_alone} == {
+        "moon", "mixup", "stochdepth", "gradaug", "fedalign",
+    }  # fmt: skip
 
 
 def test_fedpd_is_feddyn() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, kl_div, log_softmax, softmax
+from torch.nn.functional import cross_entropy
 
 from fedscope.federated.flat import FlatModel
 from fedscope.federated.method import Batch, Gradient, Step
@@ -18,6 +18,7 @@ from fedscope.federated.methods import (
     contrastive,
     control,
     curvature,
+    depth,
     dynamic,
     foresight,
     lipschitz,
@@ -238,6 +239,20 @@ def test_mixup_with_gamma_zero_is_exact() -> None:
     assert torch.equal(batch.images, images)
 
 
+# StochDepth
+
+
+@pytest.mark.parametrize(("schedule", "first"), [("code", 1.0), ("paper", 1 - 0.1 / 18)])
+def test_how_often_stochdepth_keeps_a_block(schedule: Any, first: float) -> None:
+    model = build("resnet56_bottleneck", 10, 3, seeded(), keep=0.9, schedule=schedule)
+    generator, given = seeded(), options("stochdepth")
+    drawn = torch.tensor([depth.draw(generator, given, torch.zeros(1), model) for _ in range(2000)])
+    frequency = drawn.double().mean(0)
+    error = 3 * math.sqrt(0.09 / 2000)
+    assert frequency[-1].item() == pytest.approx(0.9, abs=error)
+    assert frequency[0].item() == pytest.approx(first, abs=0 if first == 1 else error)
+
+
 # GradAug
 
 
@@ -246,7 +261,7 @@ def test_gradaugs_divergence_by_hand() -> None:
     whole, part = torch.tensor([[0.5, 0.25, 0.25]]).log(), torch.tensor([[0.25, 0.5, 0.25]]).log()
     at = passing(
         "gradaug", batch=Batch(torch.zeros(1, 1, 8, 8), torch.zeros(1, dtype=torch.int64)),
-        logits=whole, drawn={"gradaug": [(0.5, 8)]}, given={"gradaug_mu": 2.0},
+        logits=whole, drawn={"gradaug": [(0.5, 8)]}, given={"gradaug_mu": "2.0"},
         network=lambda *_: part,
     )  # fmt: skip
     assert subnetworks.imitation(at).item() == pytest.approx(2 * 0.173287, abs=1e-6)
@@ -312,6 +327,12 @@ def test_gradaugs_widths_and_sides(kind: str) -> None:
     assert (one == {0.8}) == (kind == "min_plus_uniform")
 
 
+def test_gradaugs_published_strengths() -> None:
+    published = [subnetworks.strength(options("gradaug", gradaug_n=n)) for n in (1, 2, 3, 4)]
+    assert published == [2.0, 1.75, 1.5, 1.25]
+    assert subnetworks.strength(options("gradaug", gradaug_n=1, gradaug_mu="0.5")) == 0.5
+
+
 def test_gradaugs_lists_of_sides() -> None:
     assert subnetworks.sides(options("gradaug"), 224) == [224, 192, 160, 128]
     assert subnetworks.sides(options("gradaug", gradaug_resolutions="32,28,24"), 32) == [32, 28, 24]
@@ -368,10 +389,6 @@ def test_nothing_has_norm_nothing() -> None:
     assert torch.isfinite(torch.autograd.grad(norm.sum(), x)[0]).all()
 
 
-def test_fedaligns_distance_by_hand() -> None:
-    assert nn.functional.mse_loss(torch.tensor([6.0]), torch.tensor([10.0])).item() == 16
-
-
 def aligned(scale: float = 1.0, **given: Any) -> tuple[Tensor, FlatModel]:
     """Return the term on the last group of a small network, with features scaled, and the network."""
     model = FlatModel(build("resnet_digits", 10, 1, seeded()))
@@ -392,6 +409,14 @@ def test_fedalign_by_default_is_worth_mu_times_the_loss() -> None:
     term, model = aligned()
     logits = model.module(torch.rand(6, 1, 8, 8, generator=seeded()))
     assert term.item() == pytest.approx(0.45 * cross_entropy(logits, torch.arange(6)).item())
+
+
+def test_fedaligns_distance_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    # K_F = 10, K_S = 6 for every sample: L_Lip = 16
+    norms = iter([torch.full((6,), 10.0), torch.full((6,), 6.0)])
+    monkeypatch.setattr(lipschitz, "spectral_norm", lambda *_: next(norms))
+    term, _ = aligned(fedalign_weighting="const", fedalign_mu=1.0)
+    assert term.item() == 16
 
 
 def test_fedaligns_weight_cancels_the_scale_of_the_matrix() -> None:
@@ -645,7 +670,12 @@ def test_which_tensors_stay_with_a_client() -> None:
         p.numel() for m in model.modules() if isinstance(m, nn.BatchNorm2d) for p in m.parameters()
     )
     assert own[flat.size :].all()  # running means and variances
-    assert batchnorm(model, options("fedbn", fedbn_match="name")) == []  # nothing here is called bn
+    by_name = batchnorm(model, options("fedbn", fedbn_match="name"))  # the published rule in numbered layers
+    assert set(batchnorm(model, options("fedbn"))) - set(by_name) == {
+        f"layer{group}.0.shortcut.1.{name}"
+        for group in (2, 3)
+        for name in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
+    }
     named = nn.Sequential()
     named.bn1 = nn.BatchNorm1d(3)
     assert len(batchnorm(named, options("fedbn", fedbn_match="name"))) == 5
@@ -669,6 +699,20 @@ def test_fedfor_by_hand() -> None:
     assert foreseen(fedfor_reduce="mean")[0].item() == pytest.approx(0.5)
     every, w = foreseen(fedfor_positive_only=False)
     assert gradient(every, w) == pytest.approx([-10.0, 10.0, -5.0, 0.0])
+
+
+def test_fedfor_is_silent_where_the_model_did_not_move_and_never_negative() -> None:
+    generator = seeded()
+    for moved in (0.0, 1.0):
+        for _ in range(20):
+            w, anchor = torch.randn(2, 6, generator=generator)
+            previous = anchor + moved * torch.randn(6, generator=generator)
+            w.requires_grad_()
+            term = foresight.foresight(step("fedfor", w, anchor, {"received": {"fedfor.previous": previous}}))
+            assert term.item() >= 0
+            assert (term.item() > 0) <= bool(moved)
+            pull = -torch.tensor(gradient(term, w))
+            assert (pull * (anchor - w.detach()) >= 0).all()  # the step moves toward θ_t
 
 
 def test_fedfor_is_silent_at_the_anchor() -> None:
@@ -764,11 +808,3 @@ def test_fednova_by_hand() -> None:
             sums[name] = sums[name] + value[0]
     at = serving("fednova", torch.tensor([-3.5 * eta]), torch.zeros(1), {}, sums=sums, weight=10.0)
     assert normalized.server(at)[0].item() == pytest.approx(-3 * eta)
-
-
-def test_the_softmax_of_the_kl_is_the_papers() -> None:
-    """KL(p_full ‖ p_i) as written out, for logits at random."""
-    a, b = torch.randn(5, 4, generator=seeded()), torch.randn(5, 4, generator=seeded(1))
-    p, q = softmax(a, 1), softmax(b, 1)
-    ours = kl_div(log_softmax(b, 1), log_softmax(a, 1), reduction="batchmean", log_target=True)
-    assert ours.item() == pytest.approx((p * (p / q).log()).sum(1).mean().item(), rel=1e-5)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import click
 
 from fedscope.cli import console
+from fedscope.errors import UserError
 from fedscope.federated.method import Method
 from fedscope.federated.methods import ALIASES, known, parse
 from fedscope.federated.options import Option
@@ -25,12 +26,13 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @as_json
 def list_methods(as_json: bool) -> None:
     """List all methods; any of them add up, as in feddyn+man, unless they fill the same place."""
-    methods = list(known().values())
+    methods = [found for found in known().values() if isinstance(found, Method)]
     if as_json:
         console.write_json("-", [_describe(method) for method in methods])
         return
     rows = [[method.name, method.objective, method.source] for method in methods]
     notes = [f"{alias} is {name}." for alias, name in ALIASES.items()]
+    notes += [str(found) for found in known().values() if isinstance(found, UserError)]
     console.print_table("Methods", ["name", "objective", "source"], rows, notes, text_columns=3)
 
 
@@ -47,7 +49,7 @@ def show(method: str, as_json: bool) -> None:
     rows = [[name.replace("_", " "), str(facts[name])] for name in FACTS if facts[name]]
     console.print_table(record.name, ["", ""], rows, text_columns=2)
     rows = [
-        [option.name, str(option.default), str(option.code or "").replace("None", ""), _meaning(option)]
+        [option.name, str(option.default), "" if option.code is None else str(option.code), _meaning(option)]
         for option in record.options
     ]
     if rows:
@@ -77,8 +79,8 @@ def _describe(method: Method) -> dict[str, object]:
         "from_a_client": " + ".join([shared, *filter(None, [_vectors(uploads)])]),
         "models_held": method.models_held(),
         "weights": method.weights or "n_k",
-        "alone": "its clients are not stacked" if method.alone else "",
-        "not_with": "; ".join(f"{name}: {why}" for name, why in method.refuses.items()),
+        "alone": "its clients are not stacked" if method.trains_alone else "",
+        "not_with": _refusals(method),
         "options": [
             {
                 "name": option.name,
@@ -96,6 +98,16 @@ def _vectors(vectors: Sequence[Vector]) -> str:
     return ", ".join(f"{vector.name} ({SIZES[vector.scope]})" for vector in vectors)
 
 
+def _refusals(method: Method) -> str:
+    """Return which methods are refused, each reason once."""
+    reasons: dict[str, list[str]] = {}
+    for name, why in method.refuses.items():
+        reasons.setdefault(why, []).append(name)
+    return "; ".join(f"{', '.join(names)}: {why}" for why, names in reasons.items())
+
+
 def _meaning(option: Option) -> str:
     """Return what an option means and may be."""
-    return option.help + (f" [{' | '.join(option.choices)}]" if option.choices else "")
+    bounded = isinstance(option.default, int | float) and not isinstance(option.default, bool)
+    allowed = " | ".join(option.choices) or (option.bounds() if bounded else "")
+    return option.help + (f" [{allowed}]" if allowed else "")

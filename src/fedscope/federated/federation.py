@@ -116,8 +116,13 @@ def prepare(settings: Settings, given: dict[str, str], data_dir: Path | None = N
         )
     options = method.values(given, settings.reading)
     needs = {name: value for need in method.needs for name, value in need(options).items()}
-    if settings.head is not None or not model_catalogue.can_have_head(model_name):
-        needs["head"] = bool(settings.head)
+    if settings.head is not None:
+        needs["head"] = settings.head
+    elif needs.get("head") and not model_catalogue.can_have_head(model_name):
+        raise UserError(
+            f"{method.name} trains a network with a projection head, which {model_name} cannot have; choose "
+            "a residual network with --model, or --head false to use what the classifier reads"
+        )
     spec = parse_record(
         ModelSpec,
         {"name": model_name, "classes": len(dataset.classes), "channels": channels, **needs},
@@ -128,7 +133,16 @@ def prepare(settings: Settings, given: dict[str, str], data_dir: Path | None = N
     )
     for check in method.checks:
         check(model, options)
-    if settings.stack > 1 and method.alone:
+    if method.server and method.weights and settings.weights not in (None, method.weights):
+        raise UserError(
+            f"{method.name}'s server rule is for --weights {method.weights}; leave --weights out, the client "
+            "objective compensates unequal sizes"
+        )
+    if settings.optimizer_state == "client" and any(v.name == "nova.a" for v in method.uploads):
+        raise UserError(
+            "fednova counts momentum from zero in every round; leave --optimizer-state client out"
+        )
+    if settings.stack > 1 and method.trains_alone:
         raise UserError(f"{method.name} trains its clients one by one; leave --stack out")
     if settings.compile and method.strategy:
         raise UserError(f"{method.name} runs another network in every step; leave --compile out")

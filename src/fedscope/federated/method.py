@@ -16,6 +16,10 @@ Its places, in the order of a local step and of a round:
 ``server``       what becomes of the mean of the uploads; ``observe``, what the server notes besides;
                  ``server_state``, the vectors both keep, and ``broadcast``, those that clients receive
 
+Besides: ``needs`` (how the network must be built), ``checks`` (what the user must mend), ``masks`` (named
+choices of parameters), ``stale`` (whether the oracle sees the last gradient), ``own_start`` (whether a
+client's memory begins at a random model), ``weights``, ``clip``, and ``refuses`` (what it does not go with).
+
 Methods add: ``parse("fedprox+man")`` is the sum of two records. FedAvg is the record that adds nothing.
 """
 
@@ -176,6 +180,7 @@ class Method:
     strategy: Strategy | None = None
     taps: Mapping[str, Names] = field(default_factory=dict)
     task: tuple[TaskTerm, ...] = ()
+    subnetworks: bool = False  # whether a task term runs the network, or parts of it, again
     oracle: Oracle | None = None
     stale: bool = False  # whether the oracle looks at the step before's gradient
     masks: Mapping[str, Names] = field(default_factory=dict)
@@ -193,7 +198,6 @@ class Method:
     broadcast: tuple[str, ...] = ()
     weights: Weights | None = None  # None: n_k
     clip: str | None = None  # the option that clips where --clip is not given; 0: not
-    alone: bool = False  # its clients cannot be trained as a stack
     refuses: Mapping[str, str] = field(default_factory=dict)  # method → why not with it
 
     def __add__(self, other: "Method") -> "Method":
@@ -206,7 +210,16 @@ class Method:
             for part in theirs.name.split("+"):
                 if part in mine.refuses:
                     raise UserError(f"{mine.name} cannot be combined with {part}: {mine.refuses[part]}")
-        return Method(**{f.name: _join(f, self, other) for f in dataclasses.fields(self)})
+        joined = Method(**{f.name: _join(f, self, other) for f in dataclasses.fields(self)})
+        twice = sorted(set(self._names()) & set(other._names()))
+        if twice:
+            raise UserError(f"{self.name} and {other.name} both call something {twice[0]!r}; rename one")
+        return joined
+
+    def _names(self) -> list[str]:
+        """Return the names that must be unique in a sum: options, state, draws, taps, masks."""
+        vectors = {v.name for v in (*self.memory, *self.uploads, *self.server_state)}
+        return [*(o.name for o in self.options), *vectors, *self.draws, *self.taps, *self.masks]
 
     def values(self, given: Mapping[str, str], reading: Reading) -> dict[str, Value]:
         """Return every option's value: the given one, else the reading's.
@@ -228,6 +241,13 @@ class Method:
             for name, option in known.items()
         }
 
+    @property
+    def trains_alone(self) -> bool:
+        """Whether its clients cannot be trained as a stack: each takes its own way through the network."""
+        return bool(
+            self.draws or self.transform or self.strategy or (self.task and self.memory) or self.subnetworks
+        )
+
     def models_held(self) -> int:
         """Return how many vectors of P a training client holds: w, θ_t where it is needed, its memory, …"""
         tied = bool(self.anchored or self.corrections or self.displaced or self.finish)
@@ -248,7 +268,7 @@ def _join(place: dataclasses.Field[Any], mine: Method, theirs: Method) -> Any:
             )
         return a if a is not None else b
     if isinstance(a, str):
-        return "; ".join(text for text in (a, b) if text)
+        return "; ".join(dict.fromkeys(text for text in (a, b) if text))
     return a or b if isinstance(a, bool) else {**a, **b} if isinstance(a, Mapping) else a + b
 
 

@@ -1,7 +1,7 @@
 """A method's options: named, typed, each with the value that the published code has where it differs."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
@@ -28,6 +28,7 @@ class Option:
     code: Value | None = None  # value under reading="code"; None: the default
     choices: tuple[str, ...] = ()
     within: tuple[float, float] = (0.0, math.inf)
+    check: Callable[[str], None] | None = None  # of a free text
 
     def read(self, text: str) -> Value:
         """Convert ``text`` to the option's type.
@@ -40,6 +41,8 @@ class Option:
                 return text.lower() == "true"
             raise UserError(f"{self.name} is true or false, not {text!r}")
         if isinstance(self.default, str):
+            if self.check:
+                self.check(text)
             if text in self.choices or not self.choices:
                 return text
             raise UserError(f"{self.name} is one of {', '.join(self.choices)}, not {text!r}")

@@ -123,7 +123,8 @@ class _Server:
         sums = {name: WeightedSum() for name in dispatch.summed}
         for stack, trained in dispatch.uploads(round, sampled, self.memory):
             dispatch.clock.enter("aggregation")
-            values, losses = trained.values.cpu(), trained.loss.tolist()
+            trained = trained.on_cpu()
+            values, losses = trained.values, trained.loss.tolist()
             for row, client in enumerate(stack):
                 mean.add(values[row], federation.weight(client) / weight)
                 train_loss += losses[row] * len(federation.rows[client]) / samples

@@ -1,7 +1,7 @@
 """What a client is asked to do in a round, and what it sends back."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 import torch
@@ -63,3 +63,7 @@ class Trained:
     uploads: Tensor  # (K, U)
     counters: Tensor  # (n,) int64: the integer buffers
     loss: Tensor  # (K,) float64: cross-entropy alone, mean over the last local epoch
+
+    def on_cpu(self) -> "Trained":
+        """Return the same on the CPU, where the server adds up."""
+        return Trained(*(getattr(self, place.name).cpu() for place in fields(self)))

@@ -3,8 +3,9 @@
 A package registers a :class:`~fedscope.federated.method.Method` in the group ``fedscope.methods``.
 """
 
+import re
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 
 from fedscope.errors import UserError
 from fedscope.federated import method
@@ -38,28 +39,32 @@ GROUP = "fedscope.methods"
 
 
 @cache
-def known() -> dict[str, Method]:
-    """Return every method by name: fedscope's own, then those of other installed packages.
+def known() -> dict[str, Method | UserError]:
+    """Return every method by name, fedscope's own, then those of other installed packages.
 
-    Raises:
-        UserError: an entry point does not lead to a method, or takes a name that is taken.
+    In the place of one that cannot be used stands the reason.
     """
-    methods = dict(METHODS)
+    methods: dict[str, Method | UserError] = dict(METHODS)
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
-        try:
-            record = point.load()
-        except Exception as error:
-            raise UserError(
-                f"the method {point.name!r} ({point.value}) cannot be imported: {error}"
-            ) from error
-        if not isinstance(record, Method):
-            raise UserError(f"the entry point {point.name!r} ({point.value}) is not a fedscope Method")
-        if record.name != point.name or record.name in methods:
-            raise UserError(
-                f"{point.value} is called {record.name!r}: its entry point needs that name, unused"
-            )
-        methods[record.name] = record
+        if point.name in methods or point.name in ALIASES:
+            raise UserError(f"{point.value} registers {point.name!r}, which is taken; uninstall or rename it")
+        methods[point.name] = _load(point)
     return methods
+
+
+def _load(point: EntryPoint) -> Method | UserError:
+    try:
+        record = point.load()
+    except Exception as error:
+        return UserError(f"the method {point.name!r} ({point.value}) cannot be imported: {error}")
+    if not isinstance(record, Method):
+        return UserError(f"the entry point {point.name!r} ({point.value}) is not a fedscope Method")
+    if record.name != point.name or not re.fullmatch("[a-z0-9_-]+", record.name):
+        return UserError(
+            f"{point.value} is called {record.name!r}, its entry point {point.name!r}: both need one name of "
+            "lower-case letters, digits, - and _"
+        )
+    return record
 
 
 def parse(text: str) -> Method:
@@ -68,5 +73,11 @@ def parse(text: str) -> Method:
     Raises:
         UserError: a name is unknown or stands twice, or two methods do not go together.
     """
-    names = [ALIASES.get(name.strip(), name) for name in text.lower().split("+")]
-    return method.parse("+".join(names), known())
+    names = [ALIASES.get(name.strip(), name.strip()) for name in text.lower().split("+")]
+    methods = known()
+    for name in names:
+        found = methods.get(name)
+        if isinstance(found, UserError):
+            raise found
+    usable = {name: record for name, record in methods.items() if isinstance(record, Method)}
+    return method.parse("+".join(names), usable)

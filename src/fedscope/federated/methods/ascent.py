@@ -47,7 +47,7 @@ def scaled(model: nn.Module, options: Values) -> list[str]:
 
 
 BN = Option("sam.bn", "both", "which passes update running statistics", choices=("both", "first"))
-HOSTS = "the ascent step is defined on FedAvg and FedProx; with FedDyn's terms it is fedspeed"
+HOSTS = "an ascent step under duals or control variates has no reference but fedspeed, which is it on FedDyn"
 REFUSES = dict.fromkeys(("feddyn", "feddc", "scaffold"), HOSTS)
 
 FEDSAM = Method(

@@ -67,5 +67,5 @@ MOON = Method(
     memory=(Vector("moon.previous", "model", start="initial"),),
     own_start=lambda options: options["moon.first"] == "random",
     finish=(lambda end: {"moon.previous": end.values},),
-    alone=True,
+    subnetworks=True,
 )  # fmt: skip

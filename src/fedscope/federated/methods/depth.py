@@ -45,5 +45,4 @@ STOCHDEPTH = Method(
     draws={"stochdepth": draw},
     strategy=shortened,
     refuses=dict.fromkeys(("gradaug", "fedalign"), "they run branches that StochDepth may have dropped"),
-    alone=True,
 )  # fmt: skip

@@ -74,7 +74,9 @@ def power_start(kind: str, features: Tensor) -> Tensor:
     """Return where the power iteration begins, (C₁,): ones, or one random vector, the same in every step."""
     if kind == "ones":
         return features.new_ones(features.shape[1])
-    return torch.randn(features.shape[1], generator=torch.Generator().manual_seed(0)).to(features)
+    device = features.device  # drawn where it is used: a recorded step cannot copy from the host
+    generator = torch.Generator(device).manual_seed(0)
+    return torch.randn(features.shape[1], generator=generator, device=device, dtype=features.dtype)
 
 
 FEDALIGN = Method(
@@ -108,5 +110,5 @@ FEDALIGN = Method(
     task=(alignment,),
     clip="fedalign.clip",
     refuses={"gradaug": "both run sub-networks under strengths tuned for one of them"},
-    alone=True,
+    subnetworks=True,
 )  # fmt: skip

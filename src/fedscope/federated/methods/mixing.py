@@ -36,5 +36,4 @@ MIXUP = Method(
     options=(Option("mixup.gamma", 0.1, "β ~ Beta(γ, γ) (Mendieta et al. 2022: 0.1)"),),
     draws={"mixup": draw},
     transform=mix,
-    alone=True,
 )

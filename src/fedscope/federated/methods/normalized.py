@@ -5,10 +5,11 @@ under unit gradient and unit rate: τ_k for plain SGD, (1 − (1 − ημ)^τ_k)
 momentum. It is computed by running that recursion on one number. Wang et al. 2020 (NeurIPS), section 4.
 """
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from fedscope.errors import UserError
 from fedscope.federated.method import Finish, Method, ServerStep
-from fedscope.federated.options import Option
+from fedscope.federated.options import Option, Values
 from fedscope.federated.vectors import Vector
 
 
@@ -36,12 +37,23 @@ def server(step: ServerStep) -> tuple[Tensor, dict[str, Tensor]]:
     return step.anchor + float(step.options["nova.gamma"]) * a * d, {}
 
 
+def check(_: nn.Module, options: Values) -> None:
+    """Refuse proximal terms whose pull is not linear, or not there in every step.
+
+    Raises:
+        UserError: FedProx is part of the sum, with such an option.
+    """
+    if options.get("prox.form", "squared") != "squared" or options.get("prox.skip", "never") != "never":
+        raise UserError("fednova's a_k is for prox.form=squared and prox.skip=never; leave those options out")
+
+
 FEDNOVA = Method(
     name="fednova",
     objective="ℓ(w); θ ← θ + γ (Σ p_k a_k)(Σ p_k (w_k − θ)/a_k)",
     source="Wang et al. 2020 (NeurIPS), section 4",
     place="on the server",
     options=(Option("nova.gamma", 1.0, "server learning rate γ"),),
+    checks=(check,),
     uploads=(Vector("nova.d", instead=True), Vector("nova.a", "number")),
     finish=(finish,),
     server=server,

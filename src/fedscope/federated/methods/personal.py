@@ -4,7 +4,8 @@ The affine parameters and running statistics of BatchNorm are never sent; the re
 backbone for other methods: their terms, memories and server rules act on the shared parameters only
 (``fedbn.reg_scope=all``: the terms see all). Whoever has no BatchNorm of its own, as the model that is
 evaluated and kept or a client in its first round, has the mean of the last participants'. The published code
-finds BatchNorm by its name, which misses those in shortcuts (``fedbn.match=name``).
+finds BatchNorm by the letters bn in its name, which misses those in shortcuts: ``fedbn.match=name`` takes
+names with bn, and where layers are numbered all but those in shortcuts.
 """
 
 from torch import nn
@@ -17,10 +18,11 @@ from fedscope.federated.vectors import Vector
 
 def batchnorm(model: nn.Module, options: Values) -> list[str]:
     """Return the names of the tensors of BatchNorm."""
-    tensors = [*model.named_parameters(), *model.named_buffers()]
-    if options["fedbn.match"] == "name":
-        return [name for name, _ in tensors if "bn" in name]
     owners = {name for name, module in model.named_modules() if isinstance(module, _BatchNorm)}
+    if options["fedbn.match"] == "name":
+        named = {name for name in owners if "bn" in name}
+        owners = named or {name for name in owners if "shortcut" not in name}
+    tensors = [*model.named_parameters(), *model.named_buffers()]
     return [name for name, _ in tensors if name.rpartition(".")[0] in owners]
 
 

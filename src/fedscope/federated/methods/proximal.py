@@ -1,7 +1,8 @@
 """FedProx: the local model is tied to the one the server sent.
 
 (μ/2)‖w − θ_t‖² over the trainable parameters, inside the loss and so inside the clip; stateless, no traffic
-beyond FedAvg's. ``prox.form=norm`` (not squared) and ``prox.skip`` are what FedBN's published code does.
+beyond FedAvg's. ``prox.form=norm`` (not squared) and ``prox.skip`` are found in FedBN's published code, which
+moreover leaves the term out of the whole first round.
 ``prox.split=weight_decay`` is FL-Simulator's way: μ⟨w, −θ_t⟩ in the loss, μ·w as weight decay after the clip.
 """
 

@@ -16,6 +16,7 @@ from fedscope.federated.method import Method, ServerStep
 from fedscope.federated.options import Option
 from fedscope.federated.vectors import Vector
 
+BELOW_ONE = (0.0, 1 - 1e-9)
 Second = Callable[[Tensor, Tensor, float], Tensor]  # (s, Δ², β₂) → s
 
 
@@ -55,7 +56,7 @@ def optimizer(name: str, source: str, rule: str, second: Second, *options: Optio
         place="on the server",
         options=(
             Option(f"{prefix}.gamma", 0.01, "server learning rate γ (to be swept)"),
-            Option(f"{prefix}.beta1", beta1, "β₁ of m", within=(0.0, 1.0)),
+            Option(f"{prefix}.beta1", beta1, "β₁ of m", within=BELOW_ONE),
             *options,
             Option(f"{prefix}.eps", 1e-3, "ε beside √s", within=(1e-12, float("inf"))),
             Option(f"{prefix}.s0", "eps_squared", "s before round 1", choices=("eps_squared", "zero")),
@@ -71,7 +72,7 @@ FEDAVGM = Method(
     source="Hsu, Qi, Brown 2019 (arXiv 1909.06335)",
     place="on the server",
     options=(
-        Option("avgm.beta", 0.9, "momentum β", within=(0.0, 1.0)),
+        Option("avgm.beta", 0.9, "momentum β", within=BELOW_ONE),
         Option("avgm.gamma", 1.0, "server learning rate γ"),
         Option("avgm.dampened", False, "v ← βv + (1 − β)Δ, as MOON's code"),
     ),
@@ -82,13 +83,13 @@ REDDI = "Reddi et al. 2021 (ICLR), Algorithm 2"
 FEDADAGRAD = optimizer("fedadagrad", REDDI, "s ← s + Δ²", lambda s, d, _: s + d, beta1=0.0)
 FEDADAM = optimizer(
     "fedadam", REDDI, "s ← β₂s + (1 − β₂)Δ²", lambda s, d, beta2: beta2 * s + (1 - beta2) * d,
-    Option("adam.beta2", 0.99, "β₂ of s", within=(0.0, 1.0)),
+    Option("adam.beta2", 0.99, "β₂ of s", within=BELOW_ONE),
     Option("adam.bias_correction", False, "divide m and s by 1 − βᵗ, as PyTorch's Adam"),
     beta1=0.9,
 )  # fmt: skip
 FEDYOGI = optimizer(
     "fedyogi", REDDI, "s ← s − (1 − β₂)Δ² sign(s − Δ²)",
     lambda s, d, beta2: s - (1 - beta2) * d * (s - d).sign(),
-    Option("yogi.beta2", 0.99, "β₂ of s", within=(0.0, 1.0)),
+    Option("yogi.beta2", 0.99, "β₂ of s", within=BELOW_ONE),
     beta1=0.9,
 )  # fmt: skip

@@ -7,6 +7,8 @@ sub-network at the least width and draws the others. Sub-networks normalise by t
 running statistics alone. Stateless.
 """
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, kl_div, log_softmax
@@ -19,6 +21,7 @@ from fedscope.models.slimmable import slim
 
 SCALES = (1.0, 7 / 8, 3 / 4, 5 / 8)  # {32, 28, 24, 20} of 32; of 224 the published list is another
 SIDES = {224: [224, 192, 160, 128]}
+STRENGTHS = (2.0, 1.75, 1.5, 1.25)
 
 
 def sides(options: Values, native: int) -> list[int]:
@@ -39,8 +42,8 @@ def sides(options: Values, native: int) -> list[int]:
 
 
 def positive(side: int) -> int:
-    """Return ``side``, which is at least 1."""
-    if side < 1:
+    """Return ``side``, which is at least 4: the network halves it twice."""
+    if side < 4:
         raise ValueError(side)
     return side
 
@@ -68,7 +71,28 @@ def imitation(at: Pass) -> Tensor:
             images = interpolate(images, size=(side, side), mode="bilinear", align_corners=True)
         part = log_softmax(at.network(slim, images, width, divisor), 1)
         total = total + kl_div(part, whole, reduction="batchmean", log_target=True)
-    return float(at.options["gradaug.mu"]) * total
+    return strength(at.options) * total
+
+
+def strength(options: Values) -> float:
+    """Return μ: as set, or the published one for n sub-networks, for more of them that of four."""
+    if options["gradaug.mu"] == "auto":
+        return STRENGTHS[min(int(options["gradaug.n"]), len(STRENGTHS)) - 1]
+    return float(options["gradaug.mu"])
+
+
+def number(text: str) -> None:
+    """Refuse a strength that is neither auto nor a number from 0 up.
+
+    Raises:
+        UserError: it is not.
+    """
+    try:
+        fine = text == "auto" or 0 <= float(text) < math.inf
+    except ValueError:
+        fine = False
+    if not fine:
+        raise UserError(f"gradaug.mu is auto or a finite number from 0 up, not {text!r}")
 
 
 def check(model: nn.Module, options: Values) -> None:
@@ -93,7 +117,10 @@ GRADAUG = Method(
     source="Yang, Zhu, Chen 2020 (NeurIPS), section 3; in FL: Mendieta et al. 2022",
     place="in the task loss, by n more forward and backward passes",
     options=(
-        Option("gradaug.mu", 1.75, "strength μ (Mendieta et al. 2022; n = 1…4: 2, 1.75, 1.5, 1.25)"),
+        Option(
+            "gradaug.mu", "auto", "strength μ; auto: 2, 1.75, 1.5, 1.25 for n = 1…4 (Mendieta et al. 2022)",
+            check=number,
+        ),
         Option("gradaug.n", 2, "number of sub-networks n", within=(1, 16)),
         Option("gradaug.width", 0.8, "least width ω_b (Mendieta et al. 2022: 0.8)", within=(0.01, 1.0)),
         Option(
@@ -106,5 +133,5 @@ GRADAUG = Method(
     checks=(check,),
     draws={"gradaug": draw},
     task=(imitation,),
-    alone=True,
+    subnetworks=True,
 )  # fmt: skip
