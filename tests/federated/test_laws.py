@@ -379,6 +379,10 @@ def test_personal_batchnorm_stays_and_the_rest_is_shared(tmp_path: Path) -> None
             if round == latest:
                 personal = torch.cat([sent[n].flatten() for n in sent if n in names])
                 assert torch.isin(personal, kept).all()
+    curv = trained(tmp_path, settings_of("fedbn+fedcurv", rounds=1), name="curv")
+    parameters = sum(p.numel() for p in prepare(settings_of("fedbn"), {}).model.parameters())
+    shared = parameters - layout.width // 2
+    assert curv.metrics()[0]["bytes_up"] == 4 * 3 * 3 * shared  # w, F, F⊙w of three clients
     traffic = run.metrics()[0]["bytes_up"]
     flat = sum(t.numel() for t in load_checkpoint(run.final).state.values() if t.is_floating_point())
     assert traffic == 4 * 2 * (flat - layout.width)

@@ -284,7 +284,9 @@ def imitated(residual: tuple[FlatModel, Network, Tensor], drawn: list[tuple[floa
     return subnetworks.imitation(at)
 
 
-def test_the_whole_network_imitates_itself(residual: tuple[FlatModel, Network, Tensor]) -> None:
+@pytest.mark.parametrize("mode", [True, False])
+def test_the_whole_network_imitates_itself(residual: tuple[FlatModel, Network, Tensor], mode: bool) -> None:
+    residual[0].module.train(mode)
     term = imitated(residual, [(1.0, 8), (1.0, 8)])
     assert term.item() == pytest.approx(0, abs=1e-6)
     term.backward()

@@ -14,15 +14,13 @@ from fedscope.federated.local import LocalTrainer
 def traffic(federation: Federation, sampled: list[int], trainer: LocalTrainer) -> dict[str, int]:
     """Return the bytes sent to and by the sampled clients, and the mini-batch gradients they computed.
 
-    A client receives and sends the P parameters and the Q running statistics, less what is personal, and the
-    method's further vectors, in float32: what crosses the network in a deployment, not between workers here.
+    A client receives and sends the P parameters, the Q running statistics and the method's further vectors,
+    each less what is personal, in float32: what crosses the network in a deployment, not between workers.
     """
     settings, situation = federation.settings, trainer.situation
     size = trainer.model.values.shape[1] - len(situation.personal)
-    down, up = (
-        4 * len(sampled) * (size + extra)
-        for extra in (situation.broadcast.further, situation.uploads.further)
-    )
+    layouts = (situation.broadcast, situation.uploads)
+    down, up = (4 * len(sampled) * (size + situation.further(layout)) for layout in layouts)
     steps = sum(trainer.settings.steps(len(federation.rows[client])) for client in sampled)
     passes = 2 if federation.method.oracle else 1
     return {"bytes_down": down, "bytes_up": up, "gradients": passes * settings.epochs * steps}

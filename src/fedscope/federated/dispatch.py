@@ -1,6 +1,7 @@
 """Every worker's part of a round: train its share of the clients, evaluate its share of the test set."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -37,11 +38,9 @@ class Dispatch:
         self.situation = self.trainer.situation
         self.shared = torch.ones(self.model.size, dtype=torch.bool)  # which parameters a server rule moves
         self.shared[[place for place in self.situation.personal.tolist() if place < self.model.size]] = False
-        self.summed = [
-            vector.name
-            for vector in dict.fromkeys(self.situation.memory.vectors + self.situation.uploads.vectors)
-            if vector.scope in ("parameters", "number")
-        ]
+        uploads = self.situation.uploads.names
+        self.summed = tuple(dict.fromkeys((*uploads, *federation.method.summed)))
+        self._before: set[int] = set()  # who took part in the last round
         self.start = self.model.values[0].clone()  # θ_t and the buffers, as the server sends them
         self.counters = self.model.counters.clone()
         self.samples = sum(map(len, federation.rows))
@@ -67,6 +66,7 @@ class Dispatch:
         """Train the sampled clients; on rank 0, yield every stack's upload in the order of the stacks."""
         settings, workers = self.federation.settings, self.workers
         everyone = stacks(sampled, self._size, settings.stack)
+        self._before = set(self.sample(round - 1)) if round > 1 else set()
         row = 4 * (self.model.values.shape[1] + self.situation.memory.width + self.situation.uploads.width)
         held = max(1, HELD // (row * settings.stack)) if workers.size > 1 else 1
         for window in windows(everyone, held * workers.size):
@@ -119,7 +119,6 @@ class Dispatch:
 
     def _train(self, round: int, stack: Stack, recalled: dict[int, Tensor]) -> Trained:
         settings = self.federation.settings
-        before = self.sample(round - 1) if round > 1 else []
 
         def task(client: int) -> Task:
             def stream(name: str, round: int = round) -> torch.Generator:
@@ -128,7 +127,8 @@ class Dispatch:
             return Task(
                 self.federation.rows[client], stream("batch order"), stream("augmentation"),
                 self._size(client) * settings.clients / self.samples,
-                recalled.get(client), client in before, stream, self.federation.own_start(client),
+                recalled.get(client), client in self._before, stream,
+                partial(self.federation.own_start, client),
             )  # fmt: skip
 
         tasks = [task(client) for client in stack]

@@ -18,7 +18,8 @@ Its places, in the order of a local step and of a round:
 
 Besides: ``needs`` (how the network must be built), ``checks`` (what the user must mend), ``masks`` (named
 choices of parameters), ``stale`` (whether the oracle sees the last gradient), ``own_start`` (whether a
-client's memory begins at a random model), ``weights``, ``clip``, and ``refuses`` (what it does not go with).
+client's memory begins at a random model), ``weights``, ``clip``, ``summed``, and ``refuses`` (what it does
+not go with).
 
 Methods add: ``parse("fedprox+man")`` is the sum of two records. FedAvg is the record that adds nothing.
 """
@@ -133,7 +134,7 @@ class ServerStep:
     participants: int  # m
     clients: int  # N
     options: Values
-    sums: Mapping[str, Tensor] = field(default_factory=dict)  # Σ of what finish returned
+    sums: Mapping[str, Tensor] = field(default_factory=dict)  # Σ of the uploads, and of summed memory
     weight: float = 1.0  # Σ of the participants' Finish.weight
     round: int = 1
 
@@ -195,6 +196,7 @@ class Method:
     server: Server | None = None
     observe: tuple[Observe, ...] = ()
     server_state: tuple[Vector, ...] = ()
+    summed: tuple[str, ...] = ()  # client memory whose sum over the participants the server reads too
     broadcast: tuple[str, ...] = ()
     weights: Weights | None = None  # None: n_k
     clip: str | None = None  # the option that clips where --clip is not given; 0: not

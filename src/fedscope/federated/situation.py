@@ -56,13 +56,19 @@ class Situation:
             self.previous[row] = task.previous
             self.start[row] = start
             if task.memory is None:
-                first = self.initial if task.initial is None else task.initial
-                self.remembered[row] = self.memory.fresh(first)
+                own = task.initial()
+                self.remembered[row] = self.memory.fresh(self.initial if own is None else own)
             else:
                 self.remembered[row] = task.memory
                 if len(self.personal):
                     self.start[row, self.personal] = self.memory.split(self.remembered[row])["personal"]
         self.model.values[: len(tasks)] = self.start[: len(tasks)]
+
+    def further(self, layout: Layout) -> int:
+        """Return how many numbers of ``layout`` are sent beyond the model, personal ones left out."""
+        own = 0 if self._shared is None else int((~self._shared).sum())
+        vectors = zip(layout.vectors, layout.sizes, strict=True)
+        return sum(size - own * (v.scope == "parameters") for v, size in vectors if not v.instead)
 
     def parameters(self, count: int) -> Tensor:
         """Return w of the first ``count`` clients, a view (count, P)."""

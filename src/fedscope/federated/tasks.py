@@ -51,7 +51,9 @@ class Task:
     memory: Tensor | None = None  # (M,), the row of its vectors; None: never sampled before
     previous: bool = False  # whether it also took part in the round before
     random: Callable[[str], torch.Generator] = _no_stream  # the method's own streams
-    initial: Tensor | None = None  # (P+Q,): where its memory begins, if not at the run's first model
+    initial: Callable[[], Tensor | None] = lambda: (
+        None
+    )  # (P+Q,): where its memory begins; None: the run's first
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,6 @@ class Layout:
         self.names = [vector.name for vector in vectors]
         self.sizes = [sizes[vector.scope] for vector in vectors]
         self.width = sum(self.sizes)
-        self.further = sum(size for v, size in zip(self.vectors, self.sizes, strict=True) if not v.instead)
 
     def split(self, rows: Tensor) -> dict[str, Tensor]:
         """Return the vectors in ``rows`` (…, width), each a view (…, size)."""

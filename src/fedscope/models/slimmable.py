@@ -33,8 +33,9 @@ def channels(count: int, width: float, divisor: int = 8) -> int:
 def slim(module: nn.Module, x: Tensor, width: float, divisor: int = 8) -> Tensor:
     """Apply ``module`` at ``width`` to x, (B, c, H, W) or (B, c); each layer reads the c there are.
 
-    Convolutions slim their outputs, linear layers their inputs only. BatchNorm normalises by the batch at any
-    width, 1 included, and leaves the running statistics alone. Every block is evaluated, whatever its gate.
+    Convolutions slim their outputs, linear layers their inputs only. BatchNorm normalises by the batch, at
+    width 1 in eval mode by its running statistics, and leaves those alone. Every block is evaluated, whatever
+    its gate.
 
     Raises:
         UserError: a layer has no smaller width.
@@ -48,6 +49,9 @@ def slim(module: nn.Module, x: Tensor, width: float, divisor: int = 8) -> Tensor
             return conv2d(x, weight, bias, module.stride, module.padding, module.dilation)
         case nn.BatchNorm2d(affine=True):
             weight, bias = module.weight[: x.shape[1]], module.bias[: x.shape[1]]
+            if width == 1 and not module.training:
+                mean, variance = module.running_mean, module.running_var
+                return batch_norm(x, mean, variance, weight, bias, eps=module.eps)
             return batch_norm(x, None, None, weight, bias, training=True, eps=module.eps)
         case nn.Linear():
             return linear(x, module.weight[:, : x.shape[1]], module.bias)

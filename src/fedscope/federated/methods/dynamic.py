@@ -110,4 +110,5 @@ FEDSPEED = replace(
     oracle=extrapolated,
     stale=True,
     server=speed_server,
+    summed=("dyn.h",),
 )  # fmt: skip
