@@ -10,9 +10,11 @@ from fedscope.data.augment import Pipeline
 from fedscope.data.datasets import Split
 from fedscope.federated.flat import FlatModel
 from fedscope.federated.local import LocalTrainer
-from fedscope.federated.methods import parse
+from fedscope.federated.methods import METHODS, parse
 from fedscope.federated.tasks import LocalSettings, Task
 from fedscope.models.catalogue import build
+from tests.federated.test_laws import settings_of
+from tests.federated.test_laws import trained as whole_run
 from tests.federated.test_workers import trained
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -42,6 +44,17 @@ def test_a_recorded_step_is_the_eager_one(precision: str) -> None:
     torch.testing.assert_close(ends[1].values, ends[0].values, rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(ends[1].loss, ends[0].loss, rtol=1e-3, atol=1e-4)
     assert torch.equal(ends[1].counters, ends[0].counters)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_trains_as_on_the_cpu(tmp_path: Path, method: str) -> None:
+    """Recorded or not, with its state on both sides; fedalign and fedspeed also by the published code."""
+    losses = []
+    for device in ("cpu", "cuda"):
+        settings = settings_of(method, device=device, reading="code", clip=10.0)
+        losses.append([m["loss"] for m in whole_run(tmp_path, settings, name=device).metrics()])
+    assert losses[1] == pytest.approx(losses[0], rel=0.02)
 
 
 @pytest.mark.slow

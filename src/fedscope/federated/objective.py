@@ -49,7 +49,6 @@ class Objective:
         ``batch`` has images (K·B, C, H, W) and labels (K, B).
         """
         situation, count = self.situation, len(batch.labels)
-        loss = torch.zeros(())
         with torch.no_grad():
             if self.method.oracle is None:
                 loss = self._task_gradient(batch, drawn)

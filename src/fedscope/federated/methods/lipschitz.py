@@ -8,6 +8,8 @@ positions, holds the full network's features constant, so that only the slim par
 trained by it, and clips the gradient at 10. Stateless. Mendieta et al. 2022 (CVPR), Eq. 5.
 """
 
+from functools import cache
+
 import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d, mse_loss
@@ -29,6 +31,11 @@ def spectral_norm(x: Tensor, start: Tensor, iterations: int) -> Tensor:
         norm = u.norm(dim=1, keepdim=True).clamp_min(TINY)
         v = u / norm
     return norm.flatten().sqrt()
+
+
+@cache  # a recorded step cannot draw, and finds it here
+def _random_vector(size: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    return torch.randn(size, generator=torch.Generator().manual_seed(0)).to(device, dtype)
 
 
 def transmission(before: Tensor, after: Tensor, *, mean: bool) -> Tensor:
@@ -74,9 +81,7 @@ def power_start(kind: str, features: Tensor) -> Tensor:
     """Return where the power iteration begins, (C₁,): ones, or one random vector, the same in every step."""
     if kind == "ones":
         return features.new_ones(features.shape[1])
-    device = features.device  # drawn where it is used: a recorded step cannot copy from the host
-    generator = torch.Generator(device).manual_seed(0)
-    return torch.randn(features.shape[1], generator=generator, device=device, dtype=features.dtype)
+    return _random_vector(features.shape[1], features.device, features.dtype)
 
 
 FEDALIGN = Method(
