@@ -151,9 +151,10 @@ class _Federation:
     def _personal_names(self) -> set[str]:
         """2.16: affine and running statistics of BatchNorm."""
         names = {*self.theta, *self.buffers}
-        if self.options["fedbn.match"] == "name":
-            return {name for name in names if "bn" in name}
         layers = [path for path, layer in self.module.named_modules() if isinstance(layer, _BatchNorm)]
+        if self.options["fedbn.match"] == "name":
+            called = [path for path in layers if "bn" in path]
+            layers = called or [path for path in layers if "shortcut" not in path]
         return {name for name in names if name.rpartition(".")[0] in layers}
 
     def _initial_s(self) -> float:

@@ -27,10 +27,8 @@ class Double(Pipeline):
         return super().train(images, draws).double()
 
 
-def client(
-    method: str, settings: LocalSettings, memory: dict[str, Tensor] | None = None, **given: Any
-) -> Trained:
-    """Train one client of a small perceptron in float64, with ``memory`` where it is given."""
+def client(method: str, settings: LocalSettings, **given: Any) -> Trained:
+    """Train one client of a small perceptron in float64."""
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (24, 1, 8, 8), generator=generator, dtype=torch.uint8)
     split = Split(images, torch.randint(0, 10, (24,), generator=generator))

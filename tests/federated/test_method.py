@@ -110,7 +110,7 @@ def test_what_looks_at_one_client_trains_alone() -> None:
 
     assert Method("a", "", "", transform=nothing).trains_alone  # type: ignore[arg-type]
     assert Method("a", "", "", draws={"a": nothing}).trains_alone
-    assert Method("a", "", "", task=(nothing,), memory=(Vector("h"),)).trains_alone  # type: ignore[arg-type]
+    assert not Method("a", "", "", memory=(Vector("h"),)).trains_alone
     assert {name for name, m in METHODS.items() if m.trains_alone} == {
         "moon", "mixup", "stochdepth", "gradaug", "fedalign",
     }  # fmt: skip

@@ -35,6 +35,7 @@ PAIR = {"clients": 2, "participation": 1.0}  # everybody takes part in every rou
 CLIP = {"clip": 1.0}
 MOMENTUM = {"momentum": 0.9}
 NESTEROV = {"momentum": 0.9, "nesterov": True}
+HEADLESS: dict[str, float] = {"head": False}  # the perceptron has no projection head
 BATCHNORM = {"model": "resnet_digits", "train_samples": 70, "epochs": 1}
 # Their clients keep vectors in float32 from round to round, which the oracle keeps in float64; it does
 # round MOON's previous networks and FedBN's own BatchNorm as the trainer does.
@@ -69,12 +70,12 @@ ROWS = [
     Row("man", {"man.half": "true", "man.zeta": "0.5"}, PAIR),
     Row("man", {"man.include_logits": "true"}, BATCHNORM),
     Row("fedprox+man", {"prox.mu": "1"}, CLIP | MOMENTUM),
-    Row("moon", {"moon.mu": "5"}),
+    Row("moon", {"moon.mu": "5"}, HEADLESS),
     Row("moon", {"moon.mu": "5"}, BATCHNORM),
     Row("moon", {"moon.mu": "5", "moon.aux_mode": "train", "moon.tau": "0.2"}, BN_PAIR),
-    Row("moon", {"moon.mu": "5", "moon.first": "skip"}, CLIP | MOMENTUM),
-    Row("moon+man", {"moon.mu": "5"}),
-    Row("moon+fedprox", {"moon.mu": "5", "prox.mu": "1"}, CLIP),
+    Row("moon", {"moon.mu": "5", "moon.first": "skip"}, HEADLESS | CLIP | MOMENTUM),
+    Row("moon+man", {"moon.mu": "5"}, HEADLESS),
+    Row("moon+fedprox", {"moon.mu": "5", "prox.mu": "1"}, HEADLESS | CLIP),
     Row("fedsam", {"sam.rho": "0.2"}, CLIP | MOMENTUM),
     Row("fedsam", {"sam.rho": "0.2"}, BATCHNORM),
     Row("fedsam", {"sam.rho": "0.2", "sam.bn": "first"}, BN_PAIR),
@@ -157,7 +158,7 @@ ROWS = [
     Row("fednova+fedprox", {"prox.mu": "1"}, PAIR | CLIP),
     Row("fednova+fedprox", {"prox.mu": "1"}, MOMENTUM),
     Row("fedadam+fedprox", {"prox.mu": "1"}, CLIP),
-    Row("fedyogi+moon", {"moon.mu": "5"}),
+    Row("fedyogi+moon", {"moon.mu": "5"}, HEADLESS),
     Row("fedavgm+fedsam", {"sam.rho": "0.2"}),
     Row("fedavgm+fedcurv"),
     Row("fedadagrad+fedfor+man"),

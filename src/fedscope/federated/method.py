@@ -246,9 +246,7 @@ class Method:
     @property
     def trains_alone(self) -> bool:
         """Whether its clients cannot be trained as a stack: each takes its own way through the network."""
-        return bool(
-            self.draws or self.transform or self.strategy or (self.task and self.memory) or self.subnetworks
-        )
+        return bool(self.draws or self.transform or self.strategy or self.subnetworks)
 
     def models_held(self) -> int:
         """Return how many vectors of P a training client holds: w, θ_t where it is needed, its memory, …"""

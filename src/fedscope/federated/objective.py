@@ -77,7 +77,11 @@ class Objective:
         run = method.strategy(model.module, drawn) if method.strategy else nullcontext()
         with self.network.precision(), run:
             logits = (self._compiled if whole else model.module)(batch.images)
-        return self._loss(batch, logits, drawn)
+        return self._loss(batch, logits, drawn, *self._row(0))
+
+    def _row(self, row: int | slice) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what task terms see of a client besides its pass: its start, memory, and whether seen."""
+        return self.situation.start[row], self.situation.remembered[row], self.situation.seen[row]
 
     def _away(self, w: Tensor, batch: Batch, drawn: Mapping[str, Any], *, keep_buffers: bool) -> Tensor:
         """Leave the gradients of the task loss at ``w`` (K, P); go back; return the losses there."""
@@ -105,24 +109,33 @@ class Objective:
         model, count = self.model, len(batch.labels)
 
         def objective(
-            w: Tensor, buffers: list[Tensor], x: Tensor, y: Tensor, counters: Tensor
+            w: Tensor, buffers: list[Tensor], x: Tensor, y: Tensor, counters: Tensor, *row: Tensor
         ) -> tuple[Tensor, Tensor]:
             with self.network.precision():
                 logits = functional_call(model.module, model.tensors(w, buffers, counters), (x,))
-            return self._loss(Batch(x, y), logits, drawn)
+            return self._loss(Batch(x, y), logits, drawn, *row)
 
         kept = model.buffers(model.values[:count])
         buffers = [buffer.clone() for buffer in kept]  # each contiguous, as BatchNorm's update needs it
         images = batch.images.unflatten(0, batch.labels.shape)
-        gradients, losses = vmap(grad(objective, has_aux=True), in_dims=(0, 0, 0, 0, None))(
-            self.situation.parameters(count), buffers, images, batch.labels, model.counters
-        )
+        gradients, losses = vmap(grad(objective, has_aux=True), in_dims=(0, 0, 0, 0, None, 0, 0, 0))(
+            self.situation.parameters(count), buffers, images, batch.labels, model.counters,
+            *self._row(slice(count)),
+        )  # fmt: skip
         for place, buffer in zip(kept, buffers, strict=True):
             place.copy_(buffer)
         model.gradient[:count] = gradients
         return torch.as_tensor(losses)
 
-    def _loss(self, batch: Batch, logits: Tensor, drawn: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+    def _loss(
+        self,
+        batch: Batch,
+        logits: Tensor,
+        drawn: Mapping[str, Any],
+        start: Tensor,
+        memory: Tensor,
+        seen: Tensor,
+    ) -> tuple[Tensor, Tensor]:
         """Return one client's task loss and its cross-entropy."""
         dtype, situation = self.model.values.dtype, self.situation
         logits = logits.to(dtype)
@@ -135,13 +148,12 @@ class Objective:
                 name: [self._outputs[module].to(dtype) for module in modules if module in self._outputs]
                 for name, modules in self._taps.items()
             }
-            memory = situation.memory.split(situation.remembered[0])  # methods that look at it train alone
-            seen = Pass(
-                batch, logits, loss, taps, drawn, self.network, situation.start[0], memory,
-                situation.seen[0, 0], situation.options,
-            )  # fmt: skip
+            recalled = situation.memory.split(memory)
+            at = Pass(
+                batch, logits, loss, taps, drawn, self.network, start, recalled, seen[0], situation.options
+            )
             for term in self.method.task:
-                objective = objective + term(seen)
+                objective = objective + term(at)
         return objective, loss.detach()
 
     def _add_anchored(self, count: int, *, first: bool) -> None:

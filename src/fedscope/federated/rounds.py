@@ -152,7 +152,7 @@ class _Server:
         """
         federation, dispatch = self.federation, self.dispatch
         method, size = federation.method, dispatch.model.size
-        anchor = dispatch.start[:size].to("cpu", torch.float64)
+        anchor = dispatch.start[:size].to("cpu", torch.float64, copy=True)
         step = ServerStep(
             mean[:size].clone(), anchor, self.state, participants, len(federation.rows),
             federation.settings.options, sums, weight, round,
