@@ -37,7 +37,7 @@ COMMON: dict[str, Any] = {
     "rounds": 5, "epochs": 2, "threads": 1, "save_clients": "none",
 }  # fmt: skip
 RESIDUAL: dict[str, Any] = {
-    "model": "resnet56_bottleneck", "augmentation": "fedalign", "batch_size": 16, "lr": 0.03, "momentum": 0.9,
+    "model": "resnet56_bottleneck", "augmentation": "none", "batch_size": 16, "lr": 0.01, "momentum": 0.9,
     "nesterov": True, "weight_decay": 1e-4, "drop_last": True,
 }  # fmt: skip
 PLAIN: dict[str, Any] = {

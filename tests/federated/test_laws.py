@@ -267,9 +267,9 @@ def test_options_that_make_no_sense(method: str, given: dict[str, str], message:
 @pytest.mark.parametrize(
     ("method", "changes", "message"),
     [
-        ("feddyn", {"weights": "n_k"}, "server rule is for --weights uniform"),
-        ("feddc", {"weights": "n_used"}, "server rule is for --weights uniform"),
-        ("fednova", {"optimizer_state": "client", "momentum": 0.9}, "leave --optimizer-state client out"),
+        ("feddyn", {"weights": "n_k"}, "is trained with --weights uniform"),
+        ("feddc", {"weights": "n_used"}, "is trained with --weights uniform"),
+        ("fednova", {"optimizer_state": "client", "momentum": 0.9}, "with --optimizer-state round: a_k"),
         ("moon", {"model": "mlp_digits"}, "which mlp_digits cannot have; .* --head false"),
     ],
 )

@@ -19,7 +19,7 @@ from fedscope.errors import UserError
 from fedscope.federated.flat import FlatModel
 from fedscope.federated.method import Method
 from fedscope.federated.methods import parse
-from fedscope.federated.options import Weights
+from fedscope.federated.options import Values, Weights
 from fedscope.federated.sampling import sample_clients
 from fedscope.federated.tasks import LocalSettings
 from fedscope.models import catalogue as model_catalogue
@@ -105,47 +105,11 @@ def prepare(settings: Settings, given: dict[str, str], data_dir: Path | None = N
     """
     method = parse(settings.method)
     augmentation, pipeline = data_catalogue.pipeline(settings.dataset, settings.augmentation)
-    model_name = settings.model or model_catalogue.DEFAULTS[settings.dataset]
     device = torch.device(settings.device)
     dataset = data_catalogue.load(settings.dataset, data_dir)
-    channels, side = dataset.train.images.shape[1:3]
-    if model_catalogue.INPUT_SIDES.get(model_name, side) != side:
-        raise UserError(
-            f"model {model_name} takes {model_catalogue.INPUT_SIDES[model_name]}-pixel images, "
-            f"{settings.dataset} has {side}; choose another --model"
-        )
     options = method.values(given, settings.reading)
-    needs = {name: value for need in method.needs for name, value in need(options).items()}
-    if settings.head is not None:
-        needs["head"] = settings.head
-    elif needs.get("head") and not model_catalogue.can_have_head(model_name):
-        raise UserError(
-            f"{method.name} trains a network with a projection head, which {model_name} cannot have; choose "
-            "a residual network with --model, or --head false to use what the classifier reads"
-        )
-    spec = parse_record(
-        ModelSpec,
-        {"name": model_name, "classes": len(dataset.classes), "channels": channels, **needs},
-        "model",
-    )
-    model = model_catalogue.build(
-        **spec.model_dump(), generator=torch_stream(settings.seed, "initialisation")
-    )
-    for check in method.checks:
-        check(model, options)
-    if method.server and method.weights and settings.weights not in (None, method.weights):
-        raise UserError(
-            f"{method.name}'s server rule is for --weights {method.weights}; leave --weights out, the client "
-            "objective compensates unequal sizes"
-        )
-    if settings.optimizer_state == "client" and any(v.name == "nova.a" for v in method.uploads):
-        raise UserError(
-            "fednova counts momentum from zero in every round; leave --optimizer-state client out"
-        )
-    if settings.stack > 1 and method.trains_alone:
-        raise UserError(f"{method.name} trains its clients one by one; leave --stack out")
-    if settings.compile and method.strategy:
-        raise UserError(f"{method.name} runs another network in every step; leave --compile out")
+    _agree(settings, method)
+    spec, model = _network(settings, method, options, dataset)
     rows = _divide(settings, dataset)
     sample_clients(settings.sampling, settings.clients, settings.participation, settings.seed, 0)
     settings = settings.model_copy(
@@ -153,7 +117,7 @@ def prepare(settings: Settings, given: dict[str, str], data_dir: Path | None = N
             "method": method.name,
             "options": options,
             "augmentation": augmentation,
-            "model": model_name,
+            "model": spec.name,
             "alpha": None if settings.partition == "iid" else settings.alpha,
         }
     )
@@ -172,6 +136,54 @@ def prepare(settings: Settings, given: dict[str, str], data_dir: Path | None = N
     return Federation(
         settings, model.to(device), spec, on_device, pipeline, [held.to(device) for held in rows], method
     )
+
+
+def _agree(settings: Settings, method: Method) -> None:
+    """Refuse settings under which the method would be another one, or nothing at all.
+
+    Raises:
+        UserError: there is such a setting.
+    """
+    for name, (value, why) in method.only.items():
+        if getattr(settings, name) not in (None, value):
+            raise UserError(f"{method.name} is trained with --{name.replace('_', '-')} {value}: {why}")
+    if settings.stack > 1 and method.trains_alone:
+        raise UserError(f"{method.name} trains its clients one by one; leave --stack out")
+    if settings.compile and method.strategy:
+        raise UserError(f"{method.name} runs another network in every step; leave --compile out")
+
+
+def _network(
+    settings: Settings, method: Method, options: Values, dataset: Dataset
+) -> tuple[ModelSpec, nn.Module]:
+    """Return the network that the method trains on this data, with its initial weights.
+
+    Raises:
+        UserError: the network does not exist, or does not fit the data or the method.
+    """
+    name = settings.model or model_catalogue.DEFAULTS[settings.dataset]
+    channels, side = dataset.train.images.shape[1:3]
+    if model_catalogue.INPUT_SIDES.get(name, side) != side:
+        raise UserError(
+            f"model {name} takes {model_catalogue.INPUT_SIDES[name]}-pixel images, "
+            f"{settings.dataset} has {side}; choose another --model"
+        )
+    needs = {key: value for need in method.needs for key, value in need(options).items()}
+    if settings.head is not None:
+        needs["head"] = settings.head
+    elif needs.get("head") and not model_catalogue.can_have_head(name):
+        raise UserError(
+            f"{method.name} trains a network with a projection head, which {name} cannot have; choose "
+            "a residual network with --model, or --head false to use what the classifier reads"
+        )
+    known = {"name": name, "classes": len(dataset.classes), "channels": channels}
+    spec = parse_record(ModelSpec, known | needs, "model")
+    model = model_catalogue.build(
+        **spec.model_dump(), generator=torch_stream(settings.seed, "initialisation")
+    )
+    for check in method.checks:
+        check(model, options)
+    return spec, model
 
 
 def open_run(federation: Federation, registry: Registry, name: str, *, resume: bool) -> Run:

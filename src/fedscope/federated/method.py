@@ -18,8 +18,8 @@ Its places, in the order of a local step and of a round:
 
 Besides: ``needs`` (how the network must be built), ``checks`` (what the user must mend), ``masks`` (named
 choices of parameters), ``stale`` (whether the oracle sees the last gradient), ``own_start`` (whether a
-client's memory begins at a random model), ``weights``, ``clip``, ``summed``, and ``refuses`` (what it does
-not go with).
+client's memory begins at a random model), ``weights``, ``only`` (settings it is bound to), ``clip``,
+``summed``, and ``refuses`` (what it does not go with).
 
 Methods add: ``parse("fedprox+man")`` is the sum of two records. FedAvg is the record that adds nothing.
 """
@@ -199,6 +199,7 @@ class Method:
     summed: tuple[str, ...] = ()  # client memory whose sum over the participants the server reads too
     broadcast: tuple[str, ...] = ()
     weights: Weights | None = None  # None: n_k
+    only: Mapping[str, tuple[object, str]] = field(default_factory=dict)  # setting → its one value, and why
     clip: str | None = None  # the option that clips where --clip is not given; 0: not
     refuses: Mapping[str, str] = field(default_factory=dict)  # method → why not with it
 

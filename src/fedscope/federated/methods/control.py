@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fedscope.federated.method import Finish, Method, ServerStep, Step
+from fedscope.federated.methods.dynamic import UNIFORM
 from fedscope.federated.options import Option
 from fedscope.federated.vectors import Vector
 
@@ -123,6 +124,7 @@ SCAFFOLD = Method(
     server_state=(Vector("scaffold.c"),),
     broadcast=("scaffold.c",),
     weights="uniform",
+    only=UNIFORM,
 )  # fmt: skip
 FEDDC = Method(
     name="feddc",
@@ -138,4 +140,5 @@ FEDDC = Method(
     server_state=(Vector("dc.h"), Vector("dc.g")),
     broadcast=("dc.g",),
     weights="uniform",
+    only=UNIFORM,
 )

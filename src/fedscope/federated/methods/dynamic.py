@@ -67,6 +67,10 @@ def extrapolated(gradient: Gradient, step: Step) -> Tensor:
     return gradient(step.parameters + e, keep_buffers=step.options["sam.bn"] == "first")
 
 
+UNIFORM = {
+    "weights": ("uniform", "the server adds the clients' mean drift, their objectives make up for sizes")
+}
+
 FEDDYN = Method(
     name="feddyn",
     objective="ℓ(w) + α_k⟨w, h_k − θ_t⟩ + (α_k/2)‖w‖²",
@@ -86,6 +90,7 @@ FEDDYN = Method(
     server=server,
     server_state=(Vector("dyn.h"),),
     weights="uniform",
+    only=UNIFORM,
 )  # fmt: skip
 
 FEDSPEED = replace(

@@ -54,6 +54,7 @@ FEDNOVA = Method(
     place="on the server",
     options=(Option("nova.gamma", 1.0, "server learning rate γ"),),
     checks=(check,),
+    only={"optimizer_state": ("round", "a_k counts momentum from zero in every round")},
     uploads=(Vector("nova.d", instead=True), Vector("nova.a", "number")),
     finish=(finish,),
     server=server,
