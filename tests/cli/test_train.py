@@ -60,7 +60,7 @@ def test_without_options_it_trains_fedavg_on_digits(
         seen.update(fields)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedscope.cli.train.train_run", stop)
+    monkeypatch.setattr("fedscope.cli.training.train_run", stop)
     assert fedscope("train").code == 130
     assert seen == {}
     assert (Settings().method, Settings().dataset) == ("fedavg", "digits")

@@ -11,7 +11,7 @@ from fedscope.checkpoints.files import content_hash, load_checkpoint
 from fedscope.checkpoints.registry import Registry, Run
 from fedscope.checkpoints.schema import Settings
 from fedscope.errors import UserError
-from fedscope.federated.evaluation import evaluate
+from fedscope.federated.evaluation import Score, tally
 from fedscope.federated.federation import open_run, prepare
 from fedscope.federated.flat import FlatModel
 from fedscope.federated.local import LocalTrainer
@@ -163,9 +163,9 @@ def test_metrics_tell_the_truth(run: Run) -> None:
     federation = prepare(run.manifest().settings, {})
     model = copy.deepcopy(federation.model)
     model.load_state_dict(checkpoint.state)
-    loss, accuracy = evaluate(model, federation.dataset.test, federation.pipeline)
-    assert last["accuracy"] == accuracy
-    assert last["loss"] == pytest.approx(loss, rel=1e-6)  # kernels lie channels-last in training
+    score = Score.of(tally(model, federation.dataset.test, federation.pipeline), ())
+    assert last["accuracy"] == score.accuracy
+    assert last["loss"] == pytest.approx(score.loss, rel=1e-6)  # kernels lie channels-last in training
     assert checkpoint.info.metrics == {"accuracy": last["accuracy"], "loss": last["loss"]}
     assert load_checkpoint(run.best).info.metrics["accuracy"] == max(m["accuracy"] for m in run.metrics())  # type: ignore[type-var]
 

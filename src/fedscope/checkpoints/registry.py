@@ -2,7 +2,7 @@
 
     ROOT/RUN/manifest.json               what the run is, written when it starts
     ROOT/RUN/metrics.jsonl               one line per round
-    ROOT/RUN/{final,best,last}.pt        global models; round-0025.pt under --keep-every
+    ROOT/RUN/{final,best,last}.pt        global models; round-0025.pt under --keep-every; {all,sel}.pt: means
     ROOT/RUN/clients/0003.pt             last uploads; round-0025/clients/0003.pt under --save-clients all
     ROOT/index.sqlite                    what `runs list` shows, brought up to date from the files at each use
 
@@ -56,6 +56,10 @@ class Run:
     def last(self) -> Path:
         """The global model after the newest round of an unfinished run."""
         return self.folder / "last.pt"
+
+    def average(self, name: str) -> Path:
+        """Another newest global model than the server's: the mean of clients ``sel`` or ``all``."""
+        return self.folder / f"{name}.pt"
 
     def kept(self, round: int) -> Path:
         """The global model after ``round`` rounds, where ``--keep-every`` kept it."""
@@ -219,6 +223,8 @@ class Registry:
             path = run.final if run.final.exists() or which else run.last
         elif which == "best":
             path = run.best
+        elif which in ("sel", "all"):
+            path = run.average(which)
         elif client:
             path = run.client(int(client[1]))
         elif re.fullmatch(r"[0-9]{1,9}", which):
@@ -228,7 +234,8 @@ class Registry:
         else:
             raise UserError(f"unknown checkpoint {run.name}@{which}; use @best, @final, @25 or @client3")
         if not path.exists():
-            names = [f"@{p.stem}" for p in (run.final, run.best) if p.exists()]
+            files = (run.final, run.best, run.average("all"), run.average("sel"))
+            names = [f"@{p.stem}" for p in files if p.exists()]
             names += [f"@{n}" for n in sorted(int(p.stem[6:]) for p in run.folder.glob("round-*.pt"))]
             names += [f"@client{int(p.stem)}" for p in run.clients()[:3]] + ["…"] * (len(run.clients()) > 3)
             raise UserError(f"run {run.name!r} holds no {path.name}; it has {', '.join(names) or 'none yet'}")

@@ -60,9 +60,13 @@ class Settings(Record):
     model: str | None = None
     partition: str = "dirichlet_balanced"
     alpha: float | None = 0.5
+    exhausted: Literal["redraw", "refill"] = "redraw"
+    phi: Annotated[float, Field(gt=0, le=1)] | None = None
+    rho: Annotated[float, Field(gt=0, le=1)] | None = None
     clients: Positive = 8
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
-    sampling: Literal["fixed_fraction", "bernoulli"] = "fixed_fraction"
+    sampling: Literal["all", "fixed_fraction", "bernoulli"] = "fixed_fraction"
+    memory: Literal["keep", "reset"] = "keep"
     rounds: Positive = 20
     epochs: Positive = 2
     batch_size: Positive = 32
@@ -81,6 +85,16 @@ class Settings(Record):
     stack: Positive = 1
     train_samples: Positive | None = None
     test_samples: Positive | None = None
+    clients_limit: Positive | None = None
+    steps_limit: Positive | None = None
+    evaluate_on: Literal["test", "validation"] = "test"
+    eval_model: Literal["cld", "sel", "all"] = "cld"
+    eval_drop_last: bool | None = None
+    target: Annotated[float, Field(gt=0, le=1)] | None = None
+    shift: Literal["none", "bernoulli", "fixed10"] = "none"
+    shift_probability: Annotated[float, Field(ge=0, le=1)] = 0.05
+    shift_sequence: Annotated[int, Field(ge=0)] = 0
+    shift_metric: Literal["mean_best_since_shift", "mean_current"] = "mean_best_since_shift"
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     device: str = "cpu"
     threads: Positive = 1
@@ -102,6 +116,14 @@ class Settings(Record):
         return self
 
 
+class PresetUse(Record):
+    """Which preset a run started from, what its user set otherwise, and what in it no source gives."""
+
+    name: str
+    overridden: tuple[str, ...] = ()  # settings and options
+    provisional: dict[str, str] = {}  # setting or option → why its value is only a proposal
+
+
 class Manifest(Record):
     """A run, as written when it starts."""
 
@@ -112,6 +134,7 @@ class Manifest(Record):
     model: ModelSpec
     data: DataSpec
     versions: dict[str, str]
+    preset: PresetUse | None = None
 
 
 class CheckpointInfo(Record):
@@ -122,6 +145,7 @@ class CheckpointInfo(Record):
     kind: Literal["global", "client"]
     round: Annotated[int, Field(ge=0)]  # rounds completed when the weights were taken
     client: int | None = None
+    average: Literal["cld", "sel", "all"] = "cld"  # which global model: as in Settings.eval_model
     samples: Positive  # n_k of a client; all training samples for the global model
     metrics: dict[str, float | None] = {}  # null where not finite
     settings: Settings

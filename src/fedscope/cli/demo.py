@@ -9,7 +9,7 @@ from fedscope.checkpoints.registry import Registry
 from fedscope.cli import console, options
 from fedscope.cli.hessian import draw_densities, show
 from fedscope.cli.plot_landscape import draw
-from fedscope.cli.train import train_run
+from fedscope.cli.training import train_run
 from fedscope.landscape.measure import Request, measure
 from fedscope.landscape.problem import Source, load
 from fedscope.landscape.scan import Plane, scan

@@ -1,12 +1,14 @@
 """Options that several commands share."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import torch
 
 from fedscope.errors import UserError
-from fedscope.process import set_up
+
+if TYPE_CHECKING:
+    import torch
 
 registry = click.option(
     "--registry",
@@ -27,7 +29,7 @@ threads = click.option(
 )
 
 
-def use_device(name: str, threads: int | None, workers: int = 1, place: int = 0) -> torch.device:
+def use_device(name: str, threads: int | None, workers: int = 1, place: int = 0) -> "torch.device":
     """Set the process up for long computations and return the device; ``auto`` prefers a GPU.
 
     Without ``threads``, ``workers`` processes divide the cores; this is the ``place``-th of its machine.
@@ -35,6 +37,10 @@ def use_device(name: str, threads: int | None, workers: int = 1, place: int = 0)
     Raises:
         UserError: there is no such device here.
     """
+    import torch
+
+    from fedscope.process import set_up
+
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:

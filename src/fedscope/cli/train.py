@@ -1,22 +1,15 @@
 """`fedscope train`: run a federated method and register its checkpoints."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import click
-import torch
 from pydantic_core import PydanticUndefined
 
-from fedscope.checkpoints.registry import Registry, Run, checked_name
-from fedscope.checkpoints.schema import Settings, parse
-from fedscope.cli import console, options
-from fedscope.errors import UserError
-from fedscope.federated import workers
-from fedscope.federated.federation import Federation, open_run, prepare
-from fedscope.federated.rounds import Metrics, assist, train
-from fedscope.federated.tensorboard import scalars
+from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.schema import Settings
+from fedscope.cli import options
 
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
@@ -29,17 +22,28 @@ def setting(flag: str, kind: Any, help: str) -> Decorator:
 
 
 @click.command("train")
+@click.option("--preset", help="Start from a paper's experiment; `fedscope presets list` has them.")
 @setting("--method", str, "A method, or a sum such as feddyn+man; `fedscope methods list` has them.")
-@setting("--dataset", str, "digits, synthetic, cifar10 or cifar100.")
+@setting("--dataset", str, "A data set; `fedscope data list` has them.")
 @options.data_dir
 @setting("--model", str, "Network. [default: the data set's]")
 @setting("--head", bool, "Projection head before the classifier: true or false. [default: the method's]")
-@setting("--augmentation", str, "Pipeline of the data set: fedalign, man or none. [default: its first]")
-@setting("--partition", str, "iid, dirichlet_balanced or dirichlet_equal.")
+@setting(
+    "--augmentation", str, "Pipeline of the data set, such as fedalign, man or none. [default: its first]"
+)
+@setting(
+    "--partition", str, "Who holds what: iid, dirichlet_balanced, dirichlet_equal… (docs/partitions.md)."
+)
 @setting("--alpha", float, "Dirichlet concentration; smaller is more heterogeneous.")
+@setting("--exhausted", click.Choice(["redraw", "refill"]), "dirichlet_equal: when a class is used up.")
+@setting("--phi", float, "longtail_stateless: share of the data that a client draws.")
+@setting("--rho", float, "longtail_stateless: the rarest class over the most frequent.")
 @setting("--clients", int, "Number of clients N.")
 @setting("--participation", float, "Share of the clients that take part in a round.")
-@setting("--sampling", click.Choice(["fixed_fraction", "bernoulli"]), "How the participants are drawn.")
+@setting(
+    "--sampling", click.Choice(["all", "fixed_fraction", "bernoulli"]), "How the participants are drawn."
+)
+@setting("--memory", click.Choice(["keep", "reset"]), "What clients remember of a method, or nothing.")
 @setting("--rounds", int, "Communication rounds T.")
 @setting("--epochs", int, "Local epochs E.")
 @setting("--batch-size", int, "Local batch size B.")
@@ -67,6 +71,26 @@ def setting(flag: str, kind: Any, help: str) -> Decorator:
 @setting("--stack", int, "Train up to K clients of equal size as one batched computation; for small models.")
 @setting("--train-samples", int, "Train on a random part of this many samples. [default: all]")
 @setting("--test-samples", int, "Evaluate on a random part of this many samples. [default: all]")
+@setting("--clients-limit", int, "Truncate: train only the first K of a round's clients. [default: all]")
+@setting("--steps-limit", int, "Truncate: K steps per local epoch at most. [default: all]")
+@setting("--evaluate-on", click.Choice(["test", "validation"]), "Which split accuracies are of.")
+@setting(
+    "--eval-model",
+    click.Choice(["cld", "sel", "all"]),
+    "Whose accuracy counts: the server's model, the mean of the round's clients, or of all clients' last.",
+)
+@setting("--eval-drop-last", bool, "Leave out the evaluation's last, smaller batch: true or false.")
+@setting("--target", float, "Accuracy to count the rounds to, such as 0.5. [default: none]")
+@setting(
+    "--shift", click.Choice(["none", "bernoulli", "fixed10"]), "Concept shift: labels change over rounds."
+)
+@setting("--shift-probability", float, "Of a shift in a round, under --shift bernoulli.")
+@setting("--shift-sequence", int, "Which random sequence of shifts.")
+@setting(
+    "--shift-metric",
+    click.Choice(["mean_best_since_shift", "mean_current"]),
+    "How a run under concept shift is summarised.",
+)
 @setting(
     "--weights",
     click.Choice(["n_k", "n_used", "uniform"]),
@@ -99,6 +123,7 @@ def setting(flag: str, kind: Any, help: str) -> Decorator:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output.")
 def command(
+    preset: str | None,
     data_dir: Path | None,
     given: tuple[str, ...],
     device: str,
@@ -115,122 +140,13 @@ def command(
 
     On several machines start it with torchrun instead of --workers; every process takes the same options.
     """
+    from fedscope.cli import training  # torch: not for --help
+
     fields = {key: value for key, value in fields.items() if value is not None}
     if resume and name and threads is None:  # the bits depend on them
         threads = Registry(registry).run(name).manifest().settings.threads
-    chosen = options.use_device(device, threads, count, workers.place())
-    result = train_run(
-        fields, pairs(given), registry, name,
-        device=chosen, count=count, resume=resume, data_dir=data_dir, tensorboard=tensorboard,
+    training.run(
+        fields, training.pairs(given), registry, name,
+        preset=preset, device=device, threads=threads, count=count, resume=resume, data_dir=data_dir,
+        tensorboard=tensorboard, as_json=as_json,
     )  # fmt: skip
-    if not result:
-        return  # rank 0 says it
-    if as_json:
-        console.write_json("-", result)
-    else:
-        best, final = float(str(result["best_accuracy"])), float(str(result["accuracy"]))
-        rows = [
-            [str(result["run"]), str(result["rounds"]), f"{final:.2%}", f"{best:.2%}", str(result["final"])]
-        ]
-        console.print_table("Trained", ["run", "rounds", "final accuracy", "best", "checkpoint"], rows)
-
-
-def train_run(
-    fields: dict[str, object],
-    given: dict[str, str],
-    root: Path,
-    name: str | None,
-    *,
-    device: torch.device,
-    count: int = 1,
-    resume: bool = False,
-    data_dir: Path | None = None,
-    tensorboard: bool = False,
-) -> dict[str, object]:
-    """Train with the given fields of :class:`Settings`; return what ``train --json`` prints, on rank 0."""
-    if resume and name is None:
-        raise UserError("--resume needs the --name of the run to continue")
-    where = {"device": str(device), "threads": torch.get_num_threads()}
-    settings = parse(Settings, {**fields, **where}, "option")
-    if workers.under_torchrun():
-        if count > 1:
-            raise UserError("torchrun already starts the workers; leave --workers out")
-        with workers.joined() as group:
-            federation = prepare(settings, given, data_dir)
-            if group.rank:
-                assist(group, federation)
-                return {}
-            run = _open(federation, Registry(root), name, resume=resume)
-            with run.held():
-                return _lead(group, federation, run, tensorboard=tensorboard)
-    federation = prepare(settings, given, data_dir)  # before the workers: what is wrong is said once
-    run = _open(federation, Registry(root), name, resume=resume)
-    with (
-        run.held(),
-        workers.started(count, device, settings.threads, assist_run, settings, given, data_dir) as group,
-    ):
-        return _lead(group, federation, run, tensorboard=tensorboard)
-
-
-def assist_run(
-    group: workers.Workers, settings: Settings, given: dict[str, str], data_dir: Path | None
-) -> None:
-    """Be a worker of the run that rank 0 trains."""
-    assist(group, prepare(settings, given, data_dir))
-
-
-def _open(federation: Federation, registry: Registry, name: str | None, *, resume: bool) -> Run:
-    settings = federation.settings
-    if federation.dataset.note:
-        console.note(f"{settings.dataset}: {federation.dataset.note}")
-    name = checked_name(name) if name else registry.free_name(f"{settings.method}-{settings.dataset}")
-    return open_run(federation, registry, name, resume=resume)
-
-
-def _lead(
-    group: workers.Workers, federation: Federation, run: Run, *, tensorboard: bool
-) -> dict[str, object]:
-    """Train as rank 0, telling how far it is."""
-    rounds = federation.settings.rounds
-    with (
-        console.progress(f"{run.name}: round", lines=True) as report,
-        scalars(run.folder / "tensorboard") if tensorboard else nullcontext() as board,
-    ):
-
-        def show(m: Metrics) -> None:
-            loss = "not finite" if m["loss"] is None else f"{m['loss']:.4f}"
-            report(int(str(m["round"])), rounds, f"accuracy {m['accuracy']:.2%}, test loss {loss}")
-            if board:
-                board(m)
-
-        metrics = train(federation, run, show, group)
-    diverged = [m["round"] for m in metrics if m["loss"] is None or m["train_loss"] is None]
-    if diverged:
-        console.note(
-            f"the loss was not finite in {len(diverged)} rounds, first in round {diverged[0]}; lower --lr"
-        )
-    accuracies = [float(str(m["accuracy"])) for m in metrics]
-    return {
-        "run": run.name,
-        "registry": str(run.folder.parent),
-        "final": str(run.final),
-        "best": str(run.best),
-        "accuracy": accuracies[-1],
-        "best_accuracy": max(accuracies),
-        "rounds": len(metrics),
-    }
-
-
-def pairs(given: tuple[str, ...]) -> dict[str, str]:
-    """Split ``OPTION=VALUE`` texts.
-
-    Raises:
-        UserError: one has no ``=`` or an option stands twice.
-    """
-    result: dict[str, str] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or name in result:
-            raise UserError(f"--set takes each option once as OPTION=VALUE, not {text!r}")
-        result[name] = value
-    return result

@@ -35,13 +35,20 @@ class Split:
 
     images: Tensor  # (N, C, H, W) uint8
     labels: Tensor  # (N,) int64
+    domains: Tensor | None = None  # (N,) int64: places in the data set's list of domains
 
     def __len__(self) -> int:
         return len(self.labels)
 
+    def part(self, rows: Tensor) -> "Split":
+        """Return the samples ``rows`` (n,)."""
+        domains = None if self.domains is None else self.domains[rows]
+        return Split(self.images[rows], self.labels[rows], domains)
+
     def to(self, device: torch.device | str) -> "Split":
         """Return the split on ``device``."""
-        return Split(self.images.to(device), self.labels.to(device))
+        domains = None if self.domains is None else self.domains.to(device)
+        return Split(self.images.to(device), self.labels.to(device), domains)
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,8 @@ class Dataset:
     test: Split
     fingerprint: str
     note: str = ""  # what a reader should know, such as shards that were not there
+    domains: tuple[str, ...] = ()
+    validation: Split | None = None
 
 
 def part(split: Split, count: int | None, seed: int, purpose: str) -> Tensor:

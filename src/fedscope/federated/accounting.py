@@ -11,8 +11,10 @@ from fedscope.federated.federation import Federation
 from fedscope.federated.local import LocalTrainer
 
 
-def traffic(federation: Federation, sampled: list[int], trainer: LocalTrainer) -> dict[str, int]:
+def traffic(federation: Federation, sizes: list[int], trainer: LocalTrainer) -> dict[str, int]:
     """Return the bytes sent to and by the sampled clients, and the mini-batch gradients they computed.
+
+    ``sizes`` are the clients' samples.
 
     A client receives and sends the P parameters, the Q running statistics and the method's further vectors,
     each less what is personal, in float32: what crosses the network in a deployment, not between workers.
@@ -20,8 +22,8 @@ def traffic(federation: Federation, sampled: list[int], trainer: LocalTrainer) -
     settings, situation = federation.settings, trainer.situation
     size = trainer.model.values.shape[1] - len(situation.personal)
     layouts = (situation.broadcast, situation.uploads)
-    down, up = (4 * len(sampled) * (size + situation.further(layout)) for layout in layouts)
-    steps = sum(trainer.settings.steps(len(federation.rows[client])) for client in sampled)
+    down, up = (4 * len(sizes) * (size + situation.further(layout)) for layout in layouts)
+    steps = sum(trainer.settings.steps(samples) for samples in sizes)
     passes = 2 if federation.method.oracle else 1
     return {"bytes_down": down, "bytes_up": up, "gradients": passes * settings.epochs * steps}
 

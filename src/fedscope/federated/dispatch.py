@@ -1,15 +1,17 @@
 """Every worker's part of a round: train its share of the clients, evaluate its share of the test set."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from fedscope.checkpoints.schema import Settings
+from fedscope.data.datasets import Split
 from fedscope.federated.accounting import peak_gpu_memory, peak_memory
 from fedscope.federated.clock import Clock
-from fedscope.federated.evaluation import evaluate
+from fedscope.federated.evaluation import Score, tally
 from fedscope.federated.federation import Federation, local_settings
 from fedscope.federated.flat import FlatModel
 from fedscope.federated.local import LocalTrainer
@@ -31,10 +33,11 @@ class Dispatch:
         self.federation, self.workers, self.clock = federation, workers, Clock()
         self.model = FlatModel(federation.model, settings.stack)
         self.trainer = LocalTrainer(
-            self.model, federation.dataset.train, federation.pipeline, federation.method, settings.options,
+            self.model, federation.training, federation.pipeline, federation.method, settings.options,
             local_settings(settings, federation.weights), self.clock, lr=settings.lr,
             mean_samples=sum(map(len, federation.rows)) / settings.clients,
         )  # fmt: skip
+        self.rows, self.test = federation.rows, federation.dataset.test
         self.situation = self.trainer.situation
         self.shared = torch.ones(self.model.size, dtype=torch.bool)  # which parameters a server rule moves
         self.shared[[place for place in self.situation.personal.tolist() if place < self.model.size]] = False
@@ -43,7 +46,6 @@ class Dispatch:
         self._before: set[int] = set()  # who took part in the last round
         self.start = self.model.values[0].clone()  # θ_t and the buffers, as the server sends them
         self.counters = self.model.counters.clone()
-        self.samples = sum(map(len, federation.rows))
 
     def begin(self, done: int) -> int:
         """Agree on the number of rounds ``done`` and on the model; return the former."""
@@ -53,12 +55,23 @@ class Dispatch:
         self.clock.lap()
         return int(number)
 
-    def sample(self, round: int) -> list[int]:
-        """Return the clients of ``round``, counted from 1."""
+    def enter(self, round: int) -> list[int]:
+        """Take the data of ``round``, counted from 1; return its clients."""
+        federation = self.federation
+        self.rows = federation.rows_in(round)
+        if federation.label_maps is not None:
+            now = federation.label_maps[round - 1]
+            self.trainer.split.labels.copy_(now[federation.dataset.train.labels])
+            self.test = replace(self.test, labels=now[federation.dataset.test.labels])
+        self._before = set(self._sample(round - 1)) if round > 1 and not federation.fresh else set()
+        return self._sample(round)
+
+    def _sample(self, round: int) -> list[int]:
         settings = self.federation.settings
-        return sample_clients(
+        sampled = sample_clients(
             settings.sampling, settings.clients, settings.participation, settings.seed, round - 1
         )
+        return sampled[: settings.clients_limit]
 
     def uploads(
         self, round: int, sampled: list[int], memory: Memory | None
@@ -66,7 +79,6 @@ class Dispatch:
         """Train the sampled clients; on rank 0, yield every stack's upload in the order of the stacks."""
         settings, workers = self.federation.settings, self.workers
         everyone = stacks(sampled, self._size, settings.stack)
-        self._before = set(self.sample(round - 1)) if round > 1 else set()
         row = 4 * (self.model.values.shape[1] + self.situation.memory.width + self.situation.uploads.width)
         held = max(1, HELD // (row * settings.stack)) if workers.size > 1 else 1
         for window in windows(everyone, held * workers.size):
@@ -97,36 +109,71 @@ class Dispatch:
             trained.uploads[row]
         )
 
-    def evaluate(self) -> tuple[float, float, list[list[float]]]:
-        """Return test loss and accuracy of the server's next model, each worker's peak memory (host, GPU)."""
+    def evaluate(
+        self, models: Mapping[str, Tensor], memory: Memory | None
+    ) -> tuple[dict[str, Score], list[list[float]]]:
+        """Return the score of every tracked model, and each worker's peak memory (host, GPU).
+
+        ``cld`` is the server's next model; ``models``, which rank 0 gives, are the others (P+Q,).
+        """
         self._share_model()
         self.clock.enter("evaluation")
-        self.model.values[0] = self.start
-        self.model.counters.copy_(self.counters)
-        loss, accuracy = evaluate(
-            self.model.module, self.federation.dataset.test, self.federation.pipeline, workers=self.workers
-        )
+        domains, scores = self.federation.dataset.domains, dict[str, Score]()
+        for name in self.federation.tracked:
+            if name == "sel" and self.federation.method.server is None:
+                scores[name] = scores["cld"]  # the server's model is the mean of the uploads
+                continue
+            values = models.get(name, self.start).clone()
+            self.workers.share(values)
+            scores[name] = Score.of(self._tally(values, memory), domains)
         peaks = torch.zeros(self.workers.size, 2, dtype=torch.float64)
         peaks[self.workers.rank] = torch.tensor([peak_memory(), peak_gpu_memory()])
-        return loss, accuracy, self.workers.total(peaks).tolist()
+        return scores, self.workers.total(peaks).tolist()
+
+    def _tally(self, values: Tensor, memory: Memory | None) -> Tensor:
+        """Evaluate a model (P+Q,); where clients are domains and have tensors of their own, with those."""
+        self.model.counters.copy_(self.counters)
+        domains = self.test.domains
+        if domains is None or self.federation.method.personal is None:
+            return self._tally_on(values, self.test)
+        total = torch.zeros(len(self.federation.dataset.domains), 3, dtype=torch.float64)
+        for client in range(len(total)):
+            rows = (domains == client).nonzero()[:, 0]
+            if len(rows):
+                found = self._tally_on(self._own(values, client, memory), self.test.part(rows))
+                total[: len(found)] += found
+        return total
+
+    def _tally_on(self, values: Tensor, split: Split) -> Tensor:
+        self.model.values[0] = values
+        return tally(self.model.module, split, self.federation.pipeline, workers=self.workers)
+
+    def _own(self, values: Tensor, client: int, memory: Memory | None) -> Tensor:
+        """Return a model with the personal tensors of ``client``, if it has any yet."""
+        own, situation = values.clone(), self.situation
+        remembered = memory.recall(client) if memory else None
+        if remembered is not None:
+            own[situation.personal] = situation.memory.split(remembered)["personal"].to(own)
+        self.workers.share(own)
+        return own
 
     def _share_model(self) -> None:
         for tensor in (self.start, self.counters, self.situation.received):
             self.workers.share(tensor)
 
     def _size(self, client: int) -> int:
-        return len(self.federation.rows[client])
+        return len(self.rows[client])
 
     def _train(self, round: int, stack: Stack, recalled: dict[int, Tensor]) -> Trained:
-        settings = self.federation.settings
+        settings, samples = self.federation.settings, sum(map(len, self.rows))
 
         def task(client: int) -> Task:
             def stream(name: str, round: int = round) -> torch.Generator:
                 return torch_stream(settings.seed, name, round, client)
 
             return Task(
-                self.federation.rows[client], stream("batch order"), stream("augmentation"),
-                self._size(client) * settings.clients / self.samples,
+                self.rows[client], stream("batch order"), stream("augmentation"),
+                self._size(client) * settings.clients / samples,
                 recalled.get(client), client in self._before, stream,
                 partial(self.federation.own_start, client),
             )  # fmt: skip
@@ -140,7 +187,8 @@ class Dispatch:
         """Bring what the clients remember from rank 0's files to the workers that train them."""
         width, workers = self.situation.memory.width, self.workers
         recalled: dict[int, dict[int, Tensor]] = {}
-        for place, stack in enumerate(window) if self.situation.memory.names else ():
+        keeps = self.situation.memory.names and self.federation.settings.memory == "keep"
+        for place, stack in enumerate(window) if keeps else ():
             rank, rows = owner[place], torch.zeros(len(stack), 1 + width)  # first whether it remembers
             if memory is not None:
                 for row, client in enumerate(stack):

@@ -1,7 +1,10 @@
-"""How good a model is on a split."""
+"""How good a model is on a split, as a whole and per domain."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedscope.data.augment import Pipeline
@@ -9,23 +12,48 @@ from fedscope.data.datasets import Split
 from fedscope.federated.workers import Workers
 
 
-@torch.no_grad()
-def evaluate(
-    model: nn.Module, split: Split, pipeline: Pipeline, batch_size: int = 1000, workers: Workers | None = None
-) -> tuple[float, float]:
-    """Return (mean cross-entropy, accuracy) of ``model`` in eval mode over the whole split.
+@dataclass(frozen=True)
+class Score:
+    """Mean cross-entropy and accuracy; where the data has domains, the unweighted means over them."""
 
-    The workers take the batches in turn; batches are summed in their order, so that the result is the same
-    for any number of workers.
+    loss: float
+    accuracy: float
+    domains: dict[str, float] = field(default_factory=dict)  # accuracy in each
+
+    @classmethod
+    def of(cls, tally: Tensor, domains: Sequence[str]) -> "Score":
+        """Return the score of a :func:`tally`; domains without a sample are left out.
+
+        FedBN (Li et al. 2021) reports the unweighted mean over domains; with domains of one size, as FedFOR's
+        (Tian et al. 2022), it is the accuracy on all samples.
+        """
+        there = tally[:, 2] > 0
+        means = tally[there, :2] / tally[there, 2:]
+        names = [name for name, found in zip(domains, there.tolist(), strict=False) if found]
+        loss, accuracy = means.mean(0).tolist()
+        return cls(loss, accuracy, dict(zip(names, means[:, 1].tolist(), strict=False)) if domains else {})
+
+
+@torch.no_grad()
+def tally(
+    model: nn.Module, split: Split, pipeline: Pipeline, batch_size: int = 1000, workers: Workers | None = None
+) -> Tensor:
+    """Return, per domain, (cross-entropy, right answers, samples) summed over the split, (D, 3) float64.
+
+    ``model`` is put into eval mode. Without domains D is 1. The workers take the batches in turn; batches are
+    summed in their order, so that the result is the same for any number of workers.
     """
     workers = workers or Workers()
     model.eval()
-    batches = list(zip(split.images.split(batch_size), split.labels.split(batch_size), strict=True))
-    sums = torch.zeros(len(batches), 2, dtype=torch.float64, device=split.labels.device)
-    for index, (images, labels) in list(enumerate(batches))[workers.rank :: workers.size]:
-        inputs = pipeline.test(images).contiguous(memory_format=torch.channels_last)
-        logits = model(inputs)
-        sums[index, 0] = cross_entropy(logits, labels, reduction="sum")
-        sums[index, 1] = (logits.argmax(1) == labels).sum()
-    loss, correct = workers.total(sums).cpu().sum(0).tolist()
-    return loss / len(split), correct / len(split)
+    domains = torch.zeros_like(split.labels) if split.domains is None else split.domains
+    count = 1 + int(domains.max())
+    places = torch.arange(len(split), device=split.labels.device).split(batch_size)
+    sums = torch.zeros(len(places), count, 3, dtype=torch.float64, device=split.labels.device)
+    for index, rows in list(enumerate(places))[workers.rank :: workers.size]:
+        inputs = pipeline.test(split.images[rows]).contiguous(memory_format=torch.channels_last)
+        labels, logits = split.labels[rows], model(inputs)
+        losses = cross_entropy(logits, labels, reduction="none")
+        right = (logits.argmax(1) == labels).to(losses.dtype)
+        columns = torch.stack([losses, right, torch.ones_like(right)], 1)
+        sums[index].index_add_(0, domains[rows], columns.double())
+    return workers.total(sums).cpu().sum(0)

@@ -1,6 +1,6 @@
 """What a run is made of before it starts: network, data, who holds which rows, and the method."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,12 +9,13 @@ from torch import Tensor, nn
 
 from fedscope.checkpoints.files import versions
 from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.schema import CheckpointInfo, DataSpec, Manifest, ModelSpec, Settings
+from fedscope.checkpoints.schema import CheckpointInfo, DataSpec, Manifest, ModelSpec, PresetUse, Settings
 from fedscope.checkpoints.schema import parse as parse_record
 from fedscope.data import catalogue as data_catalogue
 from fedscope.data.augment import Pipeline
 from fedscope.data.datasets import Dataset, Split, part
-from fedscope.data.partition import partition
+from fedscope.data.partition import FRESH, PARAMETERS, Division, partition
+from fedscope.data.shift import label_maps
 from fedscope.errors import UserError
 from fedscope.federated.flat import FlatModel
 from fedscope.federated.method import Method
@@ -35,17 +36,45 @@ class Federation:
     spec: ModelSpec
     dataset: Dataset
     pipeline: Pipeline
-    rows: list[Tensor]  # per client (n_k,) int64
+    rows: list[Tensor]  # per client (n_k,) int64, in the first round
     method: Method
+    label_maps: Tensor | None = None  # (T, C) int64: what each class is labelled in each round
+
+    @property
+    def tracked(self) -> tuple[str, ...]:
+        """The global models that are evaluated: the server's ``cld``, and means of clients beside it."""
+        return ("cld",) if self.settings.eval_model == "cld" else ("cld", "sel", "all")
+
+    @property
+    def fresh(self) -> bool:
+        """Whether every round's clients are new ones."""
+        return self.settings.partition in FRESH
+
+    @property
+    def training(self) -> Split:
+        """The training split for the local loop; under concept shift with labels of its own to overwrite."""
+        split = self.dataset.train
+        return split if self.label_maps is None else replace(split, labels=split.labels.clone())
+
+    def shifted(self, round: int) -> bool:
+        """Say whether concepts shifted at the start of ``round``, counted from 1."""
+        maps = self.label_maps
+        if maps is None:
+            return False
+        before = torch.arange(maps.shape[1], device=maps.device) if round == 1 else maps[round - 2]
+        return not torch.equal(maps[round - 1], before)
+
+    def rows_in(self, round: int) -> list[Tensor]:
+        """Return each client's rows in ``round``, counted from 1."""
+        return _divide(self.settings, self.dataset, round) if self.fresh and round > 1 else self.rows
 
     @property
     def weights(self) -> Weights:
         """How the uploads are weighted: as set, else as the method has it, else by n_k."""
         return self.settings.weights or self.method.weights or "n_k"
 
-    def weight(self, client: int) -> int:
-        """Return p_k before it is divided by the sum over the participants."""
-        samples = len(self.rows[client])
+    def weight(self, samples: int) -> int:
+        """Return p_k of a client of ``samples`` before it is divided by the sum over the participants."""
         if self.weights == "n_used":
             return local_settings(self.settings, self.weights).used(samples)
         return 1 if self.weights == "uniform" else samples
@@ -57,7 +86,7 @@ class Federation:
         generator = torch_stream(self.settings.seed, "own start", 0, client)
         return FlatModel(model_catalogue.build(**self.spec.model_dump(), generator=generator)).values[0]
 
-    def describe(self, name: str) -> Manifest:
+    def describe(self, name: str, preset: PresetUse | None = None) -> Manifest:
         """Return the manifest of a run ``name`` that starts now."""
         return Manifest(
             name=name,
@@ -66,18 +95,27 @@ class Federation:
             model=self.spec,
             data=self._data(),
             versions=versions(),
+            preset=preset,
         )
 
     def info(
-        self, run: str, round: int, metrics: dict[str, float | None], client: int | None = None
+        self,
+        run: str,
+        round: int,
+        metrics: dict[str, float | None],
+        samples: int,
+        client: int | None = None,
     ) -> CheckpointInfo:
-        """Return the description of a checkpoint after ``round`` rounds: global, or a client's upload."""
+        """Return the description of a checkpoint after ``round`` rounds: global, or a client's upload.
+
+        ``samples`` are those that it was trained on.
+        """
         return CheckpointInfo(
             run=run,
             kind="global" if client is None else "client",
             round=round,
             client=client,
-            samples=sum(map(len, self.rows)) if client is None else len(self.rows[client]),
+            samples=samples,
             metrics=metrics,
             settings=self.settings,
             model=self.spec,
@@ -112,30 +150,53 @@ def prepare(settings: Settings, given: dict[str, str], data_dir: Path | None = N
     spec, model = _network(settings, method, options, dataset)
     rows = _divide(settings, dataset)
     sample_clients(settings.sampling, settings.clients, settings.participation, settings.seed, 0)
+    reads = PARAMETERS[settings.partition]
     settings = settings.model_copy(
         update={
             "method": method.name,
             "options": options,
             "augmentation": augmentation,
             "model": spec.name,
-            "alpha": None if settings.partition == "iid" else settings.alpha,
+            **{name: None for name in ("alpha", "phi", "rho") if name not in reads},
         }
     )
-    test = dataset.test
-    if settings.test_samples is not None:
-        rows_used = part(test, settings.test_samples, settings.seed, "test")
-        test = Split(test.images[rows_used], test.labels[rows_used])
-    on_device = Dataset(
-        dataset.name,
-        dataset.classes,
-        dataset.train.to(device),
-        test.to(device),
-        dataset.fingerprint,
-        dataset.note,
-    )
+    used = replace(dataset, train=dataset.train.to(device), test=_evaluated(settings, dataset).to(device))
     return Federation(
-        settings, model.to(device), spec, on_device, pipeline, [held.to(device) for held in rows], method
+        settings, model.to(device), spec, used, pipeline, rows, method, _label_maps(settings, dataset)
     )
+
+
+def _evaluated(settings: Settings, dataset: Dataset) -> Split:
+    """Return the samples that the run's models are evaluated on.
+
+    Raises:
+        UserError: the data set has no such split, or too few samples.
+    """
+    split = dataset.test if settings.evaluate_on == "test" else dataset.validation
+    if split is None:
+        raise UserError(f"{dataset.name} has no validation split; use --evaluate-on test")
+    if settings.test_samples is not None:
+        split = split.part(part(split, settings.test_samples, settings.seed, "test"))
+    if settings.eval_drop_last:
+        whole = len(split) // settings.batch_size * settings.batch_size
+        if not whole:
+            raise UserError(f"{len(split)} samples are no whole batch; use --eval-drop-last false")
+        split = split.part(torch.arange(whole))
+    return split
+
+
+def _label_maps(settings: Settings, dataset: Dataset) -> Tensor | None:
+    """Return each round's labels of the classes under concept shift (T, C), or None without one."""
+    if settings.shift == "none":
+        return None
+    maps = label_maps(
+        len(dataset.classes),
+        settings.rounds,
+        generator=numpy_stream(settings.seed, "concept shift", settings.shift_sequence),
+        schedule=settings.shift,
+        probability=settings.shift_probability,
+    )
+    return torch.from_numpy(maps).to(settings.device)
 
 
 def _agree(settings: Settings, method: Method) -> None:
@@ -149,6 +210,20 @@ def _agree(settings: Settings, method: Method) -> None:
             raise UserError(f"{method.name} is trained with --{name.replace('_', '-')} {value}: {why}")
     if settings.stack > 1 and method.trains_alone:
         raise UserError(f"{method.name} trains its clients one by one; leave --stack out")
+    if settings.partition in FRESH and settings.memory == "keep":
+        kept = method.memory or settings.optimizer_state == "client"
+        if kept:
+            raise UserError(
+                f"{method.name} needs clients that come back, and --partition {settings.partition} has new "
+                "ones in every round; use --memory reset to begin its memory anew in each"
+            )
+    if settings.memory == "reset" and method.personal:
+        raise UserError(f"what {method.name} keeps with a client is its memory; leave --memory reset out")
+    if settings.eval_model != "cld" and (settings.partition in FRESH or method.personal):
+        why = (
+            "its clients do not come back" if settings.partition in FRESH else "parts of it stay with clients"
+        )
+        raise UserError(f"--eval-model {settings.eval_model} has no meaning here: {why}; use cld")
     if settings.compile and method.strategy:
         raise UserError(f"{method.name} runs another network in every step; leave --compile out")
 
@@ -186,13 +261,20 @@ def _network(
     return spec, model
 
 
-def open_run(federation: Federation, registry: Registry, name: str, *, resume: bool) -> Run:
+def open_run(
+    federation: Federation,
+    registry: Registry,
+    name: str,
+    *,
+    resume: bool,
+    preset: PresetUse | None = None,
+) -> Run:
     """Register a new run, or with ``resume`` return the one of that name.
 
     Raises:
         UserError: the name is taken, or the run to resume is not there or has other settings.
     """
-    manifest = federation.describe(name)
+    manifest = federation.describe(name, preset)
     if not resume:
         return registry.create(manifest)
     run = registry.run(name)
@@ -207,17 +289,28 @@ def open_run(federation: Federation, registry: Registry, name: str, *, resume: b
     return run
 
 
-def _divide(settings: Settings, dataset: Dataset) -> list[Tensor]:
-    """Return each client's rows of the training split, or of the part of it that is used."""
+def _divide(settings: Settings, dataset: Dataset, round: int = 1) -> list[Tensor]:
+    """Return each client's rows in ``round`` of the training split, or of the part of it that is used."""
     used = part(dataset.train, settings.train_samples, settings.seed, "train")
-    parts = partition(
-        settings.partition,
-        dataset.train.labels[used].numpy(),
-        settings.clients,
-        settings.alpha,
-        numpy_stream(settings.seed, "partition"),
+    split = dataset.train.part(used)
+    rows = partition(
+        division(settings),
+        split.labels.cpu().numpy(),
+        numpy_stream(settings.seed, "partition", round if settings.partition in FRESH else 0),
+        None if split.domains is None else split.domains.cpu().numpy(),
     )
-    return [used[torch.from_numpy(rows)] for rows in parts]
+    return [used[torch.from_numpy(held)].to(settings.device) for held in rows]
+
+
+def division(settings: Settings) -> Division:
+    """Return how the settings divide the data.
+
+    Raises:
+        UserError: unknown partition, or a parameter of it is missing or out of range.
+    """
+    return Division(
+        settings.partition, settings.clients, settings.alpha, settings.exhausted, settings.phi, settings.rho
+    )
 
 
 def local_settings(settings: Settings, weights: Weights) -> LocalSettings:
@@ -225,5 +318,5 @@ def local_settings(settings: Settings, weights: Weights) -> LocalSettings:
     return LocalSettings(
         settings.epochs, settings.batch_size, settings.momentum, settings.nesterov, settings.weight_decay,
         settings.clip, settings.precision, settings.compile, settings.drop_last, weights,
-        settings.optimizer_state,
+        settings.optimizer_state, settings.steps_limit,
     )  # fmt: skip

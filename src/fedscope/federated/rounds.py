@@ -50,9 +50,9 @@ def assist(workers: Workers, federation: Federation) -> None:
     """Do a worker's part of the run that rank 0 trains, until its last round."""
     dispatch = Dispatch(federation, workers)
     for round in range(dispatch.begin(0) + 1, federation.settings.rounds + 1):
-        for _ in dispatch.uploads(round, dispatch.sample(round), None):
+        for _ in dispatch.uploads(round, dispatch.enter(round), None):
             raise AssertionError("only rank 0 sees uploads")
-        dispatch.evaluate()
+        dispatch.evaluate({}, None)
 
 
 class _Server:
@@ -68,6 +68,10 @@ class _Server:
             name: v.double() for name, v in layout.split(layout.fresh(situation.initial.cpu())).items()
         }
         self.memory: Memory | None = None
+        self.latest: Memory | None = None  # every client's last upload, where their mean is tracked
+        if "all" in federation.tracked:
+            self.latest = Memory.after(run.folder / "latest", situation.initial.numel(), done)
+        self.sampled_mean = situation.initial
         if situation.memory.names or method.server_state:
             self.memory = Memory.after(run.folder / "state", situation.memory.width, done)
             self.state = self.memory.server(done) if done else self.state
@@ -76,27 +80,39 @@ class _Server:
     def round(self, round: int) -> Metrics:
         """Train, evaluate and keep one round; return its metrics."""
         federation, dispatch, run = self.federation, self.dispatch, self.run
-        settings, sampled = federation.settings, dispatch.sample(round)
-        with self._recorded(round) as writer:
-            train_loss = self._average(round, sampled, writer)
-        loss, accuracy, peaks = dispatch.evaluate()
+        settings, sampled = federation.settings, dispatch.enter(round)
+        with self._recorded(self.memory, round) as writer, self._recorded(self.latest, round) as latest:
+            train_loss = self._average(round, sampled, writer, latest)
+        models = self._averages()
+        scores, peaks = dispatch.evaluate(models, self.memory)
         dispatch.clock.enter("checkpointing")
-        info = federation.info(run.name, round, {"accuracy": accuracy, "loss": _finite(loss)})
+        samples, chosen = sum(map(len, dispatch.rows)), settings.eval_model
+        score = scores[chosen]
+        measured = {"accuracy": score.accuracy, "loss": _finite(score.loss)}
+        info = federation.info(run.name, round, measured, samples)
         state = dispatch.model.state_dict(dispatch.start, dispatch.counters)
-        if accuracy > self.best:
-            self.best = accuracy
-            save_checkpoint(run.best, state, info)
+        reported, about = state, info
+        if chosen in models:
+            about = info.model_copy(update={"average": chosen})
+            reported = dispatch.model.state_dict(models[chosen], dispatch.counters)
+            save_checkpoint(run.average(chosen), reported, about)
+        if score.accuracy > self.best:
+            self.best = score.accuracy
+            save_checkpoint(run.best, reported, about)
         if settings.keep_every and round % settings.keep_every == 0:
             save_checkpoint(run.kept(round), state, info)
         seconds = dispatch.clock.lap()  # writing the next two files counts in the next round
         record: Metrics = {
             "round": round,
-            "accuracy": accuracy,
-            "loss": _finite(loss),
+            "accuracy": score.accuracy,
+            "loss": _finite(score.loss),
+            **({"accuracies": {n: s.accuracy for n, s in scores.items()}} if len(scores) > 1 else {}),
+            **({"domains": score.domains} if score.domains else {}),
             "train_loss": _finite(train_loss),
             "lr": learning_rate(settings, round),
+            **({"shifted": True} if federation.shifted(round) else {}),
             "clients": sampled,
-            **traffic(federation, sampled, dispatch.trainer),
+            **traffic(federation, [len(dispatch.rows[client]) for client in sampled], dispatch.trainer),
             "workers": dispatch.workers.size,
             "peak_memory_bytes": [int(host) for host, _ in peaks],
             **({"peak_gpu_memory_bytes": [int(gpu) for _, gpu in peaks]} if any(g for _, g in peaks) else {}),
@@ -105,20 +121,39 @@ class _Server:
         }
         run.append_metrics(record)  # before the weights: resuming drops a record that is ahead of them
         save_checkpoint(run.last, state, info)
-        if self.memory:
-            self.memory.prune(round)
+        for memory in (self.memory, self.latest):
+            if memory:
+                memory.prune(round)
         self.metrics.append(_lean(record))
         return record
 
-    def _average(self, round: int, sampled: list[int], writer: Writer | None) -> float:
+    def _averages(self) -> dict[str, Tensor]:
+        """Return the tracked models (P+Q,) besides the server's: the means of Yashwanth et al. 2024 (MAN).
+
+        ``sel`` is the mean of the round's uploads; ``all`` the mean over all N clients of their last
+        uploads, the first model standing in for those who never took part.
+        """
+        dispatch, federation = self.dispatch, self.federation
+        if self.latest is None:
+            return {}
+        weights = [federation.weight(len(rows)) for rows in dispatch.rows]
+        everyone, initial = WeightedSum(), dispatch.situation.initial.cpu()
+        for client, weight in enumerate(weights):
+            last = self.latest.recall(client)
+            everyone.add(initial if last is None else last, weight / sum(weights))
+        found = {"sel": self.sampled_mean, "all": everyone.value}
+        return {name: values.to(dispatch.start) for name, values in found.items()}
+
+    def _average(self, round: int, sampled: list[int], writer: Writer | None, latest: Writer | None) -> float:
         """Add up the uploads, and make what the method's rule returns the server's model.
 
         Returns the clients' training loss, weighted by size: cross-entropy alone, over their last local
         epoch.
         """
         federation, dispatch = self.federation, self.dispatch
-        samples = sum(len(federation.rows[client]) for client in sampled)
-        weight = sum(federation.weight(client) for client in sampled)
+        sizes = {client: len(dispatch.rows[client]) for client in sampled}
+        weights = {client: federation.weight(size) for client, size in sizes.items()}
+        weight, samples = sum(weights.values()), sum(sizes.values())
         mean, counters, train_loss = WeightedSum(), dispatch.counters.clone(), 0.0
         sums = {name: WeightedSum() for name in dispatch.summed}
         for stack, trained in dispatch.uploads(round, sampled, self.memory):
@@ -126,15 +161,18 @@ class _Server:
             trained = trained.on_cpu()
             values, losses = trained.values, trained.loss.tolist()
             for row, client in enumerate(stack):
-                mean.add(values[row], federation.weight(client) / weight)
-                train_loss += losses[row] * len(federation.rows[client]) / samples
+                mean.add(values[row], weights[client] / weight)
+                train_loss += losses[row] * sizes[client] / samples
                 sent = dispatch.sent(trained, row)
                 for name, sum_ in sums.items():
                     sum_.add(sent[name])
                 if writer and dispatch.situation.memory.names:
                     writer.client(client, trained.memory[row])
+                if latest:
+                    latest.client(client, values[row])
                 self._keep_upload(round, client, values[row], trained.counters, losses[row])
             counters = torch.maximum(counters, trained.counters.to(counters.device))
+        self.sampled_mean = mean.value.clone()
         totals = {name: sum_.value for name, sum_ in sums.items()}
         dispatch.start.copy_(self._serve(mean.value, totals, round, len(sampled), weight))
         dispatch.counters.copy_(counters)
@@ -173,7 +211,8 @@ class _Server:
             return
         clock = self.dispatch.clock
         clock.enter("checkpointing")
-        info = self.federation.info(self.run.name, round, {"train_loss": _finite(loss)}, client)
+        samples = len(self.dispatch.rows[client])
+        info = self.federation.info(self.run.name, round, {"train_loss": _finite(loss)}, samples, client)
         state = self.dispatch.model.state_dict(values, counters)
         save_checkpoint(self.run.client(client), state, info)
         if save == "all":
@@ -181,12 +220,12 @@ class _Server:
         clock.enter("aggregation")
 
     @contextmanager
-    def _recorded(self, round: int) -> Iterator[Writer | None]:
-        """Open the round's state folder if the method keeps any state."""
-        if self.memory is None:
+    def _recorded(self, memory: Memory | None, round: int) -> Iterator[Writer | None]:
+        """Open the round's folder if there is anything to keep."""
+        if memory is None:
             yield None
         else:
-            with self.memory.record(round) as writer:
+            with memory.record(round) as writer:
                 yield writer
                 self.dispatch.clock.enter("checkpointing")
 

@@ -25,11 +25,13 @@ class LocalSettings:
     drop_last: bool = False
     weights: Weights = "n_k"
     optimizer_state: Literal["round", "client"] = "round"
+    limit: int | None = None  # of an epoch's steps: a truncated run
 
     def steps(self, samples: float) -> int:
         """Return the local steps of one epoch over ``samples``; fewer than a batch make one step."""
         whole = int(samples // self.batch_size)
-        return max(1, whole) if self.drop_last else -int(-samples // self.batch_size)
+        steps = max(1, whole) if self.drop_last else -int(-samples // self.batch_size)
+        return min(steps, self.limit or steps)
 
     def used(self, samples: int) -> int:
         """Return how many of ``samples`` an epoch uses: whole batches under ``drop_last``, or all."""

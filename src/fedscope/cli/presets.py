@@ -1,0 +1,66 @@
+"""`fedscope presets`: the papers' experiments, and how to run each."""
+
+import click
+
+from fedscope.cli import console
+
+
+@click.group("presets")
+def command() -> None:
+    """List the papers' experiments, or show one: settings, methods, and what in it is provisional."""
+
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@command.command("list")
+@as_json
+def list_presets(as_json: bool) -> None:
+    """List all presets; run one with `fedscope train --preset NAME --method …`."""
+    from fedscope.federated.presets import presets
+
+    if as_json:
+        console.write_json("-", [preset.describe() for preset in presets().values()])
+        return
+    rows = [
+        [
+            preset.name,
+            preset.table,
+            str(preset.settings["dataset"]),
+            str(preset.settings["model"]),
+            f"{preset.settings['rounds']} × {preset.settings['epochs']}",
+            ", ".join(preset.unknown),
+        ]
+        for preset in presets().values()
+    ]
+    columns = ["preset", "table", "data", "model", "rounds × epochs", "provisional"]
+    console.print_table("Presets", columns, rows, text_columns=6)
+
+
+@command.command("show")
+@click.argument("name")
+@as_json
+def show(name: str, as_json: bool) -> None:
+    """Show a preset, and the command of each of its methods."""
+    from fedscope.federated.presets import preset
+
+    found = preset(name)
+    if as_json:
+        console.write_json("-", found.describe())
+        return
+    settings = {**found.settings, **found.options}
+    rows = [
+        [key, str(value), "" if key not in found.unknown else f"provisional: {found.unknown[key]}"]
+        for key, value in settings.items()
+        if value is not None
+    ]
+    rows += [
+        [f"{key} with {method}", str(value), ""]
+        for method, more in found.when.items()
+        for key, value in more.items()
+    ]
+    rows += [[f"{key} under --reading code", str(value), ""] for key, value in found.code.items()]
+    rows += [["seeds", ", ".join(map(str, found.seeds)), ""]]
+    console.print_table(f"{found.name}: {found.table} of {found.source}", ["", "", ""], rows, text_columns=3)
+    for line in found.commands():
+        click.echo(line)

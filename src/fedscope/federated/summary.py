@@ -1,0 +1,38 @@
+"""A run in a few numbers, as the papers print them: best, best of the first half, rounds to a target."""
+
+from collections.abc import Mapping, Sequence
+
+from fedscope.checkpoints.schema import Settings
+from fedscope.data.shift import METRICS
+
+
+def summary(settings: Settings, metrics: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    """Return what a table needs of a run's metrics, one record per round, in order.
+
+    ``accuracy`` after the last round, ``best_accuracy`` and ``best_half_accuracy`` (up to round ⌊T/2⌋, and
+    null before it; Tian et al. 2022); ``rounds_to_target`` where a target is set, counted from 1, null while
+    it was not reached; ``shift_accuracy`` under concept shift.
+    """
+    accuracies = [float(str(m["accuracy"])) for m in metrics]
+    half = accuracies[: settings.rounds // 2]
+    found: dict[str, object] = {
+        "accuracy": accuracies[-1],
+        "best_accuracy": max(accuracies),
+        "best_half_accuracy": max(half, default=None),
+        "rounds": len(accuracies),
+    }
+    if settings.target is not None:
+        found["target"] = settings.target
+        found["rounds_to_target"] = next(
+            (number for number, a in enumerate(accuracies, 1) if a >= settings.target), None
+        )
+    if settings.shift != "none":
+        shifts = [place for place, record in enumerate(metrics) if record.get("shifted")]
+        found["shift_accuracy"] = METRICS[settings.shift_metric](accuracies, shifts)
+    return found
+
+
+def reached(found: Mapping[str, object]) -> str:
+    """Return the rounds to the target as the papers print them, ``500+`` where it was not reached."""
+    number = found["rounds_to_target"]
+    return f"{found['rounds']}+" if number is None else str(number)
