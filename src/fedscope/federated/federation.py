@@ -14,7 +14,7 @@ from fedscope.checkpoints.schema import parse as parse_record
 from fedscope.data import catalogue as data_catalogue
 from fedscope.data.augment import Pipeline
 from fedscope.data.datasets import Dataset, Split, part
-from fedscope.data.partition import partition
+from fedscope.data.partition import Division, partition
 from fedscope.errors import UserError
 from fedscope.federated.flat import FlatModel
 from fedscope.federated.method import Method
@@ -211,10 +211,8 @@ def _divide(settings: Settings, dataset: Dataset) -> list[Tensor]:
     """Return each client's rows of the training split, or of the part of it that is used."""
     used = part(dataset.train, settings.train_samples, settings.seed, "train")
     parts = partition(
-        settings.partition,
+        Division(settings.partition, settings.clients, settings.alpha),
         dataset.train.labels[used].numpy(),
-        settings.clients,
-        settings.alpha,
         numpy_stream(settings.seed, "partition"),
     )
     return [used[torch.from_numpy(rows)] for rows in parts]
