@@ -1,133 +1,130 @@
 """How a training set is divided over clients: which rows each one holds.
 
-Every partitioner returns one int64 array of row indices per client; together they are disjoint. Same
-labels, clients, α and generator: same partition, for every method.
+A :class:`Division` names a partitioner and its parameters; :func:`partition` draws it. Every partitioner
+returns one int64 array of row indices per client. Same labels, division and generator: same rows, whatever
+method trains on them.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
+from torch import Tensor
 
+from fedscope.data.datasets import Split, part
+from fedscope.data.dirichlet import dirichlet_balanced, dirichlet_equal
+from fedscope.data.longtail import longtail_stateless
+from fedscope.data.slices import Labels, Rows, iid, iid_per_class, iid_slices, per_domain
 from fedscope.errors import UserError
+from fedscope.streams import numpy_stream
 
-Rows = NDArray[np.int64]
-Labels = NDArray[np.int64]
+# Each kind with the parameters it reads; it ignores the others.
+PARAMETERS: dict[str, tuple[str, ...]] = {
+    "iid": (),
+    "iid_per_class": (),
+    "iid_slices": (),
+    "dirichlet_balanced": ("alpha",),
+    "dirichlet_equal": ("alpha", "exhausted"),
+    "longtail_stateless": ("phi", "rho"),
+    "per_domain": (),
+}
+KINDS = tuple(PARAMETERS)
+FRESH = ("longtail_stateless",)  # every round's clients are new: the caller passes a generator per round
+EXHAUSTED = ("redraw", "refill")
 
-MIN_SAMPLES = 10  # smallest client that dirichlet_balanced accepts (FedML, NIID-Bench)
-MAX_DRAWS = 1000
+_BY_LABEL: dict[str, Callable[..., list[Rows]]] = {
+    "iid": iid,
+    "iid_per_class": iid_per_class,
+    "iid_slices": iid_slices,
+    "dirichlet_balanced": dirichlet_balanced,
+    "dirichlet_equal": dirichlet_equal,
+    "longtail_stateless": longtail_stateless,
+}
+
+
+@dataclass(frozen=True)
+class Division:
+    """A partitioner by name, the number of clients N, and its parameters.
+
+    Raises:
+        UserError: an unknown kind, no client, or a parameter of the kind missing or out of range.
+    """
+
+    kind: str
+    clients: int  # of one round, where each round's clients are new
+    alpha: float | None = None  # concentration of the Dirichlet distribution; δ in Yashwanth et al. 2024
+    exhausted: str = "redraw"  # what dirichlet_equal does when a class is used up
+    phi: float | None = None  # fraction φ of the training set that a fresh client draws from
+    rho: float | None = None  # ρ, rarest to most frequent class
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise UserError(f"unknown partition {self.kind!r}; choose one of {', '.join(KINDS)}")
+        if self.clients < 1:
+            raise UserError(f"--clients must be at least 1, not {self.clients}")
+        for name, value in self.parameters.items():
+            self._check(name, value)
+
+    @property
+    def parameters(self) -> dict[str, float | str | None]:
+        """The parameters that this kind reads, by name."""
+        return {name: getattr(self, name) for name in PARAMETERS[self.kind]}
+
+    def _check(self, name: str, value: float | str | None) -> None:
+        if name == "exhausted":
+            if value not in EXHAUSTED:
+                raise UserError(f"--exhausted is {' or '.join(EXHAUSTED)}, not {value!r}")
+            return
+        number = np.nan if value is None else float(value)
+        if not 0 < number < np.inf:
+            raise UserError(f"partition {self.kind} needs --{name} above 0, not {value}")
+        if name != "alpha" and number > 1:
+            raise UserError(f"--{name} is a share, at most 1, not {value}")
 
 
 def partition(
-    kind: str, labels: Labels, clients: int, alpha: float | None, generator: np.random.Generator
+    division: Division, labels: Labels, generator: np.random.Generator, domains: Labels | None = None
 ) -> list[Rows]:
-    """Divide the rows of ``labels`` over ``clients`` by the partitioner ``kind``.
+    """Divide the rows of ``labels`` (n,) over the clients; ``domains`` (n,) says where each row comes from.
+
+    A class of the data set that no row has is no class here: nobody holds it, and no number is drawn for it.
 
     Raises:
-        UserError: unknown kind, α missing or not positive, more clients than the data can serve, or no
-            acceptable draw found.
+        UserError: more clients than the data can serve, no acceptable draw found, or no domains known where
+            the kind needs them.
     """
-    if kind not in KINDS:
-        raise UserError(f"unknown partition {kind!r}; choose one of {', '.join(KINDS)}")
-    if clients < 1:
-        raise UserError(f"--clients must be at least 1, not {clients}")
-    if clients > len(labels):
-        raise UserError(f"{clients} clients cannot share {len(labels)} samples; lower --clients")
-    if kind == "iid":
-        return iid(labels, clients, generator)
-    if alpha is None or not 0 < alpha < np.inf:
-        raise UserError(f"partition {kind} needs --alpha above 0, not {alpha}")
-    return DIRICHLET[kind](labels, clients, alpha, generator)
+    if division.kind == "per_domain":
+        if domains is None:
+            raise UserError("partition per_domain needs a data set of several domains; choose another one")
+        return per_domain(domains, division.clients)
+    if division.clients > len(labels) and division.kind not in FRESH:
+        raise UserError(f"{division.clients} clients cannot share {len(labels)} samples; lower --clients")
+    return _BY_LABEL[division.kind](labels, division.clients, generator, **division.parameters)
 
 
-def iid(labels: Labels, clients: int, generator: np.random.Generator) -> list[Rows]:
-    """Cut a random permutation into nearly equal parts."""
-    return [rows.astype(np.int64) for rows in np.array_split(generator.permutation(len(labels)), clients)]
+def divide(
+    split: Split,
+    division: Division,
+    *,
+    train_samples: int | None,
+    seed: int,
+    round: int = 0,
+    domains: Tensor | None = None,
+) -> list[Tensor]:
+    """Return each client's rows of the training split in a run with ``seed``: int64 tensors (n_k,).
 
-
-def dirichlet_balanced(
-    labels: Labels, clients: int, alpha: float, generator: np.random.Generator
-) -> list[Rows]:
-    """Divide each class by Dir(α) shares over the clients that do not yet hold n/N samples.
-
-    Sizes are unequal, classes may be absent; a draw that leaves a client below 10 samples is discarded
-    (FedML; NIID-Bench, Li et al. 2022; the "hetero" split of Mendieta et al. 2022).
+    ``train_samples`` is the size of the part that is used (None: all), ``domains`` (n,) that of each row of
+    the split. Only the kinds in ``FRESH`` are drawn anew in each ``round`` (from 0).
 
     Raises:
-        UserError: no draw in a thousand gave every client 10 samples.
+        UserError: as :func:`partition`, or fewer than ``train_samples``.
     """
-    if len(labels) < MIN_SAMPLES * clients:
-        raise UserError(
-            f"dirichlet_balanced needs {MIN_SAMPLES} samples per client: {len(labels)} samples serve at most "
-            f"{len(labels) // MIN_SAMPLES} clients, not {clients}; lower --clients"
-        )
-    for _ in range(MAX_DRAWS):
-        held = _balanced_draw(labels, clients, alpha, generator)
-        if min(map(len, held)) >= MIN_SAMPLES:
-            return [generator.permutation(rows) for rows in held]
-    raise UserError(
-        f"dirichlet_balanced found no draw with {MIN_SAMPLES} samples for each of {clients} clients at "
-        f"alpha {alpha:g} in {MAX_DRAWS} tries; raise --alpha or lower --clients"
+    used = part(split, train_samples, seed, "train")
+    parts = partition(
+        division,
+        split.labels[used].numpy(),
+        numpy_stream(seed, "partition", round if division.kind in FRESH else 0),
+        None if domains is None else domains[used].numpy(),
     )
-
-
-def _balanced_draw(labels: Labels, clients: int, alpha: float, generator: np.random.Generator) -> list[Rows]:
-    held: list[list[Rows]] = [[] for _ in range(clients)]
-    sizes = np.zeros(clients)
-    for label in np.unique(labels):
-        rows = generator.permutation(np.flatnonzero(labels == label))
-        shares = _shares(alpha, sizes < len(labels) / clients, generator)
-        cuts = np.floor(np.cumsum(shares)[:-1] * len(rows)).astype(int)
-        for client, piece in enumerate(np.split(rows, cuts)):
-            held[client].append(piece)
-            sizes[client] += len(piece)
-    return [np.concatenate(pieces) for pieces in held]
-
-
-def _shares(alpha: float, open_: NDArray[np.bool_], generator: np.random.Generator) -> NDArray[np.float64]:
-    """Draw Dir(α) shares, zero for full clients; at tiny α all mass may fall on full ones: draw again."""
-    for _ in range(MAX_DRAWS):
-        shares = generator.dirichlet(np.full(len(open_), alpha)) * open_
-        if 0 < shares.sum() < np.inf:
-            return np.asarray(shares / shares.sum())
-    raise UserError(
-        f"alpha {alpha:g} is too small: its Dirichlet shares vanish in floating point; raise --alpha"
-    )
-
-
-def dirichlet_equal(labels: Labels, clients: int, alpha: float, generator: np.random.Generator) -> list[Rows]:
-    """Give every client ⌊n/N⌋ samples of classes by its own draw from Dir(α) (FedDyn, Acar et al. 2021).
-
-    In turn a client with an open quota, chosen uniformly, takes the last unused sample of a class drawn from
-    its shares. Re-drawing while a class is exhausted equals drawing from the shares renormalised over the
-    classes that are left, which cannot stall.
-    """
-    classes, codes = np.unique(labels, return_inverse=True)
-    unused = [np.flatnonzero(codes == c).tolist() for c in range(len(classes))]
-    left = np.array([len(rows) for rows in unused])
-    shares = generator.dirichlet(np.full(len(classes), alpha), size=clients)
-    quota = len(labels) // clients
-    held: list[list[int]] = [[] for _ in range(clients)]
-    open_ = list(range(clients))
-    while open_:
-        place = int(generator.integers(len(open_)))
-        client = open_[place]
-        weights = shares[client] * (left > 0)
-        if not weights.sum() > 0:  # the client's own classes are used up (or its shares underflowed)
-            weights = left.astype(float)
-        cumulative = np.cumsum(weights)
-        drawn = int(np.searchsorted(cumulative, generator.random() * cumulative[-1], side="right"))
-        held[client].append(unused[drawn].pop())
-        left[drawn] -= 1
-        if len(held[client]) == quota:
-            open_[place] = open_[-1]
-            open_.pop()
-    return [np.array(rows, dtype=np.int64) for rows in held]
-
-
-Partitioner = Callable[[Labels, int, float, np.random.Generator], list[Rows]]
-DIRICHLET: dict[str, Partitioner] = {
-    "dirichlet_balanced": dirichlet_balanced,
-    "dirichlet_equal": dirichlet_equal,
-}
-KINDS = ("iid", *DIRICHLET)
+    return [used[torch.from_numpy(rows)] for rows in parts]

@@ -1,10 +1,17 @@
-"""Which clients take part in a round."""
+"""Which clients take part in a round.
+
+Two published programs draw otherwise, which a stream per (seed, purpose, round) leaves no room for: FedAlign
+draws the clients of all rounds up front from a generator seeded 1; MAN's code seeds its generator with the
+round index in every run, so that its three "seeds" see the same clients, and takes the next seed when nobody
+is drawn. The distributions are ``fixed_fraction``'s and ``bernoulli``'s.
+"""
 
 import math
 
 from fedscope.errors import UserError
 from fedscope.streams import numpy_stream
 
+KINDS = ("fixed_fraction", "bernoulli", "all")
 MAX_DRAWS = 1000
 
 
@@ -12,11 +19,18 @@ def sample_clients(kind: str, clients: int, participation: float, seed: int, rou
     """Return the round's clients in ascending order; the draw depends on (seed, round) alone.
 
     ``fixed_fraction``: ⌊N·f⌋ without replacement, all of them at f = 1. ``bernoulli``: each independently
-    with probability f, drawn again while nobody is chosen.
+    with probability f, drawn again while nobody is chosen. ``all``: everyone, without a draw.
 
     Raises:
-        UserError: nobody is chosen: less than one client, or a thousand empty draws.
+        UserError: an unknown kind; ``all`` with f below 1; or nobody is chosen: less than one client, or a
+            thousand empty draws.
     """
+    if kind not in KINDS:
+        raise UserError(f"unknown sampling {kind!r}; choose one of {', '.join(KINDS)}")
+    if kind == "all":
+        if participation != 1:
+            raise UserError(f"--sampling all takes everyone; leave --participation {participation:g} out")
+        return list(range(clients))
     generator = numpy_stream(seed, "sampling", round)
     if kind == "bernoulli":
         for _ in range(MAX_DRAWS):

@@ -1,0 +1,49 @@
+"""The package's Dirichlet partitions against plain loops, draw for draw; and the loops against the letter."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chi2_contingency
+
+from fedscope.data.dirichlet import dirichlet_balanced, dirichlet_equal
+from tests.data import reference_partition as plain
+
+quick = settings(max_examples=30, deadline=None)
+few_labels = st.lists(st.integers(0, 6), min_size=60, max_size=300)
+
+
+@given(labels=few_labels, clients=st.integers(1, 5), alpha=st.floats(0.5, 1e4), seed=st.integers(0, 2**32))
+@quick
+def test_balanced_draw_for_draw(labels: list[int], clients: int, alpha: float, seed: int) -> None:
+    ours, theirs = np.random.default_rng(seed), np.random.default_rng(seed)
+    held = dirichlet_balanced(np.array(labels), clients, ours, alpha=alpha)
+    assert [rows.tolist() for rows in held] == plain.balanced(labels, clients, alpha, theirs)
+    assert ours.random() == theirs.random()  # neither has drawn more than the other
+
+
+@pytest.mark.parametrize("exhausted", ["redraw", "refill"])
+@given(labels=few_labels, clients=st.integers(1, 40), alpha=st.floats(0.01, 1e4), seed=st.integers(0, 2**32))
+@quick
+def test_equal_draw_for_draw(
+    exhausted: str, labels: list[int], clients: int, alpha: float, seed: int
+) -> None:
+    ours, theirs = np.random.default_rng(seed), np.random.default_rng(seed)
+    held = dirichlet_equal(np.array(labels), clients, ours, alpha=alpha, exhausted=exhausted)
+    expected = plain.equal(labels, clients, alpha, theirs, refill=exhausted == "refill")
+    assert [rows.tolist() for rows in held] == expected
+    assert ours.random() == theirs.random()
+
+
+def test_renormalising_has_the_distribution_of_drawing_again() -> None:
+    # What the first client holds of each class, where classes run out early: two samples of small partitions.
+    labels = [0] * 2 + [1] * 3 + [2] * 7
+    generator = np.random.default_rng(5)
+    table = np.zeros((2, 25), dtype=np.int64)
+    for _ in range(1500):
+        for row, draw in enumerate((plain.equal, plain.equal_by_redrawing)):
+            held = [labels[r] for r in draw(labels, 3, 0.5, generator)[0]]
+            table[row, 5 * held.count(0) + held.count(1)] += 1
+    seen = table[:, table.sum(0) >= 10]
+    assert seen.sum() > 0.99 * table.sum()
+    assert chi2_contingency(seen).pvalue > 0.01
