@@ -1,5 +1,6 @@
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -42,13 +43,50 @@ def test_every_setting_reaches_the_manifest(fedscope: Command) -> None:
         "momentum": 0.5, "nesterov": True, "weight_decay": 0.002, "clip": 5.0, "reading": "code",
         "seed": 3, "save_clients": "none", "keep_every": 1, "precision": "fp32", "stack": 2,
         "train_samples": 800, "test_samples": 200, "head": True, "weights": "n_used", "drop_last": True,
-        "optimizer_state": "client",
+        "optimizer_state": "client", "exhausted": "refill", "memory": "reset", "clients_limit": 1,
+        "steps_limit": 2, "evaluate_on": "test", "eval_model": "sel", "eval_drop_last": True, "target": 0.5,
+        "shift": "bernoulli", "shift_probability": 0.1, "shift_sequence": 2, "shift_metric": "mean_current",
     }  # fmt: skip
     flags = [part for key, value in given.items() for part in (f"--{key.replace('_', '-')}", str(value))]
     assert fedscope("train", *flags, "--registry", "runs", "--name", "all", "--device", "cpu").code == 0
     settings = Registry(Path("runs")).run("all").manifest().settings.model_dump()
     assert {key: settings[key] for key in given} == given
-    assert set(given) | {"options", "device", "threads", "compile"} == set(Settings.model_fields)
+    longtail = {"phi", "rho"}
+    assert set(given) | longtail | {"options", "device", "threads", "compile"} == set(Settings.model_fields)
+
+
+def test_a_preset_is_the_start_of_the_settings(fedscope: Command, cifar_dir: Path) -> None:
+    short = ("--rounds", "1", "--clients-limit", "1", "--steps-limit", "1", "--test-samples", "20")
+    done = fedscope(
+        "train", "--preset", "man/t1/cifar100/delta0.3", "--method", "feddyn+man", *short,
+        "--data-dir", str(cifar_dir), "--registry", "runs", "--name", "tiny", "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    manifest = Registry(Path("runs")).run("tiny").manifest()
+    settings = manifest.settings
+    assert (settings.clients, settings.alpha, settings.seed, settings.clip) == (100, 0.3, 83217, 10.0)
+    assert settings.options["man.zeta"] == 0.15
+    assert manifest.preset is not None
+    assert manifest.preset.name == "man/t1/cifar100/delta0.3"
+    assert manifest.preset.overridden[0] == "rounds 500 → 1"
+    assert "clients_limit None → 1" in manifest.preset.overridden
+    assert list(manifest.preset.provisional) == ["man.zeta"]
+    assert "man.zeta 0.15 is provisional (0.15 by the paper" in " ".join(done.err.split())
+    assert done.json["rounds_to_target"] is None
+    shown = fedscope(
+        "train", "--preset", "man/t1/cifar100/delta0.3", "--method", "feddyn+man", *short,
+        "--data-dir", str(cifar_dir), "--registry", "runs", "--name", "tiny", "--resume",
+    )  # fmt: skip
+    assert "1+" in shown.out
+
+
+def test_help_does_not_import_torch() -> None:
+    for command in ("train", "presets", "methods"):
+        code = (
+            "import sys\nfrom fedscope.cli.main import call\n"
+            f"assert call([{command!r}, '--help']) == 0\nassert 'torch' not in sys.modules"
+        )
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
 def test_without_options_it_trains_fedavg_on_digits(

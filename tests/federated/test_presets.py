@@ -1,4 +1,4 @@
-"""The presets say what the papers' tables say: compared with the specification's own list, where it is there."""
+"""The presets say what the papers' tables say: compared with the specification's list, where it is there."""
 
 import csv
 import re
@@ -121,7 +121,7 @@ def test_what_the_user_sets_takes_the_presets_place() -> None:
 
 
 def test_a_method_that_is_not_in_the_table_is_a_departure() -> None:
-    fields, options, use = preset("man/t2/delta0.3").resolve({"method": "scaffold"}, {})
+    fields, _, use = preset("man/t2/delta0.3").resolve({"method": "scaffold"}, {})
     assert (fields["method"], use.overridden) == ("scaffold", ("method: scaffold is not in the table",))
 
 

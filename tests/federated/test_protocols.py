@@ -159,7 +159,8 @@ def test_a_shared_model_is_evaluated_on_every_domain(tmp_path: Path, two_domains
 def test_scores_are_unweighted_means_over_the_domains_that_are_there() -> None:
     counted = torch.tensor([[10.0, 8, 10], [2, 1, 2], [0, 0, 0]], dtype=torch.float64)
     score = Score.of(counted, ("a", "b", "c"))
-    assert score == Score(1.0, pytest.approx(0.65), {"a": 0.8, "b": 0.5})
+    assert (score.loss, score.accuracy) == (1.0, pytest.approx(0.65))
+    assert score.domains == {"a": 0.8, "b": 0.5}
 
 
 def test_fresh_clients_differ_from_round_to_round(tmp_path: Path) -> None:
@@ -290,7 +291,7 @@ def test_the_summary_is_what_the_papers_print() -> None:
     assert reached(summary(Settings(rounds=5, target=0.6), records)) == "5+"
     assert "rounds_to_target" not in summary(Settings(rounds=5), records)
     shifting = Settings(rounds=5, shift="bernoulli")
-    records[3]["shifted"] = True  # type: ignore[assignment]
+    records[3]["shifted"] = True
     assert summary(shifting, records)["shift_accuracy"] == pytest.approx((0.1 + 0.4 + 0.4 + 0.5 + 0.5) / 5)
     current = shifting.model_copy(update={"shift_metric": "mean_current"})
     assert summary(current, records)["shift_accuracy"] == pytest.approx(0.3)

@@ -1,15 +1,17 @@
 """`fedscope methods`: what can be trained, and what each method is."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from fedscope.cli import console
 from fedscope.errors import UserError
-from fedscope.federated.method import Method
-from fedscope.federated.methods import ALIASES, known, parse
-from fedscope.federated.options import Option
-from fedscope.federated.vectors import Vector
+
+if TYPE_CHECKING:
+    from fedscope.federated.method import Method
+    from fedscope.federated.options import Option
+    from fedscope.federated.vectors import Vector
 
 SIZES = {"parameters": "P", "model": "P+Q", "personal": "BatchNorm's", "number": "1"}
 
@@ -26,6 +28,9 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @as_json
 def list_methods(as_json: bool) -> None:
     """List all methods; any of them add up, as in feddyn+man, unless they fill the same place."""
+    from fedscope.federated.method import Method
+    from fedscope.federated.methods import ALIASES, known
+
     methods = [found for found in known().values() if isinstance(found, Method)]
     if as_json:
         console.write_json("-", [_describe(method) for method in methods])
@@ -41,6 +46,8 @@ def list_methods(as_json: bool) -> None:
 @as_json
 def show(method: str, as_json: bool) -> None:
     """Show a method, or a sum such as feddyn+man."""
+    from fedscope.federated.methods import parse
+
     record = parse(method)
     if as_json:
         console.write_json("-", _describe(record))
@@ -63,7 +70,7 @@ FACTS = (
 )  # fmt: skip
 
 
-def _describe(method: Method) -> dict[str, object]:
+def _describe(method: "Method") -> dict[str, object]:
     """Return what there is to know about a method, as plain data."""
     further = [v for v in method.server_state if v.name in method.broadcast]
     uploads = [v for v in method.uploads if not v.instead]
@@ -94,11 +101,11 @@ def _describe(method: Method) -> dict[str, object]:
     }
 
 
-def _vectors(vectors: Sequence[Vector]) -> str:
+def _vectors(vectors: "Sequence[Vector]") -> str:
     return ", ".join(f"{vector.name} ({SIZES[vector.scope]})" for vector in vectors)
 
 
-def _refusals(method: Method) -> str:
+def _refusals(method: "Method") -> str:
     """Return which methods are refused, each reason once."""
     reasons: dict[str, list[str]] = {}
     for name, why in method.refuses.items():
@@ -106,7 +113,7 @@ def _refusals(method: Method) -> str:
     return "; ".join(f"{', '.join(names)}: {why}" for why, names in reasons.items())
 
 
-def _meaning(option: Option) -> str:
+def _meaning(option: "Option") -> str:
     """Return what an option means and may be."""
     bounded = isinstance(option.default, int | float) and not isinstance(option.default, bool)
     allowed = " | ".join(option.choices) or (option.bounds() if bounded else "")
