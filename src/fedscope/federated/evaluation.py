@@ -8,23 +8,33 @@ from fedscope.data.augment import Pipeline
 from fedscope.data.datasets import Split
 from fedscope.federated.workers import Workers
 
+SCALARS = 20_000_000  # of a batch of inputs
+
 
 @torch.no_grad()
 def evaluate(
-    model: nn.Module, split: Split, pipeline: Pipeline, batch_size: int = 1000, workers: Workers | None = None
+    model: nn.Module,
+    split: Split,
+    pipeline: Pipeline,
+    batch_size: int | None = None,
+    workers: Workers | None = None,
 ) -> tuple[float, float]:
     """Return (mean cross-entropy, accuracy) of ``model`` in eval mode over the whole split.
 
-    The workers take the batches in turn; batches are summed in their order, so that the result is the same
-    for any number of workers.
+    Batches are of 1,000 images, or of fewer large ones. The workers take them in turn; they are summed in
+    their order, so that the result is the same for any number of workers.
     """
     workers = workers or Workers()
     model.eval()
-    batches = list(zip(split.images.split(batch_size), split.labels.split(batch_size), strict=True))
+    size = batch_size or min(1000, max(1, SCALARS // split.images.shape[1:].numel()))
+    batches = torch.arange(len(split), device=split.labels.device).split(size)
     sums = torch.zeros(len(batches), 2, dtype=torch.float64, device=split.labels.device)
-    for index, (images, labels) in list(enumerate(batches))[workers.rank :: workers.size]:
-        inputs = pipeline.test(images).contiguous(memory_format=torch.channels_last)
-        logits = model(inputs)
+    own = range(workers.rank, len(batches), workers.size)
+    nothing = torch.empty(0, 0, device=split.labels.device)
+    ahead = pipeline.ahead(split.images, [(batches[index], nothing) for index in own])
+    for index, (rows, _) in zip(own, ahead, strict=True):
+        inputs = pipeline.test(split.images, rows).contiguous(memory_format=torch.channels_last)
+        logits, labels = model(inputs), split.labels[rows]
         sums[index, 0] = cross_entropy(logits, labels, reduction="sum")
         sums[index, 1] = (logits.argmax(1) == labels).sum()
     loss, correct = workers.total(sums).cpu().sum(0).tolist()

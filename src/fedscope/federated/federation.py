@@ -1,6 +1,6 @@
 """What a run is made of before it starts: network, data, who holds which rows, and the method."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from fedscope.checkpoints.schema import CheckpointInfo, DataSpec, Manifest, Mode
 from fedscope.checkpoints.schema import parse as parse_record
 from fedscope.data import catalogue as data_catalogue
 from fedscope.data.augment import Pipeline
-from fedscope.data.datasets import Dataset, Split, part
+from fedscope.data.datasets import Dataset, part
 from fedscope.data.partition import partition
 from fedscope.errors import UserError
 from fedscope.federated.flat import FlatModel
@@ -124,15 +124,9 @@ def prepare(settings: Settings, given: dict[str, str], data_dir: Path | None = N
     test = dataset.test
     if settings.test_samples is not None:
         rows_used = part(test, settings.test_samples, settings.seed, "test")
-        test = Split(test.images[rows_used], test.labels[rows_used])
-    on_device = Dataset(
-        dataset.name,
-        dataset.classes,
-        dataset.train.to(device),
-        test.to(device),
-        dataset.fingerprint,
-        dataset.note,
-    )
+        test = test.take(rows_used)
+    validation = dataset.validation.to(device) if dataset.validation else None
+    on_device = replace(dataset, train=dataset.train.to(device), test=test.to(device), validation=validation)
     return Federation(
         settings, model.to(device), spec, on_device, pipeline, [held.to(device) for held in rows], method
     )
@@ -161,7 +155,7 @@ def _network(
     Raises:
         UserError: the network does not exist, or does not fit the data or the method.
     """
-    name = settings.model or model_catalogue.DEFAULTS[settings.dataset]
+    name = settings.model or data_catalogue.record(settings.dataset).model
     channels, side = dataset.train.images.shape[1:3]
     if model_catalogue.INPUT_SIDES.get(name, side) != side:
         raise UserError(
