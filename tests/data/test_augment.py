@@ -5,6 +5,7 @@ from torch import Tensor
 from fedscope.data.augment import Pipeline
 
 MEAN, STD = (0.5, 0.25, 0.1), (0.5, 0.25, 0.2)
+ALL = torch.arange(64)
 
 
 def images() -> Tensor:
@@ -19,14 +20,14 @@ def test_normalisation_is_per_channel_on_the_unit_scale() -> None:
 def test_nothing_to_draw_is_the_test_pipeline() -> None:
     pipeline = Pipeline(MEAN, STD)
     assert torch.equal(
-        pipeline.train(images(), pipeline.draw(64, torch.Generator())), pipeline.test(images())
+        pipeline.train(images(), ALL, pipeline.draw(64, torch.Generator())), pipeline.test(images())
     )
 
 
 @pytest.mark.parametrize("padding_value", ["black", "mean"])
 def test_each_image_is_a_flipped_crop_of_its_padded_self(padding_value: str) -> None:
     pipeline = Pipeline(MEAN, STD, flip=0.5, crop=1.0, padding=2, padding_value=padding_value)  # type: ignore[arg-type]
-    out = pipeline.train(images(), pipeline.draw(64, torch.Generator().manual_seed(1)))
+    out = pipeline.train(images(), ALL, pipeline.draw(64, torch.Generator().manual_seed(1)))
     plain = pipeline.test(images())
     border = pipeline.test(torch.zeros(1, 3, 1, 1, dtype=torch.uint8))[0] if padding_value == "black" else 0.0
     canvas = torch.zeros(64, 3, 12, 12) + border
@@ -52,7 +53,7 @@ def test_probabilities_are_what_they_say() -> None:
     pipeline = Pipeline((0.0,), (1.0,), flip=0.3, crop=0.5, padding=1)
     stripe = torch.zeros(4000, 1, 4, 4, dtype=torch.uint8)
     stripe[:, :, 1, 0] = 255
-    out = pipeline.train(stripe, pipeline.draw(4000, torch.Generator().manual_seed(0)))
+    out = pipeline.train(stripe, torch.arange(4000), pipeline.draw(4000, torch.Generator().manual_seed(0)))
     untouched = (out == pipeline.test(stripe)).flatten(1).all(1).double().mean().item()
     expected = 0.7 * (0.5 + 0.5 / 9)  # not flipped, and not cropped or cropped at the centre
     assert untouched == pytest.approx(expected, abs=4 * (expected * (1 - expected) / 4000) ** 0.5)

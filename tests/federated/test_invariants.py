@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fedscope.checkpoints.files import load_checkpoint
-from fedscope.data.augment import Pipeline
+from fedscope.data.augment import Pipeline, Store
 from fedscope.data.datasets import Split
 from fedscope.federated.flat import FlatModel
 from fedscope.federated.local import LocalTrainer
@@ -23,8 +23,8 @@ from tests.federated.test_laws import settings_of, trained
 
 
 class Double(Pipeline):
-    def train(self, images: Tensor, draws: Tensor) -> Tensor:
-        return super().train(images, draws).double()
+    def train(self, store: Store, rows: Tensor, draws: Tensor) -> Tensor:
+        return super().train(store, rows, draws).double()
 
 
 def client(method: str, settings: LocalSettings, **given: Any) -> Trained:

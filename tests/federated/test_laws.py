@@ -185,7 +185,7 @@ def test_one_client_one_full_batch_step_is_a_centralised_step(tmp_path: Path, me
     model, data = federation.model.train(), federation.dataset.train
     rows = federation.rows[0]
     loss = torch.nn.functional.cross_entropy(
-        model(federation.pipeline.test(data.images[rows])), data.labels[rows]
+        model(federation.pipeline.test(data.images, rows)), data.labels[rows]
     )
     names, parameters = zip(*model.named_parameters(), strict=True)
     gradients = torch.autograd.grad(loss, parameters)

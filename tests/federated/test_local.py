@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedscope.data.augment import Pipeline
+from fedscope.data.augment import Pipeline, Store
 from fedscope.data.datasets import Split
 from fedscope.federated.flat import FlatModel
 from fedscope.federated.local import LocalTrainer
@@ -32,8 +32,8 @@ def toy() -> tuple[nn.Module, Split]:
 
 
 class Double(Pipeline):
-    def train(self, images: Tensor, draws: Tensor) -> Tensor:
-        return super().train(images, draws).double()
+    def train(self, store: Store, rows: Tensor, draws: Tensor) -> Tensor:
+        return super().train(store, rows, draws).double()
 
 
 def run(

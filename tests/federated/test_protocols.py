@@ -143,7 +143,7 @@ def test_each_domain_is_evaluated_with_its_clients_batchnorm(tmp_path: Path, two
                 mine = {key: own[f"{name}.{key}"] for key in module.state_dict()}
                 module.load_state_dict(mine)
         rows = (test.domains == client).nonzero()[:, 0]
-        found = tally(federation.model, replace(test.part(rows), domains=None), federation.pipeline)
+        found = tally(federation.model, replace(test.take(rows), domains=None), federation.pipeline)
         expected[domain] = float(found[0, 1] / found[0, 2])
     assert run.metrics()[-1]["domains"] == pytest.approx(expected, abs=1e-9)
     assert run.metrics()[-1]["accuracy"] == pytest.approx(np.mean(list(expected.values())))

@@ -17,7 +17,7 @@ from torch import Tensor
 from fedscope.checkpoints.files import load_checkpoint
 from fedscope.checkpoints.registry import Registry
 from fedscope.checkpoints.schema import Settings
-from fedscope.data.augment import Pipeline
+from fedscope.data.augment import Pipeline, Store
 from fedscope.federated.federation import open_run, prepare
 from fedscope.federated.rounds import train
 from fedscope.streams import torch_stream
@@ -168,8 +168,8 @@ ROWS = [
 class DoublePipeline(Pipeline):
     """The same images in float64."""
 
-    def test(self, images: Tensor) -> Tensor:
-        return super().test(images).double()
+    def test(self, store: Store, rows: Tensor | None = None) -> Tensor:
+        return super().test(store, rows).double()
 
 
 def both(row: Row, folder: Path, *, double: bool) -> list[tuple[Vector, Vector]]:
@@ -178,7 +178,7 @@ def both(row: Row, folder: Path, *, double: bool) -> list[tuple[Vector, Vector]]
     federation = prepare(settings, dict(row.options))
     training, rows = federation.dataset.train, federation.rows
     module = copy.deepcopy(federation.model)  # training changes the federation's
-    clients = [(federation.pipeline.test(training.images[held]), training.labels[held]) for held in rows]
+    clients = [(federation.pipeline.test(training.images, held), training.labels[held]) for held in rows]
     if double:
         pipeline = DoublePipeline(**vars(federation.pipeline))
         federation = replace(federation, model=federation.model.double(), pipeline=pipeline)

@@ -1,9 +1,12 @@
 """From stored uint8 images to the network's input: one vectorised pass per batch, on the images' device.
 
-A pipeline is normalisation plus random flip and crop. Crop and flip are one gather from the padded batch, so
-an image that is neither cropped nor flipped is exactly the test-time image.
+A pipeline is normalisation plus what is random about a training image: either flip and crop of the padded
+image, which are one gather, so that an image that is neither cropped nor flipped is exactly the test-time
+image; or what photographs get (:class:`~fedscope.data.photo.Photo`). Images come from a store: a tensor, or
+files that are decoded as they are fetched.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -11,6 +14,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
+
+from fedscope.data.files import Files
+from fedscope.data.photo import Photo
+
+Store = Tensor | Files
 
 
 @dataclass(frozen=True)
@@ -23,18 +31,25 @@ class Pipeline:
     crop: float = 0.0  # probability of a random crop of the padded image
     padding: int = 0  # pixels on each side
     padding_value: Literal["black", "mean"] = "black"  # pad before, or after, normalisation
+    photo: Photo | None = None  # instead of the four above
 
-    def test(self, images: Tensor) -> Tensor:
-        """Return (B, C, H, W) uint8 images as normalised float32."""
-        mean, std = _per_channel(self.mean, images.device), _per_channel(self.std, images.device)
-        return images.float().div_(255).sub_(mean).div_(std)
+    def test(self, store: Store, rows: Tensor | None = None) -> Tensor:
+        """Return the ``rows`` (B,) of a store (N, C, H, W), or all of it, as normalised float32."""
+        if isinstance(store, Files):
+            rows = torch.arange(len(store)) if rows is None else rows
+            return self._normalised(store.fetch(rows).float().div_(255))
+        images = store if rows is None else store[rows]
+        return self._normalised(images.float().div_(255))
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """Return (3, count) int64 for ``train``: row and column of the crop, and whether to flip.
+        """Return (D, count) for ``train``: what is random about ``count`` images.
 
-        Drawn on the generator's own device (the CPU), so that every device sees the same crops. A pipeline
-        without augmentation returns (0, count) and draws nothing.
+        Of a crop and flip, int64 (3, count): row and column of the crop, and whether to flip. Drawn on the
+        generator's own device (the CPU), so that every device sees the same images. A pipeline without
+        augmentation returns (0, count) and draws nothing.
         """
+        if self.photo:
+            return self.photo.draw(count, generator)
         if not self.flip and not self.crop:
             return torch.empty(0, count, dtype=torch.int64)
         coins = torch.rand(2, count, generator=generator)
@@ -42,14 +57,37 @@ class Pipeline:
         offsets = torch.where(coins[0] < self.crop, offsets, self.padding)
         return torch.cat([offsets, (coins[1:] < self.flip).long()])
 
-    def train(self, images: Tensor, draws: Tensor) -> Tensor:
-        """Return normalised float32 images, each cropped and flipped by its column of ``draws``."""
+    def train(self, store: Store, rows: Tensor, draws: Tensor) -> Tensor:
+        """Return the ``rows`` (B,) as normalised float32, augmented by their columns of ``draws`` (D, B)."""
         if not len(draws):
-            return self.test(images)
+            return self.test(store, rows)
+        if self.photo:
+            crops = self.photo.crops(draws)
+            images = store.fetch(rows, crops) if isinstance(store, Files) else store[rows]
+            return self._normalised(self.photo(images.float().div_(255), draws))
+        images = store.fetch(rows) if isinstance(store, Files) else store[rows]
         border = [self.padding] * 4
         if self.padding_value == "black":
             return _crop_and_flip(self.test(pad(images, border)), draws, images.shape[2:])
         return _crop_and_flip(pad(self.test(images), border), draws, images.shape[2:])
+
+    def ahead(
+        self, store: Store, batches: Sequence[tuple[Tensor, Tensor]]
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield batches of (rows (…, B), draws (D, …, B)); files of the next are decoded meanwhile.
+
+        Without draws, that is for ``test``, D is 0.
+        """
+        for index, batch in enumerate(batches):
+            if isinstance(store, Files):
+                for rows, draws in batches[index : index + 2]:
+                    crops = self.photo.crops(draws.flatten(1)) if self.photo and len(draws) else None
+                    store.ask(rows.flatten(), crops)
+            yield batch
+
+    def _normalised(self, images: Tensor) -> Tensor:
+        mean, std = _per_channel(self.mean, images.device), _per_channel(self.std, images.device)
+        return images.sub_(mean).div_(std)
 
 
 def _crop_and_flip(padded: Tensor, draws: Tensor, size: torch.Size) -> Tensor:

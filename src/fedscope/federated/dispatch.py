@@ -140,7 +140,7 @@ class Dispatch:
         for client in range(len(total)):
             rows = (domains == client).nonzero()[:, 0]
             if len(rows):
-                found = self._tally_on(self._own(values, client, memory), self.test.part(rows))
+                found = self._tally_on(self._own(values, client, memory), self.test.take(rows))
                 total[: len(found)] += found
         return total
 

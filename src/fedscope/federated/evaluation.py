@@ -11,6 +11,8 @@ from fedscope.data.augment import Pipeline
 from fedscope.data.datasets import Split
 from fedscope.federated.workers import Workers
 
+SCALARS = 20_000_000  # of a batch of inputs
+
 
 @dataclass(frozen=True)
 class Score:
@@ -36,21 +38,31 @@ class Score:
 
 @torch.no_grad()
 def tally(
-    model: nn.Module, split: Split, pipeline: Pipeline, batch_size: int = 1000, workers: Workers | None = None
+    model: nn.Module,
+    split: Split,
+    pipeline: Pipeline,
+    batch_size: int | None = None,
+    workers: Workers | None = None,
 ) -> Tensor:
     """Return, per domain, (cross-entropy, right answers, samples) summed over the split, (D, 3) float64.
 
-    ``model`` is put into eval mode. Without domains D is 1. The workers take the batches in turn; batches are
-    summed in their order, so that the result is the same for any number of workers.
+    ``model`` is put into eval mode. Without domains D is 1. Batches are of 1,000 images, or of fewer large
+    ones. The workers take them in turn; they are summed in their order, so that the result is the same for
+    any number of workers.
     """
     workers = workers or Workers()
     model.eval()
     domains = torch.zeros_like(split.labels) if split.domains is None else split.domains
-    count = 1 + int(domains.max())
-    places = torch.arange(len(split), device=split.labels.device).split(batch_size)
-    sums = torch.zeros(len(places), count, 3, dtype=torch.float64, device=split.labels.device)
-    for index, rows in list(enumerate(places))[workers.rank :: workers.size]:
-        inputs = pipeline.test(split.images[rows]).contiguous(memory_format=torch.channels_last)
+    size = batch_size or min(1000, max(1, SCALARS // split.images.shape[1:].numel()))
+    batches = torch.arange(len(split), device=split.labels.device).split(size)
+    sums = torch.zeros(
+        len(batches), 1 + int(domains.max()), 3, dtype=torch.float64, device=split.labels.device
+    )
+    own = range(workers.rank, len(batches), workers.size)
+    nothing = torch.empty(0, 0, device=split.labels.device)
+    ahead = pipeline.ahead(split.images, [(batches[index], nothing) for index in own])
+    for index, (rows, _) in zip(own, ahead, strict=True):
+        inputs = pipeline.test(split.images, rows).contiguous(memory_format=torch.channels_last)
         labels, logits = split.labels[rows], model(inputs)
         losses = cross_entropy(logits, labels, reduction="none")
         right = (logits.argmax(1) == labels).to(losses.dtype)

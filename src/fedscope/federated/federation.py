@@ -176,12 +176,12 @@ def _evaluated(settings: Settings, dataset: Dataset) -> Split:
     if split is None:
         raise UserError(f"{dataset.name} has no validation split; use --evaluate-on test")
     if settings.test_samples is not None:
-        split = split.part(part(split, settings.test_samples, settings.seed, "test"))
+        split = split.take(part(split, settings.test_samples, settings.seed, "test"))
     if settings.eval_drop_last:
         whole = len(split) // settings.batch_size * settings.batch_size
         if not whole:
             raise UserError(f"{len(split)} samples are no whole batch; use --eval-drop-last false")
-        split = split.part(torch.arange(whole))
+        split = split.take(torch.arange(whole))
     return split
 
 
@@ -236,7 +236,7 @@ def _network(
     Raises:
         UserError: the network does not exist, or does not fit the data or the method.
     """
-    name = settings.model or model_catalogue.DEFAULTS[settings.dataset]
+    name = settings.model or data_catalogue.record(settings.dataset).model
     channels, side = dataset.train.images.shape[1:3]
     if model_catalogue.INPUT_SIDES.get(name, side) != side:
         raise UserError(
@@ -292,7 +292,7 @@ def open_run(
 def _divide(settings: Settings, dataset: Dataset, round: int = 1) -> list[Tensor]:
     """Return each client's rows in ``round`` of the training split, or of the part of it that is used."""
     used = part(dataset.train, settings.train_samples, settings.seed, "train")
-    split = dataset.train.part(used)
+    split = dataset.train.take(used)
     rows = partition(
         division(settings),
         split.labels.cpu().numpy(),

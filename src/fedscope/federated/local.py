@@ -67,8 +67,10 @@ class LocalTrainer:
             self._loss,
             *([] if stale is None else [stale]),
         )
-        on_gpu = model.values.device.type == "cuda" and not method.draws  # what is drawn cannot be recorded
-        self._run = Replay(self._step, changed) if on_gpu else self._step
+        # What is drawn, and what is decoded in other processes, cannot be recorded.
+        fixed = not method.draws and isinstance(split.images, Tensor)
+        recorded = model.values.device.type == "cuda" and fixed
+        self._run = Replay(self._step, changed) if recorded else self._step
 
     def train(self, start: Tensor, counters: Tensor, tasks: Sequence[Task], lr: float) -> Trained:
         """Train K clients of one size from ``start`` (P+Q,) at rate ``lr`` and keep nothing of them."""
@@ -105,7 +107,7 @@ class LocalTrainer:
 
         def client(row: int) -> Client:
             rows = tasks[row].rows
-            images = self.pipeline.test(self.split.images[rows]).to(model.values.dtype)
+            images = self.pipeline.test(self.split.images, rows).to(model.values.dtype)
             return Client(images, self.split.labels[rows], tasks[row].random)
 
         end = Finish(
@@ -145,7 +147,8 @@ class LocalTrainer:
         order, draws = rows.gather(1, shuffles.to(rows.device))[:, :used], draws.to(rows.device)[..., :used]
         self._loss.zero_()
         size = self.settings.batch_size
-        for index, (batch, drawn) in enumerate(zip(order.split(size, 1), draws.split(size, 2), strict=True)):
+        batches = list(zip(order.split(size, 1), draws.split(size, 2), strict=True))
+        for index, (batch, drawn) in enumerate(self.pipeline.ahead(self.split.images, batches)):
             self._run(batch, drawn, flag=index == 0, **({"random": random} if random else {}))
 
     def _step(
@@ -153,7 +156,7 @@ class LocalTrainer:
     ) -> None:
         """Take one local step of every client on ``rows`` (K, B), augmented by ``draws`` (D, K, B)."""
         self.clock.enter("data")
-        images = self.pipeline.train(self.split.images[rows.flatten()], draws.flatten(1))
+        images = self.pipeline.train(self.split.images, rows.flatten(), draws.flatten(1))
         images = images.contiguous(memory_format=torch.channels_last)
         drawn = self.objective.draw(images, random or {})
         self.clock.enter("compute")

@@ -172,7 +172,7 @@ def _samples(info: CheckpointInfo, source: Source) -> Batches:
     count = settings.train_samples if source.split == "train" else settings.test_samples
     used = part(split, count, settings.seed, source.split)
     rows = used[_draw(len(used), source)]
-    inputs = data_catalogue.pipeline(info.data.name, info.data.augmentation)[1].test(split.images[rows])
+    inputs = data_catalogue.pipeline(info.data.name, info.data.augmentation)[1].test(split.images, rows)
     return Batches(inputs, split.labels[rows], source.batch_size).to(source.device, source.dtype)
 
 

@@ -1,0 +1,90 @@
+"""From a data set's files to the data set: its rule, decoding once, the cache."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fedscope.data import cache, sources
+from fedscope.data.datasets import Dataset, Split
+from fedscope.data.decoding import Pixels, check_header, exact, squared
+from fedscope.data.files import Files
+from fedscope.data.record import Record
+from fedscope.data.tables import Table, content_key
+from fedscope.storage import atomic_folder
+
+Decode = Callable[[bytes, str, int], Pixels]
+ONCE: dict[str, Decode] = {"exact": exact, "squared": squared}
+
+
+def load(record: Record, data_dir: Path | None) -> Dataset:
+    """Return a data set from local files, or without a folder of such from the hub.
+
+    What was decoded is cached: from local files by their content, from the hub under the data set's name,
+    where it works offline and is fetched again once that folder is deleted.
+
+    Raises:
+        UserError: nothing to read there, an unreadable file, or no network for the hub.
+    """
+    if record.built_in:
+        return record.built_in()
+    root = sources.root(data_dir)
+    found = sources.local(record, root) if root else None
+    folder = cache_folder(record, found)
+    if not cache.is_complete(folder):
+        found = found or sources.from_hub(record)
+        with atomic_folder(folder) as temporary:
+            _build(record, found, temporary)
+    return cache.read(record.name, folder, found.note if found else "")
+
+
+def cache_folder(record: Record, found: sources.Found | None) -> Path:
+    """Return where the data set is cached: of local files by their content, else the hub's."""
+    key = (
+        content_key(found.files, f"{record.decode} {record.side} {record.rule.__name__}") if found else "hub"
+    )
+    return cache.cache_dir() / f"{record.folder}-{key}"
+
+
+def _build(record: Record, found: sources.Found, folder: Path) -> None:
+    tables, note = record.rule(found.read())
+    splits = {}
+    for name, table in tables.items():
+        images = _kept(table, name, folder, record.side) if record.decode == "files" else None
+        if images is None:
+            images = _decoded(table, cache.images_file(folder, name), ONCE[record.decode], record.side)
+        domains = None if table.domains is None else torch.from_numpy(table.domains)
+        splits[name] = Split(images, torch.from_numpy(np.ascontiguousarray(table.labels)), domains)
+        cache.write_split(folder, name, splits[name])
+    cache.write_meta(folder, splits, tables["train"].classes, record.domains, note)
+
+
+def _decoded(table: Table, path: Path, decode: Decode, side: int) -> torch.Tensor:
+    """Decode the table's images into the array file ``path`` and return it."""
+    shape = (len(table), 3, side, side)
+    images = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape)
+    for place, where, encoded in table.read():
+        images[place] = decode(encoded, where, side)
+    images.flush()
+    return torch.from_numpy(images)
+
+
+def _kept(table: Table, name: str, folder: Path, side: int) -> Files:
+    """Return the table's images as files; those of shards are copied out, so that each can be read alone.
+
+    Raises:
+        UserError: one is no image by its first bytes.
+    """
+    digests = np.zeros((len(table), 32), dtype=np.uint8)
+    packed = bool(table.row[0] >= 0)
+    paths = [Path(f"{name}.bin")] if packed else [table.files[i].absolute() for i in table.file.tolist()]
+    places = np.zeros((len(table), 3), dtype=np.int64)
+    with (folder / f"{name}.bin").open("wb") as pack:
+        for place, where, encoded in table.read():
+            check_header(encoded, where)
+            digests[place] = np.frombuffer(hashlib.sha256(encoded).digest(), dtype=np.uint8)
+            places[place] = (0, pack.tell(), len(encoded)) if packed else (place, 0, len(encoded))
+            pack.write(encoded if packed else b"")
+    return Files(tuple(paths), places, hashlib.sha256(digests.tobytes()).hexdigest(), side)

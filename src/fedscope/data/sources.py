@@ -1,0 +1,148 @@
+"""Where a data set's files are: in a folder of the user's, by one of its layouts, or on the hub."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from fedscope.data import folders, shards
+from fedscope.data.record import Record
+from fedscope.data.rules import Tables, by_column, drawn_classes, relabelled
+from fedscope.data.tables import Table
+from fedscope.errors import UserError
+
+
+@dataclass(frozen=True)
+class Found:
+    """A data set's files, and how to read the tables of their images."""
+
+    files: tuple[Path, ...]  # all that the content depends on
+    read: Callable[[], Tables]
+    note: str = ""
+
+
+def root(data_dir: Path | None) -> Path | None:
+    """Return the user's folder of data sets: ``data_dir``, or the environment's ``FEDSCOPE_DATA``.
+
+    Raises:
+        UserError: it does not exist.
+    """
+    given = data_dir or (Path(os.environ["FEDSCOPE_DATA"]) if os.environ.get("FEDSCOPE_DATA") else None)
+    if given is not None and not given.is_dir():
+        raise UserError(f"no such data folder: {given}; give --data-dir or FEDSCOPE_DATA an existing one")
+    return given
+
+
+def local(record: Record, folder: Path) -> Found:
+    """Return the data set's files in ``folder/NAME`` or in ``folder`` itself.
+
+    Raises:
+        UserError: they are not there, or a part is missing.
+    """
+    for home in (folder / record.folder, folder):
+        if home.is_dir():
+            for layout in (_whole_shards, _domains if record.domains else _train_and_val):
+                found = layout(record, home, direct=home == folder)
+                if found:
+                    return found
+    raise UserError(f"no {record.folder} under {folder}: expected {record.layout}; {record.source}")
+
+
+def from_hub(record: Record) -> Found:
+    """Return the data set's files, fetched from the hub where they are not in its cache.
+
+    Raises:
+        UserError: the hub has no copy, or it cannot be fetched.
+    """
+    if record.hub:
+        files = shards.fetch(record.hub)
+        return Found(_every(files), partial(_read_shards, record, files))
+    return _by_domain(record, {}, "put it into a folder and name that with --data-dir or FEDSCOPE_DATA")
+
+
+def _whole_shards(record: Record, home: Path, *, direct: bool) -> Found | None:
+    """Shards of the whole data set; a folder of several data sets must not be mistaken for this one."""
+    files = shards.find(home, record.hub, direct=direct) if record.hub else None
+    if not files:
+        return None
+    return Found(_every(files), partial(_read_shards, record, files), shards.missing_shards(files))
+
+
+def _read_shards(record: Record, files: Mapping[str, Sequence[Path]]) -> Tables:
+    assert record.hub
+    tables = {
+        split: shards.table(paths, record.hub, record.names, record.domains) for split, paths in files.items()
+    }
+    split = by_column(tables, record.domains) if record.domains else {"": tables}
+    return relabelled(split, record.names) if record.names else split
+
+
+def _train_and_val(record: Record, home: Path, *, direct: bool) -> Found | None:
+    """Folders ``train/CLASS`` and ``val`` or ``test``; of ImageNet the drawn classes alone are listed."""
+    if not (home / "train").is_dir() or not any((home / name).is_dir() for name in ("val", "test")):
+        return None
+
+    def choose(classes: Sequence[str]) -> Sequence[str]:
+        if record.decode != "files":
+            return classes
+        return [classes[place] for place in drawn_classes(len(classes))]
+
+    tables = folders.train_and_val(home, choose)
+    return Found(_paths(tables), lambda: {"": tables})
+
+
+def _domains(record: Record, home: Path, *, direct: bool) -> Found | None:
+    if not any((home / domain).is_dir() for domain in record.domains):
+        return None
+    found: dict[str, tuple[tuple[Path, ...], Callable[[], Mapping[str, Table]]]] = {}
+    for domain in record.domains:
+        source = record.domain_hubs.get(domain, shards.HubSource(f"{record.name}/{domain}"))
+        files = shards.find(home / domain, source, direct=False)
+        if files:
+            found[domain] = _every(files), partial(_domain_shards, record, source, files)
+        elif tables := folders.of_domain(home, domain, record.names):
+            found[domain] = (
+                (*_paths(tables), *home.glob(f"{domain}_*.txt")),
+                lambda tables=tables: tables,  # type: ignore[misc]
+            )
+    return _by_domain(record, found, f"expected {record.layout} in {home}")
+
+
+def _by_domain(
+    record: Record,
+    found: dict[str, tuple[tuple[Path, ...], Callable[[], Mapping[str, Table]]]],
+    mend: str,
+) -> Found:
+    """Complete the domains that were found with the hub's.
+
+    Raises:
+        UserError: the hub has no copy of one.
+    """
+    for domain in record.domains:
+        if domain in found:
+            continue
+        source = record.domain_hubs.get(domain)
+        if source is None:
+            raise UserError(
+                f"no {domain} of {record.folder} here, and no copy on the hub: {mend}; {record.source}"
+            )
+        files = shards.fetch(source)
+        found[domain] = _every(files), partial(_domain_shards, record, source, files)
+    paths = tuple(path for domain in record.domains for path in found[domain][0])
+    return Found(paths, lambda: {domain: found[domain][1]() for domain in record.domains})
+
+
+def _domain_shards(
+    record: Record, source: shards.HubSource, files: Mapping[str, Sequence[Path]]
+) -> Mapping[str, Table]:
+    tables = {split: shards.table(paths, source, record.names) for split, paths in files.items()}
+    return relabelled({"": tables}, record.names)[""]
+
+
+def _every(files: Mapping[str, Sequence[Path]]) -> tuple[Path, ...]:
+    return tuple(path for paths in files.values() for path in paths)
+
+
+def _paths(tables: Mapping[str, Table]) -> tuple[Path, ...]:
+    return tuple(table.files[place] for table in tables.values() for place in table.file.tolist())
