@@ -36,13 +36,13 @@ def test_names_do_not_collide(fedscope: Command) -> None:
 
 def test_every_setting_reaches_the_manifest(fedscope: Command) -> None:
     given = {
-        "method": "fedprox", "dataset": "digits", "augmentation": "none", "model": "resnet_digits",
+        "method": "fedprox", "dataset": "digits", "augmentation": "none", "model": "resnet20",
         "partition": "dirichlet_equal", "alpha": 0.7, "clients": 4, "participation": 0.5,
         "sampling": "bernoulli", "rounds": 1, "epochs": 2, "batch_size": 16, "lr": 0.05, "lr_decay": 0.9,
         "momentum": 0.5, "nesterov": True, "weight_decay": 0.002, "clip": 5.0, "reading": "code",
         "seed": 3, "save_clients": "none", "keep_every": 1, "precision": "fp32", "stack": 2,
         "train_samples": 800, "test_samples": 200, "head": True, "weights": "n_used", "drop_last": True,
-        "optimizer_state": "client",
+        "optimizer_state": "client", "shortcut": "B",
     }  # fmt: skip
     flags = [part for key, value in given.items() for part in (f"--{key.replace('_', '-')}", str(value))]
     assert fedscope("train", *flags, "--registry", "runs", "--name", "all", "--device", "cpu").code == 0

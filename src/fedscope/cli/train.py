@@ -34,6 +34,9 @@ def setting(flag: str, kind: Any, help: str) -> Decorator:
 @options.data_dir
 @setting("--model", str, "Network. [default: the data set's]")
 @setting("--head", bool, "Projection head before the classifier: true or false. [default: the method's]")
+@setting(
+    "--shortcut", click.Choice(["A", "B"]), "Shortcuts of resnet20: padding, or projection. [default: A]"
+)
 @setting("--augmentation", str, "Pipeline of the data set: fedalign, man or none. [default: its first]")
 @setting("--partition", str, "iid, dirichlet_balanced or dirichlet_equal.")
 @setting("--alpha", float, "Dirichlet concentration; smaller is more heterogeneous.")
