@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, relu
 
 from fedscope.models.catalogue import build
-from fedscope.models.resnet import Block, ResNet, basic, blocks, bottleneck
+from fedscope.models.resnet import Block, ResNet, basic, blocks, bottleneck, small_stem
 
 
 def network(name: str = "resnet_digits", head: bool = False) -> ResNet:
@@ -116,7 +116,7 @@ def test_the_classifier_reads_the_head() -> None:
 
 @pytest.mark.parametrize(("features", "embedding"), [(32, 32), (512, 256)])
 def test_the_embedding_has_at_most_256_features(features: int, embedding: int) -> None:
-    model = ResNet([], features, features, 10, 3, head=True)
+    model = ResNet(small_stem(3, features), [], features, 10, head=True)
     assert model.head is not None
     shapes = [tuple(p.shape) for p in model.head.parameters() if p.dim() == 2]
     assert shapes == [(features, features), (embedding, features)]

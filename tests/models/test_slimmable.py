@@ -208,12 +208,14 @@ def test_a_compiler_sees_one_graph() -> None:
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        (build("convnet_cifar", 10, 3, torch.Generator()), "MaxPool2d"),
+        (build("convnet_cifar", 10, 3, torch.Generator()), "Flatten"),
+        (build("alexnet_bn", 10, 3, torch.Generator()), "AdaptiveAvgPool2d"),
+        (nn.MaxPool2d(2, return_indices=True), "MaxPool2d"),
         (nn.Conv2d(4, 4, 1, groups=2), "Conv2d"),
         (nn.GroupNorm(2, 4), "GroupNorm"),
     ],
 )
 def test_other_layers_have_no_width(module: nn.Module, name: str) -> None:
-    x = torch.zeros(2, 3, 32, 32)
+    x = torch.zeros(2, 3, 64, 64)
     with pytest.raises(UserError, match=f"{name} has no smaller width: GradAug and FedAlign need a residual"):
         slim(module, x, 0.5)

@@ -35,6 +35,7 @@ class ModelSpec(Record):
     classes: Positive
     channels: Positive
     head: bool = False  # MOON's projection before the classifier
+    shortcut: Literal["A", "B"] | None = None  # where the network was published with both; None: its default
     keep: Annotated[float, Field(gt=0, le=1)] = 1.0  # stochastic depth: of the last block, in eval mode too
     schedule: Literal["code", "paper"] = "code"
 
@@ -80,6 +81,7 @@ class Settings(Record):
     precision: Literal["fp32", "bf16"] = "fp32"
     compile: bool = False
     head: bool | None = None
+    shortcut: Literal["A", "B"] | None = None
     drop_last: bool = False
     weights: Literal["n_k", "n_used", "uniform"] | None = None
     stack: Positive = 1

@@ -20,6 +20,7 @@ COMMANDS = {
     "plot-landscape": ("plot_landscape", "Draw the loss landscape around checkpoints."),
     "presets": ("presets", "List the papers' experiments, or show one."),
     "methods": ("methods", "List the methods, or show one: objective, state, traffic, options, sources."),
+    "models": ("models", "List the networks, or show one: source, input, layers, parameters, costs."),
     "runs": ("runs", "List the registry's runs, or show one."),
     "demo": ("demo", "Train two methods, measure and draw them, in a few minutes."),
 }

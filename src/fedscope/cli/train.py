@@ -29,6 +29,9 @@ def setting(flag: str, kind: Any, help: str) -> Decorator:
 @setting("--model", str, "Network. [default: the data set's]")
 @setting("--head", bool, "Projection head before the classifier: true or false. [default: the method's]")
 @setting(
+    "--shortcut", click.Choice(["A", "B"]), "Shortcuts of resnet20: padding, or projection. [default: A]"
+)
+@setting(
     "--augmentation", str, "Pipeline of the data set, such as fedalign, man or none. [default: its first]"
 )
 @setting(

@@ -237,21 +237,26 @@ def _network(
         UserError: the network does not exist, or does not fit the data or the method.
     """
     name = settings.model or data_catalogue.record(settings.dataset).model
+    network = model_catalogue.find(name)
     channels, side = dataset.train.images.shape[1:3]
-    if model_catalogue.INPUT_SIDES.get(name, side) != side:
+    if not network.takes(side):
         raise UserError(
-            f"model {name} takes {model_catalogue.INPUT_SIDES[name]}-pixel images, "
-            f"{settings.dataset} has {side}; choose another --model"
+            f"model {name} takes {network.sides}, {settings.dataset} has {side}; choose another --model"
         )
     needs = {key: value for need in method.needs for key, value in need(options).items()}
     if settings.head is not None:
         needs["head"] = settings.head
-    elif needs.get("head") and not model_catalogue.can_have_head(name):
+    elif needs.get("head") and not network.residual:
         raise UserError(
             f"{method.name} trains a network with a projection head, which {name} cannot have; choose "
             "a residual network with --model, or --head false to use what the classifier reads"
         )
-    known = {"name": name, "classes": len(dataset.classes), "channels": channels}
+    known = {
+        "name": name,
+        "classes": len(dataset.classes),
+        "channels": channels,
+        "shortcut": settings.shortcut,
+    }
     spec = parse_record(ModelSpec, known | needs, "model")
     model = model_catalogue.build(
         **spec.model_dump(), generator=torch_stream(settings.seed, "initialisation")

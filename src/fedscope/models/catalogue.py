@@ -1,55 +1,95 @@
-"""The networks by name, and how their weights are drawn."""
+"""The networks by name, what each is for, and how their weights are drawn."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import sqrt
-from typing import Protocol
+from typing import Any, get_args
 
 import torch
 from torch import nn
 
 from fedscope.errors import UserError
-from fedscope.models.convnets import convnet_cifar, convnet_tiny_gn
+from fedscope.models.convnets import alexnet_bn, convnet_cifar, convnet_tiny_gn, digit_cnn6
 from fedscope.models.depth import Schedule, set_depth
 from fedscope.models.perceptron import mlp_digits
-from fedscope.models.resnet import ResNet, resnet56_bottleneck, resnet_digits
+from fedscope.models.resnet import (
+    ResNet,
+    Shortcut,
+    resnet18,
+    resnet20,
+    resnet56_bottleneck,
+    resnet_digits,
+)
 
 
-class Residual(Protocol):
-    """Builds a network that can have a projection head."""
+@dataclass(frozen=True)
+class Network:
+    """A network of the catalogue. Its published use is ``channels``×``side``×``side`` images of ``data``."""
 
-    def __call__(self, classes: int, channels: int, head: bool = False) -> ResNet:
-        """Return the network, logits over ``classes``."""
-        ...
+    make: Callable[..., nn.Module]  # of classes, channels; where it may, also of head, shortcut
+    source: str
+    data: tuple[str, ...]  # the data sets that the papers train it on
+    classes: int
+    channels: int
+    side: int
+    least: int | None = None  # takes images of any side from here up; None: of ``side`` alone
+    residual: bool = False  # can have a head, be slimmed, and drop blocks
+    shortcuts: tuple[str, ...] = ()  # the options to choose from, the default first
 
+    def takes(self, side: int) -> bool:
+        """Say whether the network works on images of ``side`` × ``side`` pixels."""
+        return side == self.side if self.least is None else side >= self.least
 
-RESIDUAL: dict[str, Residual] = {
-    "resnet_digits": resnet_digits,
-    "resnet56_bottleneck": resnet56_bottleneck,
-}
-MODELS: dict[str, Callable[[int, int], nn.Module]] = {
-    **RESIDUAL,
-    "mlp_digits": mlp_digits,
-    "convnet_cifar": convnet_cifar,
-    "convnet_tiny_gn": convnet_tiny_gn,
-}
-INPUT_SIDES = {
-    "resnet_digits": 8,
-    "mlp_digits": 8,
-    "convnet_cifar": 32,
-    "convnet_tiny_gn": 64,
-    "resnet56_bottleneck": 32,
-}
-DEFAULTS = {
-    "digits": "resnet_digits",
-    "synthetic": "mlp_digits",
-    "cifar10": "convnet_cifar",
-    "cifar100": "convnet_cifar",
-}
+    @property
+    def sides(self) -> str:
+        """What :meth:`takes` says, in words."""
+        if self.least is None:
+            return f"{self.side}-pixel images"
+        return f"images of {self.least} pixels or more" if self.least > 1 else "images of any size"
 
 
-def can_have_head(name: str) -> bool:
-    """Say whether the network ``name`` can be built with a projection head."""
-    return name in RESIDUAL
+_HE = "He et al. 2016 (CVPR)"
+_FEDBN = "Li et al. 2021 (ICLR, FedBN)"
+
+NETWORKS = {
+    "resnet_digits": Network(
+        resnet_digits, "fedscope", ("digits",), 10, 1, 8, least=1, residual=True
+    ),
+    "mlp_digits": Network(mlp_digits, "fedscope", ("digits", "synthetic"), 10, 1, 8),
+    "convnet_cifar": Network(
+        convnet_cifar, "Acar et al. 2021 (ICLR, FedDyn)", ("cifar10", "cifar100"), 100, 3, 32
+    ),
+    "convnet_tiny_gn": Network(
+        convnet_tiny_gn, "Yashwanth et al. 2024 (WACV, MAN)", ("tinyimagenet",), 200, 3, 64
+    ),
+    "resnet20": Network(
+        resnet20, f"{_HE}, section 4.2", ("imbalanced_cifar10", "cifar10"), 10, 3, 32,
+        least=1, residual=True, shortcuts=get_args(Shortcut),
+    ),
+    "resnet56_bottleneck": Network(
+        resnet56_bottleneck, "He et al. 2020 (FedML); Mendieta et al. 2022 (CVPR, FedAlign)",
+        ("cifar100", "cifar10"), 100, 3, 32, least=1, residual=True,
+    ),
+    "resnet18": Network(
+        resnet18, f"{_HE}, Table 1", ("imagenet200",), 200, 3, 224, least=1, residual=True
+    ),
+    "digit_cnn6": Network(digit_cnn6, f"{_FEDBN}, digits", ("digits5",), 10, 3, 28),
+    "alexnet_bn": Network(
+        alexnet_bn, f"{_FEDBN}, Office-Caltech and DomainNet", ("domainnet", "office_caltech"), 10, 3, 256,
+        least=63,
+    ),
+}  # fmt: skip
+
+
+def find(name: str) -> Network:
+    """Return the record of the network ``name``.
+
+    Raises:
+        UserError: there is none.
+    """
+    if name not in NETWORKS:
+        raise UserError(f"unknown model {name!r}; choose one of {', '.join(NETWORKS)}")
+    return NETWORKS[name]
 
 
 def build(
@@ -59,24 +99,21 @@ def build(
     generator: torch.Generator,
     *,
     head: bool = False,
+    shortcut: Shortcut | None = None,
     keep: float = 1.0,
     schedule: Schedule = "code",
 ) -> nn.Module:
     """Return the network ``name`` with weights drawn from ``generator`` (and from nothing else).
 
     ``head`` adds MOON's projection, drawn last: the layers before it are those of the plain network.
+    ``shortcut`` is that of a residual network that was published with several; None: its default.
     ``keep`` is the keep probability of the last block, the others' follow the ``schedule``; neither is drawn.
 
     Raises:
         UserError: the name is unknown; the network has no residual blocks and is to have a ``head`` or to
-            drop some; ``keep`` is not in (0, 1].
+            drop some; it has one kind of ``shortcut``; ``keep`` is not in (0, 1].
     """
-    if name not in MODELS:
-        raise UserError(f"unknown model {name!r}; choose one of {', '.join(MODELS)}")
-    if head and name not in RESIDUAL:
-        raise UserError(f"{name} has no projection head; choose one of {', '.join(RESIDUAL)}")
-    with torch.random.fork_rng(devices=()):  # PyTorch's own initialisation is drawn, and overwritten
-        model = RESIDUAL[name](classes, channels, head) if head else MODELS[name](classes, channels)
+    model = outline(name, classes, channels, head=head, shortcut=shortcut).to_empty(device="cpu")
     for _, module in sorted(model.named_modules(), key=lambda named: named[0].startswith("head.")):
         _initialise(module, generator, he=isinstance(model, ResNet))
     if keep != 1:
@@ -84,8 +121,31 @@ def build(
     return model
 
 
+def outline(
+    name: str, classes: int, channels: int, *, head: bool = False, shortcut: Shortcut | None = None
+) -> nn.Module:
+    """Return the network ``name`` without weights: on PyTorch's meta device, where it has only shapes.
+
+    Raises:
+        UserError: as :func:`build`.
+    """
+    network, chosen = find(name), dict[str, Any]()
+    if head:
+        if not network.residual:
+            able = (other for other, record in NETWORKS.items() if record.residual)
+            raise UserError(f"{name} has no projection head; choose one of {', '.join(able)}")
+        chosen["head"] = True
+    if shortcut is not None:
+        if shortcut not in network.shortcuts:
+            able = (other for other, record in NETWORKS.items() if record.shortcuts)
+            raise UserError(f"{name} has no shortcut {shortcut!r} to choose; {', '.join(able)} has A and B")
+        chosen["shortcut"] = shortcut
+    with torch.device("meta"):
+        return network.make(classes, channels, **chosen)
+
+
 def _initialise(module: nn.Module, generator: torch.Generator, *, he: bool) -> None:
-    """Draw one layer's weights: He fan-out normal for convolutions where ``he``, else PyTorch's defaults."""
+    """Fill one layer's tensors: He fan-out normal for convolutions where ``he``, else PyTorch's defaults."""
     if isinstance(module, nn.Conv2d | nn.Linear):
         if he and isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu", generator=generator)
@@ -94,5 +154,5 @@ def _initialise(module: nn.Module, generator: torch.Generator, *, he: bool) -> N
         if module.bias is not None:
             bound = 1 / sqrt(module.weight[0].numel())
             nn.init.uniform_(module.bias, -bound, bound, generator=generator)
-    elif isinstance(module, nn.BatchNorm2d):
+    elif isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d | nn.GroupNorm):
         module.reset_parameters()

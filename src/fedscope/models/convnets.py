@@ -1,4 +1,4 @@
-"""Plain convolutional networks of the FedDyn family of papers."""
+"""Plain convolutional networks: of the FedDyn family of papers, and FedBN's two."""
 
 from collections import OrderedDict
 
@@ -50,5 +50,72 @@ def convnet_tiny_gn(classes: int, channels: int = 3) -> nn.Module:
         ("fc2", nn.Linear(512, 384)),
         ("relu5", nn.ReLU()),
         ("fc3", nn.Linear(384, classes)),
+    ]
+    return nn.Sequential(OrderedDict(layers))
+
+
+def digit_cnn6(classes: int, channels: int = 3) -> nn.Module:
+    """Return the network of Li et al. 2021 (FedBN) for digits of several domains.
+
+    Three 5×5 convolutions 64-64-128 with BatchNorm and ReLU, the first two 2×2 max-pooled; three linear
+    layers 2048-512-C, the hidden ones with BatchNorm and ReLU. Input (B, channels, 28, 28). Layers are named
+    as in the published code.
+    """
+    return nn.Sequential(
+        OrderedDict(
+            conv1=nn.Conv2d(channels, 64, 5, padding=2),
+            bn1=nn.BatchNorm2d(64),
+            relu1=nn.ReLU(),
+            pool1=nn.MaxPool2d(2),
+            conv2=nn.Conv2d(64, 64, 5, padding=2),
+            bn2=nn.BatchNorm2d(64),
+            relu2=nn.ReLU(),
+            pool2=nn.MaxPool2d(2),
+            conv3=nn.Conv2d(64, 128, 5, padding=2),
+            bn3=nn.BatchNorm2d(128),
+            relu3=nn.ReLU(),
+            flatten=nn.Flatten(),
+            fc1=nn.Linear(6272, 2048),
+            bn4=nn.BatchNorm1d(2048),
+            relu4=nn.ReLU(),
+            fc2=nn.Linear(2048, 512),
+            bn5=nn.BatchNorm1d(512),
+            relu5=nn.ReLU(),
+            fc3=nn.Linear(512, classes),
+        )
+    )
+
+
+def alexnet_bn(classes: int, channels: int = 3) -> nn.Module:
+    """Return AlexNet with BatchNorm in place of dropout (Li et al. 2021, FedBN), for natural images.
+
+    Published for (B, channels, 256, 256); the adaptive average pool to 6×6 takes any side from 63 up.
+    """
+    convolutions = (
+        nn.Conv2d(channels, 64, 11, stride=4, padding=2),
+        nn.Conv2d(64, 192, 5, padding=2),
+        nn.Conv2d(192, 384, 3, padding=1),
+        nn.Conv2d(384, 256, 3, padding=1),
+        nn.Conv2d(256, 256, 3, padding=1),
+    )
+    layers: list[tuple[str, nn.Module]] = []
+    for index, convolution in enumerate(convolutions, 1):
+        layers += [
+            (f"conv{index}", convolution),
+            (f"bn{index}", nn.BatchNorm2d(convolution.out_channels)),
+            (f"relu{index}", nn.ReLU()),
+        ]
+        if index in (1, 2, 5):
+            layers.append((f"pool{index}", nn.MaxPool2d(3, 2)))
+    layers += [
+        ("average", nn.AdaptiveAvgPool2d(6)),
+        ("flatten", nn.Flatten()),
+        ("fc1", nn.Linear(9216, 4096)),
+        ("bn6", nn.BatchNorm1d(4096)),
+        ("relu6", nn.ReLU()),
+        ("fc2", nn.Linear(4096, 4096)),
+        ("bn7", nn.BatchNorm1d(4096)),
+        ("relu7", nn.ReLU()),
+        ("fc3", nn.Linear(4096, classes)),
     ]
     return nn.Sequential(OrderedDict(layers))

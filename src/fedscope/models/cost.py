@@ -6,6 +6,7 @@ them, so that a sub-network of a module counts as what it is.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -17,8 +18,26 @@ _aten = torch.ops.aten
 _SPATIAL = {2, 3}
 
 
+@dataclass(frozen=True)
+class Operations:
+    """What some forward passes compute, as far as it is counted."""
+
+    products: int  # multiply-accumulates of convolutions and linear layers
+    pooled: int  # elements that enter a global average pool
+
+    @property
+    def total(self) -> int:
+        """The papers' count."""
+        return self.products + self.pooled
+
+
 def multiply_accumulates(function: Callable[[], object]) -> int:
-    """Return the multiply-accumulates of everything that runs inside ``function()``, without gradients.
+    """Return the papers' count of everything that runs inside ``function()``: see :func:`operations`."""
+    return operations(function).total
+
+
+def operations(function: Callable[[], object]) -> Operations:
+    """Count what runs inside ``function()``, without gradients.
 
     Counts the whole batch: divide by its size. A linear layer counts where it has a bias (one without is a
     plain matrix product, as losses contain), an average pool where it is a mean over the last two dimensions
@@ -29,13 +48,18 @@ def multiply_accumulates(function: Callable[[], object]) -> int:
         function()
     counts: dict[object, int] = counter.get_flop_counts().get("Global", {})
     products = counts.get(_aten.convolution, 0) + counts.get(_aten.addmm, 0)  # a product and a sum each
-    return products // 2 + counts.get(_aten.mean, 0)
+    return Operations(products // 2, counts.get(_aten.mean, 0))
 
 
 def norm_affine(model: nn.Module) -> int:
     """Return how many of the parameters scale or shift a normalisation's output."""
     layers = (module for module in model.modules() if isinstance(module, Normalisation))
     return sum(parameter_count(layer) for layer in layers)
+
+
+def norm_statistics(model: nn.Module) -> int:
+    """Return the number of scalars Q that BatchNorm keeps of what it has seen."""
+    return sum(buffer.numel() for buffer in model.buffers() if buffer.is_floating_point())
 
 
 def parameter_count(model: nn.Module) -> int:

@@ -1,15 +1,19 @@
-"""Residual networks for small images: one class, two block types, an optional projection head."""
+"""Residual networks: one class, two stems, two blocks, two shortcuts, an optional projection head."""
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Literal, cast
 
 from torch import Tensor, nn
+from torch.nn.functional import pad
+
+Shortcut = Literal["A", "B"]
 
 HEAD_WIDTH = 256  # at most; of the embedding that MOON compares (Li et al. 2021, out_dim)
 
 
 class Block(nn.Module):
-    """A residual block: relu(branch(x) + shortcut(x)); the shortcut is a 1×1 projection where ``project``.
+    """A residual block: relu(branch(x) + shortcut(x)).
 
     ``keep`` and ``gate`` are stochastic depth (Huang et al. 2016, Eqs. 2 and 5), plain attributes outside the
     state dict. In train mode a block whose ``gate`` is False computes relu(shortcut(x)) and leaves its branch
@@ -19,14 +23,10 @@ class Block(nn.Module):
     keep: float = 1.0  # p_b, the probability that training evaluates the branch
     gate: bool = True  # this mini-batch's draw
 
-    def __init__(self, branch: nn.Sequential, inputs: int, outputs: int, stride: int, project: bool):
+    def __init__(self, branch: nn.Sequential, shortcut: nn.Module):
         super().__init__()
         self.branch = branch
-        self.shortcut = (
-            nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
-            if project
-            else nn.Identity()
-        )
+        self.shortcut = shortcut
         self.relu = nn.ReLU()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -42,6 +42,32 @@ class Block(nn.Module):
         return out
 
 
+class Padded(nn.Module):
+    """The shortcut without parameters (He et al. 2016, option A): every ``stride``-th pixel, zero channels.
+
+    The zeros come after the channels there are (as in fb.resnet.torch; others put half of them before), so
+    that a network of the first channels of every layer has the first channels of this shortcut too.
+    """
+
+    def __init__(self, outputs: int, stride: int):
+        super().__init__()
+        self.outputs, self.stride = outputs, stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, inputs, H, W) to (B, outputs, ⌈H/stride⌉, ⌈W/stride⌉)."""
+        return padded(x, self.outputs, self.stride)
+
+
+def padded(x: Tensor, outputs: int, stride: int) -> Tensor:
+    """Return every ``stride``-th pixel of x with channels of zeros after its own, ``outputs`` in all."""
+    return pad(x[:, :, ::stride, ::stride], (0, 0, 0, 0, 0, outputs - x.shape[1]))
+
+
+def projection(inputs: int, outputs: int, stride: int) -> nn.Sequential:
+    """Return the shortcut with parameters (He et al. 2016, option B): a 1×1 convolution and BatchNorm."""
+    return nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+
 def bottleneck(inputs: int, planes: int, stride: int, first: bool) -> Block:
     """Return 1×1, 3×3 with the stride, 1×1 to 4·``planes``; the first of a group projects its shortcut."""
     branch = nn.Sequential(
@@ -54,11 +80,11 @@ def bottleneck(inputs: int, planes: int, stride: int, first: bool) -> Block:
         nn.Conv2d(planes, 4 * planes, 1, bias=False),
         nn.BatchNorm2d(4 * planes),
     )
-    return Block(branch, inputs, 4 * planes, stride, project=first)
+    return Block(branch, projection(inputs, 4 * planes, stride) if first else nn.Identity())
 
 
-def basic(inputs: int, planes: int, stride: int, first: bool) -> Block:
-    """Return two 3×3 convolutions; the shortcut projects where the shape changes."""
+def basic(inputs: int, planes: int, stride: int, first: bool, shortcut: Shortcut = "B") -> Block:
+    """Return two 3×3 convolutions; where the shape changes the shortcut is of option A or B."""
     branch = nn.Sequential(
         nn.Conv2d(inputs, planes, 3, stride, 1, bias=False),
         nn.BatchNorm2d(planes),
@@ -66,28 +92,60 @@ def basic(inputs: int, planes: int, stride: int, first: bool) -> Block:
         nn.Conv2d(planes, planes, 3, 1, 1, bias=False),
         nn.BatchNorm2d(planes),
     )
-    return Block(branch, inputs, planes, stride, project=first and (stride > 1 or inputs != planes))
+    if not first or (stride == 1 and inputs == planes):
+        return Block(branch, nn.Identity())
+    return Block(branch, projection(inputs, planes, stride) if shortcut == "B" else Padded(planes, stride))
+
+
+BlockMaker = Callable[[int, int, int, bool], Block]
+
+
+def grouped(
+    make: BlockMaker, inputs: int, planes: Sequence[int], counts: Sequence[int], expansion: int = 1
+) -> list[nn.Sequential]:
+    """Return groups of ``counts`` blocks on ``inputs`` channels; every group but the first halves the sides.
+
+    A block of p ``planes`` has ``expansion``·p outputs.
+    """
+    groups = []
+    for index, (width, count) in enumerate(zip(planes, counts, strict=True)):
+        group = []
+        for place in range(count):
+            group.append(make(inputs, width, 2 if index and not place else 1, not place))
+            inputs = expansion * width
+        groups.append(nn.Sequential(*group))
+    return groups
+
+
+def small_stem(channels: int, outputs: int) -> nn.Sequential:
+    """Return the stem for small images: a 3×3 convolution that keeps the sides."""
+    return nn.Sequential(
+        nn.Conv2d(channels, outputs, 3, 1, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()
+    )
+
+
+def large_stem(channels: int, outputs: int) -> nn.Sequential:
+    """Return the stem for large images: a 7×7 convolution and a 3×3 max-pool, each halving the sides."""
+    convolution = nn.Conv2d(channels, outputs, 7, 2, 3, bias=False)
+    return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
 
 
 class ResNet(nn.Module):
-    """3×3 stem, groups of residual blocks (stride 2 from the second on), global average pool, linear.
+    """Stem, groups of residual blocks, global average pool over ``features`` channels, linear: of any side.
 
     With a ``head`` two linear layers lie before the classifier: MOON's projection (Li et al. 2021, Sec. 3.2).
     """
 
     def __init__(
         self,
+        stem: nn.Sequential,
         groups: Sequence[nn.Sequential],
-        stem: int,
         features: int,
         classes: int,
-        channels: int,
         head: bool = False,
     ):
         super().__init__()
-        self.stem = nn.Sequential(
-            nn.Conv2d(channels, stem, 3, 1, 1, bias=False), nn.BatchNorm2d(stem), nn.ReLU()
-        )
+        self.stem = stem
         for index, group in enumerate(groups, 1):
             self.add_module(f"layer{index}", group)
         self.depth = len(groups)
@@ -125,23 +183,30 @@ def blocks(model: nn.Module) -> list[Block]:
 def resnet56_bottleneck(classes: int, channels: int = 3, head: bool = False) -> ResNet:
     """Return FedML's ResNet-56 (Mendieta et al. 2022): bottlenecks 6-6-6 of 16/32/64 planes.
 
-    Input (B, channels, 32, 32). He fan-out initialisation, no zero-initialised BatchNorm.
+    Published for (B, channels, 32, 32). He fan-out initialisation, no zero-initialised BatchNorm.
     """
-    groups, inputs = [], 16
-    for index, planes in enumerate((16, 32, 64)):
-        group = []
-        for place in range(6):
-            stride = 2 if index and not place else 1
-            group.append(bottleneck(inputs, planes, stride, first=not place))
-            inputs = 4 * planes
-        groups.append(nn.Sequential(*group))
-    return ResNet(groups, 16, 256, classes, channels, head)
+    groups = grouped(bottleneck, 16, (16, 32, 64), (6, 6, 6), expansion=4)
+    return ResNet(small_stem(channels, 16), groups, 256, classes, head)
+
+
+def resnet18(classes: int, channels: int = 3, head: bool = False) -> ResNet:
+    """Return the ResNet-18 of He et al. 2016 for large images: basic blocks 2-2-2-2 of 64 to 512 channels.
+
+    Published for (B, channels, 224, 224). He fan-out initialisation, no zero-initialised BatchNorm.
+    """
+    groups = grouped(basic, 64, (64, 128, 256, 512), (2, 2, 2, 2))
+    return ResNet(large_stem(channels, 64), groups, 512, classes, head)
+
+
+def resnet20(classes: int, channels: int = 3, head: bool = False, shortcut: Shortcut | None = None) -> ResNet:
+    """Return the CIFAR ResNet-20 of He et al. 2016, section 4.2: basic blocks 3-3-3 of 16/32/64 channels.
+
+    Published for (B, channels, 32, 32) with the ``shortcut`` A, which is the default.
+    """
+    groups = grouped(partial(basic, shortcut=shortcut or "A"), 16, (16, 32, 64), (3, 3, 3))
+    return ResNet(small_stem(channels, 16), groups, 64, classes, head)
 
 
 def resnet_digits(classes: int, channels: int = 1, head: bool = False) -> ResNet:
     """Return a small BatchNorm ResNet for 8×8 images: basic blocks 1-1-1 of 8/16/32 channels."""
-    groups, inputs = [], 8
-    for index, planes in enumerate((8, 16, 32)):
-        groups.append(nn.Sequential(basic(inputs, planes, 2 if index else 1, first=True)))
-        inputs = planes
-    return ResNet(groups, 8, 32, classes, channels, head)
+    return ResNet(small_stem(channels, 8), grouped(basic, 8, (8, 16, 32), (1, 1, 1)), 32, classes, head)

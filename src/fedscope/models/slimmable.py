@@ -6,10 +6,10 @@ replaced for the call (``torch.func.functional_call``).
 """
 
 from torch import Tensor, nn
-from torch.nn.functional import batch_norm, conv2d, linear, relu
+from torch.nn.functional import batch_norm, conv2d, linear, max_pool2d, relu
 
 from fedscope.errors import UserError
-from fedscope.models.resnet import Block, ResNet
+from fedscope.models.resnet import Block, Padded, ResNet, padded
 
 
 def channels(count: int, width: float, divisor: int = 8) -> int:
@@ -33,9 +33,9 @@ def channels(count: int, width: float, divisor: int = 8) -> int:
 def slim(module: nn.Module, x: Tensor, width: float, divisor: int = 8) -> Tensor:
     """Apply ``module`` at ``width`` to x, (B, c, H, W) or (B, c); each layer reads the c there are.
 
-    Convolutions slim their outputs, linear layers their inputs only. BatchNorm normalises by the batch, at
-    width 1 in eval mode by its running statistics, and leaves those alone. Every block is evaluated, whatever
-    its gate.
+    Convolutions and padded shortcuts slim their outputs, linear layers their inputs only. BatchNorm
+    normalises by the batch, at width 1 in eval mode by its running statistics, and leaves those alone. Every
+    block is evaluated, whatever its gate.
 
     Raises:
         UserError: a layer has no smaller width.
@@ -57,8 +57,14 @@ def slim(module: nn.Module, x: Tensor, width: float, divisor: int = 8) -> Tensor
             return linear(x, module.weight[:, : x.shape[1]], module.bias)
         case nn.ReLU():
             return relu(x)
+        case nn.MaxPool2d(return_indices=False):
+            return max_pool2d(
+                x, module.kernel_size, module.stride, module.padding, module.dilation, module.ceil_mode
+            )
         case nn.Identity():
             return x
+        case Padded():
+            return padded(x, channels(module.outputs, width, divisor), module.stride)
         case nn.Sequential():
             for layer in module:
                 x = slim(layer, x, width, divisor)

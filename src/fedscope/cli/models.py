@@ -1,0 +1,180 @@
+"""`fedscope models`: the networks of the catalogue, and what each is and costs.
+
+PyTorch is imported by the commands, not by their help.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import click
+
+from fedscope.cli import console
+from fedscope.errors import UserError
+
+if TYPE_CHECKING:
+    from fedscope.models.catalogue import Network
+    from fedscope.models.resnet import ResNet
+    from fedscope.models.summary import Summary
+
+Facts = dict[str, Any]
+
+
+@click.group("models")
+def command() -> None:
+    """List the networks, or show one: source, input, layers, parameters, costs."""
+
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@command.command("list")
+@as_json
+def list_models(as_json: bool) -> None:
+    """List all networks, each on the images and classes it was published for."""
+    from fedscope.data.catalogue import DATASETS
+    from fedscope.models.catalogue import NETWORKS, outline
+    from fedscope.models.summary import summary
+
+    found = [
+        _describe(
+            name,
+            record,
+            record.classes,
+            summary(outline(name, record.classes, record.channels), record.channels, record.side),
+        )
+        for name, record in NETWORKS.items()
+    ]
+    if as_json:
+        console.write_json("-", found)
+        return
+    rows = [
+        [
+            facts["name"], ", ".join(facts["data"]), _shape(facts["input"]), facts["takes"],
+            "yes" if facts["residual"] else "", f"{facts['parameters']:,}",
+            _millions(facts["multiply_accumulates"]),
+        ]
+        for facts in found
+    ]  # fmt: skip
+    columns = ["name", "data sets", "published for", "takes", "residual", "parameters", "MACs (M)"]
+    notes = [
+        "Residual: can have a head (MOON), be slimmed (GradAug, FedAlign) and drop blocks (StochDepth).",
+        f"Without --model: {', '.join(f'{data}: {record.model}' for data, record in DATASETS.items())}.",
+    ]
+    console.print_table("Networks", columns, rows, notes, text_columns=5)
+
+
+@command.command("show")
+@click.argument("name")
+@click.option("--classes", type=click.IntRange(1), help="Number of classes. [default: as published]")
+@click.option("--channels", type=click.IntRange(1), help="Channels of the images. [default: as published]")
+@click.option("--side", type=click.IntRange(1), help="Pixels of a side. [default: as published]")
+@click.option("--head", is_flag=True, help="With MOON's projection head.")
+@click.option(
+    "--shortcut",
+    type=click.Choice(["A", "B"]),
+    help="Shortcuts of resnet20: padding, or projection. [default: A]",
+)
+@as_json
+def show(
+    name: str,
+    classes: int | None,
+    channels: int | None,
+    side: int | None,
+    head: bool,
+    shortcut: Literal["A", "B"] | None,
+    as_json: bool,
+) -> None:
+    """Show a network: its layers, scalars and multiply-accumulates, and what the methods cost on it."""
+    from fedscope.models.catalogue import find, outline
+    from fedscope.models.summary import summary
+
+    record = find(name)
+    classes, channels, side = classes or record.classes, channels or record.channels, side or record.side
+    if not record.takes(side):
+        raise UserError(f"model {name} takes {record.sides}, not of {side}; choose another --side")
+    model = outline(name, classes, channels, head=head, shortcut=shortcut)
+    facts = _describe(name, record, classes, summary(model, channels, side))
+    facts |= {"head": head, "shortcut": shortcut or (record.shortcuts[0] if record.shortcuts else None)}
+    if record.residual:
+        projected = outline(name, classes, channels, head=True, shortcut=shortcut)
+        facts |= _costs(cast("ResNet", model), cast("ResNet", projected), channels, side)
+    if as_json:
+        console.write_json("-", facts)
+        return
+    _print_network(facts)
+    if record.residual:
+        _print_costs(facts)
+
+
+def _describe(name: str, record: Network, classes: int, found: Summary) -> Facts:
+    """Return what there is to know about a network on one input, as plain data."""
+    return {
+        "name": name,
+        "source": record.source,
+        "data": list(record.data),
+        "takes": record.sides,
+        "residual": record.residual,
+        "shortcuts": list(record.shortcuts),
+        "classes": classes,
+        **asdict(found),
+    }
+
+
+def _costs(model: ResNet, projected: ResNet, channels: int, side: int) -> Facts:
+    """Return what a step of each method costs per sample, and GradAug's price in the papers."""
+    from fedscope.federated.expected import COUNTS, expected_costs, options, square_law
+
+    costs = expected_costs(model, projected, channels, side)
+    whole = costs["fedavg"].multiply_accumulates
+    return {
+        "costs": {
+            row: {"multiply_accumulates": cost.multiply_accumulates, "parameters_held": cost.parameters_held}
+            for row, cost in costs.items()
+        },
+        "gradaug_square_law": [square_law(whole, side, options("gradaug", count)) for count in COUNTS],
+    }
+
+
+def _print_network(facts: Facts) -> None:
+    rows = [
+        ["source", facts["source"]],
+        ["data sets", ", ".join(facts["data"])],
+        ["input", f"{_shape(facts['input'])}; takes {facts['takes']}"],
+        ["classes", str(facts["classes"])],
+        ["parameters", f"{facts['parameters']:,} in {facts['tensors']} tensors"],
+        [
+            "of normalisation",
+            f"{facts['norm_affine']:,}; and {facts['norm_statistics']:,} running statistics",
+        ],
+        ["multiply-accumulates", f"{facts['multiply_accumulates']:,} of convolutions and linear layers"],
+        ["pooled", f"{facts['pooled']:,} elements into the global average pool"],
+        *([["shortcut", facts["shortcut"]]] if facts["shortcut"] else []),
+    ]
+    title = facts["name"] + (" with a projection head" if facts["head"] else "")
+    console.print_table(title, ["", ""], rows, text_columns=2)
+    layers = [[stage["name"], stage["layers"], _shape(stage["output"])] for stage in facts["stages"]]
+    console.print_table("Layers", ["", "", "output"], layers, text_columns=2)
+
+
+def _print_costs(facts: Facts) -> None:
+    rows = [
+        [row, _millions(cost["multiply_accumulates"]), _millions(cost["parameters_held"])]
+        for row, cost in facts["costs"].items()
+    ]
+    law = ", ".join(map(_millions, facts["gradaug_square_law"]))
+    notes = [
+        "Expected multiply-accumulates of a step's forward passes per sample, pooled elements included;",
+        "scalars held, without those of normalisation. Mendieta et al. 2022 price GradAug by the squares of",
+        f"the mean width and the mean side: {law} M for n = 1…4.",
+    ]
+    console.print_table("A step's cost", ["method", "MACs (M)", "parameters (M)"], rows, notes)
+
+
+def _shape(sizes: list[int]) -> str:
+    return "×".join(map(str, sizes))
+
+
+def _millions(count: float) -> str:
+    return f"{count / 1e6:,.2f}"
