@@ -22,13 +22,19 @@ def _no_user_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def cifar_dir() -> Path:
-    """The folder of the real CIFAR-100's parquet files; tests skip without it."""
+def real_data() -> Path | None:
+    """The folder of the real CIFAR-10 and CIFAR-100, if they are here."""
     given = os.environ.get("FEDSCOPE_DATA")
-    for folder in [Path(given)] if given else [Path(__file__).parents[2] / "shared" / "data"]:
-        if (folder / "cifar100").is_dir():
-            return folder
-    pytest.skip("CIFAR-100 is not here; set FEDSCOPE_DATA to a folder with its parquet files")
+    folder = Path(given) if given else Path(__file__).parents[2] / "shared" / "data"
+    return folder if (folder / "cifar100").is_dir() else None
+
+
+@pytest.fixture(scope="session")
+def cifar_dir(real_data: Path | None) -> Path:
+    """The folder of the real CIFAR-100's parquet files; tests skip without it."""
+    if real_data is None:
+        pytest.skip("CIFAR-100 is not here; set FEDSCOPE_DATA to a folder with its parquet files")
+    return real_data
 
 
 TINY = Settings(clients=3, rounds=2, epochs=1)

@@ -1,0 +1,57 @@
+"""Every preset starts, on the real data or on data in its true layout, and completes one truncated round."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedscope.checkpoints.files import load_checkpoint
+from fedscope.cli.training import train_run
+from fedscope.federated.presets import presets
+from fedscope.process import set_up
+from tests.data.layouts import make
+
+
+SIZES = {
+    "cifar10": {"train": 100, "test": 4},
+    "cifar100": {"train": 10, "test": 1},
+    "tinyimagenet": {"classes": 20, "train": 8, "test": 2},
+    "imagenet200": {"classes": 20, "train": 20, "test": 2},
+    "digits5": {},
+    "domainnet": {"per_class": 8},
+}
+CPU = torch.device("cpu")
+TRUNCATED = {"rounds": 1, "epochs": 1, "clients_limit": 1, "steps_limit": 1, "test_samples": 12}
+FOLDERS = {"imbalanced_cifar10": "cifar10", "domainnet_concept_shift": "domainnet"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with every data set of the presets in its true layout."""
+    folder = tmp_path_factory.mktemp("data")
+    for name, sizes in SIZES.items():
+        make(name, folder, **sizes)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("place", "name"), enumerate(presets()))
+def test_every_preset_completes_a_truncated_round(
+    place: int, name: str, made: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    preset = presets()[name]
+    dataset = str(preset.settings["dataset"])
+    data_dir = made
+    if FOLDERS.get(dataset, dataset).startswith("cifar"):
+        real: Path | None = request.getfixturevalue("real_data")
+        data_dir = real or made
+    method, *options = preset.methods[place % len(preset.methods)].split()
+    given = dict(option.split("=") for option in options)
+    set_up(CPU, 1)
+    done = train_run(
+        {**TRUNCATED, "method": method}, given, tmp_path, "run", preset=name, device=CPU, data_dir=data_dir
+    )
+    info = load_checkpoint(Path(str(done["final"]))).info
+    assert (info.round, info.settings.method, info.settings.steps_limit) == (1, method, 1)
+    assert info.metrics["loss"] is not None
+    assert done["rounds"] == 1
