@@ -18,6 +18,7 @@ COMMANDS = {
     "train": ("train", "Train a federated method and register its checkpoints."),
     "hessian": ("hessian", "Measure the curvature of a checkpoint."),
     "plot-landscape": ("plot_landscape", "Draw the loss landscape around checkpoints."),
+    "plot-partition": ("plot_partition", "Draw which classes each client holds."),
     "methods": ("methods", "List the methods, or show one: objective, state, traffic, options, sources."),
     "runs": ("runs", "List the registry's runs, or show one."),
     "demo": ("demo", "Train two methods, measure and draw them, in a few minutes."),
