@@ -40,7 +40,7 @@ def balanced(
 
 
 def class_at(u: float, weights: list[float]) -> int:
-    """The first class at which the running sum of the weights exceeds u times their sum; else the last there is."""
+    """The first class at which the running sum of the weights exceeds u times their sum; else the last."""
     running = 0.0
     sums = [running := running + weight for weight in weights]
     last = max(c for c, weight in enumerate(weights) if weight)
