@@ -28,7 +28,8 @@ def balanced(
                 for client, share in enumerate(generator.dirichlet([alpha] * clients)):
                     is_full = len(held[client]) * clients >= len(labels)
                     shares[client] = 0.0 if is_full else float(share)
-            total, reached, start = sum(shares), 0.0, 0
+            # numpy's sum, because the last bit of a share can move a cut
+            total, reached, start = float(np.sum(shares)), 0.0, 0
             for client in range(clients):
                 reached += shares[client] / total
                 end = len(rows) if client == clients - 1 else math.floor(reached * len(rows))
@@ -39,10 +40,11 @@ def balanced(
 
 
 def class_at(u: float, weights: list[float]) -> int:
-    """The first class at which the running sum of the weights exceeds u times their sum."""
+    """The first class at which the running sum of the weights exceeds u times their sum; else the last."""
     running = 0.0
     sums = [running := running + weight for weight in weights]
-    return next(c for c, reached in enumerate(sums) if reached > u * sums[-1])
+    last = max(c for c, weight in enumerate(weights) if weight)
+    return next((c for c, reached in enumerate(sums) if reached > u * sums[-1]), last)
 
 
 def equal(

@@ -19,6 +19,7 @@ COMMANDS = {
     "hessian": ("hessian", "Measure the curvature of a checkpoint."),
     "plot-landscape": ("plot_landscape", "Draw the loss landscape around checkpoints."),
     "presets": ("presets", "List the papers' experiments, or show one."),
+    "plot-partition": ("plot_partition", "Draw which classes each client holds."),
     "methods": ("methods", "List the methods, or show one: objective, state, traffic, options, sources."),
     "models": ("models", "List the networks, or show one: source, input, layers, parameters, costs."),
     "runs": ("runs", "List the registry's runs, or show one."),

@@ -22,7 +22,8 @@ def dirichlet_balanced(
 
     Sizes are unequal, at most n/N plus the largest piece of a class; classes may be absent. A draw that
     leaves a client below 10 samples is discarded (FedML; NIID-Bench, Li et al. 2022; the "hetero" split of
-    Mendieta et al. 2022).
+    Mendieta et al. 2022). A class is cut at ⌊(q_1 + … + q_k)·n_c⌋; where the sum of all shares rounds to just
+    below 1, its last row goes to the last client even if that is full, as in the published code.
 
     Draws, for each attempt: for each class in ascending order one permutation of its rows, then N Dirichlet
     shares, again while all of them fall on full clients. After the attempt that is accepted: one permutation
@@ -128,7 +129,12 @@ def _draw_class(shares: Shares, left: NDArray[np.int64], generator: np.random.Ge
     if not weights.sum() > 0:  # the client's own classes are used up
         weights = left.astype(float)
     cumulative = np.cumsum(weights)
-    return int(np.searchsorted(cumulative, generator.random() * cumulative[-1], side="right"))
+    drawn = int(np.searchsorted(cumulative, generator.random() * cumulative[-1], side="right"))
+    if drawn == len(
+        cumulative
+    ):  # the product rounded up to the sum, which happens where the sum is subnormal
+        return int(np.flatnonzero(weights)[-1])
+    return drawn
 
 
 def _vanished(alpha: float) -> UserError:

@@ -30,4 +30,4 @@ def total_variation(counts: Counts, everyone: Counts) -> Shares:
 
 
 def _shares(counts: Counts) -> Shares:
-    return counts / counts.sum(axis=1, keepdims=True)
+    return np.asarray(counts / counts.sum(axis=1, keepdims=True))

@@ -34,6 +34,8 @@ FAINT_INK = "0.4"
 NOT_FINITE_FILL = "0.88"
 NOT_FINITE_HATCH = "0.6"
 
+Color = tuple[float, float, float]  # RGB
+
 LINESTYLES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)), (0, (9, 2)))
 
 _RC: dict[str, Any] = {
@@ -88,9 +90,17 @@ def paper_style() -> Iterator[None]:
         yield
 
 
-def method_colors(count: int) -> list[tuple[float, float, float]]:
+def method_colors(count: int) -> list[Color]:
     """Return ``count`` colour-blind-safe RGB colours; they repeat after ten."""
     return list(seaborn.color_palette("colorblind", count))
+
+
+def class_colors(count: int) -> list[Color]:
+    """Return a colour per class: up to ten that are told apart, of more a sequential map in class order.
+
+    Both are safe for colour-blind readers; the map's lightness grows with the class.
+    """
+    return method_colors(count) if count <= 10 else list(seaborn.color_palette("viridis", count))
 
 
 def loss_colormap() -> Colormap:

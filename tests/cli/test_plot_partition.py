@@ -1,0 +1,111 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from fedscope.checkpoints.registry import Registry, Run
+from fedscope.checkpoints.schema import Settings
+from fedscope.data.catalogue import load
+from fedscope.federated.federation import open_run, prepare
+from tests.cli.conftest import Command
+
+
+def test_the_record_by_hand(fedscope: Command) -> None:
+    done = fedscope("plot-partition", "--partition", "iid_slices", "--clients", "3", "--json", "-")
+    record, labels = done.json, load("digits").train.labels.tolist()
+    assert record["schema"] == "fedscope/partition/1"
+    assert record["partition"] == {"kind": "iid_slices", "clients": 3}
+    assert record["classes"] == list("0123456789")
+    assert record["counts"][1] == [labels[479:958].count(label) for label in range(10)]
+    assert record["sizes"] == [479, 479, 479]
+    shares = np.array(record["counts"][1]) / 479
+    assert record["effective_classes"][1] == pytest.approx(np.prod(shares**-shares))
+    everyone = np.array([labels.count(label) for label in range(10)]) / 1437
+    assert record["total_variation"][1] == pytest.approx(np.maximum(shares - everyone, 0).sum())
+    assert record["mean_total_variation"] == pytest.approx(np.mean(record["total_variation"]))
+
+
+@pytest.mark.parametrize("kind", ["dirichlet_balanced", "dirichlet_equal", "iid"])
+def test_it_is_what_training_divides(fedscope: Command, kind: str) -> None:
+    fields = {"partition": kind, "alpha": 0.6, "clients": 4, "seed": 7, "train_samples": 300}
+    trained = prepare(Settings.model_validate(fields), {})
+    labels = trained.dataset.train.labels
+    held = [np.bincount(labels[rows].numpy(), minlength=10).tolist() for rows in trained.rows]
+    options = [text for key, value in fields.items() for text in (f"--{key.replace('_', '-')}", str(value))]
+    record = fedscope("plot-partition", *options, "--json", "-").json
+    assert record["counts"] == held
+    assert record["train_samples"] == 300
+
+
+def test_a_runs_division_is_the_runs(fedscope: Command, run: Run, tmp_path: Path) -> None:
+    federation = prepare(Settings(clients=5, partition="iid", seed=3, train_samples=200), {})
+    open_run(federation, Registry(run.folder.parent), "alike", resume=False)
+    of_run = fedscope("plot-partition", "alike", "--json", "-").json
+    asked = ("--clients", "5", "--partition", "iid", "--seed", "3", "--train-samples", "200")
+    same = fedscope("plot-partition", *asked, "--json", "-").json
+    assert (of_run.pop("run"), same.pop("run")) == ("alike", None)
+    assert of_run == same
+
+
+@pytest.mark.parametrize("kind", ["bubbles", "bars"])
+@pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
+def test_it_is_drawn_with_what_made_it(fedscope: Command, kind: str, suffix: str) -> None:
+    out = f"plots/p.{suffix}"
+    done = fedscope("plot-partition", "--kind", kind, "--clients", "6", "--out", out, "--json", "p.json")
+    assert (done.code, done.out) == (0, f"{out}\n")
+    assert len(json.loads(Path("p.json").read_text())["counts"]) == 6
+    content = Path(out).read_bytes()
+    assert fedscope("plot-partition", "--kind", kind, "--clients", "6", "--out", out).code == 0
+    assert Path(out).read_bytes() == content
+    if suffix == "png":
+        assert imread(out).std() > 0.05
+        assert b'"clients": 6, "kind": "dirichlet_balanced"' in content
+
+
+def test_fresh_clients_say_so(fedscope: Command) -> None:
+    options = ("--partition", "longtail_stateless", "--phi", "0.5", "--clients", "3")
+    record = fedscope("plot-partition", *options, "--json", "-").json
+    assert record["fresh_each_round"]
+    assert record["partition"] == {"kind": "longtail_stateless", "clients": 3, "phi": 0.5, "rho": 0.01}
+    assert max(record["sizes"]) < 718 * 0.3
+    assert fedscope("plot-partition", "--json", "-").json["fresh_each_round"] is False
+
+
+def test_refilled_rows_are_counted(fedscope: Command) -> None:
+    options = ("--partition", "dirichlet_equal", "--alpha", "0.1", "--clients", "20")
+    redrawn = fedscope("plot-partition", *options, "--json", "-").json
+    refilled = fedscope("plot-partition", *options, "--exhausted", "refill", "--json", "-").json
+    assert redrawn["sizes"] == refilled["sizes"] == [71] * 20
+    assert max(np.sum(redrawn["counts"], 0)) <= max(np.bincount(load("digits").train.labels))
+    assert max(np.sum(refilled["counts"], 0)) > max(np.bincount(load("digits").train.labels))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["tiny", "--alpha", "0.1", "--clients", "3"], "leave out --alpha, --clients, or the run"),
+        (["tinny"], "did you mean 'tiny'?"),
+        (["--alpha", "0"], "needs --alpha above 0, not 0.0"),
+        (["--partition", "per_domain"], "several domains"),
+        (["--partition", "alike"], "is not one of 'iid'"),
+        (["--out", "p.gif"], "suffix .png, .pdf or .svg"),
+        (["--json", "."], "cannot write ."),
+        (["--train-samples", "2000"], "more than the 1437"),
+    ],
+)
+def test_what_the_user_can_mend(fedscope: Command, options: list[str], message: str) -> None:
+    done = fedscope("plot-partition", *options)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert message in done.err
+
+
+def test_other_data_than_the_runs_is_refused(fedscope: Command, run: Run) -> None:
+    manifest = run.manifest()
+    other = Run(run.folder.parent / "other")
+    other.folder.mkdir()
+    data = manifest.data.model_copy(update={"fingerprint": "0" * 64})
+    other.write_manifest(manifest.model_copy(update={"name": "other", "data": data}))
+    done = fedscope("plot-partition", "other")
+    assert (done.code, "is not the data that other was trained on" in done.err) == (2, True)
