@@ -19,6 +19,7 @@ from fedscope.federated.memory import Memory
 from fedscope.federated.methods import parse
 from fedscope.federated.rounds import Metrics, train
 from fedscope.federated.tasks import LocalSettings, Task
+from fedscope.models.catalogue import build
 from fedscope.streams import torch_stream
 
 
@@ -195,7 +196,10 @@ def test_divergence_is_kept_and_told(tmp_path: Path) -> None:
         ({"method": "fedprx"}, "did you mean 'fedprox'"),
         ({"dataset": "mnist"}, "unknown dataset"),
         ({"model": "vgg"}, "unknown model"),
-        ({"model": "convnet_cifar"}, "takes 32-pixel images"),
+        ({"model": "convnet_cifar"}, "convnet_cifar takes 32-pixel images, digits has 8"),
+        ({"model": "alexnet_bn"}, "takes images of 63 pixels or more, digits has 8"),
+        ({"model": "resnet18", "shortcut": "B"}, "resnet18 has no shortcut 'B' to choose"),
+        ({"model": "mlp_digits", "head": True}, "mlp_digits has no projection head"),
         ({"clients": 2000, "partition": "iid"}, "cannot share 1437"),
         ({"clients": 5, "participation": 0.1}, "is nobody"),
         ({"augmentation": "man"}, "unknown augmentation"),
@@ -204,6 +208,17 @@ def test_divergence_is_kept_and_told(tmp_path: Path) -> None:
 def test_bad_settings(change: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         prepare(Settings(**change), {})
+
+
+def test_a_network_for_other_images_trains_where_it_can(tmp_path: Path) -> None:
+    settings = Settings(
+        model="resnet20", shortcut="B", method="stochdepth", clients=2, rounds=1, epochs=1, train_samples=100
+    )
+    run = trained(tmp_path, settings)
+    info = load_checkpoint(run.final).info
+    assert (info.model.name, info.model.shortcut, info.model.keep) == ("resnet20", "B", 0.9)
+    rebuilt = build(**info.model.model_dump(), generator=torch.Generator())
+    rebuilt.load_state_dict(load_checkpoint(run.final).state)
 
 
 def test_feddyn_keeps_its_books(tmp_path: Path) -> None:

@@ -74,6 +74,19 @@ def test_open_gates_train_the_plain_network(model: ResNet, x: torch.Tensor) -> N
     assert all(torch.equal(t, plain.state_dict()[name]) for name, t in model.state_dict().items())
 
 
+@pytest.mark.parametrize(("name", "count"), [("resnet18", 8), ("resnet20", 9)])
+def test_other_networks_drop_blocks_too(name: str, count: int) -> None:
+    model = build(name, 10, 3, torch.Generator().manual_seed(0), keep=0.5)
+    assert [block.keep for block in blocks(model)] == keep_probabilities(count, 0.5)
+    images = torch.randn(4, 3, 16, 16, generator=torch.Generator().manual_seed(1))
+    with gated(model, [index % 2 == 0 for index in range(count)]):
+        model.train()(images).square().sum().backward()
+    dropped = [all(p.grad is None for p in block.branch.parameters()) for block in blocks(model)]
+    assert dropped == [index % 2 == 1 for index in range(count)]
+    shortcuts = [p for block in blocks(model) for p in block.shortcut.parameters()]
+    assert all(p.grad is not None for p in shortcuts)
+
+
 def test_gates_close_and_open_again(model: ResNet, x: torch.Tensor) -> None:
     with gated(model, [True, False, True]):
         assert [block.gate for block in blocks(model)] == [True, False, True]

@@ -11,7 +11,7 @@ from fedscope.errors import UserError
 from fedscope.federated.flat import FlatModel
 from fedscope.models.catalogue import build
 from fedscope.models.depth import gated
-from fedscope.models.resnet import ResNet
+from fedscope.models.resnet import Padded, ResNet, padded
 from fedscope.models.slimmable import channels, slim
 
 CASES = [  # network, head, width, divisor
@@ -19,6 +19,9 @@ CASES = [  # network, head, width, divisor
     ("resnet_digits", True, 0.7, 2),
     ("resnet56_bottleneck", False, 0.25, 8),
     ("resnet56_bottleneck", True, 0.8, 8),
+    ("resnet20", False, 0.25, 8),
+    ("resnet20", True, 0.55, 2),
+    ("resnet18", False, 0.25, 8),
 ]
 
 
@@ -34,7 +37,7 @@ def network(name: str = "resnet_digits", head: bool = False) -> ResNet:
 
 
 def images(name: str = "resnet_digits") -> Tensor:
-    side = 8 if name == "resnet_digits" else 32
+    side = 32 if name == "resnet56_bottleneck" else 17 if name == "resnet18" else 8
     return torch.randn(3, 3, side, side, generator=torch.Generator().manual_seed(1))
 
 
@@ -50,6 +53,8 @@ def cut(model: ResNet, width: float, divisor: int) -> ResNet:
             count = channels(module.num_features, width, divisor)
             for own in ("weight", "bias", "running_mean", "running_var"):
                 getattr(module, own).data = getattr(module, own)[:count].clone()
+        elif isinstance(module, Padded):
+            module.outputs = channels(module.outputs, width, divisor)
     first = narrow.fc if narrow.head is None else narrow.get_submodule("head.0")
     assert isinstance(first, nn.Linear)
     first.weight = nn.Parameter(first.weight[:, : channels(first.in_features, width, divisor)].clone())
@@ -82,7 +87,7 @@ def test_widths_are_shares(width: float) -> None:
         channels(16, width)
 
 
-@pytest.mark.parametrize("name", ["resnet_digits", "resnet56_bottleneck"])
+@pytest.mark.parametrize("name", ["resnet_digits", "resnet56_bottleneck", "resnet20", "resnet18"])
 @pytest.mark.parametrize("head", [False, True])
 def test_full_width_is_training_without_running_statistics(name: str, head: bool) -> None:
     model, x = network(name, head), images(name)
@@ -135,6 +140,22 @@ def test_a_layer_gives_its_first_channels(width: float) -> None:
     dense = nn.Linear(6, 4)
     few = torch.cat([x.flatten(1)[:, :5], torch.zeros(3, 1)], 1)
     torch.testing.assert_close(slim(dense, few[:, :5], width, 2), dense(few))
+
+
+def test_the_first_channels_of_a_padded_shortcut() -> None:
+    """What a narrow network adds is what the full one adds where the other channels are silent."""
+    x = torch.randn(2, 10, 5, 4, generator=torch.Generator().manual_seed(0))
+    silent = torch.cat([x[:, :6], torch.zeros(2, 4, 5, 4)], 1)
+    narrow = slim(Padded(20, 2), x[:, :6], 0.6, 2)
+    assert narrow.shape == (2, 12, 3, 2)
+    assert torch.equal(narrow, padded(silent, 20, 2)[:, :12])
+    assert not padded(silent, 20, 2)[:, 12:].any()
+
+
+def test_pooling_has_all_widths() -> None:
+    x = torch.randn(2, 3, 9, 9, generator=torch.Generator().manual_seed(0))
+    for pool in (nn.MaxPool2d(3, 2, 1), nn.MaxPool2d(2, ceil_mode=True), nn.MaxPool2d(3, 1, 1, dilation=2)):
+        assert torch.equal(slim(pool, x, 0.5), pool(x))
 
 
 def test_gates_and_hooks_are_not_asked() -> None:

@@ -110,12 +110,11 @@ def divide(
     train_samples: int | None,
     seed: int,
     round: int = 0,
-    domains: Tensor | None = None,
 ) -> list[Tensor]:
     """Return each client's rows of the training split in a run with ``seed``: int64 tensors (n_k,).
 
-    ``train_samples`` is the size of the part that is used (None: all), ``domains`` (n,) that of each row of
-    the split. Only the kinds in ``FRESH`` are drawn anew in each ``round`` (from 0).
+    ``train_samples`` is the size of the part that is used (None: all). Only the kinds in ``FRESH`` are drawn
+    anew in each ``round`` (from 0).
 
     Raises:
         UserError: as :func:`partition`, or fewer than ``train_samples``.
@@ -123,8 +122,8 @@ def divide(
     used = part(split, train_samples, seed, "train")
     parts = partition(
         division,
-        split.labels[used].numpy(),
+        split.labels[used].cpu().numpy(),
         numpy_stream(seed, "partition", round if division.kind in FRESH else 0),
-        None if domains is None else domains[used].numpy(),
+        None if split.domains is None else split.domains[used].cpu().numpy(),
     )
     return [used[torch.from_numpy(rows)] for rows in parts]

@@ -14,7 +14,7 @@ from fedscope.checkpoints.schema import parse as parse_record
 from fedscope.data import catalogue as data_catalogue
 from fedscope.data.augment import Pipeline
 from fedscope.data.datasets import Dataset, Split, part
-from fedscope.data.partition import FRESH, PARAMETERS, Division, partition
+from fedscope.data.partition import FRESH, PARAMETERS, Division, divide
 from fedscope.data.shift import label_maps
 from fedscope.errors import UserError
 from fedscope.federated.flat import FlatModel
@@ -296,15 +296,14 @@ def open_run(
 
 def _divide(settings: Settings, dataset: Dataset, round: int = 1) -> list[Tensor]:
     """Return each client's rows in ``round`` of the training split, or of the part of it that is used."""
-    used = part(dataset.train, settings.train_samples, settings.seed, "train")
-    split = dataset.train.take(used)
-    rows = partition(
+    rows = divide(
+        dataset.train,
         division(settings),
-        split.labels.cpu().numpy(),
-        numpy_stream(settings.seed, "partition", round if settings.partition in FRESH else 0),
-        None if split.domains is None else split.domains.cpu().numpy(),
+        train_samples=settings.train_samples,
+        seed=settings.seed,
+        round=round - 1,
     )
-    return [used[torch.from_numpy(held)].to(settings.device) for held in rows]
+    return [held.to(settings.device) for held in rows]
 
 
 def division(settings: Settings) -> Division:
