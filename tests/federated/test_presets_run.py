@@ -11,7 +11,6 @@ from fedscope.federated.presets import presets
 from fedscope.process import set_up
 from tests.data.layouts import make
 
-
 SIZES = {
     "cifar10": {"train": 100, "test": 4},
     "cifar100": {"train": 10, "test": 1},
