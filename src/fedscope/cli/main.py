@@ -19,6 +19,7 @@ COMMANDS = {
     "hessian": ("hessian", "Measure the curvature of a checkpoint."),
     "plot-landscape": ("plot_landscape", "Draw the loss landscape around checkpoints."),
     "methods": ("methods", "List the methods, or show one: objective, state, traffic, options, sources."),
+    "data": ("data", "List the data sets, show one, or check that one is here and whole."),
     "runs": ("runs", "List the registry's runs, or show one."),
     "demo": ("demo", "Train two methods, measure and draw them, in a few minutes."),
 }
