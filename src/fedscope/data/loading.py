@@ -55,8 +55,10 @@ def _build(record: Record, found: sources.Found, folder: Path) -> None:
     tables, note = record.rule(found.read())
     splits = {}
     for name, table in tables.items():
-        images = _kept(table, name, folder, record.side) if record.decode == "files" else None
-        if images is None:
+        images: torch.Tensor | Files
+        if record.decode == "files":
+            images = _kept(table, name, folder, record.side)
+        else:
             images = _decoded(table, cache.images_file(folder, name), ONCE[record.decode], record.side)
         domains = None if table.domains is None else torch.from_numpy(table.domains)
         splits[name] = Split(images, torch.from_numpy(np.ascontiguousarray(table.labels)), domains)
