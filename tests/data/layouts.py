@@ -54,21 +54,23 @@ def shard(
     columns: tuple[str, str] = ("image", "label"),
     mode: str = "RGB",
     domains: tuple[Sequence[int], Sequence[str]] | None = None,
+    content: Sequence[Path] = (),
 ) -> None:
-    """Write a parquet shard as the hub has them."""
+    """Write a parquet shard as the hub has them, of generated images or of the files ``content``."""
     image, label = columns
+    files = [file.read_bytes() for file in content] or [
+        encoded(c, 1000 * seed + i, size, mode) for i, c in enumerate(labels)
+    ]
     features = {image: datasets.Image(), label: datasets.ClassLabel(names=list(names))}
-    content: dict[str, object] = {
-        image: [
-            {"bytes": encoded(c, 1000 * seed + i, size, mode), "path": None} for i, c in enumerate(labels)
-        ],
+    data: dict[str, object] = {
+        image: [{"bytes": file, "path": None} for file in files],
         label: list(labels),
     }
     if domains:
-        features["domain"], content["domain"] = datasets.ClassLabel(names=list(domains[1])), list(domains[0])
+        features["domain"], data["domain"] = datasets.ClassLabel(names=list(domains[1])), list(domains[0])
     path.parent.mkdir(parents=True, exist_ok=True)
     datasets.disable_progress_bars()
-    table = datasets.Dataset.from_dict(content, features=datasets.Features(features))
+    table = datasets.Dataset.from_dict(data, features=datasets.Features(features))
     table.to_parquet(str(path), batch_size=7)  # several row groups
 
 

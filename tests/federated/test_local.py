@@ -60,13 +60,15 @@ def by_hand(
     """Spell out the step: loss, terms, clip, weight decay, Nesterov momentum."""
     w1, b1, w2, b2 = (p.detach().clone() for p in model.parameters())
     theta = [t.clone() for t in (w1, b1, w2, b2)]
+    images = split.images
+    assert isinstance(images, Tensor)
     velocity: list[Tensor] | None = None
     order_stream = torch.Generator().manual_seed(1)
     for _ in range(s.epochs):
         order = rows[torch.randperm(len(rows), generator=order_stream)]
         for start in range(0, len(order), s.batch_size):
             batch = order[start : start + s.batch_size]
-            x = ((split.images[batch].float() / 255 - 0.5) / 0.25).double().flatten(1)
+            x = ((images[batch].float() / 255 - 0.5) / 0.25).double().flatten(1)
             leaves = [t.clone().requires_grad_(True) for t in (w1, b1, w2, b2)]
             hidden = (x @ leaves[0].T + leaves[1]).clamp(min=0)
             loss = cross_entropy(hidden @ leaves[2].T + leaves[3], split.labels[batch])
@@ -199,9 +201,9 @@ def test_the_samples_that_are_not_used_are_not_seen() -> None:
     seen: list[int] = []
 
     class Counting(Double):
-        def train(self, images: Tensor, draws: Tensor) -> Tensor:
-            seen.append(len(images))
-            return super().train(images, draws)
+        def train(self, store: Store, rows: Tensor, draws: Tensor) -> Tensor:
+            seen.append(len(rows))
+            return super().train(store, rows, draws)
 
     trainer = LocalTrainer(flat, split, Counting((0.5,), (0.25,)), parse("fedavg"), {}, settings)
     task = Task(torch.arange(12), torch.Generator(), torch.Generator())

@@ -22,6 +22,7 @@ COMMANDS = {
     "plot-partition": ("plot_partition", "Draw which classes each client holds."),
     "methods": ("methods", "List the methods, or show one: objective, state, traffic, options, sources."),
     "models": ("models", "List the networks, or show one: source, input, layers, parameters, costs."),
+    "data": ("data", "List the data sets, show one, check that one is here and whole, draw a partition."),
     "runs": ("runs", "List the registry's runs, or show one."),
     "demo": ("demo", "Train two methods, measure and draw them, in a few minutes."),
 }

@@ -21,7 +21,7 @@ registry = click.option(
 data_dir = click.option(
     "--data-dir",
     type=click.Path(path_type=Path),
-    help="Folder with a data set's parquet files, directly or under its name (or FEDSCOPE_DATA).",
+    help="Folder of data sets, each under its name, or of one set's files (or FEDSCOPE_DATA).",
 )
 device = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1…")
 threads = click.option(

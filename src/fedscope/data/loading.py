@@ -13,14 +13,15 @@ from fedscope.data.decoding import Pixels, check_header, exact, squared
 from fedscope.data.files import Files
 from fedscope.data.record import Record
 from fedscope.data.tables import Table, content_key
+from fedscope.errors import UserError
 from fedscope.storage import atomic_folder
 
 Decode = Callable[[bytes, str, int], Pixels]
 ONCE: dict[str, Decode] = {"exact": exact, "squared": squared}
 
 
-def load(record: Record, data_dir: Path | None) -> Dataset:
-    """Return a data set from local files, or without a folder of such from the hub.
+def load(record: Record, data_dir: Path | None, *, fetch: bool = True) -> Dataset:
+    """Return a data set from local files, or without a folder of such from the hub, if it may ``fetch``.
 
     What was decoded is cached: from local files by their content, from the hub under the data set's name,
     where it works offline and is fetched again once that folder is deleted.
@@ -31,9 +32,11 @@ def load(record: Record, data_dir: Path | None) -> Dataset:
     if record.built_in:
         return record.built_in()
     root = sources.root(data_dir)
-    found = sources.local(record, root) if root else None
+    found = sources.local(record, root, fetch=fetch) if root else None
     folder = cache_folder(record, found)
     if not cache.is_complete(folder):
+        if not (found or fetch):
+            raise UserError(f"{record.name} is not here; {record.source}; as local files: {record.layout}")
         found = found or sources.from_hub(record)
         with atomic_folder(folder) as temporary:
             _build(record, found, temporary)
@@ -52,8 +55,10 @@ def _build(record: Record, found: sources.Found, folder: Path) -> None:
     tables, note = record.rule(found.read())
     splits = {}
     for name, table in tables.items():
-        images = _kept(table, name, folder, record.side) if record.decode == "files" else None
-        if images is None:
+        images: torch.Tensor | Files
+        if record.decode == "files":
+            images = _kept(table, name, folder, record.side)
+        else:
             images = _decoded(table, cache.images_file(folder, name), ONCE[record.decode], record.side)
         domains = None if table.domains is None else torch.from_numpy(table.domains)
         splits[name] = Split(images, torch.from_numpy(np.ascontiguousarray(table.labels)), domains)

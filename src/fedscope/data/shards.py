@@ -78,17 +78,18 @@ def table(
     """Return the images of one split's shards; ``classes`` name the labels where the shards do not.
 
     Raises:
-        UserError: a shard cannot be read, or lacks a column.
+        UserError: a shard cannot be read, lacks a column, or has labels that are no classes.
     """
-    labels, rows, found, names = [], [], [], tuple(classes)
+    labels: list[Rows] = []
+    rows, found, names = [], [], tuple(classes)
     for path in paths:
         with reading(path):
             shard = _shard(path)
             features = _features(shard)
             _check_columns(path, features, source, named=bool(classes))
-            labels.append(_column(shard, source.label))
-            rows.append(np.arange(shard.metadata.num_rows))
             names = tuple(getattr(features[source.label], "names", None) or classes)
+            labels.append(_labels(shard, source.label, len(names)))
+            rows.append(np.arange(len(labels[-1])))
             if source.domain:
                 found.append(_domains(shard, features, source.domain, domains))
     file = np.repeat(np.arange(len(paths)), [len(part) for part in rows])
@@ -140,11 +141,14 @@ def _features(shard: "ParquetFile") -> Any:
     return datasets.Features.from_arrow_schema(shard.schema_arrow)
 
 
-def _column(shard: "ParquetFile", name: str) -> Rows:
+def _labels(shard: "ParquetFile", name: str, classes: int) -> Rows:
     values = shard.read(columns=[name]).column(name)
     if values.null_count:
         raise ValueError(f"column {name!r} has {values.null_count} empty entries")
-    return np.asarray(values.to_numpy(), dtype=np.int64)
+    labels = np.asarray(values.to_numpy(), dtype=np.int64)
+    if len(labels) and not 0 <= labels.min() <= labels.max() < classes:
+        raise ValueError(f"labels run from {labels.min()} to {labels.max()}, but there are {classes} classes")
+    return labels
 
 
 def _domains(shard: "ParquetFile", features: Any, column: str, domains: Sequence[str]) -> Rows:

@@ -34,8 +34,10 @@ def root(data_dir: Path | None) -> Path | None:
     return given
 
 
-def local(record: Record, folder: Path) -> Found:
+def local(record: Record, folder: Path, *, fetch: bool = True) -> Found:
     """Return the data set's files in ``folder/NAME`` or in ``folder`` itself.
+
+    Domains that are not there come from the hub, if it has them, unless ``fetch`` is false.
 
     Raises:
         UserError: they are not there, or a part is missing.
@@ -43,7 +45,7 @@ def local(record: Record, folder: Path) -> Found:
     for home in (folder / record.folder, folder):
         if home.is_dir():
             for layout in (_whole_shards, _domains if record.domains else _train_and_val):
-                found = layout(record, home, direct=home == folder)
+                found = layout(record, home, direct=home == folder, fetch=fetch)
                 if found:
                     return found
     raise UserError(f"no {record.folder} under {folder}: expected {record.layout}; {record.source}")
@@ -58,10 +60,11 @@ def from_hub(record: Record) -> Found:
     if record.hub:
         files = shards.fetch(record.hub)
         return Found(_every(files), partial(_read_shards, record, files))
-    return _by_domain(record, {}, "put it into a folder and name that with --data-dir or FEDSCOPE_DATA")
+    mend = "put it into a folder and name that with --data-dir or FEDSCOPE_DATA"
+    return _by_domain(record, {}, mend, fetch=True)
 
 
-def _whole_shards(record: Record, home: Path, *, direct: bool) -> Found | None:
+def _whole_shards(record: Record, home: Path, *, direct: bool, fetch: bool) -> Found | None:
     """Shards of the whole data set; a folder of several data sets must not be mistaken for this one."""
     files = shards.find(home, record.hub, direct=direct) if record.hub else None
     if not files:
@@ -78,7 +81,7 @@ def _read_shards(record: Record, files: Mapping[str, Sequence[Path]]) -> Tables:
     return relabelled(split, record.names) if record.names else split
 
 
-def _train_and_val(record: Record, home: Path, *, direct: bool) -> Found | None:
+def _train_and_val(record: Record, home: Path, *, direct: bool, fetch: bool) -> Found | None:
     """Folders ``train/CLASS`` and ``val`` or ``test``; of ImageNet the drawn classes alone are listed."""
     if not (home / "train").is_dir() or not any((home / name).is_dir() for name in ("val", "test")):
         return None
@@ -92,7 +95,7 @@ def _train_and_val(record: Record, home: Path, *, direct: bool) -> Found | None:
     return Found(_paths(tables), lambda: {"": tables})
 
 
-def _domains(record: Record, home: Path, *, direct: bool) -> Found | None:
+def _domains(record: Record, home: Path, *, direct: bool, fetch: bool) -> Found | None:
     if not any((home / domain).is_dir() for domain in record.domains):
         return None
     found: dict[str, tuple[tuple[Path, ...], Callable[[], Mapping[str, Table]]]] = {}
@@ -106,26 +109,31 @@ def _domains(record: Record, home: Path, *, direct: bool) -> Found | None:
                 (*_paths(tables), *home.glob(f"{domain}_*.txt")),
                 lambda tables=tables: tables,  # type: ignore[misc]
             )
-    return _by_domain(record, found, f"expected {record.layout} in {home}")
+    return _by_domain(record, found, f"expected {record.layout} in {home}", fetch=fetch)
 
 
 def _by_domain(
     record: Record,
     found: dict[str, tuple[tuple[Path, ...], Callable[[], Mapping[str, Table]]]],
     mend: str,
+    *,
+    fetch: bool,
 ) -> Found:
-    """Complete the domains that were found with the hub's.
+    """Complete the domains that were found with the hub's; first see that it has all of them.
 
     Raises:
-        UserError: the hub has no copy of one.
+        UserError: the hub has no copy of one, or it must not be asked.
     """
-    for domain in record.domains:
-        if domain in found:
-            continue
+    missing = [domain for domain in record.domains if domain not in found]
+    for domain in sorted(missing, key=lambda name: name in record.domain_hubs):
         source = record.domain_hubs.get(domain)
         if source is None:
             raise UserError(
                 f"no {domain} of {record.folder} here, and no copy on the hub: {mend}; {record.source}"
+            )
+        if not fetch:
+            raise UserError(
+                f"no {domain} of {record.folder} here; training fetches {source.repository}, or {mend}"
             )
         files = shards.fetch(source)
         found[domain] = _every(files), partial(_domain_shards, record, source, files)

@@ -102,19 +102,14 @@ def of_classes(table: Table, classes: Sequence[str]) -> Table:
 
 
 def check(table: Table, what: str) -> Table:
-    """Return the table if every label is a class and every class has an image; ``what`` it is, for the error.
+    """Return the table if every class has an image; ``what`` it is, for the error.
 
     Raises:
-        UserError: there are other labels, or a class without images.
+        UserError: a class has none.
     """
     count = len(table.classes)
     if not len(table):
         raise UserError(f"{what} has no images in {_where(table)}; fetch its files again")
-    if table.labels.min() < 0 or table.labels.max() >= count:
-        raise UserError(
-            f"labels of {what} run from {table.labels.min()} to {table.labels.max()}, but there are {count} "
-            f"classes, in {_where(table)}; fetch its files again"
-        )
     if len(empty := np.flatnonzero(np.bincount(table.labels, minlength=count) == 0)):
         raise UserError(
             f"{what} has no image of class {table.classes[empty[0]]!r} in {_where(table)}; fetch its files "

@@ -1,0 +1,106 @@
+"""`fedscope data`: which data sets there are, where they come from, and whether one is here and whole."""
+
+from pathlib import Path
+
+import click
+
+data_dir = click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    help="Folder of data sets, each under its name (or FEDSCOPE_DATA).",
+)
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group("data")
+def command() -> None:
+    """List the data sets, show one, or check that one is here and whole."""
+
+
+@command.command("list")
+@data_dir
+@as_json
+def list_data(data_dir: Path | None, as_json: bool) -> None:
+    """List all data sets, and where each would come from."""
+    from fedscope.cli import console
+    from fedscope.data.catalogue import DATASETS
+    from fedscope.data.inspection import describe, whereabouts
+
+    places = {name: whereabouts(entry, data_dir) for name, entry in DATASETS.items()}
+    if as_json:
+        console.write_json(
+            "-", [describe(DATASETS[name]) | {"here": place} for name, place in places.items()]
+        )
+        return
+    rows = [
+        [
+            name, entry.title, place, str(entry.classes), str(len(entry.domains) or ""), f"{entry.side}",
+            *(f"{entry.expected[split]:,}" if split in entry.expected else "" for split in ("train", "test")),
+        ]
+        for (name, entry), place in zip(DATASETS.items(), places.values(), strict=True)
+    ]  # fmt: skip
+    columns = ["name", "what", "where", "classes", "domains", "side", "train", "test"]
+    console.print_table("Data sets", columns, rows, text_columns=3)
+
+
+@command.command("show")
+@click.argument("name")
+@as_json
+def show(name: str, as_json: bool) -> None:
+    """Show a data set: its splits, files, source, licence, pipelines and default network."""
+    from fedscope.cli import console
+    from fedscope.data.catalogue import record
+    from fedscope.data.inspection import describe
+
+    facts = describe(record(name))
+    if as_json:
+        console.write_json("-", facts)
+        return
+    rows = [[key.replace("_", " "), _text(value)] for key, value in facts.items() if value]
+    console.print_table(name, ["", ""], rows, text_columns=2)
+
+
+@command.command("check")
+@click.argument("name", metavar="NAME|DIR")
+@data_dir
+@as_json
+def check(name: str, data_dir: Path | None, as_json: bool) -> None:
+    """Read a data set, or all that are in the folder DIR, and compare it with what it should be.
+
+    What is read is decoded into the cache, so that training starts at once. Nothing is fetched. Exits with 2
+    where something is missing or wrong.
+    """
+    from fedscope.cli import console
+    from fedscope.data.catalogue import DATASETS
+    from fedscope.data.inspection import inspect, present
+    from fedscope.errors import UserError
+
+    if name not in DATASETS and Path(name).is_dir():
+        names, data_dir = present(Path(name)), Path(name)
+    else:
+        names = [name]
+    reports = [inspect(each, data_dir) for each in names]
+    if as_json:
+        console.write_json("-", [report.as_json() for report in reports])
+    else:
+        rows = [
+            [r.name, line.split, line.domain, _text(line.found), _text(line.expected), line.verdict]
+            for r in reports
+            for line in r.lines
+        ]
+        notes = [f"{r.name}: {r.note}" for r in reports if r.note]
+        columns = ["name", "split", "domain", "images", "expected", ""]
+        if rows:
+            console.print_table("Checked", columns, rows, notes, text_columns=3)
+    if problems := [f"{report.name}: {report.problem}" for report in reports if report.problem]:
+        raise UserError("; ".join(problems))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_text(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    if value is None:
+        return ""
+    return f"{value:,}" if isinstance(value, int) else str(value)
