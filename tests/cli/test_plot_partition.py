@@ -13,7 +13,7 @@ from tests.cli.conftest import Command
 
 
 def test_the_record_by_hand(fedscope: Command) -> None:
-    done = fedscope("plot-partition", "--partition", "iid_slices", "--clients", "3", "--json", "-")
+    done = fedscope("data", "plot-partition", "--partition", "iid_slices", "--clients", "3", "--json", "-")
     record, labels = done.json, load("digits").train.labels.tolist()
     assert record["schema"] == "fedscope/partition/1"
     assert record["partition"] == {"kind": "iid_slices", "clients": 3}
@@ -34,7 +34,7 @@ def test_it_is_what_training_divides(fedscope: Command, kind: str) -> None:
     labels = trained.dataset.train.labels
     held = [np.bincount(labels[rows].numpy(), minlength=10).tolist() for rows in trained.rows]
     options = [text for key, value in fields.items() for text in (f"--{key.replace('_', '-')}", str(value))]
-    record = fedscope("plot-partition", *options, "--json", "-").json
+    record = fedscope("data", "plot-partition", *options, "--json", "-").json
     assert record["counts"] == held
     assert record["train_samples"] == 300
 
@@ -42,9 +42,9 @@ def test_it_is_what_training_divides(fedscope: Command, kind: str) -> None:
 def test_a_runs_division_is_the_runs(fedscope: Command, run: Run, tmp_path: Path) -> None:
     federation = prepare(Settings(clients=5, partition="iid", seed=3, train_samples=200), {})
     open_run(federation, Registry(run.folder.parent), "alike", resume=False)
-    of_run = fedscope("plot-partition", "alike", "--json", "-").json
+    of_run = fedscope("data", "plot-partition", "alike", "--json", "-").json
     asked = ("--clients", "5", "--partition", "iid", "--seed", "3", "--train-samples", "200")
-    same = fedscope("plot-partition", *asked, "--json", "-").json
+    same = fedscope("data", "plot-partition", *asked, "--json", "-").json
     assert (of_run.pop("run"), same.pop("run")) == ("alike", None)
     assert of_run == same
 
@@ -53,11 +53,13 @@ def test_a_runs_division_is_the_runs(fedscope: Command, run: Run, tmp_path: Path
 @pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
 def test_it_is_drawn_with_what_made_it(fedscope: Command, kind: str, suffix: str) -> None:
     out = f"plots/p.{suffix}"
-    done = fedscope("plot-partition", "--kind", kind, "--clients", "6", "--out", out, "--json", "p.json")
+    done = fedscope(
+        "data", "plot-partition", "--kind", kind, "--clients", "6", "--out", out, "--json", "p.json"
+    )
     assert (done.code, done.out) == (0, f"{out}\n")
     assert len(json.loads(Path("p.json").read_text())["counts"]) == 6
     content = Path(out).read_bytes()
-    assert fedscope("plot-partition", "--kind", kind, "--clients", "6", "--out", out).code == 0
+    assert fedscope("data", "plot-partition", "--kind", kind, "--clients", "6", "--out", out).code == 0
     assert Path(out).read_bytes() == content
     if suffix == "png":
         assert imread(out).std() > 0.05
@@ -66,17 +68,17 @@ def test_it_is_drawn_with_what_made_it(fedscope: Command, kind: str, suffix: str
 
 def test_fresh_clients_say_so(fedscope: Command) -> None:
     options = ("--partition", "longtail_stateless", "--phi", "0.5", "--clients", "3")
-    record = fedscope("plot-partition", *options, "--json", "-").json
+    record = fedscope("data", "plot-partition", *options, "--json", "-").json
     assert record["fresh_each_round"]
     assert record["partition"] == {"kind": "longtail_stateless", "clients": 3, "phi": 0.5, "rho": 0.01}
     assert max(record["sizes"]) < 718 * 0.3
-    assert fedscope("plot-partition", "--json", "-").json["fresh_each_round"] is False
+    assert fedscope("data", "plot-partition", "--json", "-").json["fresh_each_round"] is False
 
 
 def test_refilled_rows_are_counted(fedscope: Command) -> None:
     options = ("--partition", "dirichlet_equal", "--alpha", "0.1", "--clients", "20")
-    redrawn = fedscope("plot-partition", *options, "--json", "-").json
-    refilled = fedscope("plot-partition", *options, "--exhausted", "refill", "--json", "-").json
+    redrawn = fedscope("data", "plot-partition", *options, "--json", "-").json
+    refilled = fedscope("data", "plot-partition", *options, "--exhausted", "refill", "--json", "-").json
     assert redrawn["sizes"] == refilled["sizes"] == [71] * 20
     assert max(np.sum(redrawn["counts"], 0)) <= max(np.bincount(load("digits").train.labels))
     assert max(np.sum(refilled["counts"], 0)) > max(np.bincount(load("digits").train.labels))
@@ -96,7 +98,7 @@ def test_refilled_rows_are_counted(fedscope: Command) -> None:
     ],
 )
 def test_what_the_user_can_mend(fedscope: Command, options: list[str], message: str) -> None:
-    done = fedscope("plot-partition", *options)
+    done = fedscope("data", "plot-partition", *options)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert message in done.err
 
@@ -107,5 +109,5 @@ def test_other_data_than_the_runs_is_refused(fedscope: Command, run: Run) -> Non
     other.folder.mkdir()
     data = manifest.data.model_copy(update={"fingerprint": "0" * 64})
     other.write_manifest(manifest.model_copy(update={"name": "other", "data": data}))
-    done = fedscope("plot-partition", "other")
+    done = fedscope("data", "plot-partition", "other")
     assert (done.code, "is not the data that other was trained on" in done.err) == (2, True)

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from fedscope.cli.lazy import LazyGroup
+
 data_dir = click.option(
     "--data-dir",
     type=click.Path(path_type=Path),
@@ -12,9 +14,12 @@ data_dir = click.option(
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-@click.group("data")
+LAZY = {"plot-partition": ("plot_partition", "Draw which classes each client holds.")}
+
+
+@click.group("data", cls=LazyGroup, lazy=LAZY)
 def command() -> None:
-    """List the data sets, show one, or check that one is here and whole."""
+    """List the data sets, show one, check that one is here and whole, or draw a partition."""
 
 
 @command.command("list")

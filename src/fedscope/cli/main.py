@@ -1,4 +1,4 @@
-"""`fedscope`: a group that imports a command only when it is called, and turns every fault into an exit code.
+"""`fedscope`: the command line, which turns every fault into an exit code.
 
 0 done; 2 the user can mend it (one line, no traceback); 1 a fault of ours; 130 interrupted.
 """
@@ -7,11 +7,11 @@ import errno
 import sys
 import traceback
 from collections.abc import Sequence
-from importlib import import_module
 
 import click
 
 from fedscope import __version__
+from fedscope.cli.lazy import LazyGroup
 from fedscope.errors import UserError
 
 COMMANDS = {
@@ -19,7 +19,6 @@ COMMANDS = {
     "hessian": ("hessian", "Measure the curvature of a checkpoint."),
     "plot-landscape": ("plot_landscape", "Draw the loss landscape around checkpoints."),
     "presets": ("presets", "List the papers' experiments, or show one."),
-    "plot-partition": ("plot_partition", "Draw which classes each client holds."),
     "methods": ("methods", "List the methods, or show one: objective, state, traffic, options, sources."),
     "models": ("models", "List the networks, or show one: source, input, layers, parameters, costs."),
     "data": ("data", "List the data sets, show one, check that one is here and whole, draw a partition."),
@@ -29,28 +28,10 @@ COMMANDS = {
 BARRED = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
-class LazyGroup(click.Group):
-    """A group whose commands live in modules of the same name and are imported on use."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order a newcomer needs them."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return the command."""
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = import_module(f"fedscope.cli.{COMMANDS[cmd_name][0]}").command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing any."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, help) for name, (_, help) in COMMANDS.items()])
-
-
 @click.group(
-    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(__version__, prog_name="fedscope")
 def main() -> None:

@@ -1,4 +1,4 @@
-"""`fedscope plot-partition`: which classes each client holds, before or after a run."""
+"""`fedscope data plot-partition`: which classes each client holds, before or after a run."""
 
 from collections.abc import Mapping
 from dataclasses import fields
