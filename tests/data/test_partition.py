@@ -75,9 +75,11 @@ def test_balanced_sizes_are_bounded(clients: int, alpha: float, seed: int, class
     assert (counts.sum(1) < 400 / clients + counts.max(1) + rounded_up).all()
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_draw_that_starves_a_client_is_discarded(seed: int) -> None:
-    assert min(map(len, drawn("dirichlet_balanced", seed, clients=20, alpha=0.7))) >= 10
+def test_a_draw_that_starves_a_client_is_discarded() -> None:  # about every second draw does
+    sizes = [
+        len(rows) for seed in range(20) for rows in drawn("dirichlet_balanced", seed, clients=40, alpha=3)
+    ]
+    assert min(sizes) == 10
 
 
 @pytest.mark.parametrize("exhausted", ["redraw", "refill"])
