@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from fedscope.errors import UserError
 
 LABELS = np.repeat(np.arange(10), 60)[np.random.default_rng(0).permutation(600)]
 DOMAINS = np.arange(600) % 5
-PARAMETERS = {"alpha": 0.5, "phi": 0.5, "rho": 0.1}
+PARAMETERS: dict[str, Any] = {"alpha": 0.5, "phi": 0.5, "rho": 0.1}
 ALIKE = ("iid", "iid_per_class", "iid_slices")
 
 quick = settings(max_examples=25, deadline=None)
@@ -27,9 +28,9 @@ seeds = st.integers(0, 2**32 - 1)
 alphas = st.floats(0.3, 100)
 
 
-def drawn(kind: str, seed: int = 0, labels: Rows = LABELS, **changed: object) -> list[Rows]:
-    fields = {"clients": 5, **PARAMETERS, **changed}
-    return partition(Division(kind, **fields), labels, np.random.default_rng(seed), DOMAINS)  # type: ignore[arg-type]
+def drawn(kind: str, seed: int = 0, labels: Rows = LABELS, **changed: Any) -> list[Rows]:
+    fields: dict[str, Any] = {"clients": 5, **PARAMETERS, **changed}
+    return partition(Division(kind, **fields), labels, np.random.default_rng(seed), DOMAINS)
 
 
 def histograms(parts: list[Rows], labels: Rows = LABELS) -> np.ndarray:
@@ -74,9 +75,11 @@ def test_balanced_sizes_are_bounded(clients: int, alpha: float, seed: int, class
     assert (counts.sum(1) < 400 / clients + counts.max(1) + rounded_up).all()
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_draw_that_starves_a_client_is_discarded(seed: int) -> None:
-    assert min(map(len, drawn("dirichlet_balanced", seed, clients=20, alpha=0.7))) >= 10
+def test_a_draw_that_starves_a_client_is_discarded() -> None:  # about every second draw does
+    sizes = [
+        len(rows) for seed in range(20) for rows in drawn("dirichlet_balanced", seed, clients=40, alpha=3)
+    ]
+    assert min(sizes) == 10
 
 
 @pytest.mark.parametrize("exhausted", ["redraw", "refill"])
@@ -277,7 +280,7 @@ def test_digits_serve_every_kind_but_domains() -> None:
         ("per_domain", {"clients": 4}, "there are 5, so use --clients 5, not 4"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused(kind: str, changed: dict[str, object], message: str) -> None:
+def test_what_cannot_be_is_refused(kind: str, changed: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         drawn(kind, **changed)
 

@@ -25,8 +25,8 @@ def test_balanced_draw_for_draw(labels: list[int], clients: int, alpha: float, s
 @pytest.mark.parametrize("seed", range(5))
 def test_balanced_draw_for_draw_after_discarded_draws(seed: int) -> None:
     labels = np.random.default_rng(seed).integers(0, 10, 400)
-    held = dirichlet_balanced(labels, 16, np.random.default_rng(seed), alpha=0.6)
-    expected = plain.balanced(labels.tolist(), 16, 0.6, np.random.default_rng(seed))
+    held = dirichlet_balanced(labels, 25, np.random.default_rng(seed), alpha=2.0)
+    expected = plain.balanced(labels.tolist(), 25, 2.0, np.random.default_rng(seed))
     assert [rows.tolist() for rows in held] == expected
 
 

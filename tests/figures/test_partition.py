@@ -28,7 +28,8 @@ def bubbles(figure: Figure) -> PathCollection:
 
 def test_areas_are_proportional_to_counts_and_nothing_stands_for_none() -> None:
     dots = bubbles(partition_figure(COUNTS, ["a", "b", "c"]))
-    where = {tuple(map(int, xy)): area for xy, area in zip(dots.get_offsets(), dots.get_sizes(), strict=True)}
+    places = [(int(x), int(y)) for x, y in np.asarray(dots.get_offsets()).tolist()]
+    where = dict(zip(places, dots.get_sizes().tolist(), strict=True))
     assert where.keys() == {(0, 0), (0, 2), (1, 0), (1, 1)}  # (client, class)
     unit = where[1, 0]
     assert [where[0, 0], where[0, 2], where[1, 1]] == pytest.approx([4 * unit, 16 * unit, 9 * unit])
@@ -54,7 +55,7 @@ def test_legend_sizes() -> None:
 def test_bars_stack_to_each_clients_samples() -> None:
     figure = partition_figure(COUNTS, ["a", "b", "c"], kind="bars")
     (stacks,) = (part for part in figure.axes[0].collections if isinstance(part, PolyCollection))
-    colors = [tuple(color) for color in stacks.get_facecolor()]
+    colors = [tuple(color) for color in np.asarray(stacks.get_facecolor()).tolist()]
     boxes = [path.get_extents() for path in stacks.get_paths()]
     held = {(round(box.x0 + 0.43), color): (box.y0, box.y1) for box, color in zip(boxes, colors, strict=True)}
     a, b, c = ((*color, 1.0) for color in style.class_colors(3))
@@ -77,7 +78,7 @@ def test_everything_stays_on_the_page(kind: str, clients: int, classes: int) -> 
 @pytest.mark.parametrize("clients", [3, 20, 21, 100])
 def test_ticks_are_clients(clients: int) -> None:
     for kind in ("bubbles", "bars"):
-        figure = partition_figure(many(clients, 30), list(map(str, range(30))), kind=kind)  # type: ignore[arg-type]
+        figure = partition_figure(many(clients, 30), list(map(str, range(30))), kind=kind)
         ticks = figure.axes[0].get_xticks()
         assert set(ticks) <= set(range(clients))
         assert 3 <= len(ticks) <= 20

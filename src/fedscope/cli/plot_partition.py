@@ -1,6 +1,6 @@
 """`fedscope data plot-partition`: which classes each client holds, before or after a run."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ DEFAULTS: dict[str, Any] = {
 PARAMETERS = [field.name for field in fields(Division) if field.name != "kind"]
 
 
-def setting(flag: str, kind: Any, help: str) -> Any:
+def setting(flag: str, kind: Any, help: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return an option that says its default itself, so that what was given can be told from what was not."""
     default = DEFAULTS[flag.strip("-").replace("-", "_")]
     shown = "" if default is None else f" [default: {default}]"

@@ -130,9 +130,7 @@ def _draw_class(shares: Shares, left: NDArray[np.int64], generator: np.random.Ge
         weights = left.astype(float)
     cumulative = np.cumsum(weights)
     drawn = int(np.searchsorted(cumulative, generator.random() * cumulative[-1], side="right"))
-    if drawn == len(
-        cumulative
-    ):  # the product rounded up to the sum, which happens where the sum is subnormal
+    if drawn == len(weights):  # u times a subnormal sum can round up to the sum
         return int(np.flatnonzero(weights)[-1])
     return drawn
 
