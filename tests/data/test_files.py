@@ -13,7 +13,7 @@ from torch import nn
 from fedscope.data.catalogue import load, pipeline
 from fedscope.data.files import Files, _pool, decoders
 from fedscope.errors import UserError
-from fedscope.federated.evaluation import evaluate
+from fedscope.federated.evaluation import tally
 from fedscope.federated.flat import FlatModel
 from fedscope.federated.local import LocalTrainer
 from fedscope.federated.methods import parse
@@ -116,7 +116,7 @@ def test_training_and_evaluation_take_files(folder: Path, monkeypatch: pytest.Mo
         trainer = LocalTrainer(model, dataset.train, chosen, plain, {}, LocalSettings(2, 16))
         task = Task(torch.arange(40), torch.Generator().manual_seed(1), torch.Generator().manual_seed(2))
         done = trainer.train(model.values[0].clone(), model.counters.clone(), [task], 0.1)
-        ends.append((done.values, torch.tensor(evaluate(model.module, dataset.test, chosen))))
+        ends.append((done.values, tally(model.module, dataset.test, chosen)))
     assert torch.equal(ends[0][0], ends[1][0])
     assert torch.equal(ends[0][1], ends[1][1])
     assert ends[0][1].isfinite().all()

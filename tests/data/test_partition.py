@@ -232,12 +232,9 @@ def test_fresh_clients_differ_within_and_between_rounds() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_fresh_kinds_follow_the_round_and_all_stay_in_the_part(kind: str) -> None:
-    split = Split(torch.zeros(600, 1), torch.from_numpy(LABELS))
+    split = Split(torch.zeros(600, 1), torch.from_numpy(LABELS), torch.from_numpy(DOMAINS))
     division = Division(kind, 5, **PARAMETERS)
-    domains = torch.from_numpy(DOMAINS)
-    first, later = (
-        divide(split, division, train_samples=300, seed=3, round=t, domains=domains) for t in (0, 7)
-    )
+    first, later = (divide(split, division, train_samples=300, seed=3, round=t) for t in (0, 7))
     assert (kind in FRESH) != all(map(torch.equal, first, later))
     whole = divide(split, Division("iid", 1), train_samples=300, seed=3)[0]
     assert set(torch.cat(first).tolist()) <= set(whole.tolist())

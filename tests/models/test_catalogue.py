@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from fedscope.checkpoints.schema import ModelSpec
+from fedscope.data.catalogue import DATASETS
 from fedscope.errors import UserError
-from fedscope.models.catalogue import DEFAULTS, NETWORKS, build, default, outline
+from fedscope.models.catalogue import NETWORKS, build, outline
 from fedscope.models.resnet import ResNet, blocks
 from fedscope.models.summary import summary
 
@@ -288,11 +289,12 @@ def test_a_specification_builds_its_network() -> None:
     assert torch.equal(generator.get_state(), other.get_state())  # keep and schedule draw nothing
 
 
-def test_every_data_set_has_a_network_that_takes_it() -> None:
-    assert {data for record in NETWORKS.values() for data in record.data} == set(DEFAULTS)
-    assert all(data in NETWORKS[default(data)].data for data in DEFAULTS)
-    with pytest.raises(UserError, match="no network is the default for birds; choose one of resnet_digits"):
-        default("birds")
+def test_every_data_sets_network_is_published_for_it() -> None:
+    named = {data for record in NETWORKS.values() for data in record.data}
+    assert named <= DATASETS.keys()
+    for name, record in DATASETS.items():
+        assert NETWORKS[record.model].takes(record.side), name
+        assert {name, record.folder} & set(NETWORKS[record.model].data)
 
 
 def test_a_shortcut_is_chosen_where_there_is_a_choice() -> None:
