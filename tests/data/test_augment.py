@@ -57,3 +57,13 @@ def test_probabilities_are_what_they_say() -> None:
     untouched = (out == pipeline.test(stripe)).flatten(1).all(1).double().mean().item()
     expected = 0.7 * (0.5 + 0.5 / 9)  # not flipped, and not cropped or cropped at the centre
     assert untouched == pytest.approx(expected, abs=4 * (expected * (1 - expected) / 4000) ** 0.5)
+
+
+def test_a_pipeline_may_scale_images_down() -> None:
+    images = torch.full((2, 3, 64, 64), 51, dtype=torch.uint8)
+    images[:, :, :, 32:] = 204
+    small = Pipeline((0.0,) * 3, (1.0,) * 3, side=16)
+    done = small.test(images)
+    assert done.shape == (2, 3, 16, 16)
+    torch.testing.assert_close(done[..., :6], torch.full((2, 3, 16, 6), 0.2))
+    torch.testing.assert_close(done[..., 10:], torch.full((2, 3, 16, 6), 0.8))

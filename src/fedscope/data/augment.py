@@ -13,7 +13,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn.functional import interpolate, pad
 
 from fedscope.data.files import Files
 from fedscope.data.photo import Photo
@@ -32,6 +32,7 @@ class Pipeline:
     padding: int = 0  # pixels on each side
     padding_value: Literal["black", "mean"] = "black"  # pad before, or after, normalisation
     photo: Photo | None = None  # instead of the four above
+    side: int | None = None  # pixels that the network gets, where they are not the store's
 
     def test(self, store: Store, rows: Tensor | None = None) -> Tensor:
         """Return the ``rows`` (B,) of a store (N, C, H, W), or all of it, as normalised float32."""
@@ -86,6 +87,8 @@ class Pipeline:
             yield batch
 
     def _normalised(self, images: Tensor) -> Tensor:
+        if self.side is not None:
+            images = interpolate(images, (self.side, self.side), mode="bilinear", antialias=True)
         mean, std = _per_channel(self.mean, images.device), _per_channel(self.std, images.device)
         return images.sub_(mean).div_(std)
 

@@ -147,7 +147,7 @@ def prepare(settings: Settings, given: dict[str, str], data_dir: Path | None = N
     dataset = data_catalogue.load(settings.dataset, data_dir)
     options = method.values(given, settings.reading)
     _agree(settings, method)
-    spec, model = _network(settings, method, options, dataset)
+    spec, model = _network(settings, method, options, dataset, pipeline.side)
     rows = _divide(settings, dataset)
     sample_clients(settings.sampling, settings.clients, settings.participation, settings.seed, 0)
     reads = PARAMETERS[settings.partition]
@@ -229,16 +229,18 @@ def _agree(settings: Settings, method: Method) -> None:
 
 
 def _network(
-    settings: Settings, method: Method, options: Values, dataset: Dataset
+    settings: Settings, method: Method, options: Values, dataset: Dataset, resized: int | None
 ) -> tuple[ModelSpec, nn.Module]:
     """Return the network that the method trains on this data, with its initial weights.
+
+    ``resized`` is the side that the pipeline scales images to, if it does.
 
     Raises:
         UserError: the network does not exist, or does not fit the data or the method.
     """
     name = settings.model or data_catalogue.record(settings.dataset).model
     network = model_catalogue.find(name)
-    channels, side = dataset.train.images.shape[1:3]
+    channels, side = dataset.train.images.shape[1], resized or dataset.train.images.shape[2]
     if not network.takes(side):
         raise UserError(
             f"model {name} takes {network.sides}, {settings.dataset} has {side}; choose another --model"
