@@ -15,7 +15,7 @@ from fedscope.data import catalogue as data_catalogue
 from fedscope.data.augment import Pipeline
 from fedscope.data.datasets import Dataset, Split, part
 from fedscope.data.partition import FRESH, PARAMETERS, Division, divide
-from fedscope.data.shift import label_maps
+from fedscope.data.shift import label_maps, shift_rounds
 from fedscope.errors import UserError
 from fedscope.federated.flat import FlatModel
 from fedscope.federated.method import Method
@@ -58,11 +58,7 @@ class Federation:
 
     def shifted(self, round: int) -> bool:
         """Say whether concepts shifted at the start of ``round``, counted from 1."""
-        maps = self.label_maps
-        if maps is None:
-            return False
-        before = torch.arange(maps.shape[1], device=maps.device) if round == 1 else maps[round - 2]
-        return not torch.equal(maps[round - 1], before)
+        return self.label_maps is not None and round - 1 in shift_rounds(self.label_maps.cpu().numpy())
 
     def rows_in(self, round: int) -> list[Tensor]:
         """Return each client's rows in ``round``, counted from 1."""
