@@ -1,6 +1,7 @@
 """Images that are decoded as they are fetched: the same in processes as in this one; clear when it fails."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -78,6 +79,8 @@ def test_a_killed_process_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch)
     assert files.fetch(torch.tensor([0])).shape == (1, 3, 224, 224)
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
 def test_processes_end_with_the_command_however_it_ends(folder: Path) -> None:
     code = f"""
 if __name__ == "__main__":
@@ -91,18 +94,20 @@ if __name__ == "__main__":
 """
     script = folder / "command.py"
     script.write_text(code, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"FEDSCOPE_DECODERS": "1"},
+    command = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, env=os.environ | {"FEDSCOPE_DECODERS": "1"}
     )
-    children = [Path(f"/proc/{pid}") for pid in done.stdout.split()]
+    assert command.stdout is not None
+    children = [int(pid) for pid in command.stdout.readline().split()]
+    command.stdout.close()
+    assert command.wait() == -signal.SIGKILL
     assert children
     for _ in range(100):
-        if not any(child.exists() for child in children):
+        if not any(Path(f"/proc/{pid}").exists() for pid in children):
             return
         time.sleep(0.1)
+    for pid in children:
+        os.kill(pid, signal.SIGKILL)
     raise AssertionError("decoding processes outlived the command")
 
 

@@ -15,7 +15,7 @@ SIZES = {
     "cifar10": {"train": 100, "test": 4},
     "cifar100": {"train": 10, "test": 1},
     "tinyimagenet": {"classes": 20, "train": 8, "test": 2},
-    "imagenet200": {"classes": 20, "train": 20, "test": 2},
+    "imagenet200": {"classes": 20, "train": 40, "test": 2},
     "digits5": {},
     "domainnet": {"per_class": 8},
 }
