@@ -4,7 +4,11 @@ import pytest
 import torch
 
 from fedscope.checkpoints.files import Checkpoint, load_checkpoint, save_checkpoint
-from fedscope.checkpoints.registry import Run
+from fedscope.checkpoints.registry import Registry, Run
+from fedscope.checkpoints.schema import Settings
+from fedscope.data.datasets import part
+from fedscope.federated.federation import open_run, prepare
+from fedscope.federated.rounds import train
 from fedscope.landscape.normalization import frozen_copy
 from fedscope.landscape.problem import Source, load
 from fedscope.models.resnet import blocks
@@ -22,3 +26,20 @@ def test_stochastic_depth_is_analysed_at_its_expectation(run: Run, tmp_path: Pat
     for block in blocks(frozen):
         block.keep = 1.0
     assert torch.equal(frozen(inputs), expected.model(inputs))
+
+
+def test_labels_are_those_of_the_checkpoints_round(tmp_path: Path) -> None:
+    settings = Settings(
+        clients=2, rounds=3, epochs=1, train_samples=100, test_samples=50, keep_every=1, seed=2,
+        shift="bernoulli", shift_probability=1.0,
+    )  # fmt: skip
+    federation = prepare(settings, {})
+    run = open_run(federation, Registry(tmp_path), "shifting", resume=False)
+    train(federation, run, lambda _: None)
+    assert federation.label_maps is not None
+    for round, path in ((1, run.kept(1)), (3, run.final)):
+        (problem,) = load([path], Source())
+        seen = torch.cat([targets for _, targets in problem.batches])
+        used = part(federation.dataset.train, 100, 2, "train")
+        assert torch.equal(seen, federation.label_maps[round - 1][federation.dataset.train.labels[used]])
+    assert not torch.equal(seen, federation.dataset.train.labels[used])

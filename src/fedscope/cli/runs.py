@@ -63,6 +63,10 @@ def show(run: str, registry: Path, as_json: bool) -> None:
         f"{manifest.data.train_samples} train, {manifest.data.test_samples} test, "
         f"{manifest.data.fingerprint[:12]}"
     )
+    if manifest.preset:
+        fields["preset"] = manifest.preset.name
+        fields["departs from it in"] = "; ".join(manifest.preset.overridden) or "nothing"
+        fields["provisional in it"] = ", ".join(manifest.preset.provisional) or "nothing"
     fields["versions"] = ", ".join(f"{name} {version}" for name, version in manifest.versions.items())
     console.print_table(
         manifest.name, ["setting", "value"], [[key, _cell(value)] for key, value in fields.items()]

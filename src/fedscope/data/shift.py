@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedscope.errors import UserError
+from fedscope.streams import numpy_stream
 
 # Neither number is published; both are provisional.
 PROBABILITY = 0.05  # of a shift in a round: ten shifts are expected in 200 rounds
@@ -53,6 +54,14 @@ def label_maps(
             current[chosen] = (current[chosen] + 1 + generator.integers(classes - 1)) % classes
         maps[round] = current
     return maps
+
+
+def run_maps(
+    classes: int, rounds: int, seed: int, sequence: int, schedule: Schedule, probability: float = PROBABILITY
+) -> Labels:
+    """Return :func:`label_maps` of a run: the same for every method with this ``seed`` and ``sequence``."""
+    generator = numpy_stream(seed, "concept shift", sequence)
+    return label_maps(classes, rounds, generator=generator, schedule=schedule, probability=probability)
 
 
 def _shifting(

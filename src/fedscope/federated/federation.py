@@ -15,7 +15,7 @@ from fedscope.data import catalogue as data_catalogue
 from fedscope.data.augment import Pipeline
 from fedscope.data.datasets import Dataset, Split, part
 from fedscope.data.partition import FRESH, PARAMETERS, Division, divide
-from fedscope.data.shift import label_maps, shift_rounds
+from fedscope.data.shift import run_maps, shift_rounds
 from fedscope.errors import UserError
 from fedscope.federated.flat import FlatModel
 from fedscope.federated.method import Method
@@ -24,7 +24,7 @@ from fedscope.federated.options import Values, Weights
 from fedscope.federated.sampling import sample_clients
 from fedscope.federated.tasks import LocalSettings
 from fedscope.models import catalogue as model_catalogue
-from fedscope.streams import numpy_stream, torch_stream
+from fedscope.streams import torch_stream
 
 
 @dataclass(frozen=True)
@@ -185,12 +185,13 @@ def _label_maps(settings: Settings, dataset: Dataset) -> Tensor | None:
     """Return each round's labels of the classes under concept shift (T, C), or None without one."""
     if settings.shift == "none":
         return None
-    maps = label_maps(
+    maps = run_maps(
         len(dataset.classes),
         settings.rounds,
-        generator=numpy_stream(settings.seed, "concept shift", settings.shift_sequence),
-        schedule=settings.shift,
-        probability=settings.shift_probability,
+        settings.seed,
+        settings.shift_sequence,
+        settings.shift,
+        settings.shift_probability,
     )
     return torch.from_numpy(maps).to(settings.device)
 

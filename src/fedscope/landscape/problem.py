@@ -22,6 +22,7 @@ from fedscope.checkpoints.registry import Run
 from fedscope.checkpoints.schema import CheckpointInfo
 from fedscope.data import catalogue as data_catalogue
 from fedscope.data.datasets import part
+from fedscope.data.shift import run_maps
 from fedscope.errors import UserError
 from fedscope.landscape.batches import Batches
 from fedscope.models import catalogue as model_catalogue
@@ -169,11 +170,26 @@ def _samples(info: CheckpointInfo, source: Source) -> Batches:
             f"training samples, {info.data.train_samples} then); point --data-dir at the same files"
         )
     settings = info.settings  # a run on a part of the data is analysed on that part
-    count = settings.train_samples if source.split == "train" else settings.test_samples
+    count = settings.train_samples
+    if source.split == "test":
+        count = settings.test_samples if settings.evaluate_on == "test" else None
     used = part(split, count, settings.seed, source.split)
     rows = used[_draw(len(used), source)]
     inputs = data_catalogue.pipeline(info.data.name, info.data.augmentation)[1].test(split.images, rows)
-    return Batches(inputs, split.labels[rows], source.batch_size).to(source.device, source.dtype)
+    labels = _labels(info, len(dataset.classes), split.labels[rows])
+    return Batches(inputs, labels, source.batch_size).to(source.device, source.dtype)
+
+
+def _labels(info: CheckpointInfo, classes: int, labels: Tensor) -> Tensor:
+    """Return what ``labels`` were called in the checkpoint's round, under concept shift."""
+    settings = info.settings
+    if settings.shift == "none":
+        return labels
+    maps = run_maps(
+        classes, settings.rounds, settings.seed, settings.shift_sequence, settings.shift,
+        settings.shift_probability,
+    )  # fmt: skip
+    return torch.from_numpy(maps)[info.round - 1][labels]
 
 
 def _draw(available: int, source: Source) -> Tensor:
