@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from fedscope.federated.methods import METHODS
-from tests.federated.test_laws import settings_of, trained
+from tests.federated.runs import trained
+from tests.federated.test_laws import settings_of
 
 GOLDEN = {
     "fedavg": [1.90754, 1.30407, 0.91778],

@@ -13,8 +13,8 @@ from fedscope.federated.local import LocalTrainer
 from fedscope.federated.methods import METHODS, parse
 from fedscope.federated.tasks import LocalSettings, Task
 from fedscope.models.catalogue import build
+from tests.federated.runs import trained as whole_run
 from tests.federated.test_laws import settings_of
-from tests.federated.test_laws import trained as whole_run
 from tests.federated.test_workers import trained
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -19,7 +19,8 @@ from fedscope.federated.tasks import LocalSettings, Task, Trained
 from fedscope.models.catalogue import build
 from fedscope.streams import torch_stream
 from tests.federated.cases import ending, options, step
-from tests.federated.test_laws import settings_of, trained
+from tests.federated.runs import trained
+from tests.federated.test_laws import settings_of
 
 
 class Double(Pipeline):

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from fedscope.checkpoints.files import load_checkpoint
-from fedscope.checkpoints.registry import Registry, Run
+from fedscope.checkpoints.registry import Run
 from fedscope.checkpoints.schema import Settings
 from fedscope.errors import UserError
-from fedscope.federated.federation import open_run, prepare
+from fedscope.federated.federation import prepare
 from fedscope.federated.memory import Memory
 from fedscope.federated.methods import METHODS, parse
-from fedscope.federated.rounds import Metrics, train
 from tests.federated.cases import ending, options, serving, step
+from tests.federated.runs import interrupted, resumed, trained
 
 SMALL = Settings(
     clients=3, rounds=2, epochs=1, train_samples=150, test_samples=100, batch_size=20, model="mlp_digits",
@@ -88,13 +88,6 @@ def settings_of(method: str, **changes: object) -> Settings:
     """Return small settings on a network that the method can run."""
     residual = {"moon", "stochdepth", "gradaug", "fedalign", "fedbn"} & set(method.split("+"))
     return SMALL.model_copy(update={**(RESIDUAL if residual else {}), "method": method, **changes})
-
-
-def trained(root: Path, settings: Settings, given: dict[str, str] | None = None, name: str = "run") -> Run:
-    federation = prepare(settings, given or {})
-    run = open_run(federation, Registry(root), name, resume=False)
-    train(federation, run, lambda _: None)
-    return run
 
 
 def hashes(run: Run, rounds: int = 2) -> list[str]:
@@ -200,17 +193,8 @@ def test_one_client_one_full_batch_step_is_a_centralised_step(tmp_path: Path, me
 def test_memory_survives_an_interruption(tmp_path: Path, method: str) -> None:
     settings = settings_of(method, rounds=3, participation=0.7, momentum=0.5)
     whole = trained(tmp_path, settings, name="whole")
-
-    def stop(metrics: Metrics) -> None:
-        if metrics["round"] == 2:
-            raise KeyboardInterrupt
-
-    federation = prepare(settings, {})
-    run = open_run(federation, Registry(tmp_path), "cut", resume=False)
-    with pytest.raises(KeyboardInterrupt):
-        train(federation, run, stop)
-    again = prepare(settings, {})
-    train(again, open_run(again, Registry(tmp_path), "cut", resume=True), lambda _: None)
+    run = interrupted(tmp_path, settings)
+    resumed(tmp_path, settings)
     assert hashes(run, 3) == hashes(whole, 3)
 
 

@@ -9,24 +9,18 @@ import torch
 from torch import Tensor
 
 from fedscope.checkpoints.files import load_checkpoint
-from fedscope.checkpoints.registry import Registry, Run
+from fedscope.checkpoints.registry import Registry
 from fedscope.checkpoints.schema import Settings
 from fedscope.data import catalogue
 from fedscope.data.datasets import Dataset, Split
 from fedscope.errors import UserError
 from fedscope.federated.evaluation import Score, tally
-from fedscope.federated.federation import Federation, open_run, prepare
+from fedscope.federated.federation import open_run, prepare
 from fedscope.federated.rounds import train
 from fedscope.federated.summary import reached, summary
+from tests.federated.runs import interrupted, resumed, trained
 
 SMALL = Settings(clients=4, rounds=3, epochs=1, train_samples=400, test_samples=100, lr=0.1)
-
-
-def done(folder: Path, settings: Settings, name: str = "run", federation: Federation | None = None) -> Run:
-    federation = federation or prepare(settings, {})
-    run = open_run(federation, Registry(folder), name, resume=False)
-    train(federation, run, lambda _: None)
-    return run
 
 
 def weights(path: Path) -> dict[str, Tensor]:
@@ -34,7 +28,7 @@ def weights(path: Path) -> dict[str, Tensor]:
 
 
 def test_with_everyone_every_round_all_is_sel_is_cld(tmp_path: Path) -> None:
-    run = done(tmp_path, SMALL.model_copy(update={"eval_model": "all"}))
+    run = trained(tmp_path, SMALL.model_copy(update={"eval_model": "all"}))
     for record in run.metrics():
         accuracies: dict[str, float] = record["accuracies"]  # type: ignore[assignment]
         assert set(accuracies) == {"cld", "sel", "all"}
@@ -51,7 +45,7 @@ def test_all_is_the_mean_of_every_clients_last_upload(tmp_path: Path, method: st
     )
     federation = prepare(settings, {})
     initial = {name: value.clone() for name, value in federation.model.state_dict().items()}
-    run = done(tmp_path, settings, federation=federation)
+    run = trained(tmp_path, settings, federation=federation)
     sampled = {client for record in run.metrics() for client in record["clients"]}  # type: ignore[attr-defined]
     assert 1 < len(sampled) < 4  # somebody never came
     shares = np.array([len(rows) if weighted else 1 for rows in federation.rows], dtype=float)
@@ -71,7 +65,7 @@ def test_all_is_the_mean_of_every_clients_last_upload(tmp_path: Path, method: st
 
 def test_sel_is_the_mean_before_the_servers_rule(tmp_path: Path) -> None:
     settings = SMALL.model_copy(update={"method": "feddyn", "rounds": 1, "eval_model": "sel"})
-    run = done(tmp_path, settings)
+    run = trained(tmp_path, settings)
     uploads = [weights(run.client(k)) for k in range(4)]
     mean = weights(run.average("sel"))
     server = weights(run.final)
@@ -82,28 +76,16 @@ def test_sel_is_the_mean_before_the_servers_rule(tmp_path: Path) -> None:
 
 def test_the_tracked_mean_survives_an_interruption(tmp_path: Path) -> None:
     settings = SMALL.model_copy(update={"participation": 0.5, "eval_model": "all", "seed": 4})
-    whole = done(tmp_path, settings, "whole")
-
-    class Stop(Exception):
-        pass
-
-    def stop(record: dict[str, object]) -> None:
-        if record["round"] == 2:
-            raise Stop
-
-    federation = prepare(settings, {})
-    run = open_run(federation, Registry(tmp_path), "cut", resume=False)
-    with pytest.raises(Stop):
-        train(federation, run, stop)
-    again = prepare(settings, {})
-    train(again, open_run(again, Registry(tmp_path), "cut", resume=True), lambda _: None)
+    whole = trained(tmp_path, settings, name="whole")
+    run = interrupted(tmp_path, settings)
+    resumed(tmp_path, settings)
     for file in ("all.pt", "final.pt", "best.pt"):
         assert load_checkpoint(whole.folder / file).sha256 == load_checkpoint(run.folder / file).sha256
 
 
 def test_best_is_the_model_that_counts(tmp_path: Path) -> None:
     settings = SMALL.model_copy(update={"participation": 0.5, "eval_model": "all", "seed": 4})
-    run = done(tmp_path, settings)
+    run = trained(tmp_path, settings)
     best = load_checkpoint(run.best).info
     assert best.average == "all"
     assert best.metrics["accuracy"] == max(record["accuracy"] for record in run.metrics())  # type: ignore[type-var]
@@ -132,7 +114,7 @@ DOMAINS = Settings(partition="per_domain", clients=2, rounds=2, epochs=2, train_
 def test_each_domain_is_evaluated_with_its_clients_batchnorm(tmp_path: Path, two_domains: Dataset) -> None:
     settings = DOMAINS.model_copy(update={"method": "fedbn"})
     federation = prepare(settings, {})
-    run = done(tmp_path, settings, federation=federation)
+    run = trained(tmp_path, settings, federation=federation)
     server, test = weights(run.final), federation.dataset.test
     expected = {}
     assert test.domains is not None
@@ -151,7 +133,7 @@ def test_each_domain_is_evaluated_with_its_clients_batchnorm(tmp_path: Path, two
 
 
 def test_a_shared_model_is_evaluated_on_every_domain(tmp_path: Path, two_domains: Dataset) -> None:
-    run = done(tmp_path, DOMAINS)
+    run = trained(tmp_path, DOMAINS)
     last = run.metrics()[-1]
     assert list(last["domains"]) == ["plain", "inverted"]  # type: ignore[call-overload]
     assert last["accuracy"] == pytest.approx(np.mean(list(last["domains"].values())))  # type: ignore[attr-defined]
@@ -175,7 +157,7 @@ def test_fresh_clients_differ_from_round_to_round(tmp_path: Path) -> None:
     assert not any(set(a.tolist()) == set(b.tolist()) for a, b in zip(first, second, strict=True))
     other = prepare(settings.model_copy(update={"method": "fedprox"}), {})
     assert all(torch.equal(a, b) for a, b in zip(second, other.rows_in(2), strict=True))
-    run = done(tmp_path, settings, federation=federation)
+    run = trained(tmp_path, settings, federation=federation)
     sizes = [load_checkpoint(run.client(k)).info.samples for k in range(3)]
     assert sizes == [len(rows) for rows in federation.rows_in(3)]
 
@@ -207,7 +189,9 @@ def test_reset_memory_begins_anew_in_every_round(tmp_path: Path) -> None:
     for name, values in seen["feddyn"].items():
         torch.testing.assert_close(values, seen["fedprox"][name], rtol=1e-4, atol=1e-6)
     kept, reset = (
-        done(tmp_path, SMALL.model_copy(update={"method": "feddyn", "memory": memory}), f"dyn-{memory}")
+        trained(
+            tmp_path, SMALL.model_copy(update={"method": "feddyn", "memory": memory}), name=f"dyn-{memory}"
+        )
         for memory in ("keep", "reset")
     )
     same = [
@@ -219,7 +203,7 @@ def test_reset_memory_begins_anew_in_every_round(tmp_path: Path) -> None:
 
 def test_a_truncated_run_trains_less_and_says_so(tmp_path: Path) -> None:
     settings = SMALL.model_copy(update={"clients_limit": 2, "steps_limit": 1, "epochs": 3})
-    run = done(tmp_path, settings)
+    run = trained(tmp_path, settings)
     for record in run.metrics():
         assert record["clients"] == [0, 1]
         assert record["gradients"] == 2 * 3
@@ -253,7 +237,7 @@ def test_shifted_labels_are_trained_and_evaluated(tmp_path: Path) -> None:
     federation = prepare(SHIFTING, {})
     maps = federation.label_maps
     assert maps is not None
-    run = done(tmp_path, SHIFTING, federation=federation)
+    run = trained(tmp_path, SHIFTING, federation=federation)
     shifted = [bool(record.get("shifted")) for record in run.metrics()]
     before = torch.vstack([torch.arange(10), maps[:-1]])
     assert shifted == (maps != before).any(1).tolist()
@@ -270,7 +254,7 @@ def test_shifted_labels_are_trained_and_evaluated(tmp_path: Path) -> None:
 def test_no_shift_is_the_run_without(tmp_path: Path) -> None:
     still = SHIFTING.model_copy(update={"shift_probability": 0.0})
     plain = SHIFTING.model_copy(update={"shift": "none"})
-    a, b = done(tmp_path, still, "still"), done(tmp_path, plain, "plain")
+    a, b = trained(tmp_path, still, name="still"), trained(tmp_path, plain, name="plain")
     assert load_checkpoint(a.final).sha256 == load_checkpoint(b.final).sha256
 
 
@@ -278,7 +262,7 @@ def test_a_label_that_all_classes_share_is_learned(tmp_path: Path) -> None:
     """Training and evaluation agree on the labels: with all classes called 3, a model is soon perfect."""
     settings = SMALL.model_copy(update={"shift": "bernoulli", "rounds": 2, "epochs": 3})
     federation = replace(prepare(settings, {}), label_maps=torch.full((2, 10), 3))
-    run = done(tmp_path, settings, federation=federation)
+    run = trained(tmp_path, settings, federation=federation)
     assert run.metrics()[-1]["accuracy"] == 1.0
 
 

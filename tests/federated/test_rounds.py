@@ -21,13 +21,7 @@ from fedscope.federated.rounds import Metrics, train
 from fedscope.federated.tasks import LocalSettings, Task
 from fedscope.models.catalogue import build
 from fedscope.streams import torch_stream
-
-
-def trained(root: Path, settings: Settings, given: dict[str, str] | None = None, name: str = "run") -> Run:
-    federation = prepare(settings, given or {})
-    run = open_run(federation, Registry(root), name, resume=False)
-    train(federation, run, lambda _: None)
-    return run
+from tests.federated.runs import interrupted, resumed, trained
 
 
 def stripped(metrics: list[Metrics]) -> list[Metrics]:
@@ -93,21 +87,12 @@ def test_clients_share_the_partition_and_the_sample_across_methods(tmp_path: Pat
 def test_an_interrupted_run_continues_with_the_same_bits(tmp_path: Path) -> None:
     settings = Settings(clients=3, rounds=3, epochs=1, keep_every=2)
     whole = trained(tmp_path, settings, name="whole")
-
-    def stop(metrics: Metrics) -> None:
-        if metrics["round"] == 2:
-            raise KeyboardInterrupt
-
-    federation = prepare(settings, {})
-    run = open_run(federation, Registry(tmp_path), "cut", resume=False)
-    with pytest.raises(KeyboardInterrupt):
-        train(federation, run, stop)
+    run = interrupted(tmp_path, settings)
     assert run.last.exists()
     assert not run.final.exists()
     # A crash between the two writes of a round leaves its metrics ahead of its weights.
     run.append_metrics({"round": 3, "accuracy": 2.0, "loss": 0.0})
-    again = prepare(settings, {})
-    metrics = train(again, open_run(again, Registry(tmp_path), "cut", resume=True), lambda _: None)
+    metrics = resumed(tmp_path, settings)
     assert load_checkpoint(run.final).sha256 == load_checkpoint(whole.final).sha256
     assert load_checkpoint(run.best).sha256 == load_checkpoint(whole.best).sha256
     assert stripped(metrics) == stripped(whole.metrics())

@@ -1,0 +1,44 @@
+"""Runs from beginning to end, and runs that are cut short and taken up again."""
+
+from pathlib import Path
+
+import pytest
+
+from fedscope.checkpoints.registry import Registry, Run
+from fedscope.checkpoints.schema import Settings
+from fedscope.federated.federation import Federation, open_run, prepare
+from fedscope.federated.rounds import Metrics, train
+
+
+def trained(
+    root: Path,
+    settings: Settings,
+    given: dict[str, str] | None = None,
+    name: str = "run",
+    federation: Federation | None = None,
+) -> Run:
+    """Return a finished run of ``settings``, or of a federation that is there."""
+    federation = federation or prepare(settings, given or {})
+    run = open_run(federation, Registry(root), name, resume=False)
+    train(federation, run, lambda _: None)
+    return run
+
+
+def interrupted(root: Path, settings: Settings, name: str = "cut", after: int = 2) -> Run:
+    """Return a run that was interrupted when round ``after`` was done."""
+
+    def stop(metrics: Metrics) -> None:
+        if metrics["round"] == after:
+            raise KeyboardInterrupt
+
+    federation = prepare(settings, {})
+    run = open_run(federation, Registry(root), name, resume=False)
+    with pytest.raises(KeyboardInterrupt):
+        train(federation, run, stop)
+    return run
+
+
+def resumed(root: Path, settings: Settings, name: str = "cut") -> list[Metrics]:
+    """Continue the run to its end, as another process would; return its metrics."""
+    federation = prepare(settings, {})
+    return train(federation, open_run(federation, Registry(root), name, resume=True), lambda _: None)
