@@ -41,8 +41,8 @@ def test_it_is_what_training_divides(fedscope: Command, kind: str) -> None:
 
 def test_a_runs_division_is_the_runs(fedscope: Command, run: Run, tmp_path: Path) -> None:
     federation = prepare(Settings(clients=5, partition="iid", seed=3, train_samples=200), {})
-    open_run(federation, Registry(run.folder.parent), "alike", resume=False)
-    of_run = fedscope("data", "plot-partition", "alike", "--json", "-").json
+    open_run(federation, Registry(Path("runs")), "alike", resume=False)
+    of_run = fedscope("data", "plot-partition", "alike", "--registry", "runs", "--json", "-").json
     asked = ("--clients", "5", "--partition", "iid", "--seed", "3", "--train-samples", "200")
     same = fedscope("data", "plot-partition", *asked, "--json", "-").json
     assert (of_run.pop("run"), same.pop("run")) == ("alike", None)
@@ -105,9 +105,9 @@ def test_what_the_user_can_mend(fedscope: Command, options: list[str], message: 
 
 def test_other_data_than_the_runs_is_refused(fedscope: Command, run: Run) -> None:
     manifest = run.manifest()
-    other = Run(run.folder.parent / "other")
-    other.folder.mkdir()
+    other = Run(Path("runs") / "other")
+    other.folder.mkdir(parents=True)
     data = manifest.data.model_copy(update={"fingerprint": "0" * 64})
     other.write_manifest(manifest.model_copy(update={"name": "other", "data": data}))
-    done = fedscope("data", "plot-partition", "other")
+    done = fedscope("data", "plot-partition", "other", "--registry", "runs")
     assert (done.code, "is not the data that other was trained on" in done.err) == (2, True)
