@@ -1,7 +1,7 @@
 """Every worker's part of a round: train its share of the clients, evaluate its share of the test set."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 
 import torch
@@ -206,8 +206,8 @@ class Dispatch:
         return recalled
 
     def _send(self, trained: Trained) -> None:
-        for tensor in (trained.values, trained.memory, trained.uploads, trained.counters, trained.loss):
-            self.workers.send(tensor, 0)
+        for part in fields(trained):
+            self.workers.send(getattr(trained, part.name), 0)
 
     def _receive(self, count: int, rank: int) -> Trained:
         values = self.model.values
@@ -220,6 +220,7 @@ class Dispatch:
             take(self.situation.memory.width),
             take(self.situation.uploads.width),
             self.workers.receive(tuple(self.counters.shape), torch.int64, rank),
+            self.workers.receive((count,), torch.float64, rank),
             self.workers.receive((count,), torch.float64, rank),
         )
 

@@ -6,6 +6,7 @@ so its cost in Python does not grow with the network. Clients of equal size may 
 same steps on (K, P) vectors, with one batched forward and backward pass for all K.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -19,6 +20,7 @@ from fedscope.federated.graphs import Replay
 from fedscope.federated.method import Batch, Client, Finish, Method
 from fedscope.federated.objective import Objective
 from fedscope.federated.options import Values
+from fedscope.federated.recalibration import POST_BN, recalibrate
 from fedscope.federated.situation import Situation
 from fedscope.federated.tasks import LocalSettings, Task, Trained
 from fedscope.federated.vectors import Vector
@@ -91,13 +93,26 @@ class LocalTrainer:
         self.clock.enter("compute")
         with torch.no_grad():
             done = self._finish(tasks, lr)
+        accuracy = self._recalibrated(tasks)
         return Trained(
             model.values[:count].clone(),
             situation.memory.join(done, count),
             situation.uploads.join(done, count),
             model.counters.clone(),
             self._loss[:count] / self.settings.used(rows.shape[1]),
+            torch.full_like(self._loss[:count], accuracy),
         )
+
+    def _recalibrated(self, tasks: Sequence[Task]) -> float:
+        """Do as ``post_bn`` says; return the training accuracy of the one client, NaN where it is off."""
+        chosen = self.options.get(POST_BN.name, "off")
+        if chosen == "off":
+            return math.nan
+        (task,) = tasks  # methods with that option train their clients one by one
+        return recalibrate(
+            self.model, self.split, self.pipeline, task.rows, self.settings.batch_size,
+            task.random("post_bn"), keep=chosen == "upload",
+        )  # fmt: skip
 
     def _finish(self, tasks: Sequence[Task], lr: float) -> dict[str, Tensor]:
         """Return the vectors that the clients remember and send from now on, each (K, size)."""

@@ -82,7 +82,7 @@ class _Server:
         federation, dispatch, run = self.federation, self.dispatch, self.run
         settings, sampled = federation.settings, dispatch.enter(round)
         with self._recorded(self.memory, round) as writer, self._recorded(self.latest, round) as latest:
-            train_loss = self._average(round, sampled, writer, latest)
+            train_loss, train_accuracy = self._average(round, sampled, writer, latest)
         models = self._averages()
         scores, peaks = dispatch.evaluate(models, self.memory)
         dispatch.clock.enter("checkpointing")
@@ -109,6 +109,7 @@ class _Server:
             **({"accuracies": {n: s.accuracy for n, s in scores.items()}} if len(scores) > 1 else {}),
             **({"domains": score.domains} if score.domains else {}),
             "train_loss": _finite(train_loss),
+            **({} if math.isnan(train_accuracy) else {"train_accuracy": train_accuracy}),
             "lr": learning_rate(settings, round),
             **({"shifted": True} if federation.shifted(round) else {}),
             "clients": sampled,
@@ -144,17 +145,20 @@ class _Server:
         found = {"sel": self.sampled_mean, "all": everyone.value}
         return {name: values.to(dispatch.start) for name, values in found.items()}
 
-    def _average(self, round: int, sampled: list[int], writer: Writer | None, latest: Writer | None) -> float:
+    def _average(
+        self, round: int, sampled: list[int], writer: Writer | None, latest: Writer | None
+    ) -> tuple[float, float]:
         """Add up the uploads, and make what the method's rule returns the server's model.
 
         Returns the clients' training loss, weighted by size: cross-entropy alone, over their last local
-        epoch.
+        epoch; and so their training accuracy, NaN where nobody measured it.
         """
         federation, dispatch = self.federation, self.dispatch
         sizes = {client: len(dispatch.rows[client]) for client in sampled}
         weights = {client: federation.weight(size) for client, size in sizes.items()}
         weight, samples = sum(weights.values()), sum(sizes.values())
-        mean, counters, train_loss = WeightedSum(), dispatch.counters.clone(), 0.0
+        mean, counters = WeightedSum(), dispatch.counters.clone()
+        train_loss = train_accuracy = 0.0
         sums = {name: WeightedSum() for name in dispatch.summed}
         for stack, trained in dispatch.uploads(round, sampled, self.memory):
             dispatch.clock.enter("aggregation")
@@ -163,6 +167,7 @@ class _Server:
             for row, client in enumerate(stack):
                 mean.add(values[row], weights[client] / weight)
                 train_loss += losses[row] * sizes[client] / samples
+                train_accuracy += float(trained.accuracy[row]) * sizes[client] / samples
                 sent = dispatch.sent(trained, row)
                 for name, sum_ in sums.items():
                     sum_.add(sent[name])
@@ -179,7 +184,7 @@ class _Server:
         dispatch.broadcast(self.state)
         if writer:
             writer.server(self.state)
-        return train_loss
+        return train_loss, train_accuracy
 
     def _serve(
         self, mean: Tensor, sums: dict[str, Tensor], round: int, participants: int, weight: float

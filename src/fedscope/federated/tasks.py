@@ -67,6 +67,7 @@ class Trained:
     uploads: Tensor  # (K, U)
     counters: Tensor  # (n,) int64: the integer buffers
     loss: Tensor  # (K,) float64: cross-entropy alone, mean over the last local epoch
+    accuracy: Tensor  # (K,) float64: on the client's own data, under post_bn; NaN where not measured
 
     def on_cpu(self) -> "Trained":
         """Return the same on the CPU, where the server adds up."""

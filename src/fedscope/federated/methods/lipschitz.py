@@ -17,6 +17,7 @@ from torch.nn.functional import adaptive_avg_pool2d, mse_loss
 from fedscope.federated.method import Method, Pass
 from fedscope.federated.methods.subnetworks import residual
 from fedscope.federated.options import Option
+from fedscope.federated.recalibration import POST_BN
 from fedscope.models.slimmable import channels, slim
 
 TINY = 1e-12
@@ -109,6 +110,7 @@ FEDALIGN = Method(
         Option("fedalign.power_grad", True, "differentiate through the power iteration"),
         Option("fedalign.clip", 10.0, "clip the gradient's norm where --clip is not given; 0: do not"),
         Option("slim.divisor", 8, "channels are rounded to multiples of this", within=(1, 512)),
+        POST_BN,
     ),
     checks=(lambda model, _: residual(model, "fedalign"),),
     taps={"fedalign": lambda model, _: [f"<layer{model.depth}", f"layer{model.depth}"]},

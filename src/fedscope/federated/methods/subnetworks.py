@@ -16,6 +16,7 @@ from torch.nn.functional import interpolate, kl_div, log_softmax
 from fedscope.errors import UserError
 from fedscope.federated.method import Method, Pass
 from fedscope.federated.options import Option, Values
+from fedscope.federated.recalibration import POST_BN
 from fedscope.models.resnet import ResNet
 from fedscope.models.slimmable import slim
 
@@ -129,6 +130,7 @@ GRADAUG = Method(
         ),
         Option("gradaug.resolutions", "auto", "sides to draw from, such as 32,28,24; auto: the published"),
         Option("slim.divisor", 8, "channels are rounded to multiples of this", within=(1, 512)),
+        POST_BN,
     ),
     checks=(check,),
     draws={"gradaug": draw},
