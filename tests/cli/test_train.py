@@ -74,11 +74,10 @@ def test_a_preset_is_the_start_of_the_settings(fedscope: Command, cifar_dir: Pat
     assert list(manifest.preset.provisional) == ["man.zeta"]
     assert "man.zeta 0.15 is provisional (0.15 by the paper" in " ".join(done.err.split())
     assert done.json["rounds_to_target"] is None
-    shown = fedscope(
-        "train", "--preset", "man/t1/cifar100/delta0.3", "--method", "feddyn+man", *short,
-        "--data-dir", str(cifar_dir), "--registry", "runs", "--name", "tiny", "--resume",
-    )  # fmt: skip
-    assert "1+" in shown.out
+    again = ("--data-dir", str(cifar_dir), "--registry", "runs", "--name", "tiny", "--resume")
+    assert "1+" in fedscope("train", *again).out  # all its settings are those of the run
+    other = fedscope("train", "--preset", "fedalign/t1", *again)
+    assert (other.code, "started with --preset man/t1/cifar100/delta0.3" in other.err) == (2, True)
 
 
 def test_help_does_not_import_torch() -> None:

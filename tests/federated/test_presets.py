@@ -155,3 +155,30 @@ def test_a_group_takes_back_what_its_model_calls_provisional() -> None:
     there: Preset = preset("man/t1/tinyimagenet/iid")
     assert there.unknown == {}
     assert set(preset("man/t1/cifar100/iid").unknown) == {"speed.rho", "man.zeta"}
+
+
+def test_what_the_table_itself_varies_is_no_departure() -> None:
+    _, options, use = preset("fedalign/t5").resolve({"method": "gradaug"}, {"gradaug.n": "1"})
+    assert (options["gradaug.n"], use.overridden) == ("1", ())
+    assert preset("fedalign/t5").resolve({"method": "gradaug"}, {"gradaug.n": "7"})[2].overridden == (
+        "gradaug.n 2 → 7",
+    )
+
+
+def test_values_are_compared_and_not_their_spelling() -> None:
+    _, _, use = preset("man/t1/cifar100/iid").resolve(
+        {"method": "fedavg+man", "precision": "bf16"}, {"man.zeta": "1.5e-1"}
+    )
+    assert use.overridden == ("precision fp32 → bf16",)
+    assert set(use.provisional) == {"man.zeta"}
+
+
+def test_a_client_keeps_its_momentum_only_where_all_take_part() -> None:
+    states = {
+        name: preset(name).resolve({"reading": "code"}, {})[0]["optimizer_state"]
+        for name in presets()
+        if name.startswith("fedalign")
+    }
+    sampled = {name for name in states if preset(name).settings["participation"] != 1}
+    assert len(sampled) == 6
+    assert {name for name, state in states.items() if state == "round"} == sampled

@@ -14,8 +14,10 @@ from fedscope.checkpoints.schema import Settings
 from fedscope.data import catalogue
 from fedscope.data.datasets import Dataset, Split
 from fedscope.errors import UserError
+from fedscope.federated.agreement import agree, check_batches
 from fedscope.federated.evaluation import Score, tally
 from fedscope.federated.federation import open_run, prepare
+from fedscope.federated.methods import parse
 from fedscope.federated.rounds import train
 from fedscope.federated.summary import reached, summary
 from tests.federated.runs import interrupted, resumed, trained
@@ -253,7 +255,7 @@ def test_shifted_labels_are_trained_and_evaluated(tmp_path: Path) -> None:
 
 def test_no_shift_is_the_run_without(tmp_path: Path) -> None:
     still = SHIFTING.model_copy(update={"shift_probability": 0.0})
-    plain = SHIFTING.model_copy(update={"shift": "none"})
+    plain = SHIFTING.model_copy(update={"shift": "none", "shift_probability": 0.05})
     a, b = trained(tmp_path, still, name="still"), trained(tmp_path, plain, name="plain")
     assert load_checkpoint(a.final).sha256 == load_checkpoint(b.final).sha256
 
@@ -281,3 +283,74 @@ def test_the_summary_is_what_the_papers_print() -> None:
     assert summary(shifting, records)["shift_accuracy"] == pytest.approx((0.1 + 0.4 + 0.4 + 0.5 + 0.5) / 5)
     current = shifting.model_copy(update={"shift_metric": "mean_current"})
     assert summary(current, records)["shift_accuracy"] == pytest.approx(0.3)
+
+
+def test_mixed_clients_have_no_domain_of_their_own(tmp_path: Path, two_domains: Dataset) -> None:
+    settings = DOMAINS.model_copy(update={"method": "fedbn", "partition": "iid", "rounds": 1})
+    federation = prepare(settings, {})
+    run = trained(tmp_path, settings, federation=federation)
+    federation.model.load_state_dict(weights(run.final))
+    expected = Score.of(
+        tally(federation.model, federation.dataset.test, federation.pipeline), two_domains.domains
+    )
+    assert run.metrics()[-1]["domains"] == pytest.approx(expected.domains)
+
+
+@pytest.mark.parametrize(
+    ("method", "change", "mend"),
+    [
+        ("fedbn", {"partition": "longtail_stateless", "phi": 0.5, "rho": 0.1}, "choose another --partition"),
+        ("fedbn", {"memory": "reset"}, "leave --memory reset out"),
+        (
+            "fedavg",
+            {"memory": "reset", "momentum": 0.9, "optimizer_state": "client"},
+            "--optimizer-state round",
+        ),
+        ("fedavg", {"eval_drop_last": True}, "leave --eval-drop-last out"),
+    ],
+)
+def test_what_cannot_go_together_is_refused(method: str, change: dict[str, object], mend: str) -> None:
+    settings = SMALL.model_copy(update={"method": method, **change})
+    with pytest.raises(UserError, match=mend):
+        agree(settings, parse(method), ("plain", "inverted"))
+
+
+@pytest.mark.parametrize(
+    ("size", "batch", "drop_last", "fits"),
+    [
+        (12, 11, False, False),
+        (12, 11, True, True),
+        (12, 6, False, True),
+        (1, 8, True, False),
+        (9, 1, True, False),
+    ],
+)
+def test_a_batch_of_one_image_is_refused_where_batchnorm_sees_vectors(
+    size: int, batch: int, drop_last: bool, fits: bool
+) -> None:
+    settings = SMALL.model_copy(update={"batch_size": batch, "drop_last": drop_last})
+    vectors, images = torch.nn.BatchNorm1d(3), torch.nn.BatchNorm2d(3)
+    check_batches(images, settings, [12, size])
+    if fits:
+        check_batches(vectors, settings, [12, size])
+    else:
+        with pytest.raises(UserError, match=r"client 1, with \d+ samples|client 0, with 12 samples"):
+            check_batches(vectors, settings, [12, size])
+
+
+def test_what_is_wrong_is_said_before_the_data_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "load", lambda *_: pytest.fail("loaded"))
+    for change in (
+        {"alpha": -1.0}, {"model": "resnet5"}, {"method": "fedbn", "eval_model": "all"},
+        {"shift": "fixed10", "rounds": 3}, {"participation": 0.01},
+    ):  # fmt: skip
+        with pytest.raises(UserError):
+            prepare(SMALL.model_copy(update=change), {})
+    with pytest.raises(UserError, match="no option"):
+        prepare(SMALL, {"foo.bar": "1"})
+
+
+def test_a_reset_memory_is_not_kept(tmp_path: Path) -> None:
+    run = trained(tmp_path, SMALL.model_copy(update={"method": "feddyn", "memory": "reset", "rounds": 1}))
+    (rows,) = run.folder.glob("state/round-*/clients.f32")
+    assert rows.stat().st_size == 0

@@ -16,6 +16,7 @@ from fedscope.checkpoints.files import load_checkpoint
 from fedscope.checkpoints.registry import Run
 from fedscope.federated.memory import Memory
 from fedscope.federated.workers import Workers, started
+from tests.data.layouts import make
 
 FEDSCOPE = [sys.executable, "-m", "fedscope"]
 # Unequal clients, state on both sides, something to augment the order with, a ragged last batch.
@@ -227,3 +228,36 @@ def test_twenty_kills_change_no_bit(tmp_path: Path) -> None:
     assert code == 0, errors
     assert bits(cut) == bits(whole)
     assert not list(cut.folder.rglob(".*"))  # nothing half-written stays behind
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--eval-model", "all", "--shift", "bernoulli", "--shift-probability", "0.6", "--rounds", "3"],
+        ["--partition", "longtail_stateless", "--phi", "0.5", "--rho", "0.1", "--memory", "reset",
+         "--rounds", "3"],
+    ],
+)  # fmt: skip
+def test_protocols_do_not_depend_on_the_workers(tmp_path: Path, options: list[str]) -> None:
+    one, two = (
+        trained(tmp_path, f"w{count}", *options, "--workers", str(count), "--save-clients", "none")
+        for count in (1, 2)
+    )
+    assert story(one) == story(two)
+    for file in sorted(path.name for path in one.folder.glob("*.pt")):
+        assert load_checkpoint(one.folder / file).sha256 == load_checkpoint(two.folder / file).sha256
+
+
+@pytest.mark.slow
+def test_domains_are_evaluated_alike_by_any_workers(tmp_path: Path) -> None:
+    data = make("digits5", tmp_path / "data").parent
+    options = [
+        "--preset", "fedfor/t4/col1", "--method", "fedbn", "--model", "digit_cnn6", "--clients", "5",
+        "--participation", "1", "--batch-size", "32", "--momentum", "0", "--rounds", "2",
+        "--steps-limit", "1", "--test-samples", "40", "--data-dir", str(data), "--save-clients", "none",
+    ]  # fmt: skip
+    one, two = (trained(tmp_path, f"w{count}", *options, "--workers", str(count)) for count in (1, 2))
+    assert len(dict(story(one)[-1]["domains"])) == 5  # type: ignore[call-overload]
+    assert story(one) == story(two)
+    assert load_checkpoint(one.final).sha256 == load_checkpoint(two.final).sha256

@@ -6,7 +6,7 @@
     ROOT/RUN/clients/0003.pt             last uploads; round-0025/clients/0003.pt under --save-clients all
     ROOT/index.sqlite                    what `runs list` shows, brought up to date from the files at each use
 
-A checkpoint is addressed as a file, or as RUN, RUN@25, RUN@best, RUN@final, RUN@client3.
+A checkpoint is addressed as a file, or as RUN, RUN@25, RUN@best, RUN@final, RUN@all, RUN@client3.
 """
 
 import fcntl
@@ -49,7 +49,7 @@ class Run:
 
     @property
     def best(self) -> Path:
-        """The global model of the round with the best test accuracy."""
+        """The model that counts, of the round in which it had the best accuracy."""
         return self.folder / "best.pt"
 
     @property
@@ -232,7 +232,9 @@ class Registry:
             if not path.exists() and run.final.exists() and int(which) == run.manifest().settings.rounds:
                 path = run.final
         else:
-            raise UserError(f"unknown checkpoint {run.name}@{which}; use @best, @final, @25 or @client3")
+            raise UserError(
+                f"unknown checkpoint {run.name}@{which}; use @best, @final, @all, @25 or @client3"
+            )
         if not path.exists():
             files = (run.final, run.best, run.average("all"), run.average("sel"))
             names = [f"@{p.stem}" for p in files if p.exists()]

@@ -110,6 +110,14 @@ class Settings(Record):
         return self
 
     @model_validator(mode="after")
+    def _shifts_are_on(self) -> "Settings":
+        if self.shift == "none" and (self.shift_probability, self.shift_sequence) != (0.05, 0):
+            raise ValueError(
+                "without --shift bernoulli or fixed10 nothing shifts; add it, or leave these out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _stacks_are_plain(self) -> "Settings":
         if self.stack > 1 and (self.compile or self.precision != "fp32"):
             raise ValueError(

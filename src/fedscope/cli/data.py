@@ -4,13 +4,9 @@ from pathlib import Path
 
 import click
 
+from fedscope.cli import options
 from fedscope.cli.lazy import LazyGroup
 
-data_dir = click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path),
-    help="Folder of data sets, each under its name (or FEDSCOPE_DATA).",
-)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -23,7 +19,7 @@ def command() -> None:
 
 
 @command.command("list")
-@data_dir
+@options.data_dir
 @as_json
 def list_data(data_dir: Path | None, as_json: bool) -> None:
     """List all data sets, and where each would come from."""
@@ -67,7 +63,7 @@ def show(name: str, as_json: bool) -> None:
 
 @command.command("check")
 @click.argument("name", metavar="NAME|DIR")
-@data_dir
+@options.data_dir
 @as_json
 def check(name: str, data_dir: Path | None, as_json: bool) -> None:
     """Read a data set, or all that are in the folder DIR, and compare it with what it should be.
@@ -82,6 +78,8 @@ def check(name: str, data_dir: Path | None, as_json: bool) -> None:
 
     if name not in DATASETS and Path(name).is_dir():
         names, data_dir = present(Path(name)), Path(name)
+    elif name not in DATASETS and "/" in name:
+        raise UserError(f"no such folder: {name}; give one that is there, or a data set's name")
     else:
         names = [name]
     reports = [inspect(each, data_dir) for each in names]

@@ -7,7 +7,6 @@ from typing import Any
 import click
 from pydantic_core import PydanticUndefined
 
-from fedscope.checkpoints.registry import Registry
 from fedscope.checkpoints.schema import Settings
 from fedscope.cli import options
 
@@ -146,8 +145,6 @@ def command(
     from fedscope.cli import training  # torch: not for --help
 
     fields = {key: value for key, value in fields.items() if value is not None}
-    if resume and name and threads is None:  # the bits depend on them
-        threads = Registry(registry).run(name).manifest().settings.threads
     training.run(
         fields, training.pairs(given), registry, name,
         preset=preset, device=device, threads=threads, count=count, resume=resume, data_dir=data_dir,

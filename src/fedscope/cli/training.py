@@ -60,10 +60,10 @@ def train_run(
     tensorboard: bool = False,
 ) -> dict[str, object]:
     """Train with the given fields of :class:`Settings`; return what ``train --json`` prints, on rank 0."""
-    if resume and name is None:
-        raise UserError("--resume needs the --name of the run to continue")
     use = None
-    if preset is not None:
+    if resume:
+        fields, given = _as_before(fields, given, Registry(root), name, preset)
+    elif preset is not None:
         fields, given, use = find_preset(preset).resolve(fields, given)
     where = {"device": str(device), "threads": torch.get_num_threads()}
     settings = parse(Settings, {**fields, **where}, "option")
@@ -87,6 +87,20 @@ def train_run(
         return _lead(group, federation, run, tensorboard=tensorboard)
 
 
+def _as_before(
+    fields: dict[str, object], given: dict[str, str], registry: Registry, name: str | None, preset: str | None
+) -> tuple[dict[str, object], dict[str, str]]:
+    """Return the settings and options of the run to continue, with what the user has set over them."""
+    if name is None:
+        raise UserError("--resume needs the --name of the run to continue")
+    manifest = registry.run(name).manifest()
+    before = manifest.preset.name if manifest.preset else None
+    if preset not in (None, before):
+        raise UserError(f"{name} was started {f'with --preset {before}' if before else 'without a preset'}")
+    settings = manifest.settings.model_dump(exclude={"options"})
+    return {**settings, **fields}, {key: str(v) for key, v in manifest.settings.options.items()} | given
+
+
 def assist_run(
     group: workers.Workers, settings: Settings, given: dict[str, str], data_dir: Path | None
 ) -> None:
@@ -100,6 +114,8 @@ def _open(
     settings = federation.settings
     if federation.dataset.note:
         console.note(f"{settings.dataset}: {federation.dataset.note}")
+    if settings.dataset == "domainnet_concept_shift" and settings.shift == "none":
+        console.note("no concept shifts without --shift bernoulli or fixed10")
     if use:
         values = {**settings.model_dump(), **settings.options}
         for key, why in use.provisional.items():

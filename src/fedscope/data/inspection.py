@@ -93,7 +93,10 @@ def present(folder: Path) -> list[str]:
     found = {entry.folder: entry.name for entry in reversed(DATASETS.values()) if not entry.built_in}
     names = [name for place, name in found.items() if (folder / place).is_dir()]
     if not names:
-        raise UserError(f"no data set in {folder}; it may hold folders {', '.join(sorted(found))}")
+        raise UserError(
+            f"no data set in {folder}; it may hold folders {', '.join(sorted(found))}; if it is a data set's "
+            f"own folder, use `fedscope data check NAME --data-dir {folder}`"
+        )
     return [name for name in DATASETS if name in names]
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedscope.data.datasets import Split, part
 from fedscope.data.dirichlet import dirichlet_balanced, dirichlet_equal
-from fedscope.data.longtail import longtail_stateless
+from fedscope.data.longtail import PHI, RHO, longtail_stateless
 from fedscope.data.slices import Labels, Rows, iid, iid_per_class, iid_slices, per_domain
 from fedscope.errors import UserError
 from fedscope.streams import numpy_stream
@@ -32,6 +32,7 @@ PARAMETERS: dict[str, tuple[str, ...]] = {
 KINDS = tuple(PARAMETERS)
 FRESH = ("longtail_stateless",)  # every round's clients are new: the caller passes a generator per round
 EXHAUSTED = ("redraw", "refill")
+USUAL = {"alpha": "0.5", "phi": f"{PHI:g} (provisional)", "rho": f"{RHO:g} (provisional)"}
 
 _BY_LABEL: dict[str, Callable[..., list[Rows]]] = {
     "iid": iid,
@@ -76,7 +77,9 @@ class Division:
             if value not in EXHAUSTED:
                 raise UserError(f"--exhausted is {' or '.join(EXHAUSTED)}, not {value!r}")
             return
-        number = np.nan if value is None else float(value)
+        if value is None:
+            raise UserError(f"partition {self.kind} needs --{name}, such as {USUAL[name]}")
+        number = float(value)
         if not 0 < number < np.inf:
             raise UserError(f"partition {self.kind} needs --{name} above 0, not {value}")
         if name != "alpha" and number > 1:

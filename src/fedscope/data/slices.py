@@ -59,9 +59,12 @@ def per_domain(domains: Labels, clients: int) -> list[Rows]:
     """Give client k all rows of the k-th domain in ascending order (Li et al. 2021, FedBN).
 
     Raises:
-        UserError: there are not as many domains with rows as clients.
+        UserError: there are not as many domains with rows as clients, or one in between has none.
     """
     known = np.unique(domains)
+    if known[-1] >= len(known):
+        missing = np.setdiff1d(np.arange(known[-1]), known)
+        raise UserError(f"domain {missing[0]} has none of the samples in use; raise --train-samples")
     if len(known) != clients:
         raise UserError(
             f"partition per_domain makes one client per domain: there are {len(known)}, so use "

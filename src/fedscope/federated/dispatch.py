@@ -43,6 +43,7 @@ class Dispatch:
         self.shared[[place for place in self.situation.personal.tolist() if place < self.model.size]] = False
         uploads = self.situation.uploads.names
         self.summed = tuple(dict.fromkeys((*uploads, *federation.method.summed)))
+        self.remembers = bool(self.situation.memory.names) and settings.memory == "keep"
         self._before: set[int] = set()  # who took part in the last round
         self.start = self.model.values[0].clone()  # θ_t and the buffers, as the server sends them
         self.counters = self.model.counters.clone()
@@ -131,10 +132,11 @@ class Dispatch:
         return scores, self.workers.total(peaks).tolist()
 
     def _tally(self, values: Tensor, memory: Memory | None) -> Tensor:
-        """Evaluate a model (P+Q,); where clients are domains and have tensors of their own, with those."""
+        """Evaluate a model (P+Q,); each domain with its client's own tensors, where clients are domains."""
         self.model.counters.copy_(self.counters)
         domains = self.test.domains
-        if domains is None or self.federation.method.personal is None:
+        by_client = self.federation.settings.partition == "per_domain" and self.federation.method.personal
+        if domains is None or not by_client:
             return self._tally_on(values, self.test)
         total = torch.zeros(len(self.federation.dataset.domains), 3, dtype=torch.float64)
         for client in range(len(total)):
@@ -187,8 +189,7 @@ class Dispatch:
         """Bring what the clients remember from rank 0's files to the workers that train them."""
         width, workers = self.situation.memory.width, self.workers
         recalled: dict[int, dict[int, Tensor]] = {}
-        keeps = self.situation.memory.names and self.federation.settings.memory == "keep"
-        for place, stack in enumerate(window) if keeps else ():
+        for place, stack in enumerate(window) if self.remembers else ():
             rank, rows = owner[place], torch.zeros(len(stack), 1 + width)  # first whether it remembers
             if memory is not None:
                 for row, client in enumerate(stack):

@@ -17,6 +17,7 @@ from fedscope.data.datasets import Dataset, Split, part
 from fedscope.data.partition import FRESH, PARAMETERS, Division, divide
 from fedscope.data.shift import run_maps, shift_rounds
 from fedscope.errors import UserError
+from fedscope.federated.agreement import agree, check_batches
 from fedscope.federated.flat import FlatModel
 from fedscope.federated.method import Method
 from fedscope.federated.methods import parse
@@ -62,7 +63,11 @@ class Federation:
 
     def rows_in(self, round: int) -> list[Tensor]:
         """Return each client's rows in ``round``, counted from 1."""
-        return _divide(self.settings, self.dataset, round) if self.fresh and round > 1 else self.rows
+        if not self.fresh or round == 1:
+            return self.rows
+        rows = _divide(self.settings, self.dataset, round)
+        check_batches(self.model, self.settings, list(map(len, rows)))
+        return rows
 
     @property
     def weights(self) -> Weights:
@@ -71,9 +76,7 @@ class Federation:
 
     def weight(self, samples: int) -> int:
         """Return p_k of a client of ``samples`` before it is divided by the sum over the participants."""
-        if self.weights == "n_used":
-            return local_settings(self.settings, self.weights).used(samples)
-        return 1 if self.weights == "uniform" else samples
+        return local_settings(self.settings, self.weights).weight(samples)
 
     def own_start(self, client: int) -> Tensor | None:
         """Return the random model (P+Q,) at which the client's memory begins, if its method asks for one."""
@@ -140,12 +143,17 @@ def prepare(settings: Settings, given: dict[str, str], data_dir: Path | None = N
     method = parse(settings.method)
     augmentation, pipeline = data_catalogue.pipeline(settings.dataset, settings.augmentation)
     device = torch.device(settings.device)
-    dataset = data_catalogue.load(settings.dataset, data_dir)
     options = method.values(given, settings.reading)
-    _agree(settings, method)
+    known = data_catalogue.record(settings.dataset)
+    agree(settings, method, known.domains)
+    division(settings)
+    sample_clients(settings.sampling, settings.clients, settings.participation, settings.seed, 0)
+    model_catalogue.find(settings.model or known.model)
+    _label_maps(settings, known.classes)
+    dataset = data_catalogue.load(settings.dataset, data_dir)  # may take long: what is wrong is said before
     spec, model = _network(settings, method, options, dataset, pipeline.side)
     rows = _divide(settings, dataset)
-    sample_clients(settings.sampling, settings.clients, settings.participation, settings.seed, 0)
+    check_batches(model, settings, list(map(len, rows)))
     reads = PARAMETERS[settings.partition]
     settings = settings.model_copy(
         update={
@@ -157,9 +165,8 @@ def prepare(settings: Settings, given: dict[str, str], data_dir: Path | None = N
         }
     )
     used = replace(dataset, train=dataset.train.to(device), test=_evaluated(settings, dataset).to(device))
-    return Federation(
-        settings, model.to(device), spec, used, pipeline, rows, method, _label_maps(settings, dataset)
-    )
+    maps = _label_maps(settings, len(dataset.classes))
+    return Federation(settings, model.to(device), spec, used, pipeline, rows, method, maps)
 
 
 def _evaluated(settings: Settings, dataset: Dataset) -> Split:
@@ -181,12 +188,12 @@ def _evaluated(settings: Settings, dataset: Dataset) -> Split:
     return split
 
 
-def _label_maps(settings: Settings, dataset: Dataset) -> Tensor | None:
+def _label_maps(settings: Settings, classes: int) -> Tensor | None:
     """Return each round's labels of the classes under concept shift (T, C), or None without one."""
     if settings.shift == "none":
         return None
     maps = run_maps(
-        len(dataset.classes),
+        classes,
         settings.rounds,
         settings.seed,
         settings.shift_sequence,
@@ -194,35 +201,6 @@ def _label_maps(settings: Settings, dataset: Dataset) -> Tensor | None:
         settings.shift_probability,
     )
     return torch.from_numpy(maps).to(settings.device)
-
-
-def _agree(settings: Settings, method: Method) -> None:
-    """Refuse settings under which the method would be another one, or nothing at all.
-
-    Raises:
-        UserError: there is such a setting.
-    """
-    for name, (value, why) in method.only.items():
-        if getattr(settings, name) not in (None, value):
-            raise UserError(f"{method.name} is trained with --{name.replace('_', '-')} {value}: {why}")
-    if settings.stack > 1 and method.trains_alone:
-        raise UserError(f"{method.name} trains its clients one by one; leave --stack out")
-    if settings.partition in FRESH and settings.memory == "keep":
-        kept = method.memory or settings.optimizer_state == "client"
-        if kept:
-            raise UserError(
-                f"{method.name} needs clients that come back, and --partition {settings.partition} has new "
-                "ones in every round; use --memory reset to begin its memory anew in each"
-            )
-    if settings.memory == "reset" and method.personal:
-        raise UserError(f"what {method.name} keeps with a client is its memory; leave --memory reset out")
-    if settings.eval_model != "cld" and (settings.partition in FRESH or method.personal):
-        why = (
-            "its clients do not come back" if settings.partition in FRESH else "parts of it stay with clients"
-        )
-        raise UserError(f"--eval-model {settings.eval_model} has no meaning here: {why}; use cld")
-    if settings.compile and method.strategy:
-        raise UserError(f"{method.name} runs another network in every step; leave --compile out")
 
 
 def _network(
@@ -237,11 +215,13 @@ def _network(
     """
     name = settings.model or data_catalogue.record(settings.dataset).model
     network = model_catalogue.find(name)
-    channels, side = dataset.train.images.shape[1], resized or dataset.train.images.shape[2]
+    channels, native = dataset.train.images.shape[1:3]
+    side = resized or native
     if not network.takes(side):
-        raise UserError(
-            f"model {name} takes {network.sides}, {settings.dataset} has {side}; choose another --model"
-        )
+        pipelines = data_catalogue.record(settings.dataset).pipelines.items()
+        fitting = [name for name, other in pipelines if network.takes(other.side or native)]
+        mend = f"use --augmentation {fitting[0]}" if fitting else "choose another --model"
+        raise UserError(f"model {name} takes {network.sides}, {settings.dataset} has {side}; {mend}")
     needs = {key: value for need in method.needs for key, value in need(options).items()}
     if settings.head is not None:
         needs["head"] = settings.head

@@ -132,7 +132,7 @@ class LocalTrainer:
             received=situation.broadcast.split(situation.received),
             options=self.options,
             share=situation.share[:count],
-            weight={"n_k": samples, "n_used": settings.used(samples), "uniform": 1}[settings.weights],
+            weight=settings.weight(samples),
             steps=settings.epochs * settings.steps(samples),
             nominal_steps=settings.epochs * settings.steps(self.mean_samples),
             lr=lr,

@@ -14,12 +14,12 @@ from typing import Any
 from fedscope.checkpoints.schema import PresetUse, Settings
 from fedscope.errors import UserError
 from fedscope.federated.methods import parse
-from fedscope.federated.options import nearest
+from fedscope.federated.options import Reading, nearest
 
 Table = Mapping[str, Any]
 MERGED = ("options", "when", "code", "provisional")  # tables that a group adds to, entry by entry
 ABOUT = (*MERGED, "source", "table", "methods", "seeds")  # what is not a setting
-ELSEWHERE = ("method", "seed", "save_clients", "keep_every", "precision", "compile", "stack")  # no departure
+ELSEWHERE = ("method", "seed", "save_clients", "keep_every", "compile", "stack")  # no departure
 
 
 @dataclass(frozen=True)
@@ -52,23 +52,26 @@ class Preset:
         base = {"method": method.name, "seed": self.seeds[0], **self.settings, **bundle}
         known = {option.name for option in method.options}
         options = {name: str(value) for name, value in self._options(method.name).items() if name in known}
-        changed = [
+        reading: Reading = "code" if fields.get("reading") == "code" else "paper"
+        ours, users = method.values(options, reading), method.values({**options, **given}, reading)
+        in_table = [text.split()[1:] for text in self.methods if text.split()[0] == method.name]
+        published = {pair for pairs in in_table for pair in pairs}
+        changed = [] if in_table else [f"method: {method.name} is not in the table"]
+        changed += [
             f"{name} {_before(base, name)} → {value}"
             for name, value in fields.items()
             if name not in ELSEWHERE and value != _before(base, name)
         ]
-        defaults = method.values(options, "paper")
         changed += [
-            f"{name} {defaults.get(name)} → {value}"
-            for name, value in given.items()
-            if str(defaults.get(name)) != value
+            f"{name} {ours[name]} → {users[name]}"
+            for name, text in given.items()
+            if ours[name] != users[name] and f"{name}={text}" not in published
         ]
-        if method.name not in {text.split()[0] for text in self.methods}:
-            changed.insert(0, f"method: {method.name} is not in the table")
+        set_ = {*fields, *(name for name in given if ours[name] != users[name])}
         proposed = {
             name: why
             for name, why in self.unknown.items()
-            if name not in fields and name not in given and (name in known or name in base)
+            if name not in set_ and (name in known or name in base)
         }
         use = PresetUse(name=self.name, overridden=tuple(changed), provisional=proposed)
         return {**base, **fields}, {**options, **given}, use

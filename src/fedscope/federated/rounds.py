@@ -171,7 +171,7 @@ class _Server:
                 sent = dispatch.sent(trained, row)
                 for name, sum_ in sums.items():
                     sum_.add(sent[name])
-                if writer and dispatch.situation.memory.names:
+                if writer and dispatch.remembers:
                     writer.client(client, trained.memory[row])
                 if latest:
                     latest.client(client, values[row])

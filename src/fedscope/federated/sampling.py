@@ -29,7 +29,10 @@ def sample_clients(kind: str, clients: int, participation: float, seed: int, rou
         raise UserError(f"unknown sampling {kind!r}; choose one of {', '.join(KINDS)}")
     if kind == "all":
         if participation != 1:
-            raise UserError(f"--sampling all takes everyone; leave --participation {participation:g} out")
+            raise UserError(
+                f"--sampling all takes everyone; leave --participation {participation:g} out, or use "
+                "--sampling fixed_fraction"
+            )
         return list(range(clients))
     generator = numpy_stream(seed, "sampling", round)
     if kind == "bernoulli":

@@ -9,9 +9,9 @@ from fedscope.data.shift import METRICS
 def summary(settings: Settings, metrics: Sequence[Mapping[str, object]]) -> dict[str, object]:
     """Return what a table needs of a run's metrics, one record per round, in order.
 
-    ``accuracy`` after the last round, ``best_accuracy`` and ``best_half_accuracy`` (up to round ⌊T/2⌋, and
-    null before it; Tian et al. 2022); ``rounds_to_target`` where a target is set, counted from 1, null while
-    it was not reached; ``shift_accuracy`` under concept shift.
+    ``accuracy`` after the last round, ``best_accuracy`` and ``best_half_accuracy`` (up to round ⌊T/2⌋; null
+    if that is 0; Tian et al. 2022); ``rounds_to_target`` where a target is set, counted from 1, null while it
+    was not reached; ``shift_accuracy`` under concept shift.
     """
     accuracies = [float(str(m["accuracy"])) for m in metrics]
     half = accuracies[: settings.rounds // 2]

@@ -33,6 +33,10 @@ class LocalSettings:
         steps = max(1, whole) if self.drop_last else -int(-samples // self.batch_size)
         return min(steps, self.limit or steps)
 
+    def weight(self, samples: int) -> int:
+        """Return p_k of a client of ``samples`` before it is divided by the sum over the participants."""
+        return {"n_k": samples, "n_used": self.used(samples), "uniform": 1}[self.weights]
+
     def used(self, samples: int) -> int:
         """Return how many of ``samples`` an epoch uses: whole batches under ``drop_last``, or all."""
         return min(samples, self.steps(samples) * self.batch_size)

@@ -8,11 +8,12 @@ Record = Mapping[str, Any]
 
 
 def label(checkpoint: Record) -> str:
-    """Return ``RUN@ROUND`` or ``RUN@clientK (round R)``; for a plain state_dict its file name."""
-    run, round, client = (checkpoint.get(part) for part in ("run", "round", "client"))
+    """Return ``RUN@ROUND``, ``RUN@clientK (round R)``, ``RUN@all (round R)``; or a state_dict's file name."""
+    run, round, client, average = (checkpoint.get(part) for part in ("run", "round", "client", "average"))
     if run is None:
         return PurePath(checkpoint["path"]).name
-    return f"{run}@{round}" if client is None else f"{run}@client{client} (round {round})"
+    which = f"client{client}" if client is not None else average if average not in (None, "cld") else None
+    return f"{run}@{round}" if which is None else f"{run}@{which} (round {round})"
 
 
 def titles(records: Sequence[Record]) -> list[str]:

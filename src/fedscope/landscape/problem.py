@@ -68,7 +68,11 @@ class Problem:
         """Which weights these are, for a result's ``checkpoint`` entry."""
         run, round = (self.info.run, self.info.round) if self.info else (None, None)
         client = self.info.client if self.info else None
-        return {"path": str(self.path), "sha256": self.sha256, "run": run, "round": round, "client": client}
+        average = self.info.average if self.info else None
+        return {
+            "path": str(self.path), "sha256": self.sha256, "run": run, "round": round, "client": client,
+            "average": average,
+        }  # fmt: skip
 
     @cached_property
     def description(self) -> dict[str, object]:
