@@ -4,9 +4,9 @@
 
 10,000 training images, 10 clients, Dirichlet α 0.5, 5 rounds of 2 local epochs: ``resnet56_bottleneck`` for
 the methods of FedAlign's paper and for FedBN, which needs BatchNorm, ``convnet_cifar`` for all others. A run
-that the registry has is not trained again. Seconds are those of whole local steps on the same batches; the
-methods of a family take turns, and a ratio is the median over the turns of the ratios to FedAvg within a
-turn. Costs are counted (:mod:`fedscope.federated.cost`). The record is written after each method.
+that the record or the registry has is not trained again. Seconds are those of whole local steps on the same
+batches; the methods of a family take turns, and a ratio is the median over the turns of the ratios to FedAvg
+within a turn. Costs are counted (:mod:`fedscope.federated.cost`). The record is written after each method.
 """
 
 import argparse
@@ -41,7 +41,7 @@ RESIDUAL: dict[str, Any] = {
     "momentum": 0.9, "nesterov": True, "weight_decay": 1e-4, "drop_last": True,
 }  # fmt: skip
 PLAIN: dict[str, Any] = {
-    "model": "convnet_cifar", "augmentation": "man", "partition": "dirichlet_equal", "batch_size": 50,
+    "model": "convnet_cifar", "augmentation": "man", "partition": "dirichlet_equal", "batch_size": 20,
     "lr": 0.1, "lr_decay": 0.998, "weight_decay": 1e-3, "clip": 10.0,
 }  # fmt: skip
 # Mendieta et al. 2022, Table 5: multiply-accumulates and stored parameters in millions, seconds per round
@@ -150,15 +150,18 @@ def main() -> None:
         options.changes = TINY
     set_up(torch.device("cpu"), 1)
     record = json.loads(options.json.read_text()) if options.json.exists() else {}
-    record |= {"schema": "fedscope/benchmark-methods/1", "common": COMMON, "steps_timed": STEPS}
+    record |= {"schema": "fedscope/benchmark-methods/1", "steps_timed": STEPS}
     for family in options.family or FAMILIES:
         settings, names = FAMILIES[family]
-        entry = record.setdefault(family, {"settings": settings, "methods": {}})
+        entry = record.setdefault(family, {})
+        if (entry.get("settings"), entry.get("common")) != (settings, COMMON):
+            entry.clear()
+            entry.update(settings=settings, common=COMMON, methods={})
         chosen = [name for name in names if not options.only or name in ("fedavg", *options.only)]
         for name in chosen:
             found = entry["methods"].setdefault(name, {})
             found["cost"] = asdict(cost(federated(family, name, options), DRAWS))
-            if not options.untrained and name not in COST_ONLY:
+            if not options.untrained and name not in COST_ONLY and "run" not in found:
                 found["run"] = {**trained(family, name, options), "machine": machine.record(None)}
             options.json.write_text(json.dumps(record, indent=1) + "\n")
         for name, values in ratios(family, chosen, options).items() if options.turns else ():
