@@ -91,7 +91,7 @@ def test_a_file_is_its_own_address(registry: Registry, run: Run) -> None:
         ("b@1", "it has @final, @best, @client0, @client1, @client2"),
         ("b@client7", "holds no 0007.pt"),
         ("c@final", "holds no final.pt"),
-        ("b@worst", "use @best, @final, @25 or @client3"),
+        ("b@worst", "use @best, @final, @all, @25 or @client3"),
         ("x/y.pt", "no such file"),
         ("missing.pt", "no such file"),
         ("..@best", "is no run name"),

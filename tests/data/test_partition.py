@@ -181,6 +181,11 @@ def test_slices_follow_each_other_and_the_permutation_does_not(clients: int) -> 
 def test_a_client_is_a_domain(domains: Rows) -> None:
     known = sorted(set(domains.tolist()))
     division = Division("per_domain", len(known))
+    if known != list(range(len(known))):
+        missing = min(set(range(4)) - set(known))
+        with pytest.raises(UserError, match=f"domain {missing} has none of the samples in use"):
+            partition(division, np.zeros(50, dtype=np.int64), np.random.default_rng(0), domains)
+        return
     parts = partition(division, np.zeros(50, dtype=np.int64), np.random.default_rng(0), domains)
     assert [set(domains[rows].tolist()) for rows in parts] == [{domain} for domain in known]
     assert sorted(np.concatenate(parts).tolist()) == list(range(50))
@@ -267,10 +272,10 @@ def test_digits_serve_every_kind_but_domains() -> None:
         ("dirichlet_balanced", {"alpha": 1e308}, "between 0.01 and 1e6"),
         ("dirichlet_equal", {"alpha": 1e308}, "between 0.01 and 1e6"),
         ("dirichlet_equal", {"alpha": 0.0}, "--alpha above 0, not 0.0"),
-        ("dirichlet_equal", {"alpha": None}, "--alpha above 0, not None"),
+        ("dirichlet_equal", {"alpha": None}, "needs --alpha, such as 0.5"),
         ("dirichlet_balanced", {"alpha": float("nan")}, "--alpha above 0"),
         ("dirichlet_equal", {"exhausted": "stop"}, "--exhausted is redraw or refill, not 'stop'"),
-        ("longtail_stateless", {"phi": None}, "longtail_stateless needs --phi above 0, not None"),
+        ("longtail_stateless", {"phi": None}, "longtail_stateless needs --phi, such as 0.1"),
         ("longtail_stateless", {"phi": 1.5}, "--phi is a share, at most 1"),
         ("longtail_stateless", {"rho": 0.0}, "--rho above 0"),
         ("longtail_stateless", {"phi": 0.01}, "draws 6 of 600 samples at phi 0.01, less than one"),
