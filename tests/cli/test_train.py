@@ -70,7 +70,7 @@ def test_a_preset_is_the_start_of_the_settings(fedscope: Command, cifar_dir: Pat
     assert manifest.preset is not None
     assert manifest.preset.name == "man/t1/cifar100/delta0.3"
     assert manifest.preset.overridden[0] == "rounds 500 → 1"
-    assert "clients_limit None → 1" in manifest.preset.overridden
+    assert "clients_limit unset → 1" in manifest.preset.overridden
     assert list(manifest.preset.provisional) == ["man.zeta"]
     assert "man.zeta 0.15 is provisional (0.15 by the paper" in " ".join(done.err.split())
     assert done.json["rounds_to_target"] is None
