@@ -6,6 +6,7 @@ from fedscope.landscape.density import spectral_density
 from fedscope.landscape.diagonal import diagonal
 from fedscope.landscape.directions import Directions, eigen_directions, random_directions
 from fedscope.landscape.eigen import top_eigenpairs
+from fedscope.landscape.gaussnewton import EmpiricalFisher, GaussNewton
 from fedscope.landscape.hessian import Hessian
 from fedscope.landscape.normalization import frozen_copy
 from fedscope.landscape.operators import LambdaOperator, Operator, Product
@@ -31,7 +32,9 @@ __all__ = [
     "Diagonal",
     "Directions",
     "Eigenpairs",
+    "EmpiricalFisher",
     "Estimate",
+    "GaussNewton",
     "Hessian",
     "LambdaOperator",
     "Operator",

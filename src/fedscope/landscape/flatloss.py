@@ -1,7 +1,8 @@
 """A model's mean loss as a function of one flat vector of its trainable parameters."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from fnmatch import fnmatchcase
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +20,8 @@ LossFunction = Callable[[Tensor, Tensor], Tensor]
 class FlatLoss:
     """L(w) = Σ_b (n_b/N)·loss_b(w): batches weighted by their sample counts, over a frozen copy of the model.
 
-    The vector w concatenates, in the order of ``named_parameters``, the n scalars that require a gradient.
+    The vector w concatenates, in the order of ``named_parameters``, the n scalars that require a gradient;
+    with ``parameters``, those of them whose names match one of these patterns.
 
     Args:
         model: any module; it is copied and never modified. A ``torch.compile`` wrapper is looked through,
@@ -27,13 +29,21 @@ class FlatLoss:
         loss_fn: (output, targets) ↦ scalar batch mean.
         batches: moved to the model's device; floating tensors cast to its dtype.
         bn: see ``frozen_copy``.
+        parameters: patterns of names (:mod:`fnmatch`), such as ``layer3.*``; None: all.
 
     Raises:
-        UserError: nothing to differentiate, or parameters of several dtypes or on several devices.
+        UserError: nothing to differentiate, a pattern without a match, or parameters of several dtypes or on
+            several devices.
     """
 
     def __init__(
-        self, model: nn.Module, loss_fn: LossFunction, batches: Batches, *, bn: BatchNormMode = "eval"
+        self,
+        model: nn.Module,
+        loss_fn: LossFunction,
+        batches: Batches,
+        *,
+        bn: BatchNormMode = "eval",
+        parameters: Sequence[str] | None = None,
     ) -> None:
         model = getattr(model, "_orig_mod", model)
         trained = [(name, p.detach()) for name, p in model.named_parameters() if p.requires_grad]
@@ -41,6 +51,7 @@ class FlatLoss:
             raise UserError(
                 "no parameter of the model requires a gradient; call requires_grad_(True) on some"
             )
+        trained = _chosen(trained, parameters)
         kinds = {(str(p.device), str(p.dtype)) for _, p in trained}
         if len(kinds) > 1:
             raise UserError(
@@ -64,7 +75,16 @@ class FlatLoss:
 
     def on_batch(self, parameters: tuple[Tensor, ...], inputs: Tensor, targets: Tensor) -> Tensor:
         """Return the scalar mean loss of one batch at these parameters, differentiable in them."""
-        output = functional_call(self._model, dict(zip(self.names, parameters, strict=True)), (inputs,))
+        return self.of(self.outputs(parameters, inputs), targets)
+
+    def outputs(self, parameters: tuple[Tensor, ...], inputs: Tensor) -> Tensor:
+        """Return the model's outputs on one batch at these parameters, differentiable in them."""
+        named = dict(zip(self.names, parameters, strict=True))
+        output: Tensor = functional_call(self._model, named, (inputs,))
+        return output
+
+    def of(self, output: Tensor, targets: Tensor) -> Tensor:
+        """Return the scalar mean loss of outputs."""
         loss = self._loss_fn(output, targets)
         if loss.ndim != 0:
             raise UserError(
@@ -93,3 +113,14 @@ class FlatLoss:
                 )
             )
             yield
+
+
+def _chosen(named: list[tuple[str, Tensor]], patterns: Sequence[str] | None) -> list[tuple[str, Tensor]]:
+    """Return those whose names match a pattern, in their order."""
+    for pattern in patterns or ():
+        if not any(fnmatchcase(name, pattern) for name, _ in named):
+            names = ", ".join(name for name, _ in named)
+            raise UserError(f"no trainable parameter matches {pattern!r}; there are {names}")
+    if patterns is None:
+        return named
+    return [(name, p) for name, p in named if any(fnmatchcase(name, pattern) for pattern in patterns)]
