@@ -317,3 +317,24 @@ def test_python_users_find_the_contract() -> None:
     assert pairs.values[0] >= pairs.values[1]
     estimate = trace(operator, rtol=0.2, generator=torch.Generator().manual_seed(0))
     assert estimate.stderr_probe <= 0.2 * abs(estimate.value)
+
+
+@pytest.mark.parametrize(
+    ("operator", "title"), [("ggn", "Gauss–Newton matrix"), ("fisher", "Empirical Fisher information")]
+)
+def test_other_operators_and_blocks_of_parameters(fedscope: Command, operator: str, title: str) -> None:
+    few = ("--samples", "60", "--probes", "4", "--operator", operator)
+    done = fedscope("hessian", "tiny", *few, "--json", "whole.json")
+    assert done.code == 0, done.err
+    assert title in done.out
+    whole = json.loads(Path("whole.json").read_text())
+    assert whole["problem"]["operator"] == operator
+    assert whole["lambda_max"]["value"] > 0
+    assert whole["trace"]["value"] > whole["lambda_max"]["value"]
+    block = fedscope("hessian", "tiny", *few, "--parameters", "fc.*", "--json", "-").json
+    assert block["problem"]["parameters"] == "fc.*"
+    assert 0 < block["lambda_max"]["value"] <= whole["lambda_max"]["value"] * 1.001  # Cauchy interlacing
+    refused = fedscope("hessian", "tiny", *few, "--engine", "pyhessian")
+    assert (refused.code, "drop --operator" in refused.err or "--probes" in refused.err) == (2, True)
+    nothing = fedscope("hessian", "tiny", *few, "--parameters", "encoder.*")
+    assert (nothing.code, "no trainable parameter matches 'encoder.*'" in nothing.err) == (2, True)

@@ -36,6 +36,14 @@ from fedscope.landscape.results import Density
 )
 @click.option("--pairs", type=click.Choice(["distinct", "all_including_self"]), default="distinct",
               show_default=True, help="Pairs averaged over; the papers' script includes k = j.")  # fmt: skip
+@click.option("--operator", type=click.Choice(["hessian", "ggn", "fisher"]), default="hessian",
+              show_default=True, help="Hessian, generalised Gauss–Newton, or empirical Fisher.")  # fmt: skip
+@click.option(
+    "--parameters",
+    multiple=True,
+    metavar="PATTERN",
+    help="Only the block of parameters with such names, such as 'layer3.*'; may be repeated. [default: all]",
+)
 @click.option("--engine", type=click.Choice(["fedscope", "pyhessian"]), default="fedscope", show_default=True)
 @click.option("--figure", metavar="FILE", help="Draw the density to a .png, .pdf or .svg file.")
 def command(
@@ -49,6 +57,8 @@ def command(
     clients: bool,
     client_probes: int,
     pairs: Any,
+    operator: Any,
+    parameters: tuple[str, ...],
     engine: Any,
     figure: str | None,
     **source: Any,
@@ -68,6 +78,8 @@ def command(
         client_probes=client_probes,
         pairs=pairs,
         engine=engine,
+        operator=operator,
+        parameters=parameters,
         bn=bn,
         versions=versions(),
     )

@@ -58,9 +58,15 @@ def hessian_table(records: Sequence[Record]) -> Table:
     if crossed:
         columns += [f"{symbol} ({reading})" for symbol, reading in _CROSS_CLIENT]
     rows = [tuple(_cells(record, differing, crossed=crossed)) for record in records]
-    return Table("Hessian of the loss", tuple(columns), tuple(rows), tuple(_notes(records, shared)))
+    title = TITLES.get(str(shared.get("operator", "")), "Curvature of the loss")
+    return Table(title, tuple(columns), tuple(rows), tuple(_notes(records, shared)))
 
 
+TITLES = {
+    "hessian": "Hessian of the loss",
+    "ggn": "Gauss–Newton matrix of the loss",
+    "fisher": "Empirical Fisher information",
+}
 _CROSS_CLIENT = [(symbol, reading) for symbol in ("H_N", "H_D") for reading in ("tensor", "parameter")]
 
 

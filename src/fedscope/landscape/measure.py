@@ -15,7 +15,9 @@ from fedscope.landscape import problem as problems
 from fedscope.landscape.clients import cross_client
 from fedscope.landscape.density import spectral_density
 from fedscope.landscape.eigen import top_eigenpairs
+from fedscope.landscape.gaussnewton import EmpiricalFisher, GaussNewton
 from fedscope.landscape.hessian import Hessian
+from fedscope.landscape.lossoperator import LossOperator
 from fedscope.landscape.normalization import BatchNormMode
 from fedscope.landscape.problem import Problem
 from fedscope.landscape.progress import Progress
@@ -34,6 +36,12 @@ from fedscope.landscape.trace import trace
 from fedscope.streams import key, torch_stream
 
 Record = dict[str, Any]
+OperatorName = Literal["hessian", "ggn", "fisher"]
+OPERATORS: dict[OperatorName, type[LossOperator]] = {
+    "hessian": Hessian,
+    "ggn": GaussNewton,
+    "fisher": EmpiricalFisher,
+}
 Stage = Callable[[str], AbstractContextManager[Progress]]
 
 
@@ -50,6 +58,8 @@ class Request:
     client_probes: int = 32
     pairs: Pairs = "distinct"
     engine: Literal["fedscope", "pyhessian"] = "fedscope"
+    operator: OperatorName = "hessian"
+    parameters: tuple[str, ...] = ()  # patterns of names; none: all parameters
     bn: BatchNormMode = "eval"
     versions: Mapping[str, str] | None = None
 
@@ -79,6 +89,8 @@ def measure(problem: Problem, request: Request, stage: Stage) -> tuple[Record, D
                 "--engine pyhessian gives λ_max and the trace by its own stopping rules; drop --density, "
                 "--clients, --top-k and --probes"
             )
+        if request.operator != "hessian" or request.parameters:
+            raise UserError("--engine pyhessian has the whole Hessian only; drop --operator and --parameters")
         found = _pyhessian(problem, request, stage)
     else:
         found = _fedscope(problem, request, stage)
@@ -89,7 +101,8 @@ def measure(problem: Problem, request: Request, stage: Stage) -> tuple[Record, D
         "problem": {
             **problem.description,
             "bn": request.bn,
-            "operator": "hessian",
+            "operator": request.operator,
+            **({"parameters": " ".join(request.parameters)} if request.parameters else {}),
             "engine": request.engine,
             "reading": "paper",
         },
@@ -118,18 +131,19 @@ def _fedscope(problem: Problem, request: Request, stage: Stage) -> _Found:
     def stream(purpose: str) -> torch.Generator:
         return torch_stream(seed, purpose)  # on the CPU: the same probes on every device
 
-    def hessian(model: nn.Module) -> Hessian:
-        return Hessian(model, problem.loss_fn, problem.batches, bn=request.bn)
+    def curvature(model: nn.Module) -> LossOperator:
+        kind, chosen = OPERATORS[request.operator], request.parameters or None
+        return kind(model, problem.loss_fn, problem.batches, bn=request.bn, parameters=chosen)
 
-    def client_hessians() -> Iterator[Hessian]:
+    def clients_curvature() -> Iterator[LossOperator]:
         for client in problems.clients(problem):
             rounds.append(client.round)
-            yield hessian(client.model)
+            yield curvature(client.model)
 
     rounds: list[int | None] = []
     if request.clients:
         problems.client_files(problem)  # refused now rather than after the long steps
-    operator, density, cross = hessian(problem.model), None, None
+    operator, density, cross = curvature(problem.model), None, None
     with stage(f"{problem.title}: λ_max, products") as progress:
         pairs = top_eigenpairs(
             operator, k=request.top_k, tol=request.tol, generator=stream("lanczos"), progress=progress
@@ -148,7 +162,7 @@ def _fedscope(problem: Problem, request: Request, stage: Stage) -> _Found:
     if request.clients:
         with stage(f"{problem.title}: cross-client, products") as progress:
             cross = cross_client(
-                client_hessians(),
+                clients_curvature(),
                 probes=request.client_probes,
                 seed=key(seed, "cross-client"),
                 pairs=request.pairs,
