@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
 from fedscope.checkpoints.registry import Registry, Run
 from fedscope.checkpoints.schema import Settings
@@ -14,6 +15,12 @@ from fedscope.federated.rounds import train
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["FEDSCOPE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    """The bits depend on the threads, and the tests already take all cores."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
