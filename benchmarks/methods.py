@@ -98,7 +98,7 @@ def trained(family: str, name: str, options: argparse.Namespace) -> dict[str, An
 
 
 class Stepper:
-    """Times ``STEPS`` local steps of one client, and what ends its training: for FedCurv a pass over the data."""
+    """Times ``STEPS`` local steps of one client, and what ends its training (FedCurv: a pass over data)."""
 
     def __init__(self, federation: Federation):
         settings = federation.settings
