@@ -108,6 +108,8 @@ def test_resume_finishes_what_is_there(fedscope: Command, run: Run) -> None:
     settings = ("--clients", "3", "--rounds", "2", "--epochs", "1")
     done = fedscope("train", *settings, "--name", run.name, "--resume", "--json")
     assert done.json["final"] == str(run.final)
+    by_name = fedscope("train", "--name", run.name, "--resume", "--json")
+    assert by_name.json == done.json
     refused = fedscope("train", *settings, "--lr", "0.2", "--name", run.name, "--resume")
     assert (refused.code, "lr 0.05 → 0.2" in refused.err) == (2, True)
 
