@@ -37,8 +37,8 @@ COMMON: dict[str, Any] = {
     "rounds": 5, "epochs": 2, "threads": 1, "save_clients": "none", "precision": "bf16",
 }  # fmt: skip
 RESIDUAL: dict[str, Any] = {
-    "model": "resnet56_bottleneck", "augmentation": "none", "batch_size": 16, "lr": 0.01, "lr_decay": 0.7,
-    "momentum": 0.9, "nesterov": True, "weight_decay": 1e-4, "drop_last": True,
+    "model": "resnet56_bottleneck", "rounds": 8, "augmentation": "none", "batch_size": 16, "lr": 0.01,
+    "lr_decay": 0.8, "momentum": 0.9, "nesterov": True, "weight_decay": 1e-4, "drop_last": True,
 }  # fmt: skip
 PLAIN: dict[str, Any] = {
     "model": "convnet_cifar", "augmentation": "man", "partition": "dirichlet_equal", "batch_size": 20,

@@ -1,9 +1,10 @@
-"""Standard errors: over probes, over data, and by the jackknife over groups."""
+"""Standard errors: over probes, over data, and by the jackknife over groups; and intervals from them."""
 
 import math
 from collections.abc import Sequence
 
 import torch
+from scipy.stats import t as student
 from torch import Tensor
 
 
@@ -26,6 +27,17 @@ def data_stderr(forms: Tensor | None, weights: Sequence[int] | None) -> float:
     mean = (counts * forms).sum() / counts.sum()
     variance = (counts * (forms - mean) ** 2).sum() / ((len(weights) - 1) * counts.sum())
     return float(variance.sqrt())
+
+
+def interval(value: float, stderr: float, dof: float, level: float = 0.95) -> tuple[float, float]:
+    """Return Student's confidence interval of a value whose standard error has ``dof`` degrees of freedom.
+
+    (value, value) where the error is exactly 0; (NaN, NaN) where it could not be formed.
+    """
+    if stderr == 0:
+        return value, value
+    reach = float(student.ppf((1 + level) / 2, dof)) * stderr if dof > 0 else math.nan
+    return value - reach, value + reach
 
 
 def jackknife_variance(left_out: Tensor) -> Tensor:

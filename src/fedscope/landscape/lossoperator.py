@@ -68,29 +68,35 @@ class LossOperator(Operator):
     def _times(self, graph: tuple[Tensor, ...], v: Tensor) -> Tensor:
         """Return A_b v (n,), leaving the graph usable."""
 
-    def _apply(self, v: Tensor) -> Product:
-        wide = v.double()
-        total = torch.zeros_like(wide)
-        forms = torch.empty(len(self._loss.batches), dtype=torch.float64, device=self.device)
+    def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
+        wide = rows.double()
+        totals, forms = torch.zeros_like(wide), wide.new_empty(len(rows), len(self._loss.batches))
+        projections = None if onto is None else wide.new_empty(*forms.shape, len(onto))
         try:
             with torch.enable_grad(), self._loss.exact():
-                for b, (samples, piece) in enumerate(self._batch_products(v)):
-                    total.add_(piece, alpha=samples / self._loss.batches.samples)
-                    forms[b] = wide @ piece
+                for b, (samples, pieces) in enumerate(self._batch_products(rows)):
+                    for i, piece in enumerate(pieces):
+                        totals[i].add_(piece, alpha=samples / self._loss.batches.samples)
+                        forms[i, b] = wide[i] @ piece.double()
+                        if onto is not None and projections is not None:
+                            projections[i, b] = (onto @ piece).double()
         except RuntimeError as error:
             if "derivative" not in str(error) and "double backward" not in str(error):
                 raise
             raise UserError(
                 f"an operation of the model has no second derivative; replace it ({error})"
             ) from error
-        return Product(total.to(self.dtype), forms)
+        return [
+            Product(total.to(self.dtype), forms[i], None if projections is None else projections[i])
+            for i, total in enumerate(totals)
+        ]
 
-    def _batch_products(self, v: Tensor) -> Iterator[tuple[int, Tensor]]:
+    def _batch_products(self, rows: Tensor) -> Iterator[tuple[int, Iterator[Tensor]]]:
         for inputs, targets in self._loss.batches:
             graph = self._kept or self._graph(inputs, targets)
             if len(self._loss.batches) == 1:
                 self._kept = graph
-            yield len(inputs), self._times(graph, v).double()
+            yield len(inputs), (self._times(graph, v) for v in rows)
 
     def _leaf(self) -> Tensor:
         """Return the parameters as a new leaf (n,)."""

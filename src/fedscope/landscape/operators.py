@@ -1,6 +1,7 @@
 """Symmetric linear operators known by their products: the one interface all curvature quantities use.
 
-Symbols: n rows and columns, B batches, T named blocks of consecutive coordinates.
+Symbols: n rows and columns, m vectors in a block, B batches, T named blocks of consecutive coordinates, r
+rows of a basis. Several vectors are the rows of a matrix, so that each is contiguous.
 """
 
 from abc import ABC, abstractmethod
@@ -18,10 +19,11 @@ Blocks = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class Product:
-    """A v and, where A is a weighted mean over batches, each batch's vᵀA_b v."""
+    """A v and, where A is a weighted mean over batches A_b, what each batch's part of it says."""
 
     vector: Tensor  # (n,) in the operator's dtype
-    forms: Tensor | None  # (B,) float64
+    forms: Tensor | None  # (B,) float64: vᵀA_b v
+    onto: Tensor | None = None  # (B, r) float64: uᵢᵀA_b v for the rows uᵢ that were given
 
 
 class Operator(ABC):
@@ -53,26 +55,44 @@ class Operator(ABC):
             raise ValueError(f"the blocks {self.blocks} do not add up to n = {n}")
 
     @abstractmethod
-    def _apply(self, v: Tensor) -> Product:
-        """Return the product with a vector whose shape, dtype and device are already right."""
+    def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
+        """Return the products with the rows of an (m, n) matrix of the right dtype and device, m ≥ 1.
 
-    def product(self, v: Tensor) -> Product:
+        An operator over batches also fills ``Product.onto``, for ``onto`` (r, n).
+        """
+
+    def product(self, v: Tensor, *, onto: Tensor | None = None) -> Product:
         """Return A v for a (n,) vector, with the per-batch quadratic forms.
+
+        Args:
+            v: the vector.
+            onto: (r, n) rows whose inner products with each batch's A_b v are wanted as well.
 
         Raises:
             ValueError: ``v`` has another shape.
         """
         if v.shape != (self.shape[0],):
             raise ValueError(f"the vector has shape {tuple(v.shape)}; expected ({self.shape[0]},)")
-        return self._apply(v.to(self.device, self.dtype))
+        return self._apply(v.to(self.device, self.dtype)[None], onto)[0]
+
+    def products(self, rows: Tensor) -> list[Product]:
+        """Return the products with the m rows of an (m, n) matrix, from one pass over the data.
+
+        Raises:
+            ValueError: ``rows`` has another shape.
+        """
+        if rows.ndim != 2 or rows.shape[1] != self.shape[0]:
+            raise ValueError(f"the rows have shape {tuple(rows.shape)}; expected (m, {self.shape[0]})")
+        return self._apply(rows.to(self.device, self.dtype), None) if len(rows) else []
 
     def matvec(self, v: Tensor) -> Tensor:
         """Return A v for a (n,) vector."""
         return self.product(v).vector
 
     def matmat(self, V: Tensor) -> Tensor:
-        """Return A V for a (n, m) matrix, column by column."""
-        return torch.stack([self.matvec(v) for v in V.T], dim=1)
+        """Return A V for a (n, m) matrix of columns, as other libraries have it."""
+        found = self.products(V.T.contiguous())
+        return torch.stack([product.vector for product in found], dim=1) if found else torch.empty_like(V)
 
     def to_scipy(self) -> LinearOperator:
         """Return the operator for SciPy's solvers, in the NumPy dtype of the same name."""
@@ -80,8 +100,11 @@ class Operator(ABC):
         def apply(v: np.ndarray) -> np.ndarray:
             return self.matvec(torch.as_tensor(v.reshape(-1))).cpu().numpy()
 
+        def apply_all(V: np.ndarray) -> np.ndarray:
+            return self.matmat(torch.as_tensor(V)).cpu().numpy()
+
         dtype = torch.empty(0, dtype=self.dtype).numpy().dtype
-        return LinearOperator(self.shape, matvec=apply, rmatvec=apply, dtype=dtype)
+        return LinearOperator(self.shape, matvec=apply, rmatvec=apply, matmat=apply_all, dtype=dtype)
 
     def __add__(self, other: "Operator") -> "Operator":
         return _Sum(self, other)
@@ -107,8 +130,8 @@ class LambdaOperator(Operator):
         super().__init__(n, dtype=dtype, device=device, blocks=blocks)
         self._matvec = matvec
 
-    def _apply(self, v: Tensor) -> Product:
-        return Product(self._matvec(v), None)
+    def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
+        return [Product(self._matvec(v), None) for v in rows]
 
 
 class _Sum(Operator):
@@ -128,11 +151,17 @@ class _Sum(Operator):
         )
         self._terms = (left, right)
 
-    def _apply(self, v: Tensor) -> Product:
-        left, right = (term.product(v) for term in self._terms)
-        if self.weights is None or left.forms is None or right.forms is None:
-            return Product(left.vector + right.vector, None)
-        return Product(left.vector + right.vector, left.forms + right.forms)
+    def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
+        pairs = zip(*(term._apply(rows, onto) for term in self._terms), strict=True)
+        shared = self.weights is not None
+        return [
+            Product(
+                left.vector + right.vector,
+                _added(left.forms, right.forms) if shared else None,
+                _added(left.onto, right.onto) if shared else None,
+            )
+            for left, right in pairs
+        ]
 
 
 class _Scaled(Operator):
@@ -145,7 +174,15 @@ class _Scaled(Operator):
         self._base = base
         self._factor = factor
 
-    def _apply(self, v: Tensor) -> Product:
-        product = self._base.product(v)
-        forms = None if product.forms is None else self._factor * product.forms
-        return Product(self._factor * product.vector, forms)
+    def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
+        def scaled(part: Tensor | None) -> Tensor | None:
+            return None if part is None else self._factor * part
+
+        return [
+            Product(self._factor * product.vector, scaled(product.forms), scaled(product.onto))
+            for product in self._base._apply(rows, onto)
+        ]
+
+
+def _added(left: Tensor | None, right: Tensor | None) -> Tensor | None:
+    return None if left is None or right is None else left + right

@@ -9,11 +9,14 @@ Where an operator has no batches, or only one, ``stderr_data`` is NaN.
 Symbols: n parameters, T parameter tensors, k eigenpairs, M probes, K clients.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from torch import Tensor
+
+from fedscope.landscape.errorbars import interval
 
 HESSIAN_SCHEMA = "fedscope/hessian/1"
 LANDSCAPE_SCHEMA = "fedscope/landscape/1"
@@ -28,6 +31,11 @@ class Estimate:
 
     value: float
     stderr: float
+    dof: float = math.inf  # degrees of freedom of the standard error
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return Student's confidence interval."""
+        return interval(self.value, self.stderr, self.dof, level)
 
 
 @dataclass(frozen=True)
