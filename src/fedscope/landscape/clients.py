@@ -111,7 +111,7 @@ def cross_client(
 
 
 def _after(matvecs: int, progress: Progress | None) -> Progress | None:
-    return None if progress is None else lambda done, _: progress(matvecs + done, None)
+    return None if progress is None else lambda done, _, *text: progress(matvecs + done, None, *text)
 
 
 class _Comparison:

@@ -2,5 +2,8 @@
 
 from collections.abc import Callable
 
-Progress = Callable[[int, int | None], None]
-"""Called with (steps done, steps in all); ``None`` where the total is not known beforehand."""
+Progress = Callable[..., None]
+"""Called with (steps done, steps in all), and with a running estimate as text where there is one.
+
+The steps in all are ``None`` where they are not known beforehand.
+"""

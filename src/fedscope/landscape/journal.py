@@ -1,0 +1,105 @@
+"""Products on disk: an operator that computes no product twice, not even after ``kill -9``.
+
+Every estimator here is a deterministic function of products, and the products are nearly all of its cost. So
+the one thing kept is each product, in a file named by the vector's bits: run again after an interruption, the
+algorithm takes the same steps, finds the products it had, and goes on with the same bits. Krylov bases, probe
+sums and diagonals need no state of their own.
+
+One file holds n numbers in the operator's dtype, and a few more. A file that cannot be read is computed
+anew; where no more can be written (disk full, ``limit`` reached), products are computed and not kept.
+"""
+
+import hashlib
+import io
+import shutil
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedscope.landscape.operators import Operator, Product
+from fedscope.storage import atomic_file
+
+LIMIT = 8 << 30  # bytes that a journal may take on disk
+
+
+class Journaled(Operator):
+    """An operator whose products are kept in a folder until ``discard``.
+
+    Args:
+        base: the operator; the folder must belong to it alone, that is, be named by what decides its bits.
+        folder: made at the first product.
+        limit: bytes that may be written.
+
+    Attributes:
+        computed: products that were computed, not found.
+        found: products that were found.
+    """
+
+    def __init__(self, base: Operator, folder: Path, *, limit: int = LIMIT) -> None:
+        super().__init__(
+            base.shape[0], dtype=base.dtype, device=base.device, blocks=base.blocks, weights=base.weights
+        )
+        self._base = base
+        self._folder = folder
+        self._left = limit
+        self.computed = self.found = 0
+
+    def discard(self) -> None:
+        """Delete what was kept: the results are safe, or not wanted."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
+        path = self._folder / f"{_key(rows, onto)}.npz"
+        products = self._read(path)
+        if products is not None:
+            self.found += len(products)
+            return products
+        products = self._base._apply(rows, onto)
+        self.computed += len(products)
+        self._write(path, products)
+        return products
+
+    def _read(self, path: Path) -> list[Product] | None:
+        try:
+            with io.BytesIO(path.read_bytes()) as file, np.load(file, allow_pickle=False) as content:
+                parts = {name: torch.from_numpy(content[name]).to(self.device) for name in content.files}
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+            return None
+        self._left -= path.stat().st_size
+        vectors, forms, onto = parts["vectors"], parts.get("forms"), parts.get("onto")
+        return [
+            Product(vector, None if forms is None else forms[i], None if onto is None else onto[i])
+            for i, vector in enumerate(vectors)
+        ]
+
+    def _write(self, path: Path, products: list[Product]) -> None:
+        parts = {
+            "vectors": [product.vector for product in products],
+            "forms": [product.forms for product in products if product.forms is not None],
+            "onto": [product.onto for product in products if product.onto is not None],
+        }
+        arrays: dict[str, Any] = {
+            name: torch.stack(part).cpu().numpy() for name, part in parts.items() if part
+        }
+        self._left -= sum(array.nbytes for array in arrays.values())
+        if self._left < 0:
+            return
+        try:
+            with atomic_file(path) as temporary, temporary.open("wb") as file:
+                np.savez(file, **arrays)
+        except OSError:
+            self._left = 0  # the disk is full, or not ours to write on: go on without
+
+
+def _key(rows: Tensor, onto: Tensor | None) -> str:
+    """Return the name of a product: the vectors' bits, and onto how many rows its parts are projected.
+
+    Those rows are the basis that the same algorithm had built by then, so their number says which.
+    """
+    digest = hashlib.sha256(f"{tuple(rows.shape)} {0 if onto is None else len(onto)}\0".encode())
+    digest.update(rows.cpu().contiguous().numpy().data)
+    return digest.hexdigest()[:32]
