@@ -14,10 +14,37 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from fedscope.landscape.lanczos import Lanczos
+from fedscope.landscape.operators import Operator
 from fedscope.landscape.subspace import Subspace
 
 Extend = Callable[[int], Subspace]
 """steps ↦ the same basis with as many rows more, or fewer (none) where no more are possible."""
+
+
+def growing(op: Operator, known: Subspace | None, generator: torch.Generator, max_basis: int) -> Extend:
+    """Return what lets the basis of ``known`` grow by Lanczos steps, or begins one at random.
+
+    Args:
+        op: the operator.
+        known: of a Lanczos process with it.
+        generator: draws the start, and replacements after a breakdown.
+        max_basis: rows it may have.
+    """
+    if known is None:
+        start = torch.randn(op.shape[0], generator=generator, device=generator.device, dtype=torch.float64)
+        process = Lanczos(op, start, generator=generator, by_batch=True)
+    else:
+        process = Lanczos.resumed(op, known, generator=generator)
+
+    def extend(steps: int) -> Subspace:
+        room = min(max_basis, op.shape[0]) - process.steps
+        for _ in range(min(steps, room)):
+            if process.finite:
+                process.step()
+        return process.subspace()
+
+    return extend
 
 
 def variance_saved(known: Subspace, last: int) -> float:
@@ -32,27 +59,26 @@ def _explained(known: Subspace, rows: int) -> float:
     return float((T[:rows, :rows] ** 2).sum() + 2 * (coupling**2).sum())
 
 
-def deflated_further(probes: Tensor, images: Tensor, known: Subspace, rows: int) -> Tensor:
-    """Return zᵀR'z (M,) float64 for a basis that has grown, from products R z taken with its first ``rows``.
+def deflate_further(images: Tensor, probes: Tensor, known: Subspace, rows: int) -> None:
+    """Turn R z into R' z, in place, for a basis that has grown.
 
-    R' = (1 − N)R(1 − N) for the projector N on the new rows, whose products are known.
+    With the projector N on the new rows, R'z = (1 − N)R(1 − N)z = (1 − N)Rz − q b_Nᵀz_N.
 
     Args:
+        images: R z, (M, n), products with what the first ``rows`` of the basis leave.
         probes: z, (M, n).
-        images: R z, (M, n).
         known: the basis as it is now.
-        rows: those it had when the products were taken.
+        rows: those it had.
     """
-    forms = probes.new_zeros(len(probes), dtype=torch.float64)
-    onto = probes.new_zeros(len(probes), len(known.basis) - rows, dtype=torch.float64)
-    onto_image = onto.clone()
-    pieces = zip(*(every.split(_WIDTH, 1) for every in (known.basis[rows:], probes, images)), strict=True)
-    for new, z, image in ((part.double() for part in parts) for parts in pieces):
-        forms += (z * image).sum(1)
-        onto += z @ new.T
-        onto_image += image @ new.T
-    T = known.projected[rows:, rows:].to(probes.device)
-    return forms + ((onto @ T - 2 * onto_image) * onto).sum(1)
+    parts = [every.split(_WIDTH, 1) for every in (known.basis[rows:], probes, images)]
+    z_onto = images.new_zeros(len(probes), len(known.basis) - rows, dtype=torch.float64)
+    image_onto = z_onto.clone()
+    for new, z, image in zip(*parts, strict=True):
+        z_onto += z.double() @ new.double().T
+        image_onto += image.double() @ new.double().T
+    coupled = z_onto @ known.coupling[rows:].to(images.device)
+    for new, image, q in zip(parts[0], parts[2], known.outside.split(_WIDTH), strict=True):
+        image -= (image_onto @ new.double() + torch.outer(coupled, q.double())).to(image.dtype)
 
 
 _WIDTH = 1 << 16  # columns converted to float64 at a time

@@ -56,7 +56,7 @@ def diagonal(
     seed = generator.initial_seed()
     vectors = sampler(op.shape[0], generator, op.dtype, op.device)
     by_group = [_Moments() for _ in range(groups)]
-    element, block, tally = _Moments(), _Moments(), TraceTally(op, known)
+    element, block, tally = _Moments(), _Moments(), TraceTally(op, known, signs=sampler is rademacher)
     exactly = known.diagonal() if known else torch.zeros((), dtype=torch.float64, device=op.device)
     for i, (z, product) in enumerate(probe_products(remainder(op, known), vectors, probes)):
         sample = exactly + z.double() * product.vector.double()

@@ -1,4 +1,13 @@
-"""The running trace estimate of a series of probes, beside what a subspace knows exactly."""
+"""The running trace estimate of a series of probes, beside what a subspace knows exactly.
+
+For independent ±1 entries Var zᵀRz = 2 Σ_{i≠j} R_ij² = 2 Σ_i Var (z ⊙ Rz)_i, so that the n coordinates of few
+products tell the variance, where the values zᵀRz themselves would leave it unknown by a factor: with
+d = z ⊙ Rz, ‖d‖ = ‖Rz‖ and M probes,
+
+    s² = 2 (M Σ‖d‖² − ‖Σd‖²) / (M (M − 1)).
+
+Its own error is nearly that of the mean of 2‖Rz‖², and gives its degrees of freedom (Satterthwaite 1946).
+"""
 
 import math
 
@@ -22,12 +31,15 @@ class TraceTally:
     Symbols: M probes z, B batches, R the remainder.
     """
 
-    def __init__(self, op: Operator, known: Subspace | None) -> None:
+    def __init__(self, op: Operator, known: Subspace | None, *, signs: bool) -> None:
         self.known = known
+        self._signs = signs  # probes of independent ±1 entries
         self._weights = op.weights
         self._forms: list[float] = []  # M values zᵀRz
+        self._squares: list[float] = []  # M values ‖Rz‖²
+        self._sum = torch.zeros(op.shape[0], dtype=torch.float64, device=op.device)  # of z ⊙ Rz
         self._batches: list[Tensor] = []  # M × (B,): the batches' traces, as each probe estimates them
-        self._variance: tuple[float, int] | None = None  # of zᵀRz, and its degrees of freedom
+        self._variance: tuple[float, float] | None = None  # of zᵀRz, and its degrees of freedom
 
     @property
     def probes(self) -> int:
@@ -46,16 +58,18 @@ class TraceTally:
 
     def add(self, z: Tensor, product: Product) -> None:
         """Add one probe and its product with the remainder."""
-        self._forms.append(float(z.double() @ product.vector.double()))
+        self._count(z, product.vector)
         if product.forms is not None and self.known is None:
             self._batches.append(product.forms.cpu())
         elif product.forms is not None and self.known and self.known.batches is not None:
             self._batches.append(product.forms.cpu() + self.known.batches.diagonal(dim1=1, dim2=2).sum(1))
 
-    def deflate(self, known: Subspace, forms: Tensor) -> None:
-        """Let more be known; ``forms`` (M,) are the zᵀRz of what is left."""
-        self.known = known
-        self._forms = forms.tolist()
+    def deflate(self, known: Subspace, probes: Tensor, images: Tensor) -> None:
+        """Let more be known: ``images`` (M, n) are the products of all probes with what is left."""
+        self.known, self._forms, self._squares = known, [], []
+        self._sum.zero_()
+        for z, image in zip(probes, images, strict=True):
+            self._count(z, image)
 
     def fix_variance(self) -> None:
         """Tell the error from the probes so far, also when more are added."""
@@ -99,7 +113,21 @@ class TraceTally:
             deflated=len(self.known.basis) if self.known else 0,
         )
 
-    def _spread(self) -> tuple[float, int]:
-        if self.probes < 2:
+    def _count(self, z: Tensor, image: Tensor) -> None:
+        sample = z.double() * image.double()
+        self._forms.append(float(sample.sum()))
+        self._squares.append(float(sample @ sample))
+        self._sum += sample
+
+    def _spread(self) -> tuple[float, float]:
+        """Return the variance of zᵀRz and the degrees of freedom of this estimate."""
+        count = self.probes
+        if count < 2:
             return math.nan, 0
-        return float(torch.tensor(self._forms, dtype=torch.float64).var()), self.probes - 1
+        if not self._signs:
+            return float(torch.tensor(self._forms, dtype=torch.float64).var()), count - 1
+        squares = torch.tensor(self._squares, dtype=torch.float64)
+        together = count * squares.sum() - self._sum.cpu() @ self._sum.cpu()
+        variance = max(0.0, float(2 * together / (count * (count - 1))))
+        error = 4 * float(squares.var()) / count
+        return variance, max(count - 1, 2 * variance**2 / error) if error > 0 else math.inf

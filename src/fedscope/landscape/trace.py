@@ -7,6 +7,7 @@ of large curvature, and with them most of the variance 2‖A‖²_F of Hutchinso
 It stops by Stein's (1945) two stages: the first probes fix the variance s² and with it how many are needed
 for the standard error that was asked; s² is not looked at again. So Student's interval with the first
 stage's degrees of freedom holds, as it does not if one stops once the running standard error is small.
+The variance of ±1 probes is told by their whole products, much better than by the values zᵀRz: see ``tally``.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
-from fedscope.landscape.deflation import Extend, deflated_further, variance_saved
+from fedscope.landscape.deflation import Extend, deflate_further, growing, variance_saved
 from fedscope.landscape.operators import Operator, Product
 from fedscope.landscape.probes import Sampler, default_generator, ended, probe_products, rademacher
 from fedscope.landscape.progress import Progress
@@ -24,6 +25,7 @@ from fedscope.landscape.subspace import Subspace
 from fedscope.landscape.tally import TraceTally, remainder
 
 DEFAULT_RTOL = 0.05
+MEMORY = 2 << 30  # bytes of a basis, unless the caller says how many rows
 STEPS = 8  # Krylov steps between two looks at what they save
 
 
@@ -31,13 +33,13 @@ def trace(
     op: Operator,
     *,
     known: Subspace | None = None,
-    extend: Extend | None = None,
     rtol: float | None = None,
     probes: int | None = None,
     sampler: Sampler = rademacher,
     generator: torch.Generator | None = None,
     max_probes: int = 1000,
     min_probes: int = 10,
+    max_basis: int | None = None,
     progress: Progress | None = None,
 ) -> Trace:
     """Estimate tr A with its standard errors.
@@ -51,14 +53,14 @@ def trace(
     Args:
         op: symmetric operator.
         known: what a basis already tells of ``op``; its part of the trace is exact.
-        extend: enlarges that basis (or begins one); used with ``rtol`` as long as it saves more probes than
-            it costs products. It must not draw from ``generator``.
         rtol: the standard error wanted, relative to the value; 0.05 if neither this nor ``probes`` is given.
         probes: take exactly so many instead.
         sampler: distribution of the probes.
         generator: draws the probes; a fixed default if not given.
         max_probes: an end to the search for ``rtol``: a trace near zero has no relative precision.
         min_probes: with ``rtol``, the probes of the first stage.
+        max_basis: with ``rtol``, Lanczos enlarges the basis (or begins one) up to so many rows, as long as it
+            saves more probes than it costs products; by default as many as fit in 2 GiB, and 0 for none.
         progress: called after every product; the total is known with ``probes`` only.
 
     Raises:
@@ -74,13 +76,14 @@ def trace(
     generator = generator or default_generator()
     seed = generator.initial_seed()
     vectors = sampler(op.shape[0], generator, op.dtype, op.device)
-    tally = TraceTally(op, known)
+    tally = TraceTally(op, known, signs=sampler is rademacher)
     run = _Run(op, vectors, tally, lambda done: progress(done, probes) if progress else None)
     if probes is not None:
         run.take(probes)
     else:
         goal = DEFAULT_RTOL if rtol is None else rtol
-        run.first_stage(min(min_probes, max_probes), extend, goal)
+        room = MEMORY // (op.shape[0] * op.dtype.itemsize) if max_basis is None else max_basis
+        run.first_stage(min(min_probes, max_probes), goal, lambda: growing(op, known, generator, room))
         while tally.finite and (missing := min(tally.needed(goal), max_probes) - tally.probes) > 0:
             if not run.take(int(missing)):
                 break
@@ -107,19 +110,20 @@ class _Run:
             self._seen(self._tally.probes + self.steps)
         return taken
 
-    def first_stage(self, count: int, extend: Extend | None, rtol: float) -> None:
-        """Take the probes that fix the variance, and deflate further as long as that saves products."""
+    def first_stage(self, count: int, rtol: float, growing: Callable[[], Extend]) -> None:
+        """Take the probes that fix the variance, and let the basis grow as long as that saves products."""
         tally = self._tally
         taken = self.take(count)
-        if extend is not None and tally.finite:
+        if tally.finite and self._growth_pays(rtol):
             probes = torch.stack([z for z, _ in taken])
             images = torch.stack([product.vector for _, product in taken])
-            rows = 0 if tally.known is None else len(tally.known.basis)
-            while self._steps_pay(rtol) and (grown := self._grown(extend)):
-                tally.deflate(grown, deflated_further(probes, images, grown, rows))
+            extend = growing()
+            while self._growth_pays(rtol) and (grown := self._grown(extend)):
+                deflate_further(images, probes, grown, _rows(tally.known))
+                tally.deflate(grown, probes, images)
         tally.fix_variance()
 
-    def _steps_pay(self, rtol: float) -> bool:
+    def _growth_pays(self, rtol: float) -> bool:
         known, tally = self._tally.known, self._tally
         if tally.needed(rtol) <= tally.probes:
             return False
@@ -129,8 +133,13 @@ class _Run:
 
     def _grown(self, extend: Extend) -> Subspace | None:
         """Return the basis with more rows; ``None`` if it cannot grow."""
-        before = self._tally.known
-        after = extend(STEPS)
+        before, after = self._tally.known, extend(STEPS)
+        if len(after.basis) == _rows(before):
+            return None
         self.steps += after.matvecs - (before.matvecs if before else 0)
         self._seen(self._tally.probes + self.steps)
-        return after if len(after.basis) > (len(before.basis) if before else 0) else None
+        return after
+
+
+def _rows(known: Subspace | None) -> int:
+    return 0 if known is None else len(known.basis)
