@@ -54,10 +54,23 @@ class Eigenpairs:
     seed: int
     subspace: Subspace | None  # the Krylov basis and what its products taught
 
-    def estimate(self, i: int = 0) -> Estimate:
-        """Estimate the population's i-th eigenvalue: the value less its bias, with the data's error."""
+    def population(self, i: int = 0) -> Estimate:
+        """Estimate the i-th eigenvalue of the population: the value less its bias, with the data's error."""
         value = float(self.values[i] - self.bias_data[i])
         return Estimate(value, float(self.stderr_data[i]), self.dof_data)
+
+    def interval(self, i: int = 0, level: float = 0.95) -> tuple[float, float]:
+        """Return a confidence interval of the i-th eigenvalue of the population.
+
+        It is Student's on a logarithmic scale, unless the value is within two standard errors of 0: a draw
+        without the few samples of high curvature has too low a value and too low an error together.
+        """
+        estimate = self.population(i)
+        value, stderr = estimate.value, estimate.stderr
+        if not abs(value) > 2 * stderr:
+            return estimate.interval(level)
+        low, high = interval(math.log(abs(value)), stderr / abs(value), estimate.dof, level)
+        return (math.exp(low), math.exp(high)) if value > 0 else (-math.exp(high), -math.exp(low))
 
 
 @dataclass(frozen=True)
