@@ -98,7 +98,7 @@ def _quadrature(krylov: Lanczos) -> tuple[Tensor, Tensor]:
     if not krylov.finite:
         missing = torch.full((krylov.steps,), math.nan, dtype=torch.float64)
         return missing, missing.clone()
-    theta, s = torch.linalg.eigh(krylov.tridiagonal())
+    theta, s = torch.linalg.eigh(krylov.projected)
     return theta, s[0] ** 2
 
 

@@ -67,9 +67,13 @@ def pyhessian_spectrum(
         vectors=vector[:, None].to(first.dtype),
         residuals=unknown,
         stderr_data=unknown.clone(),
+        bias_data=unknown.clone(),
+        dof_data=math.nan,
+        noise=math.nan,
         converged=False,
         matvecs=eigen_products,
         seed=seed,
+        subspace=None,
     )
     mean = sum(samples) / len(samples)
     return pair, Trace(mean, math.nan, math.nan, len(samples), counted.passes - eigen_products, seed)

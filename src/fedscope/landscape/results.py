@@ -2,9 +2,8 @@
 
 Two kinds of error are kept apart: ``stderr_probe`` is the estimator's own (finitely many random probes on
 the given samples), ``stderr_data`` is the data's (the samples are a finite draw; from the spread of the
-per-batch contributions vᵀH_b v). For an eigenvalue it holds at the eigenvector found on those samples; that
-the vector was chosen to fit them makes λ_max itself lean upward, more so on few samples, which no bar shows.
-Where an operator has no batches, or only one, ``stderr_data`` is NaN.
+per-batch contributions vᵀH_b v). That an eigenvector was chosen to fit those samples makes λ_max lean upward,
+more so on few samples: ``bias_data``. Where an operator has no batches, or only one, these are NaN.
 
 Symbols: n parameters, T parameter tensors, k eigenpairs, M probes, K clients.
 """
@@ -17,6 +16,7 @@ from typing import Literal
 from torch import Tensor
 
 from fedscope.landscape.errorbars import combined, interval, mean_stderr
+from fedscope.landscape.subspace import Subspace
 
 HESSIAN_SCHEMA = "fedscope/hessian/1"
 LANDSCAPE_SCHEMA = "fedscope/landscape/1"
@@ -45,15 +45,37 @@ def probe_mean(values: Tensor, exact: bool) -> Estimate:
 
 @dataclass(frozen=True)
 class Eigenpairs:
-    """The algebraically largest eigenvalues, each certified by its residual ‖Hv − λv‖."""
+    """Eigenvalues at an end of the spectrum, each certified by its residual ‖Hv − λv‖."""
 
     values: Tensor  # (k,) float64, descending
     vectors: Tensor  # (n, k) in the operator's dtype, unit columns
     residuals: Tensor  # (k,) float64
     stderr_data: Tensor  # (k,) float64
+    bias_data: Tensor  # (k,) float64: how far above the population's values these lie on average
+    dof_data: float  # degrees of freedom of stderr_data
+    noise: float  # what rounding in the products may have shifted a value by; no digit below it counts
     converged: bool  # every residual ≤ tol·|λ_max|
     matvecs: int
     seed: int
+    subspace: Subspace | None  # the Krylov basis and what its products taught
+
+    def population(self, i: int = 0) -> Estimate:
+        """Estimate the i-th eigenvalue of the population: the value less its bias, with the data's error."""
+        value = float(self.values[i] - self.bias_data[i])
+        return Estimate(value, float(self.stderr_data[i]), self.dof_data)
+
+    def interval(self, i: int = 0, level: float = 0.95) -> tuple[float, float]:
+        """Return a confidence interval of the i-th eigenvalue of the population.
+
+        It is Student's on a logarithmic scale, unless the value is within two standard errors of 0: a draw
+        without the few samples of high curvature has too low a value and too low an error together.
+        """
+        estimate = self.population(i)
+        value, stderr = estimate.value, estimate.stderr
+        if not abs(value) > 2 * stderr:
+            return estimate.interval(level)
+        low, high = interval(math.log(abs(value)), stderr / abs(value), estimate.dof, level)
+        return (math.exp(low), math.exp(high)) if value > 0 else (-math.exp(high), -math.exp(low))
 
 
 @dataclass(frozen=True)
