@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, hessian, vmap
 from torch.nn.functional import cross_entropy
 
+from fedscope.landscape.eigen import Which, top_eigenpairs
 from fedscope.landscape.operators import Operator, Product
 
 Interval = tuple[float, float]
@@ -67,6 +68,15 @@ class Quantity:
     name: str
     estimate: Callable[[Operator, int], Interval]
     truth: Callable[[Tensor], float]
+
+
+def _eigenvalue(which: Which) -> Callable[[Operator, int], Interval]:
+    return lambda op, seed: top_eigenpairs(op, which=which).interval()
+
+
+QUANTITIES = (
+    Quantity("λ_max", _eigenvalue("largest"), lambda mean: float(torch.linalg.eigvalsh(mean)[-1])),
+)
 
 
 def coverage(quantity: Quantity, population: Population, repetitions: int = 300) -> float:

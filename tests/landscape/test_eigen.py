@@ -7,6 +7,7 @@ from fedscope.landscape import Batches, Hessian, LambdaOperator, top_eigenpairs
 from fedscope.landscape.eigen import Which
 
 from .cases import Case, matrix_operator, mlp, symmetric
+from .coverage import BatchMatrices
 
 SPREAD = torch.cat([torch.linspace(0, 1, 180) ** 3, torch.linspace(1.2, 4, 20)])
 
@@ -249,3 +250,27 @@ def test_a_large_space_is_no_breakdown() -> None:
     assert pairs.converged
     assert pairs.values.tolist() == pytest.approx([12, 10], rel=1e-3)
     assert pairs.matvecs < 40
+
+
+def test_the_bias_of_the_data_is_that_of_the_jackknife() -> None:
+    generator = torch.Generator().manual_seed(3)
+    noise = torch.randn(6, 30, 30, generator=generator, dtype=torch.float64)
+    parts = symmetric(torch.linspace(0, 1, 30) ** 4) + 0.3 * (noise + noise.mT)
+    found = top_eigenpairs(BatchMatrices(parts, 5), k=2, which="both", tol=1e-12)
+    values = torch.linalg.eigvalsh(parts.mean(0))
+    left_out = torch.linalg.eigvalsh((6 * parts.mean(0) - parts) / 5)
+    bias = (5 * (left_out.mean(0) - values)).flip(0)[[0, 1, -2, -1]]
+    torch.testing.assert_close(found.bias_data, bias)
+    assert found.bias_data[0] > 0 > found.bias_data[-1]  # the ends lean outward
+    assert found.dof_data == 5
+
+
+def test_the_interval_is_around_the_corrected_value() -> None:
+    found = top_eigenpairs(mlp().operator, k=2, which="both")
+    corrected = found.values - found.bias_data
+    assert found.population().value == float(corrected[0])
+    for i in (0, 3):
+        low, high = found.interval(i)
+        assert low < float(corrected[i]) < high
+    wide, narrow = found.interval(), found.interval(level=0.5)
+    assert wide[0] < narrow[0] < narrow[1] < wide[1]

@@ -15,7 +15,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from fedscope.landscape.errorbars import interval
+from fedscope.landscape.errorbars import combined, interval, mean_stderr
 from fedscope.landscape.subspace import Subspace
 
 HESSIAN_SCHEMA = "fedscope/hessian/1"
@@ -38,6 +38,11 @@ class Estimate:
         return interval(self.value, self.stderr, self.dof, level)
 
 
+def probe_mean(values: Tensor, exact: bool) -> Estimate:
+    """Return the mean of (M,) independent values; ``exact``: they are a complete set, without error."""
+    return Estimate(float(values.mean()), 0.0 if exact else mean_stderr(values.tolist()), len(values) - 1)
+
+
 @dataclass(frozen=True)
 class Eigenpairs:
     """Eigenvalues at an end of the spectrum, each certified by its residual ‖Hv − λv‖."""
@@ -54,39 +59,70 @@ class Eigenpairs:
     seed: int
     subspace: Subspace | None  # the Krylov basis and what its products taught
 
-    def estimate(self, i: int = 0) -> Estimate:
-        """Estimate the population's i-th eigenvalue: the value less its bias, with the data's error."""
+    def population(self, i: int = 0) -> Estimate:
+        """Estimate the i-th eigenvalue of the population: the value less its bias, with the data's error."""
         value = float(self.values[i] - self.bias_data[i])
         return Estimate(value, float(self.stderr_data[i]), self.dof_data)
+
+    def interval(self, i: int = 0, level: float = 0.95) -> tuple[float, float]:
+        """Return a confidence interval of the i-th eigenvalue of the population.
+
+        It is Student's on a logarithmic scale, unless the value is within two standard errors of 0: a draw
+        without the few samples of high curvature has too low a value and too low an error together.
+        """
+        estimate = self.population(i)
+        value, stderr = estimate.value, estimate.stderr
+        if not abs(value) > 2 * stderr:
+            return estimate.interval(level)
+        low, high = interval(math.log(abs(value)), stderr / abs(value), estimate.dof, level)
+        return (math.exp(low), math.exp(high)) if value > 0 else (-math.exp(high), -math.exp(low))
 
 
 @dataclass(frozen=True)
 class Trace:
-    """A Hutchinson estimate of tr H."""
+    """An estimate of tr H."""
 
     value: float
     stderr_probe: float
     stderr_data: float
     probes: int
-    matvecs: int
+    matvecs: int  # those of a subspace that was given are not counted again
     seed: int
+    dof_probe: float = math.nan  # degrees of freedom of stderr_probe
+    dof_data: float = math.nan  # of stderr_data: batches − 1
+    deflated: int = 0  # dimensions of the subspace whose part of the trace is exact
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return the confidence interval of the trace on these samples: the probes' error alone."""
+        return interval(self.value, self.stderr_probe, self.dof_probe, level)
+
+    def population_interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return the confidence interval of the trace on the samples' population: both errors."""
+        errors = (self.stderr_probe, self.dof_probe), (self.stderr_data, self.dof_data)
+        return interval(self.value, *combined(*errors), level)
 
 
 @dataclass(frozen=True)
 class Diagonal:
-    """Hutchinson estimates of the diagonal of H and, from the same products, of each tensor's block trace."""
+    """Estimates of the diagonal of H and, from the same products, of each tensor's block trace."""
 
     parameter: Tensor  # (n,) float64: diag(H)
     tensor: Tensor  # (T,) float64: trace of each tensor's diagonal block
     parameter_stderr: Tensor  # (n,) float64
     tensor_stderr: Tensor  # (T,) float64
     names: tuple[str, ...]  # the T tensors
-    groups: Tensor  # (G, n) float64: means of z⊙Hz over G disjoint groups of probes; G = 1 if exact
+    groups: Tensor  # (G, n) float64: estimates from G disjoint groups of probes; G = 1 if exact
     tensor_groups: Tensor  # (G, T)
     trace: Trace  # the same products, summed
     probes: int
     matvecs: int
     seed: int
+
+    def tensors(self) -> dict[str, Estimate]:
+        """Return each tensor's block trace with its error."""
+        pairs = zip(self.tensor.tolist(), self.tensor_stderr.tolist(), strict=True)
+        found = [Estimate(value, stderr, self.trace.dof_probe) for value, stderr in pairs]
+        return dict(zip(self.names, found, strict=True))
 
 
 @dataclass(frozen=True)
@@ -108,16 +144,31 @@ class CrossClient:
 
 @dataclass(frozen=True)
 class Density:
-    """Spectral density by stochastic Lanczos quadrature, Gaussian-broadened; integrates to one."""
+    """Spectral density by stochastic Lanczos quadrature, Gaussian-broadened; integrates to one.
+
+    Its errors are over the M probes, with M − 1 degrees of freedom; 0 if the probes were a complete set.
+    """
 
     grid: Tensor  # (m,) float64
     density: Tensor  # (m,) float64
+    stderr: Tensor  # (m,) float64
     nodes: Tensor  # (M, steps) float64: Ritz values
     weights: Tensor  # (M, steps) float64: rows sum to one; 0 pads after breakdown
     sigma: float  # standard deviation of the broadening, in units of the eigenvalues
-    negative_mass: Estimate  # share of eigenvalues below zero, error over probes
+    negative_mass: Estimate  # share of eigenvalues below zero
+    moments: tuple[Estimate, Estimate]  # tr H / n and tr H² / n
     matvecs: int
     seed: int
+    exact: bool = False  # a complete set of probes: nothing is random
+
+    def band(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
+        """Return the lower and upper end of each point's own confidence interval; NaN for one probe."""
+        reach = interval(0.0, 1.0, math.inf if self.exact else len(self.nodes) - 1, level)[1] * self.stderr
+        return (self.density - reach).clamp(min=0), self.density + reach
+
+    def mass(self, above: float) -> Estimate:
+        """Return the share of eigenvalues greater than ``above``."""
+        return probe_mean((self.weights * (self.nodes > above)).sum(1), self.exact)
 
 
 @dataclass(frozen=True)
