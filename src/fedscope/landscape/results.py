@@ -32,10 +32,11 @@ class Estimate:
     value: float
     stderr: float
     dof: float = math.inf  # degrees of freedom of the standard error
+    slope: float = 0.0  # of the variance as a function of the true value, as squares have it
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Return Student's confidence interval."""
-        return interval(self.value, self.stderr, self.dof, level)
+        """Return Student's confidence interval, or Wilson's where the variance has a slope."""
+        return interval(self.value, self.stderr, self.dof, level, self.slope)
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class CrossClient:
     """How much the curvature of the clients' models differs (Mendieta et al. 2022, section 3.2).
 
     For clients k and j with diagonals D: H_N = (‖D_k‖ − ‖D_j‖)², H_D = ⟨D_k, D_j⟩ / (‖D_k‖·‖D_j‖), averaged
-    over pairs.
+    over pairs. The published scripts have the ``tensor`` reading only, and no error bars.
     """
 
     clients: int
@@ -94,6 +95,8 @@ class CrossClient:
     H_D: Mapping[Reading, Estimate]
     H_N_matrix: Mapping[Reading, Tensor]  # (K, K) float64
     H_D_matrix: Mapping[Reading, Tensor]  # (K, K) float64
+    probes: tuple[int, ...]  # of each client
+    converged: bool | None  # whether the intervals are as narrow as was asked for; None: there are none
     matvecs: int
 
 
