@@ -96,7 +96,7 @@ def _gap(gaps: Tensor, spread: Tensor, dof: int, pairs: Pairs) -> Estimate:
     x, C = gaps.mean(1), -center @ spread @ center / 2  # zero where all clients are equal
     scale = 2 / (clients - 1) if pairs == "distinct" else 2 / clients
     square = float(x @ x)
-    value = max(0.0, float(_average(gaps**2 - spread, pairs)))
+    value = float(_average(gaps**2 - spread, pairs).clamp(min=0))
     slope = 4 * scale * float(x @ C @ x) / square if square > 0 else 0.0
     floor = 2 * scale**2 * _square_trace(C, dof)
     return Estimate(value, (slope * value + floor) ** 0.5, dof, slope)

@@ -111,7 +111,7 @@ def measure(problem: Problem, request: Request, stage: Stage) -> tuple[Record, D
             **({"parameters": " ".join(request.parameters)} if request.parameters else {}),
             "engine": request.engine,
             "reading": request.reading,
-            **_resampled(found.loader, request.resampling),
+            **(_resampled(problem, found.loader, request.resampling) if found.loader else {}),
         },
         "lambda_max": _eigenvalues(pairs)[0],
         "eigenvalues": _eigenvalues(pairs)[: request.top_k],
@@ -287,16 +287,15 @@ def _estimate(estimate: Estimate, low: float, high: float) -> Record:
     }
 
 
-def _resampled(source: Loader | None, resampling: Resampling) -> Record:
-    """Return what reading ``code`` adds to the problem's entry; it does not see the samples given."""
-    if source is None:
-        return {}
+def _resampled(problem: Problem, source: Loader, resampling: Resampling) -> Record:
+    """Return what reading ``code`` adds to the problem's entry, and what it has otherwise."""
+    pipeline = problem.info.data.augmentation if problem.info and resampling.augment else "none"
     return {
         "samples": source.samples,
         "batch_size": source.batch_size,
         "product_batches": source.batches,
         "resample": resampling.resample,
-        "augment": resampling.augment,
+        "augmentation": pipeline,
         "seed": resampling.seed,
     }
 
