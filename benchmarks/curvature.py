@@ -182,6 +182,7 @@ def power(bench: Bench, k: int) -> Result:
             bench, tolerances, lambda product, tol: peers.power_iteration(product, k=1, tol=tol, most=300)
         )
     krylov = top_eigenpairs(bench.ours, k=k, tol=TOL).subspace
+    assert krylov is not None
     small = krylov.projected.float()
     operator = LambdaOperator(lambda v: small @ v, len(small), torch.float32)
     for tol in tolerances:

@@ -54,13 +54,13 @@ def test_a_traces_difference_is_the_trace_of_the_difference() -> None:
     ]
     found = {difference.quantity: difference for difference in differences(*records)}["trace"]
     assert found.value == pytest.approx(exact.value, rel=1e-9)
-    assert found.stderr_data == pytest.approx(exact.stderr_data, rel=1e-9)
-    assert found.stderr_probe == 0
+    assert found.data[0] == pytest.approx(exact.stderr_data, rel=1e-9)
+    assert found.probe[0] == 0
     back = {difference.quantity: difference for difference in differences(*records[::-1])}["trace"]
     assert back.value == -found.value
-    assert back.stderr_data == found.stderr_data
+    assert back.data == found.data
     alone = [data_stderr(torch.tensor(r["trace"]["batches"]), r["batch_sizes"]) for r in records]
-    assert found.stderr_data < 0.5 * math.hypot(*alone)  # what the pairing is for
+    assert found.data[0] < 0.5 * math.hypot(*alone)  # what the pairing is for
 
 
 def test_probes_are_paired_as_far_as_both_have_them() -> None:
@@ -77,7 +77,7 @@ def test_probes_are_paired_as_far_as_both_have_them() -> None:
         ]
         found = differences(_record(trace=entries[0]), _record(trace=entries[1]))[1]
         values.append(found.value)
-        claimed.append(found.stderr_probe**2)
+        claimed.append(found.probe[0] ** 2)
     truth = float(torch.tensor(values).var())
     assert sum(claimed) / shared == pytest.approx(truth, rel=0.12)
 

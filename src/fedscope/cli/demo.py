@@ -10,6 +10,7 @@ from fedscope.cli import console, options
 from fedscope.cli.hessian import draw_densities, show
 from fedscope.cli.plot_landscape import draw
 from fedscope.cli.training import train_run
+from fedscope.landscape.crossing import Crossing
 from fedscope.landscape.measure import Request, measure
 from fedscope.landscape.problem import Source, load
 from fedscope.landscape.scan import Plane, scan
@@ -34,7 +35,9 @@ def command(registry: Path, threads: int | None, out: Path) -> None:
         )
         paths.append(Path(str(trained["final"])))
     problems = load(paths, source)
-    request = Request(top_k=2, density=True, clients=True, client_probes=CLIENT_PROBES, versions=versions())
+    request = Request(
+        top_k=2, density=True, clients=True, crossing=Crossing(probes=CLIENT_PROBES), versions=versions()
+    )
     measured = [measure(problem, request, console.progress) for problem in problems]
     plane = Plane(grid=GRID, versions=versions())
     scanned = [scan(problem, plane, console.progress) for problem in problems]

@@ -7,13 +7,15 @@ import click
 
 from fedscope.checkpoints.files import versions
 from fedscope.cli import console
-from fedscope.cli.analysis import analysis, problems
+from fedscope.cli.analysis import SHARED, analysis, problems
+from fedscope.cli.reading import by_reading, reading_options
 from fedscope.errors import UserError
 from fedscope.figures.labels import label, titles
 from fedscope.figures.spectra import density_figure
 from fedscope.figures.style import check_format, save
 from fedscope.figures.tables import hessian_table
-from fedscope.landscape.measure import Record, Request, measure
+from fedscope.landscape.measure import Request, measure
+from fedscope.landscape.records import Record
 from fedscope.landscape.results import Density
 
 
@@ -28,14 +30,7 @@ from fedscope.landscape.results import Density
 @click.option("--trace-rtol", type=click.FloatRange(0, min_open=True), default=0.05, show_default=True,
               help="Standard error of the trace, relative to its value.")  # fmt: skip
 @click.option("--density", is_flag=True, help="Also estimate the eigenvalue density.")
-@click.option(
-    "--clients", is_flag=True, help="Also compare the curvature of the run's client models (H_N, H_D)."
-)
-@click.option(
-    "--client-probes", type=click.IntRange(3), default=32, show_default=True, help="Probes per client."
-)
-@click.option("--pairs", type=click.Choice(["distinct", "all_including_self"]), default="distinct",
-              show_default=True, help="Pairs averaged over; the papers' script includes k = j.")  # fmt: skip
+@reading_options
 @click.option("--operator", type=click.Choice(["hessian", "ggn", "fisher"]), default="hessian",
               show_default=True, help="Hessian, generalised Gauss–Newton, or empirical Fisher.")  # fmt: skip
 @click.option(
@@ -55,19 +50,18 @@ def command(
     trace_rtol: float,
     density: bool,
     clients: bool,
-    client_probes: int,
-    pairs: Any,
     operator: Any,
     parameters: tuple[str, ...],
     engine: Any,
     figure: str | None,
-    **source: Any,
+    **others: Any,
 ) -> None:
     """Measure the curvature of the training loss at checkpoints.
 
     CKPT is a file, or RUN, RUN@25, RUN@best, RUN@final, RUN@client3 of the registry; left out, the newest
     run. Several are compared in one table.
     """
+    source = {name: others.pop(name) for name in SHARED}
     request = Request(
         top_k=top_k,
         tol=tol,
@@ -75,13 +69,12 @@ def command(
         trace_rtol=trace_rtol,
         density=density or figure is not None,
         clients=clients,
-        client_probes=client_probes,
-        pairs=pairs,
         engine=engine,
         operator=operator,
         parameters=parameters,
         bn=bn,
         versions=versions(),
+        **by_reading(source, **others),
     )
     if figure:
         check_format(Path(figure))
@@ -113,6 +106,11 @@ def show(records: list[Record]) -> None:
         if record["trace"]["converged"] is False:
             console.note(
                 f"{name}: the trace did not reach --trace-rtol in {record['trace']['probes']} probes"
+            )
+        cross = record["cross_client"]
+        if cross and cross["converged"] is False:
+            console.note(
+                f"{name}: H_N and H_D did not reach --client-rtol in {cross['probes']} probes per client"
             )
 
 

@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
-from fedscope.landscape.errorbars import data_stderr, interval
+from fedscope.landscape.errorbars import combined, data_stderr, interval
 
 Record = Mapping[str, Any]
 LEVEL = 0.95
+NONE = (0.0, math.inf)  # no such error
 
 
 @dataclass(frozen=True)
@@ -28,15 +29,18 @@ class Difference:
 
     quantity: str
     value: float
-    stderr_probe: float  # 0 where no probe is involved
-    stderr_data: float  # NaN where there is one batch only
-    dof: float  # of the combined error: the smaller of the two
+    probe: tuple[float, float]  # standard error over probes and its degrees of freedom; 0 if there are none
+    data: tuple[float, float]  # over the samples; NaN where there is one batch only
+
+    @property
+    def stderr(self) -> float:
+        """The standard error, of probes and samples together."""
+        return combined(self.probe, self.data)[0]
 
     @property
     def interval(self) -> tuple[float, float]:
         """The 95 % interval of both errors together."""
-        both = [error for error in (self.stderr_probe, self.stderr_data) if not math.isnan(error)]
-        return interval(self.value, math.hypot(*both) if both else math.nan, self.dof, LEVEL)
+        return interval(self.value, *combined(self.probe, self.data), LEVEL)
 
     @property
     def verdict(self) -> str:
@@ -69,14 +73,12 @@ def differences(reference: Record, other: Record) -> list[Difference]:
 
 def _eigenvalue(ours: Record, theirs: Record, sizes: Sequence[int]) -> Difference:
     # To first order an eigenvalue moves by the form at its own eigenvector, which the samples do not move.
-    return Difference("λ_max", _gap(ours, theirs), 0.0, _data(ours, theirs, sizes), len(sizes) - 1)
+    return Difference("λ_max", _gap(ours, theirs), NONE, _data(ours, theirs, sizes))
 
 
 def _trace(ours: Record, theirs: Record, sizes: Sequence[int]) -> Difference:
     probe = _probes(_numbers(ours.get("samples")), _numbers(theirs.get("samples")))
-    shared = min(len(ours.get("samples") or ()), len(theirs.get("samples") or ())) - 1
-    dof = min(len(sizes) - 1 or math.inf, shared if probe else math.inf)
-    return Difference("trace", _gap(ours, theirs), probe, _data(ours, theirs, sizes), dof)
+    return Difference("trace", _gap(ours, theirs), probe, _data(ours, theirs, sizes))
 
 
 def _cross(ours: Record, theirs: Record) -> list[Difference]:
@@ -84,32 +86,38 @@ def _cross(ours: Record, theirs: Record) -> list[Difference]:
     for symbol in ("H_N", "H_D"):
         for reading in ("tensor", "parameter"):
             mine, yours = ours[symbol][reading], theirs[symbol][reading]
-            error = math.hypot(_number(mine["stderr"]), _number(yours["stderr"]))
-            dof = min(mine.get("dof") or math.inf, yours.get("dof") or math.inf)
-            found.append(Difference(f"{symbol} ({reading})", _gap(mine, yours), error, math.nan, dof))
+            if mine and yours:
+                error = combined(_error(mine), _error(yours))
+                found.append(Difference(f"{symbol} ({reading})", _gap(mine, yours), error, NONE))
     return found
+
+
+def _error(estimate: Record) -> tuple[float, float]:
+    return _number(estimate["stderr"]), estimate.get("dof") or math.inf
 
 
 def _gap(ours: Record, theirs: Record) -> float:
     return _number(theirs["value"]) - _number(ours["value"])
 
 
-def _data(ours: Record, theirs: Record, sizes: Sequence[int]) -> float:
+def _data(ours: Record, theirs: Record, sizes: Sequence[int]) -> tuple[float, float]:
     mine, yours = _numbers(ours.get("batches")), _numbers(theirs.get("batches"))
-    return data_stderr(yours - mine, sizes) if len(mine) == len(yours) == len(sizes) else math.nan
+    known = len(mine) == len(yours) == len(sizes)
+    return data_stderr(yours - mine, sizes) if known else math.nan, len(sizes) - 1
 
 
-def _probes(mine: Tensor, yours: Tensor) -> float:
+def _probes(mine: Tensor, yours: Tensor) -> tuple[float, float]:
     """Return the standard error of a difference of means over probes of which the first ones are shared.
 
     Var(x̄ − ȳ) = σ²_x/m + σ²_y/n − 2·σ_xy/max(m, n).
     """
-    if len(mine) < 2 or len(yours) < 2:
-        return 0.0 if len(mine) == len(yours) == 0 else math.nan
     shared = min(len(mine), len(yours))
+    if shared < 2:
+        return NONE if len(mine) == len(yours) == 0 else (math.nan, 0)
     covariance = torch.cov(torch.stack([mine[:shared], yours[:shared]]))[0, 1]
     variance = mine.var() / len(mine) + yours.var() / len(yours)
-    return math.sqrt(max(0.0, float(variance - 2 * covariance / max(len(mine), len(yours)))))
+    variance -= 2 * covariance / max(len(mine), len(yours))
+    return math.sqrt(max(0.0, float(variance))), shared - 1
 
 
 def _numbers(values: Sequence[float | None] | None) -> Tensor:

@@ -25,6 +25,7 @@ _LARGEST = 256  # rows of the projections that are diagonalised for each batch
 class DataErrors:
     """Of k eigenvalues."""
 
+    forms: Tensor | None  # (k, B) float64: vᵀH_b v
     stderr: Tensor  # (k,) float64
     bias: Tensor  # (k,) float64
     dof: float
@@ -40,7 +41,7 @@ def eigenvalue_errors(known: Subspace, weights: Sequence[int] | None, positions:
     """
     if known.batches is None or weights is None or len(weights) < 2:
         missing = torch.full((len(positions),), math.nan, dtype=torch.float64)
-        return DataErrors(missing, missing.clone(), math.nan)
+        return DataErrors(None, missing, missing.clone(), math.nan)
     theta, s = torch.linalg.eigh(known.projected)
     forms = torch.einsum("ik,bij,jk->kb", s[:, positions], known.batches, s[:, positions])
     stderr = torch.tensor([data_stderr(of_pair, weights) for of_pair in forms], dtype=torch.float64)
@@ -48,7 +49,7 @@ def eigenvalue_errors(known: Subspace, weights: Sequence[int] | None, positions:
     kept = torch.cat([kept, positions]).unique()  # ascending
     small = s[:, kept].T @ known.batches @ s[:, kept]
     bias = _bias(small, weights, torch.searchsorted(kept, positions))
-    return DataErrors(stderr, bias, len(weights) - 1)
+    return DataErrors(forms, stderr, bias, len(weights) - 1)
 
 
 def _bias(batches: Tensor, weights: Sequence[int], positions: Tensor) -> Tensor:

@@ -208,6 +208,7 @@ def _result(op: Operator, krylov: Lanczos, ritz: _Ritz, seed: int) -> Eigenpairs
         matvecs=krylov.matvecs,
         seed=seed,
         subspace=subspace,
+        forms=errors.forms,
     )
 
 

@@ -60,15 +60,22 @@ def combined(*errors: tuple[float, float]) -> tuple[float, float]:
     return math.sqrt(variance), variance**2 / loose if loose != 0 else math.inf
 
 
-def interval(value: float, stderr: float, dof: float, level: float = 0.95) -> tuple[float, float]:
-    """Return Student's confidence interval of a value whose standard error has ``dof`` degrees of freedom.
+def interval(
+    value: float, stderr: float, dof: float, level: float = 0.95, slope: float = 0.0
+) -> tuple[float, float]:
+    """Return the confidence interval of a value whose standard error has ``dof`` degrees of freedom.
+
+    Student's, or with a ``slope`` that of Wilson (1927) for an estimate whose variance changes with the
+    truth: all θ with (value − θ)² ≤ t²·(stderr² + slope·(θ − value)).
 
     (value, value) where the error is exactly 0; (NaN, NaN) where it could not be formed.
     """
     if stderr == 0:
         return value, value
-    reach = float(student.ppf((1 + level) / 2, dof)) * stderr if dof > 0 else math.nan
-    return value - reach, value + reach
+    t = float(student.ppf((1 + level) / 2, dof)) if dof > 0 else math.nan
+    shift = t * t * slope / 2
+    reach = math.hypot(shift, t * stderr)
+    return value + shift - reach, value + shift + reach
 
 
 def jackknife_variance(left_out: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from fedscope.landscape.errorbars import combined, interval, mean_stderr
@@ -32,10 +33,11 @@ class Estimate:
     value: float
     stderr: float
     dof: float = math.inf  # degrees of freedom of the standard error
+    slope: float = 0.0  # of the variance as a function of the true value, as squares have it
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Return Student's confidence interval."""
-        return interval(self.value, self.stderr, self.dof, level)
+        """Return Student's confidence interval, or Wilson's where the variance has a slope."""
+        return interval(self.value, self.stderr, self.dof, level, self.slope)
 
 
 def probe_mean(values: Tensor, exact: bool) -> Estimate:
@@ -57,7 +59,16 @@ class Eigenpairs:
     converged: bool  # every residual ≤ tol·|λ_max|
     matvecs: int
     seed: int
-    subspace: Subspace | None  # the Krylov basis and what its products taught
+    subspace: Subspace | None = None  # the Krylov basis and what its products taught
+    forms: Tensor | None = None  # (k, B) float64: each batch's vᵀH_b v
+
+    @classmethod
+    def bare(cls, values: Tensor, vectors: Tensor, matvecs: int, seed: int) -> "Eigenpairs":
+        """Return the pairs of an estimator that knows no errors."""
+        unknown = torch.full_like(values, math.nan)
+        return cls(
+            values, vectors, unknown, unknown, unknown, math.nan, math.nan, False, matvecs=matvecs, seed=seed
+        )
 
     def population(self, i: int = 0) -> Estimate:
         """Estimate the i-th eigenvalue of the population: the value less its bias, with the data's error."""
@@ -91,6 +102,8 @@ class Trace:
     dof_probe: float = math.nan  # degrees of freedom of stderr_probe
     dof_data: float = math.nan  # of stderr_data: batches − 1
     deflated: int = 0  # dimensions of the subspace whose part of the trace is exact
+    samples: tuple[float, ...] = ()  # M: what each probe says, the exact part included
+    batches: tuple[float, ...] = ()  # B: what each batch's part of H says
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return the confidence interval of the trace on these samples: the probes' error alone."""
@@ -130,7 +143,7 @@ class CrossClient:
     """How much the curvature of the clients' models differs (Mendieta et al. 2022, section 3.2).
 
     For clients k and j with diagonals D: H_N = (‖D_k‖ − ‖D_j‖)², H_D = ⟨D_k, D_j⟩ / (‖D_k‖·‖D_j‖), averaged
-    over pairs.
+    over pairs. The published scripts have the ``tensor`` reading only, and no error bars.
     """
 
     clients: int
@@ -139,6 +152,8 @@ class CrossClient:
     H_D: Mapping[Reading, Estimate]
     H_N_matrix: Mapping[Reading, Tensor]  # (K, K) float64
     H_D_matrix: Mapping[Reading, Tensor]  # (K, K) float64
+    probes: tuple[int, ...]  # of each client
+    converged: bool | None  # whether the intervals are as narrow as was asked for; None: there are none
     matvecs: int
 
 

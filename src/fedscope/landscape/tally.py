@@ -95,6 +95,7 @@ class TraceTally:
             steps: products spent on making ``known`` larger.
         """
         variance, dof = (0.0, math.inf) if exact else (self._variance or self._spread())
+        known = self.known.trace if self.known else 0.0
         stderr_data, dof_data = math.nan, math.nan
         if self._batches:
             batches = torch.stack(self._batches)
@@ -111,6 +112,8 @@ class TraceTally:
             dof_probe=dof,
             dof_data=dof_data,
             deflated=len(self.known.basis) if self.known else 0,
+            samples=tuple(known + form for form in self._forms),
+            batches=tuple(torch.stack(self._batches).mean(0).tolist()) if self._batches else (),
         )
 
     def _count(self, z: Tensor, image: Tensor) -> None:
