@@ -14,6 +14,7 @@ from fedscope.figures.labels import label, titles
 from fedscope.figures.spectra import density_figure
 from fedscope.figures.style import check_format, save
 from fedscope.figures.tables import hessian_table
+from fedscope.figures.verdicts import advice, comparison_table
 from fedscope.landscape.measure import Request, measure
 from fedscope.landscape.records import Record
 from fedscope.landscape.results import Density
@@ -95,6 +96,11 @@ def show(records: list[Record]) -> None:
     table = hessian_table(records)
     console.print_table(table.title, table.columns, table.rows, table.notes)
     for record in records:
+        for line in advice(record):
+            console.note(f"{label(record['checkpoint'])}: {line}")
+    if len(records) > 1:
+        compare(records)
+    for record in records:
         name = label(record["checkpoint"])
         if len(record["eigenvalues"]) > 1:
             values = ", ".join(
@@ -112,6 +118,17 @@ def show(records: list[Record]) -> None:
             console.note(
                 f"{name}: H_N and H_D did not reach --client-rtol in {cross['probes']} probes per client"
             )
+
+
+def compare(records: list[Record]) -> None:
+    """Print each record's differences to the first, where they were made on the same samples."""
+    try:
+        table = comparison_table(records)
+    except UserError as reason:
+        console.note(f"no comparison: {reason}")
+        return
+    click.echo()
+    console.print_table(table.title, table.columns, table.rows, table.notes)
 
 
 def draw_densities(records: list[Record], densities: list[Density], path: Path) -> None:
