@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -208,7 +210,10 @@ def test_the_data_error_is_that_of_the_mean_over_batches() -> None:
     spread = (counts * (forms - found.values[:, None]) ** 2).sum(1) / (2 * 23)
     torch.testing.assert_close(found.stderr_data, spread.sqrt())
     alone = Hessian(case.model, case.loss_fn, Batches(case.inputs, case.targets))
-    assert bool(top_eigenpairs(alone).stderr_data.isnan())
+    single = top_eigenpairs(alone)
+    assert bool(single.stderr_data.isnan())
+    assert bool(single.bias_data.isnan())
+    assert all(math.isnan(end) for end in single.interval())
 
 
 def test_non_finite_curvature_comes_out_as_nan() -> None:

@@ -147,7 +147,7 @@ class _Ritz:
             values,
             chosen,
             krylov.residuals(values, chosen),
-            tol * scale + 10 * torch.finfo(krylov.basis.dtype).eps * size,
+            max(tol * scale, 10 * torch.finfo(krylov.basis.dtype).eps * size),
         )
 
     @property

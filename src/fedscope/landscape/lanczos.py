@@ -28,7 +28,7 @@ class Lanczos:
         op: symmetric operator.
         start: (n,) starting vector, not zero; normalised here.
         generator: draws the replacements after a breakdown.
-        by_batch: also collect Q A_b Qᵀ of each batch's part A_b, where the operator has batches.
+        by_batch: also collect Q A_b Qᵀ of each of B batches' part A_b, B·m² numbers, where there are any.
 
     Attributes:
         steps: rows of the basis, m.
