@@ -17,7 +17,6 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from fedscope.errors import UserError
 from fedscope.landscape.batches import Batches
 from fedscope.landscape.clients import DEFAULT_RTOL, cross_client
 from fedscope.landscape.eigen import top_eigenpairs
@@ -116,11 +115,6 @@ def compare_as_published(
     progress: Progress | None = None,
 ) -> Crossed:
     """Compare clients in the reading of the published code, each from vectors of the same seed."""
-    if options.overlap or options.probes:
-        raise UserError(
-            "the published scripts know no overlap and no fixed number of probes; drop --overlap and "
-            "--client-probes, or use --reading paper"
-        )
     rounds, traces, spent = [], [], 0
     for client in people:
         rounds.append(client.info.round if client.info else None)

@@ -173,6 +173,8 @@ def _fedscope(problem: Problem, request: Request, stage: Stage) -> _Found:
 def _participants(problem: Problem, request: Request) -> Participants | None:
     """Return the clients to compare; what is wrong with them is said before the long steps."""
     if not request.clients:
+        if request.crossing.overlap:
+            raise UserError("--overlap is of the clients with the global model; add --clients")
         return None
     options = request.crossing.settled(request.reading)
     assert options.weights
@@ -181,10 +183,11 @@ def _participants(problem: Problem, request: Request) -> Participants | None:
 
 
 def _published(problem: Problem, request: Request, stage: Stage) -> _Found:
-    if request.density or request.probes:
+    crossing = request.crossing
+    if request.density or request.probes or crossing.probes or crossing.overlap:
         raise UserError(
-            "the published scripts have no density and no fixed number of probes; drop --density, --figure "
-            "and --probes, or use --reading paper"
+            "the published scripts have no density, no overlap and no fixed number of probes; drop --density,"
+            " --figure, --overlap, --probes and --client-probes, or use --reading paper"
         )
     kind, resampling = OPERATORS[request.operator], request.resampling
     shared = {"bn": request.bn, "parameters": request.parameters or None}
@@ -214,7 +217,7 @@ def _published(problem: Problem, request: Request, stage: Stage) -> _Found:
         )  # fmt: skip
     if people:
         with stage(f"{problem.title}: cross-client as published, products") as progress:
-            options = request.crossing.settled("code")
+            options = crossing.settled("code")
             cross = compare_as_published(people, options, of_client, seed=seed, tol=tol, progress=progress)
     pairs = Eigenpairs.bare(found.values, found.vectors, sum(found.iterations), seed)
     trace = Trace(total.value, math.nan, math.nan, total.iterations, total.iterations, seed)
