@@ -15,18 +15,18 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+Layer = nn.Conv1d | nn.Conv2d | nn.Conv3d
 Geometry = tuple[list[int], list[int], list[int], int]  # stride, padding, dilation, groups
 
 
-def convolved(layer: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def convolved(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return what a convolution layer gives with this weight and bias in place of its own."""
-    assert isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d)
     plain = layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
     if not plain or x.ndim != weight.ndim:
-        output: Tensor = layer._conv_forward(x, weight, bias)  # type: ignore[arg-type]
+        output: Tensor = layer._conv_forward(x, weight, bias)
         return output
     geometry = (list(layer.stride), list(layer.padding), list(layer.dilation), layer.groups)
-    convolution: Tensor = _Convolution.apply(x, weight, bias, geometry)
+    convolution: Tensor = _Convolution.apply(x, weight, bias, geometry)  # type: ignore[no-untyped-call]
     return convolution
 
 
@@ -43,8 +43,7 @@ class _Convolution(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, u: Tensor) -> tuple[Tensor | None, ...]:
         x, w = ctx.saved_tensors
-        adjoints: tuple[Tensor | None, ...] = _Adjoint.apply(u, x, w, ctx.geometry, ctx.needs_input_grad[:3])
-        return *adjoints, None
+        return *_Adjoint.apply(u, x, w, ctx.geometry, ctx.needs_input_grad[:3]), None  # type: ignore[no-untyped-call]
 
 
 class _Adjoint(torch.autograd.Function):
@@ -61,7 +60,7 @@ class _Adjoint(torch.autograd.Function):
         return _adjoint(u, x, w, geometry, needed)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(
         ctx: Any, xi: Tensor | None, omega: Tensor | None, beta: Tensor | None
     ) -> tuple[Tensor | None, ...]:

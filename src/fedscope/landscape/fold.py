@@ -11,17 +11,19 @@ Whether a layer feeds its BatchNorm and nothing else is read off the autograd gr
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import Node
 from torch.nn.functional import linear
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedscope.landscape.convolution import convolved
+from fedscope.landscape.convolution import Layer, convolved
 from fedscope.landscape.preflight import close
 
-_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-_LAYERS = (*_CONVOLUTIONS, nn.Linear)
+_Foldable = Layer | nn.Linear
+_LAYERS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
@@ -33,49 +35,61 @@ def fold(model: nn.Module, evaluate: Callable[[], Tensor]) -> None:
     layers, and those with hooks that look at what is folded, stay as they are.
     If the outputs do not agree to rounding, all do.
     """
-    layers = [m for m in model.modules() if type(m) in _CONVOLUTIONS]
-    norms = [m for m in model.modules() if type(m) in _NORMS and _fixed(m)]
+    layers = [m for m in model.modules() if _is_layer(m)]
+    norms = [m for m in model.modules() if _is_norm(m)]
     if not (layers or norms):
         return
     with torch.no_grad():
         before = evaluate()
-    partners = _partners(model, evaluate) if norms else {}
+    partners = _partners(layers, norms, evaluate) if norms else {}
     for layer in layers:
-        layer.forward = partial(_plain, layer)
+        if not isinstance(layer, nn.Linear):
+            layer.__dict__["forward"] = partial(_plain, layer)
     for norm in norms:
-        norm.forward = partial(_affine, norm)
+        norm.__dict__["forward"] = partial(_affine, norm)
     for norm, layer in partners.items():
-        layer.forward = partial(_folded, layer, norm)
-        norm.forward = _same
+        layer.__dict__["forward"] = partial(_folded, layer, norm)
+        norm.__dict__["forward"] = _same
     with torch.no_grad():
         after = evaluate()
     if not close(before, after, before.dtype):
-        for module in (*layers, *norms, *partners.values()):
+        for module in (*layers, *norms):
             module.__dict__.pop("forward", None)
 
 
-def _fixed(norm: nn.Module) -> bool:
-    return norm.running_mean is not None and norm.running_var is not None
+def _is_layer(module: nn.Module) -> TypeGuard[_Foldable]:
+    return type(module) in _LAYERS
 
 
-def _partners(model: nn.Module, evaluate: Callable[[], Tensor]) -> dict[nn.Module, nn.Module]:
+def _is_norm(module: nn.Module) -> TypeGuard[_BatchNorm]:
+    return type(module) in _NORMS and isinstance(module.running_mean, Tensor)
+
+
+def _partners(
+    layers: list[_Foldable], norms: list[_BatchNorm], evaluate: Callable[[], Tensor]
+) -> dict[_BatchNorm, _Foldable]:
     """Return the BatchNorms that can be folded, each with the layer before it."""
-    made: dict[Node, nn.Module] = {}
-    taken: dict[nn.Module, Node | None] = {}
+    made: dict[Node, _Foldable] = {}
+    taken: dict[_BatchNorm, _Foldable] = {}
     calls: Counter[nn.Module] = Counter()
 
-    def after(layer: nn.Module, _: object, output: Tensor) -> None:
+    def after(layer: _Foldable, _: object, output: Tensor) -> None:
         calls[layer] += 1
         if output.grad_fn is not None:
             made[output.grad_fn] = layer
 
-    def before(norm: nn.Module, args: tuple[Tensor]) -> None:
+    def before(norm: _BatchNorm, args: tuple[Tensor]) -> None:
         calls[norm] += 1
-        taken[norm] = args[0].grad_fn if _columns(args[0], norm) else None
+        layer = made.get(args[0].grad_fn) if args[0].grad_fn is not None else None
+        if layer is not None and args[0].ndim == layer.weight.ndim:  # its channels, not a sequence's places
+            taken[norm] = layer
 
-    handles = [m.register_forward_hook(after) for m in model.modules() if _foldable(m, _LAYERS)]
-    handles += [m.register_forward_pre_hook(before) for m in model.modules() if _foldable(m, _NORMS)]
-    floating = [p for p in model.parameters() if p.is_floating_point()]
+    # Who has hooks is left alone: somebody looks between the layer and its BatchNorm.
+    handles = [layer.register_forward_hook(after) for layer in layers if not layer._forward_hooks]
+    for norm in norms:
+        if not (norm._forward_hooks or norm._forward_pre_hooks):
+            handles.append(norm.register_forward_pre_hook(before))
+    floating = [p for m in (*layers, *norms) for p in m.parameters() if p.is_floating_point()]
     for p in floating:
         p.requires_grad_(True)
     try:
@@ -86,22 +100,10 @@ def _partners(model: nn.Module, evaluate: Callable[[], Tensor]) -> dict[nn.Modul
             p.requires_grad_(False)
         for handle in handles:
             handle.remove()
+    nodes = {layer: node for node, layer in made.items()}
     return {
-        norm: made[node]
-        for norm, node in taken.items()
-        if node in made and used[node] == 1 == calls[norm] == calls[made[node]]
+        norm: layer for norm, layer in taken.items() if used[nodes[layer]] == calls[norm] == calls[layer] == 1
     }
-
-
-def _foldable(module: nn.Module, types: tuple[type[nn.Module], ...]) -> bool:
-    """Say whether nobody else looks between the layer and its BatchNorm."""
-    watched = module._forward_hooks or (type(module) in _NORMS and module._forward_pre_hooks)
-    return type(module) in types and not watched and (type(module) not in _NORMS or _fixed(module))
-
-
-def _columns(x: Tensor, norm: nn.Module) -> bool:
-    """Say whether the layer's outputs are what the BatchNorm counts as channels: dimension 1."""
-    return x.grad_fn is not None and (x.ndim == 2 or x.grad_fn.name().startswith("Convolution"))
 
 
 def _uses(output: Tensor) -> Counter[Node]:
@@ -120,34 +122,29 @@ def _uses(output: Tensor) -> Counter[Node]:
     return used
 
 
-def _scale_and_shift(norm: nn.Module) -> tuple[Tensor, Tensor]:
+def _scale_and_shift(norm: _BatchNorm) -> tuple[Tensor, Tensor]:
     """Return γ/σ and β − μ·γ/σ, (channels,) each."""
-    mean, variance, eps = norm.running_mean, norm.running_var, norm.eps
-    assert isinstance(mean, Tensor)
-    assert isinstance(variance, Tensor)
-    assert isinstance(eps, float)
-    scale = torch.rsqrt(variance + eps)
-    if norm.weight is not None:
-        scale = norm.weight * scale
-    shift = -mean * scale
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    scale = torch.rsqrt(norm.running_var + norm.eps)
+    scale = scale if norm.weight is None else norm.weight * scale
+    shift = -norm.running_mean * scale
     return scale, shift if norm.bias is None else norm.bias + shift
 
 
-def _folded(layer: nn.Module, norm: nn.Module, x: Tensor) -> Tensor:
+def _folded(layer: _Foldable, norm: _BatchNorm, x: Tensor) -> Tensor:
     scale, shift = _scale_and_shift(norm)
     weight, bias = layer.weight, layer.bias
-    assert isinstance(weight, Tensor)
     weight = weight * scale.view(-1, *[1] * (weight.ndim - 1))
     bias = shift if bias is None else torch.addcmul(shift, bias, scale)
     return linear(x, weight, bias) if isinstance(layer, nn.Linear) else convolved(layer, x, weight, bias)
 
 
-def _plain(layer: nn.Module, x: Tensor) -> Tensor:
-    assert isinstance(layer.weight, Tensor)
+def _plain(layer: Layer, x: Tensor) -> Tensor:
     return convolved(layer, x, layer.weight, layer.bias)
 
 
-def _affine(norm: nn.Module, x: Tensor) -> Tensor:
+def _affine(norm: _BatchNorm, x: Tensor) -> Tensor:
     shape = (1, -1, *[1] * (x.ndim - 2))
     scale, shift = _scale_and_shift(norm)
     return torch.addcmul(shift.view(shape), x, scale.view(shape))
