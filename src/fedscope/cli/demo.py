@@ -7,7 +7,7 @@ import click
 from fedscope.checkpoints.files import versions
 from fedscope.checkpoints.registry import Registry
 from fedscope.cli import console, options
-from fedscope.cli.hessian import draw_densities, show
+from fedscope.cli.hessian import ANALYSIS, draw_densities, show
 from fedscope.cli.plot_landscape import draw
 from fedscope.cli.training import train_run
 from fedscope.landscape.crossing import Crossing
@@ -38,14 +38,13 @@ def command(registry: Path, threads: int | None, out: Path) -> None:
     request = Request(
         top_k=2, density=True, clients=True, crossing=Crossing(probes=CLIENT_PROBES), versions=versions()
     )
-    measured = [measure(problem, request, console.progress) for problem in problems]
+    records = [measure(problem, request, console.progress, keep=registry / ANALYSIS) for problem in problems]
     plane = Plane(grid=GRID, versions=versions())
     scanned = [scan(problem, plane, console.progress) for problem in problems]
 
-    records = [record for record, _ in measured]
     console.write_json(str(out / "hessian.json"), records)
     console.write_json(str(out / "landscape.json"), [record for record, _ in scanned])
-    draw_densities(records, [density for _, density in measured if density], out / "density.png")
+    draw_densities(records, out / "density.png")
     for suffix in ("png", "pdf"):
         draw(scanned, out / f"landscape.{suffix}")
     show(records)

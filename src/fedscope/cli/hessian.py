@@ -17,7 +17,8 @@ from fedscope.figures.tables import hessian_table
 from fedscope.figures.verdicts import advice, comparison_table
 from fedscope.landscape.measure import Request, measure
 from fedscope.landscape.records import Record
-from fedscope.landscape.results import Density
+
+ANALYSIS = ".analysis"  # in the registry: results, and the products of interrupted runs
 
 
 @click.command("hessian")
@@ -41,6 +42,7 @@ from fedscope.landscape.results import Density
     help="Only the block of parameters with such names, such as 'layer3.*'; may be repeated. [default: all]",
 )
 @click.option("--engine", type=click.Choice(["fedscope", "pyhessian"]), default="fedscope", show_default=True)
+@click.option("--recompute", is_flag=True, help="Measure again what the registry has a result of.")
 @click.option("--figure", metavar="FILE", help="Draw the density to a .png, .pdf or .svg file.")
 def command(
     json_target: str | None,
@@ -54,6 +56,7 @@ def command(
     operator: Any,
     parameters: tuple[str, ...],
     engine: Any,
+    recompute: bool,
     figure: str | None,
     **others: Any,
 ) -> None:
@@ -81,14 +84,17 @@ def command(
         check_format(Path(figure))
     for target in (figure, json_target):
         console.check_target(target)
-    results = [measure(problem, request, console.progress) for problem in problems(**source)]
-    records = [record for record, _ in results]
+    keep = Path(source["registry"]) / ANALYSIS
+    records = [
+        measure(problem, request, console.progress, keep=keep, again=recompute)
+        for problem in problems(**source)
+    ]
     if json_target:
         console.write_json(json_target, records[0] if len(records) == 1 else records)
     if json_target != "-":
         show(records)
     if figure:
-        draw_densities(records, [found for _, found in results if found], Path(figure))
+        draw_densities(records, Path(figure))
 
 
 def show(records: list[Record]) -> None:
@@ -96,6 +102,8 @@ def show(records: list[Record]) -> None:
     table = hessian_table(records)
     console.print_table(table.title, table.columns, table.rows, table.notes)
     for record in records:
+        if record.get("reused"):
+            console.note(f"{label(record['checkpoint'])}: as measured before; --recompute measures again")
         for line in advice(record):
             console.note(f"{label(record['checkpoint'])}: {line}")
     if len(records) > 1:
@@ -131,10 +139,11 @@ def compare(records: list[Record]) -> None:
     console.print_table(table.title, table.columns, table.rows, table.notes)
 
 
-def draw_densities(records: list[Record], densities: list[Density], path: Path) -> None:
+def draw_densities(records: list[Record], path: Path) -> None:
     """Draw the eigenvalue densities of several records on shared axes."""
     largest = [float(r["lambda_max"]["value"]) for r in records if r["lambda_max"]["value"] is not None]
     if len(largest) < len(records):
         raise UserError("the curvature is not finite, so there is no density to draw; see --json")
     record = {"checkpoints": [r["checkpoint"]["sha256"] for r in records]}
+    densities = [record["density"] for record in records]
     save(density_figure(densities, titles(records), lambda_max=largest), path, record=record)

@@ -1,5 +1,6 @@
 """What the curvature operators of a loss share: a weighted mean over batches of symmetric products."""
 
+import hashlib
 from abc import abstractmethod
 from collections.abc import Sequence
 
@@ -84,6 +85,19 @@ class LossOperator(Operator):
     def plan(self) -> Plan:
         """How the products are computed."""
         return self._graphs().plan
+
+    @torch.no_grad()
+    def fingerprint(self) -> str:
+        """Return a hash of what decides the products: kind, names, weights, samples, outputs and loss."""
+        inputs, targets = next(iter(self._loss.batches))
+        with self._loss.exact():
+            outputs = self._loss.outputs(self._loss.split(self._loss.center), inputs)
+            loss = self._loss.of(outputs, targets)
+        digest = hashlib.sha256(f"{type(self).__name__} {self.names} {self._memory}".encode())
+        digest.update(self._loss.batches.sha256.encode())
+        for tensor in (self._loss.center, outputs, loss):
+            digest.update(tensor.cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
 
     @abstractmethod
     def _graph(self, inputs: Tensor, targets: Tensor) -> Graph:

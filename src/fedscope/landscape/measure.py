@@ -4,7 +4,8 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -23,6 +24,7 @@ from fedscope.landscape.density import spectral_density
 from fedscope.landscape.eigen import top_eigenpairs
 from fedscope.landscape.gaussnewton import EmpiricalFisher, GaussNewton
 from fedscope.landscape.hessian import Hessian
+from fedscope.landscape.keeping import Keeper, key
 from fedscope.landscape.lossoperator import LossOperator
 from fedscope.landscape.normalization import BatchNormMode
 from fedscope.landscape.operators import Operator
@@ -42,7 +44,8 @@ from fedscope.landscape.records import (
 from fedscope.landscape.resampled import Loader, Resampled, Resampling
 from fedscope.landscape.results import HESSIAN_SCHEMA, Density, Eigenpairs, Trace
 from fedscope.landscape.trace import trace
-from fedscope.streams import key, torch_stream
+from fedscope.streams import key as stream_key
+from fedscope.streams import torch_stream
 
 OperatorName = Literal["hessian", "ggn", "fisher"]
 OPERATORS: dict[OperatorName, type[LossOperator]] = {
@@ -82,15 +85,47 @@ class _Found:
     loader: Loader | None = None  # of reading code
 
 
-def measure(problem: Problem, request: Request, stage: Stage) -> tuple[Record, Density | None]:
-    """Return the JSON record of schema ``fedscope/hessian/1``, and the density if one was asked for.
+def measure(
+    problem: Problem, request: Request, stage: Stage, *, keep: Path | None = None, again: bool = False
+) -> Record:
+    """Return the JSON record of schema ``fedscope/hessian/1``.
 
-    ``stage(title)`` wraps each long step and yields its progress callback. Non-finite numbers become null
-    and are counted under ``non_finite``.
+    Non-finite numbers become null and are counted under ``non_finite``.
+
+    Args:
+        problem: network, loss and samples.
+        request: what to measure.
+        stage: ``stage(title)`` wraps each long step and yields its progress callback.
+        keep: folder of results and of an interrupted run's products (:mod:`fedscope.landscape.keeping`); a
+            result that is there is returned, with ``reused`` true.
+        again: do not look for a result.
 
     Raises:
         UserError: the request does not fit the problem.
     """
+    keeper = Keeper(keep)
+    people = _participants(problem, request)
+    asked = _asked(problem, request, people)
+    name = key(_curvature(problem, request)(problem.model, problem.batches), asked)
+    found = None if again else keeper.result(name)
+    if found is None:
+        found = _measured(problem, request, people, stage, keeper)
+        keeper.finish(name, found)
+        return {**found, "reused": False}
+    return {**found, "checkpoint": problem.checkpoint, "reused": True}
+
+
+def _asked(problem: Problem, request: Request, people: Participants | None) -> Record:
+    """Return what a result depends on beside the operator: everything but versions, which only label it."""
+    asked = {**asdict(request), "versions": None, "people": people.fingerprint() if people else None}
+    # The published scripts draw from the run's training data, whatever the samples are.
+    asked["run"] = problem.info.model_dump_json() if problem.info and request.reading == "code" else None
+    return asked
+
+
+def _measured(
+    problem: Problem, request: Request, people: Participants | None, stage: Stage, keeper: Keeper
+) -> Record:
     start = time.perf_counter()
     if request.engine == "pyhessian":
         if request.density or request.clients or request.top_k > 1 or request.probes:
@@ -104,13 +139,15 @@ def measure(problem: Problem, request: Request, stage: Stage) -> tuple[Record, D
             raise UserError("--reading code has its own estimators; drop --engine pyhessian")
         found = _pyhessian(problem, request, stage)
     elif request.reading == "code":
-        found = _published(problem, request, stage)
+        found = _published(problem, request, people, stage)
     else:
-        found = _fedscope(problem, request, stage)
+        found = _fedscope(problem, request, people, stage, keeper)
     pairs, total, density, cross = found.pairs, found.trace, found.density, found.cross
     record: Record = {
         "schema": HESSIAN_SCHEMA,
         "checkpoint": problem.checkpoint,
+        "samples_sha256": problem.batches.sha256,
+        "batch_sizes": problem.batches.sizes,
         "problem": {
             **problem.description,
             "bn": request.bn,
@@ -131,21 +168,30 @@ def measure(problem: Problem, request: Request, stage: Stage) -> tuple[Record, D
         "seconds": time.perf_counter() - start,
         "versions": dict(request.versions or {}),
     }
-    return finite(record), density
+    return finite(record)
 
 
-def _fedscope(problem: Problem, request: Request, stage: Stage) -> _Found:
+def _curvature(problem: Problem, request: Request) -> Callable[[nn.Module, Batches], LossOperator]:
+    kind, chosen = OPERATORS[request.operator], request.parameters or None
+
+    def curvature(model: nn.Module, batches: Batches) -> LossOperator:
+        return kind(model, problem.loss_fn, batches, bn=request.bn, parameters=chosen)
+
+    return curvature
+
+
+def _fedscope(
+    problem: Problem, request: Request, people: Participants | None, stage: Stage, keeper: Keeper
+) -> _Found:
     seed = problem.source.seed
 
     def stream(purpose: str) -> torch.Generator:
         return torch_stream(seed, purpose)  # on the CPU: the same probes on every device
 
-    def curvature(model: nn.Module, batches: Batches) -> LossOperator:
-        kind, chosen = OPERATORS[request.operator], request.parameters or None
-        return kind(model, problem.loss_fn, batches, bn=request.bn, parameters=chosen)
+    def curvature(model: nn.Module, batches: Batches) -> Operator:
+        return keeper.operator(_curvature(problem, request)(model, batches))
 
     options = request.crossing.settled("paper")
-    people = _participants(problem, request)
     operator, density, cross = curvature(problem.model, problem.batches), None, None
     k = max(request.top_k, (options.overlap or 0) * request.clients)
     with stage(f"{problem.title}: λ_max, products") as progress:
@@ -182,7 +228,7 @@ def _participants(problem: Problem, request: Request) -> Participants | None:
     return Participants(problem, options.weights, options.data, latest=request.reading == "code")
 
 
-def _published(problem: Problem, request: Request, stage: Stage) -> _Found:
+def _published(problem: Problem, request: Request, people: Participants | None, stage: Stage) -> _Found:
     crossing = request.crossing
     if request.density or request.probes or crossing.probes or crossing.overlap:
         raise UserError(
@@ -204,7 +250,6 @@ def _published(problem: Problem, request: Request, stage: Stage) -> _Found:
         return torch.Generator().manual_seed(resampling.seed)
 
     seed, tol, cross = resampling.seed, request.tol, None
-    people = _participants(problem, request)
     with stage(f"{problem.title}: λ_max as published, products") as progress:
         found = published_eigenpairs(
             curvature(problem.model, loader(problem, resampling)),
@@ -230,7 +275,7 @@ def _pyhessian(problem: Problem, request: Request, stage: Stage) -> _Found:
             problem.model,
             problem.loss_fn,
             problem.batches,
-            seed=key(problem.source.seed, "pyhessian"),
+            seed=stream_key(problem.source.seed, "pyhessian"),
             tol=request.tol,
             bn=request.bn,
         )

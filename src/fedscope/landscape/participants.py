@@ -4,6 +4,7 @@ Beside problem.py the only module here that knows checkpoints, models and data. 
 stored; it is drawn again from the run's settings, as the trainer drew it.
 """
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
@@ -74,6 +75,16 @@ class Participants:
             return [int(path.stem) for path in self._files]
         assert self._problem.info
         return list(range(self._problem.info.settings.clients))
+
+    def fingerprint(self) -> str:
+        """Return a hash of what decides the clients: their files, the run's settings, the samples of each."""
+        problem, source = self._problem, self._problem.source
+        info = problem.info.model_dump_json() if problem.info else ""
+        samples = (source.samples, source.split, source.batch_size, source.seed, source.dtype)
+        digest = hashlib.sha256(f"{self._weights} {self._own} {samples} {info}".encode())
+        for path in self._files:
+            digest.update(path.read_bytes())
+        return digest.hexdigest()
 
     def __len__(self) -> int:
         return len(self.numbers)
