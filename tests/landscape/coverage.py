@@ -74,9 +74,7 @@ def _eigenvalue(which: Which) -> Callable[[Operator, int], Interval]:
     return lambda op, seed: top_eigenpairs(op, which=which).interval()
 
 
-QUANTITIES = (
-    Quantity("λ_max", _eigenvalue("largest"), lambda mean: float(torch.linalg.eigvalsh(mean)[-1])),
-)
+QUANTITIES = (Quantity("λ_max", _eigenvalue("largest"), lambda mean: float(torch.linalg.eigvalsh(mean)[-1])),)
 
 
 def coverage(quantity: Quantity, population: Population, repetitions: int = 300) -> float:
