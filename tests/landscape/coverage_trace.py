@@ -61,51 +61,6 @@ def krylov_space(op: Operator, steps: int = 12) -> Subspace:
     return process.subspace()
 
 
-def rows() -> tuple[Row, ...]:
-    """Return the table."""
-    return (
-        Row("trace, 20 probes", lambda op, seed: [_trace(op, seed, probes=20).interval()], _traces),
-        Row(
-            "trace, 20 probes, deflated",
-            lambda op, seed: [_trace(op, seed, probes=20, known=krylov_space(op)).interval()],
-            _traces,
-        ),
-        Row(
-            "trace, stopped at 10 %, not deflated",
-            lambda op, seed: [_trace(op, seed, rtol=0.1, max_basis=0).interval()],
-            _traces,
-        ),
-        Row("trace, stopped at 2 %", lambda op, seed: [_trace(op, seed, rtol=0.02).interval()], _traces),
-        Row(
-            "trace of the population, 20 probes",
-            lambda op, seed: [_trace(op, seed, probes=20).population_interval()],
-            _traces,
-            draws=True,
-        ),
-        Row(
-            "trace of the population, stopped at 2 %",
-            lambda op, seed: [_trace(op, seed, rtol=0.02).population_interval()],
-            _traces,
-            draws=True,
-        ),
-        Row("trace's data error from 10 probes", _data_error, _traces, draws=True),
-        Row("traces of tensors, 32 probes", _tensors, _tensor_traces),
-        Row(
-            "traces of tensors, 32 probes, deflated",
-            lambda op, seed: _tensors(op, seed, krylov_space(op)),
-            _tensor_traces,
-        ),
-        Row("squared norm of the diagonal, 32 probes", _norm, _squared_norm),
-        Row(
-            "squared norm of the diagonal, 32 probes, deflated",
-            lambda op, seed: _norm(op, seed, krylov_space(op)),
-            _squared_norm,
-        ),
-        Row("negative mass, 5 probes, all steps", lambda op, seed: [_negative_mass(op, seed)], _negative),
-        Row("mass above 0.1, 5 probes, 40 steps", lambda op, seed: [_mass(op, seed, 0.1)], _above),
-    )
-
-
 def _generator(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
@@ -160,3 +115,46 @@ def _negative(matrix: Tensor) -> Sequence[float]:
 
 def _above(matrix: Tensor) -> Sequence[float]:
     return [float((torch.linalg.eigvalsh(matrix) > 0.1).double().mean())]
+
+
+ROWS = (
+    Row("trace, 20 probes", lambda op, seed: [_trace(op, seed, probes=20).interval()], _traces),
+    Row(
+        "trace, 20 probes, deflated",
+        lambda op, seed: [_trace(op, seed, probes=20, known=krylov_space(op)).interval()],
+        _traces,
+    ),
+    Row(
+        "trace, stopped at 10 %, not deflated",
+        lambda op, seed: [_trace(op, seed, rtol=0.1, max_basis=0).interval()],
+        _traces,
+    ),
+    Row("trace, stopped at 2 %", lambda op, seed: [_trace(op, seed, rtol=0.02).interval()], _traces),
+    Row(
+        "trace of the population, 20 probes",
+        lambda op, seed: [_trace(op, seed, probes=20).population_interval()],
+        _traces,
+        draws=True,
+    ),
+    Row(
+        "trace of the population, stopped at 2 %",
+        lambda op, seed: [_trace(op, seed, rtol=0.02).population_interval()],
+        _traces,
+        draws=True,
+    ),
+    Row("trace's data error from 10 probes", _data_error, _traces, draws=True),
+    Row("traces of tensors, 32 probes", _tensors, _tensor_traces),
+    Row(
+        "traces of tensors, 32 probes, deflated",
+        lambda op, seed: _tensors(op, seed, krylov_space(op)),
+        _tensor_traces,
+    ),
+    Row("squared norm of the diagonal, 32 probes", _norm, _squared_norm),
+    Row(
+        "squared norm of the diagonal, 32 probes, deflated",
+        lambda op, seed: _norm(op, seed, krylov_space(op)),
+        _squared_norm,
+    ),
+    Row("negative mass, 5 probes, all steps", lambda op, seed: [_negative_mass(op, seed)], _negative),
+    Row("mass above 0.1, 5 probes, 40 steps", lambda op, seed: [_mass(op, seed, 0.1)], _above),
+)

@@ -27,8 +27,8 @@ MARGIN = 6.0  # the grid reaches this many σ beyond the outermost nodes: 2e-9 o
 def spectral_density(
     op: Operator,
     *,
-    probes: int = 2,
-    steps: int = 50,
+    probes: int = 4,
+    steps: int = 40,
     sampler: Sampler = rademacher,
     generator: torch.Generator | None = None,
     sigma: float | None = None,
@@ -37,9 +37,10 @@ def spectral_density(
 ) -> Density:
     """Estimate the density of eigenvalues, normalised to one.
 
-    n times the mean of Σ weights·nodes is the Hutchinson estimate of the trace from the same probes. Nodes
-    within ten roundings of the operator's dtype around zero (at the size of the largest node) are zeros,
-    and do not count as negative mass. After a non-finite product nodes, grid and density are NaN.
+    The band and all errors are those of the probes; ``Density.mass_bounds`` tells what finite steps leave
+    open. n times the mean of Σ weights·nodes is the Hutchinson estimate of the trace from the same probes.
+    Nodes within ten roundings of the operator's dtype around zero (at the size of the largest node) are
+    zeros, and do not count as negative mass. After a non-finite product nodes, grid and density are NaN.
 
     Args:
         op: symmetric operator.

@@ -6,6 +6,8 @@ script compares between clients. What a subspace knows exactly is left out of H 
 :mod:`fedscope.landscape.trace`.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -73,6 +75,7 @@ def diagonal(
         tensor=block.mean,
         parameter_stderr=torch.zeros_like(element.mean) if exact else element.stderr(),
         tensor_stderr=torch.zeros_like(block.mean) if exact else block.stderr(),
+        dof=math.inf if exact else tally.probes - 1,
         names=tuple(name for name, _ in op.blocks),
         groups=means,
         tensor_groups=torch.stack([_block_sums(mean, op) for mean in means]),

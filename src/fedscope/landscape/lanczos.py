@@ -102,7 +102,9 @@ class Lanczos:
             basis=self.basis,
             projected=self.projected,
             batches=None if self._batches is None else self._batches[:, :m, :m],
-            outside=self._rows[m] if m < self._op.shape[0] else torch.zeros_like(self._rows[0]),
+            outside=self._rows[m]
+            if self.finite and m < self._op.shape[0]
+            else torch.zeros_like(self._rows[0]),
             coupling=self.coupling,
             matvecs=self.matvecs,
         )

@@ -123,6 +123,7 @@ class Diagonal:
     tensor: Tensor  # (T,) float64: trace of each tensor's diagonal block
     parameter_stderr: Tensor  # (n,) float64
     tensor_stderr: Tensor  # (T,) float64
+    dof: float  # degrees of freedom of these errors
     names: tuple[str, ...]  # the T tensors
     groups: Tensor  # (G, n) float64: estimates from G disjoint groups of probes; G = 1 if exact
     tensor_groups: Tensor  # (G, T)
@@ -134,7 +135,7 @@ class Diagonal:
     def tensors(self) -> dict[str, Estimate]:
         """Return each tensor's block trace with its error."""
         pairs = zip(self.tensor.tolist(), self.tensor_stderr.tolist(), strict=True)
-        found = [Estimate(value, stderr, self.trace.dof_probe) for value, stderr in pairs]
+        found = [Estimate(value, stderr, self.dof) for value, stderr in pairs]
         return dict(zip(self.names, found, strict=True))
 
 
@@ -170,7 +171,7 @@ class Density:
     nodes: Tensor  # (M, steps) float64: Ritz values
     weights: Tensor  # (M, steps) float64: rows sum to one; 0 pads after breakdown
     sigma: float  # standard deviation of the broadening, in units of the eigenvalues
-    negative_mass: Estimate  # share of eigenvalues below zero
+    negative_mass: Estimate  # share of eigenvalues below zero, error over probes
     moments: tuple[Estimate, Estimate]  # tr H / n and tr H² / n
     matvecs: int
     seed: int
@@ -182,8 +183,22 @@ class Density:
         return (self.density - reach).clamp(min=0), self.density + reach
 
     def mass(self, above: float) -> Estimate:
-        """Return the share of eigenvalues greater than ``above``."""
+        """Return the share of eigenvalues greater than ``above``, with the error over probes."""
         return probe_mean((self.weights * (self.nodes > above)).sum(1), self.exact)
+
+    def mass_bounds(self, above: float) -> tuple[float, float]:
+        """Return the limits of these probes' own share greater than ``above``: the error of finite steps.
+
+        A Gauss quadrature misplaces at most its two nodes beside ``above`` (the Chebyshev–Markov–Stieltjes
+        inequalities; Golub and Meurant 2010). More steps bring the limits together.
+        """
+        used, right = self.weights > 0, self.nodes > above
+        first = self.nodes.where(used & right, torch.inf).argmin(1, keepdim=True)
+        last = self.nodes.where(used & ~right, -torch.inf).argmax(1, keepdim=True)
+        share = (self.weights * right).sum(1)
+        low = share - (self.weights * right).gather(1, first)[:, 0]
+        high = share + (self.weights * ~right).gather(1, last)[:, 0]
+        return float(low.mean()), float(high.mean())
 
 
 @dataclass(frozen=True)

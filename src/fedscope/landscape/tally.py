@@ -131,6 +131,6 @@ class TraceTally:
             return float(torch.tensor(self._forms, dtype=torch.float64).var()), count - 1
         squares = torch.tensor(self._squares, dtype=torch.float64)
         together = count * squares.sum() - self._sum.cpu() @ self._sum.cpu()
-        variance = max(0.0, float(2 * together / (count * (count - 1))))
+        variance = float((2 * together / (count * (count - 1))).clamp(min=0))
         error = 4 * float(squares.var()) / count
         return variance, max(count - 1, 2 * variance**2 / error) if error > 0 else math.inf
