@@ -26,7 +26,7 @@ def convolved(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None) -> T
         output: Tensor = layer._conv_forward(x, weight, bias)
         return output
     geometry = (list(layer.stride), list(layer.padding), list(layer.dilation), layer.groups)
-    convolution: Tensor = _Convolution.apply(x, weight, bias, geometry)  # type: ignore[no-untyped-call]
+    convolution: Tensor = _Convolution.apply(_arranged(x), weight, bias, geometry)  # type: ignore[no-untyped-call]
     return convolution
 
 
@@ -35,7 +35,6 @@ class _Convolution(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor | None, geometry: Geometry) -> Tensor:
-        x = _arranged(x)
         ctx.save_for_backward(x, w)
         ctx.geometry = geometry
         return _forward(x, w, b, geometry)
@@ -43,7 +42,7 @@ class _Convolution(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, u: Tensor) -> tuple[Tensor | None, ...]:
         x, w = ctx.saved_tensors
-        return *_Adjoint.apply(u, x, w, ctx.geometry, ctx.needs_input_grad[:3]), None  # type: ignore[no-untyped-call]
+        return *_Adjoint.apply(_arranged(u), x, w, ctx.geometry, ctx.needs_input_grad[:3]), None  # type: ignore[no-untyped-call]
 
 
 class _Adjoint(torch.autograd.Function):
@@ -53,7 +52,6 @@ class _Adjoint(torch.autograd.Function):
     def forward(
         ctx: Any, u: Tensor, x: Tensor, w: Tensor, geometry: Geometry, needed: tuple[bool, bool, bool]
     ) -> tuple[Tensor | None, ...]:
-        u = _arranged(u)
         ctx.save_for_backward(u, x, w)
         ctx.geometry = geometry
         ctx.set_materialize_grads(False)

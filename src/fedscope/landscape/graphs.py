@@ -171,11 +171,22 @@ def _free(device: torch.device) -> int:
     if device.type == "cuda":
         free = torch.cuda.mem_get_info(device)[0]
     else:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        free = _available()
         limit, used = (_number(Path("/sys/fs/cgroup") / name) for name in ("memory.max", "memory.current"))
         if limit is not None and used is not None:
             free = min(free, limit - used)
     return max(0, min(free // 4, _MOST))
+
+
+def _available() -> int:
+    """Return the bytes that can be had without swapping; half of all memory where the system does not say."""
+    try:
+        line = next(
+            line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable")
+        )
+        return 1024 * int(line.split()[1])
+    except (OSError, StopIteration):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
 def _number(file: Path) -> int | None:
