@@ -11,28 +11,21 @@ import torch
 from torch import Tensor, nn
 
 from fedscope.errors import UserError
+from fedscope.landscape.aspublished import AsPublished
 from fedscope.landscape.batches import Batches
-from fedscope.landscape.crossing import (
-    Crossed,
-    Crossing,
-    ReadingName,
-    compare_as_published,
-    compare_clients,
-)
+from fedscope.landscape.crossing import Crossed, Crossing, ReadingName, compare_clients
 from fedscope.landscape.density import spectral_density
 from fedscope.landscape.eigen import top_eigenpairs
 from fedscope.landscape.gaussnewton import EmpiricalFisher, GaussNewton
 from fedscope.landscape.hessian import Hessian
 from fedscope.landscape.lossoperator import LossOperator
 from fedscope.landscape.normalization import BatchNormMode
-from fedscope.landscape.operators import Operator
-from fedscope.landscape.participants import Client, Participants, loader
+from fedscope.landscape.participants import Participants
 from fedscope.landscape.problem import Problem
 from fedscope.landscape.progress import Progress
-from fedscope.landscape.published import published_eigenpairs, published_trace
 from fedscope.landscape.pyhessian_engine import pyhessian_spectrum
-from fedscope.landscape.resampled import Loader, Resampled, Resampling
-from fedscope.landscape.results import HESSIAN_SCHEMA, Density, Eigenpairs, Estimate, Reading, Trace
+from fedscope.landscape.resampled import Loader, Resampling
+from fedscope.landscape.results import HESSIAN_SCHEMA, Density, Eigenpairs, Trace
 from fedscope.landscape.trace import trace
 from fedscope.streams import key, torch_stream
 
@@ -124,7 +117,7 @@ def measure(problem: Problem, request: Request, stage: Stage) -> tuple[Record, D
             "converged": _reached(total, request),
         },
         "density": density and {"grid": density.grid, "density": density.density, "sigma": density.sigma},
-        "cross_client": cross and _cross_client(cross, request),
+        "cross_client": cross and cross.record(),
         "matvecs": sum(part.matvecs for part in (pairs, total, density, cross) if part),
         "seconds": time.perf_counter() - start,
         "versions": dict(request.versions or {}),
@@ -138,10 +131,7 @@ def _fedscope(problem: Problem, request: Request, stage: Stage) -> _Found:
     def stream(purpose: str) -> torch.Generator:
         return torch_stream(seed, purpose)  # on the CPU: the same probes on every device
 
-    def curvature(model: nn.Module, batches: Batches) -> LossOperator:
-        kind, chosen = OPERATORS[request.operator], request.parameters or None
-        return kind(model, problem.loss_fn, batches, bn=request.bn, parameters=chosen)
-
+    curvature = _curvature(problem, request)
     options = request.crossing.settled("paper")
     people = _participants(problem, request)
     operator, density, cross = curvature(problem.model, problem.batches), None, None
@@ -167,6 +157,11 @@ def _fedscope(problem: Problem, request: Request, stage: Stage) -> _Found:
     return _Found(pairs, total, density, cross)
 
 
+def _curvature(problem: Problem, request: Request) -> Callable[[nn.Module, Batches], LossOperator]:
+    kind, chosen = OPERATORS[request.operator], request.parameters or None
+    return lambda model, batches: kind(model, problem.loss_fn, batches, bn=request.bn, parameters=chosen)
+
+
 def _participants(problem: Problem, request: Request) -> Participants | None:
     """Return the clients to compare; what is wrong with them is said before the long steps."""
     if not request.clients:
@@ -186,40 +181,16 @@ def _published(problem: Problem, request: Request, stage: Stage) -> _Found:
             "the published scripts have no density, no overlap and no fixed number of probes; drop --density,"
             " --figure, --overlap, --probes and --client-probes, or use --reading paper"
         )
-    kind, resampling = OPERATORS[request.operator], request.resampling
-    shared = {"bn": request.bn, "parameters": request.parameters or None}
-
-    def curvature(model: nn.Module, source: Loader) -> Operator:
-        if resampling.resample:
-            return Resampled(kind, model, problem.loss_fn, source, **shared)  # type: ignore[arg-type]
-        return kind(model, problem.loss_fn, source(), **shared)  # type: ignore[arg-type]
-
-    def of_client(client: Client) -> Operator:
-        return curvature(client.model, loader(problem, resampling, client))
-
-    def vectors() -> torch.Generator:
-        return torch.Generator().manual_seed(resampling.seed)
-
-    seed, tol, cross = resampling.seed, request.tol, None
-    people = _participants(problem, request)
+    scripts = AsPublished(problem, request.resampling, _curvature(problem, request), request.tol)
+    people, source, cross = _participants(problem, request), scripts.loader(), None
     with stage(f"{problem.title}: λ_max as published, products") as progress:
-        found = published_eigenpairs(
-            curvature(problem.model, loader(problem, resampling)),
-            k=request.top_k, generator=vectors(), tol=tol, progress=progress,
-        )  # fmt: skip
+        pairs = scripts.eigenpairs(request.top_k, progress)
     with stage(f"{problem.title}: trace as published, products") as progress:
-        total = published_trace(
-            curvature(problem.model, loader(problem, resampling)),
-            generator=vectors(), tol=tol, progress=progress,
-        )  # fmt: skip
+        total = scripts.trace(progress)
     if people:
         with stage(f"{problem.title}: cross-client as published, products") as progress:
-            options = crossing.settled("code")
-            cross = compare_as_published(people, options, of_client, seed=seed, tol=tol, progress=progress)
-    unknown = torch.full_like(found.values, math.nan)
-    pairs = Eigenpairs(found.values, found.vectors, unknown, unknown, False, sum(found.iterations), seed)
-    trace = Trace(total.value, math.nan, math.nan, total.iterations, total.iterations, seed)
-    return _Found(pairs, trace, cross=cross, loader=loader(problem, resampling))
+            cross = scripts.clients(people, crossing.settled("code"), progress)
+    return _Found(pairs, total, cross=cross, loader=source)
 
 
 def _pyhessian(problem: Problem, request: Request, stage: Stage) -> _Found:
@@ -252,42 +223,6 @@ def _eigenvalues(pairs: Eigenpairs) -> list[Record]:
         {"value": value, "residual": residual, "stderr_data": stderr}
         for value, residual, stderr in zip(*columns, strict=True)
     ]
-
-
-def _cross_client(crossed: Crossed, request: Request) -> Record:
-    cross, options = crossed.result, crossed.options
-
-    def estimates(readings: Mapping[Reading, Estimate], low: float, high: float) -> Record:
-        return {
-            name: _estimate(readings[name], low, high) if name in readings else None
-            for name in ("tensor", "parameter")
-        }  # fmt: skip
-
-    return {
-        "clients": cross.clients,
-        "pairs": cross.pairs,
-        "weights": options.weights,
-        "data": options.data,
-        "aim": options.aim if _certified(request) else None,
-        "probes": max(cross.probes) if _certified(request) else cross.probes,
-        "converged": cross.converged,
-        "rounds": crossed.rounds,  # that each client's weights are of
-        "H_N": estimates(cross.H_N, 0, math.inf),
-        "H_D": estimates(cross.H_D, -1, 1),
-        "overlap_k": options.overlap,
-        "overlap": crossed.overlap or None,
-    }
-
-
-def _estimate(estimate: Estimate, low: float, high: float) -> Record:
-    lower, upper = estimate.interval()
-    known = math.isfinite(lower)
-    return {
-        "value": estimate.value,
-        "stderr": estimate.stderr,
-        "interval": [max(low, lower), min(high, upper)] if known else None,  # 95 %, in the possible range
-        "dof": estimate.dof if math.isfinite(estimate.dof) else None,
-    }
 
 
 def _resampled(problem: Problem, source: Loader, resampling: Resampling) -> Record:
