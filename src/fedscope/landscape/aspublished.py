@@ -43,7 +43,13 @@ class AsPublished:
         )
         unknown = torch.full_like(found.values, math.nan)
         return Eigenpairs(
-            found.values, found.vectors, unknown, unknown, False, sum(found.iterations), self.resampling.seed
+            values=found.values,
+            vectors=found.vectors,
+            residuals=unknown,
+            stderr_data=unknown,
+            converged=False,
+            matvecs=sum(found.iterations),
+            seed=self.resampling.seed,
         )
 
     def trace(self, progress: Progress | None = None) -> Trace:
@@ -51,8 +57,14 @@ class AsPublished:
         found = published_trace(
             self._operator(None), generator=self._vectors(), tol=self.tol, progress=progress
         )
-        count = found.iterations
-        return Trace(found.value, math.nan, math.nan, count, count, self.resampling.seed)
+        return Trace(
+            value=found.value,
+            stderr_probe=math.nan,
+            stderr_data=math.nan,
+            probes=found.iterations,
+            matvecs=found.iterations,
+            seed=self.resampling.seed,
+        )
 
     def clients(self, people: Participants, options: Crossing, progress: Progress | None = None) -> Crossed:
         """Compare clients by their tensors' traces."""

@@ -41,7 +41,7 @@ class Crossing:
     pairs: Pairs | None = None
     probes: int | None = None  # per client; None: until rtol
     rtol: float = DEFAULT_RTOL  # half-widths of the intervals of H_N and H_D, relative to the values
-    max_probes: int = 512
+    max_probes: int = 128
     aim: Reading = "parameter"  # the diagonals whose intervals rtol is about
     overlap: int | None = None  # leading eigenvectors to compare with the global model's
 

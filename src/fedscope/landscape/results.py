@@ -16,7 +16,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from fedscope.landscape.errorbars import interval
+from fedscope.landscape.errorbars import sloped_interval
 
 HESSIAN_SCHEMA = "fedscope/hessian/1"
 LANDSCAPE_SCHEMA = "fedscope/landscape/1"
@@ -36,7 +36,7 @@ class Estimate:
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return Student's confidence interval, or Wilson's where the variance has a slope."""
-        return interval(self.value, self.stderr, self.dof, level, self.slope)
+        return sloped_interval(self.value, self.stderr, self.slope, self.dof, level)
 
 
 @dataclass(frozen=True)
