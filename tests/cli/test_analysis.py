@@ -1,6 +1,8 @@
 import copy
 import json
 import math
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -368,3 +370,35 @@ def test_other_operators_and_blocks_of_parameters(fedscope: Command, operator: s
     assert (refused.code, "drop --operator" in refused.err or "--probes" in refused.err) == (2, True)
     nothing = fedscope("hessian", "tiny", *few, "--parameters", "encoder.*")
     assert (nothing.code, "no trainable parameter matches 'encoder.*'" in nothing.err) == (2, True)
+
+
+def test_both_ends_and_layers(fedscope: Command) -> None:
+    done = fedscope(
+        "hessian", *FAST, "--top-k", "2", "--both-ends", "--layers", "--probes", "2", "--json", "b.json"
+    )
+    record = json.loads(Path("b.json").read_text())
+    values = [entry["value"] for entry in record["eigenvalues"]]
+    assert values == sorted(values, reverse=True)
+    assert len(values) == 4
+    assert values[-1] < 0 < values[0]
+    layers = {layer["name"]: layer["value"] for layer in record["layers"]}
+    assert "fc.*" in layers
+    assert "fc.*" in done.out
+    # Cauchy's interlacing: no block's largest eigenvalue exceeds the whole's
+    assert max(layers.values()) <= values[0] * (1 + 1e-3)
+    refused = fedscope("hessian", *FAST, "--engine", "pyhessian", "--layers")
+    assert refused.code == 2
+
+
+def test_processes_share_the_batches(fedscope: Command, run: Run) -> None:
+    arguments = ("hessian", str(run.final), *FAST, "--batch-size", "32", "--probes", "3")
+    alone = fedscope(*arguments, "--json", "-").json
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m",
+        "fedscope", *arguments, "--json", "shared.json",
+    ]  # fmt: skip
+    subprocess.run(command, check=True, capture_output=True)
+    shared = json.loads(Path("shared.json").read_text())
+    assert shared["lambda_max"]["value"] == pytest.approx(alone["lambda_max"]["value"], rel=1e-5)
+    assert shared["trace"]["value"] == pytest.approx(alone["trace"]["value"], rel=1e-5)
+    assert shared["matvecs"] == alone["matvecs"]

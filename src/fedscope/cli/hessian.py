@@ -1,16 +1,22 @@
 """`fedscope hessian`: λ_max, trace, density and cross-client metrics of checkpoints."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
+import torch.distributed as dist
+from torch.distributed import ProcessGroup
 
 from fedscope.checkpoints.files import versions
 from fedscope.cli import console
 from fedscope.cli.analysis import SHARED, analysis, problems
 from fedscope.cli.reading import by_reading, reading_options
 from fedscope.errors import UserError
+from fedscope.federated import workers
 from fedscope.figures.labels import label, titles
+from fedscope.figures.rounding import format_estimate
 from fedscope.figures.spectra import density_figure
 from fedscope.figures.style import check_format, save
 from fedscope.figures.tables import hessian_table
@@ -42,6 +48,8 @@ ANALYSIS = ".analysis"  # in the registry: results, and the products of interrup
     help="Only the block of parameters with such names, such as 'layer3.*'; may be repeated. [default: all]",
 )
 @click.option("--engine", type=click.Choice(["fedscope", "pyhessian"]), default="fedscope", show_default=True)
+@click.option("--both-ends", is_flag=True, help="Also the --top-k smallest eigenvalues.")
+@click.option("--layers", is_flag=True, help="Also λ_max of each layer's own diagonal block.")
 @click.option("--recompute", is_flag=True, help="Measure again what the registry has a result of.")
 @click.option("--figure", metavar="FILE", help="Draw the density to a .png, .pdf or .svg file.")
 def command(
@@ -56,6 +64,8 @@ def command(
     operator: Any,
     parameters: tuple[str, ...],
     engine: Any,
+    both_ends: bool,
+    layers: bool,
     recompute: bool,
     figure: str | None,
     **others: Any,
@@ -68,6 +78,8 @@ def command(
     source = {name: others.pop(name) for name in SHARED}
     request = Request(
         top_k=top_k,
+        both_ends=both_ends,
+        layers=layers,
         tol=tol,
         probes=probes,
         trace_rtol=trace_rtol,
@@ -85,10 +97,13 @@ def command(
     for target in (figure, json_target):
         console.check_target(target)
     keep = Path(source["registry"]) / ANALYSIS
-    records = [
-        measure(problem, request, console.progress, keep=keep, again=recompute)
-        for problem in problems(**source)
-    ]
+    with joined_group() as group:
+        records = [
+            measure(problem, request, console.progress, keep=keep, again=recompute, group=group)
+            for problem in problems(**source)
+        ]
+        if group is not None and group.rank():
+            return
     if json_target:
         console.write_json(json_target, records[0] if len(records) == 1 else records)
     if json_target != "-":
@@ -114,7 +129,13 @@ def show(records: list[Record]) -> None:
             values = ", ".join(
                 "not finite" if e["value"] is None else f"{e['value']:.5g}" for e in record["eigenvalues"]
             )
-            click.echo(f"{name}: top eigenvalues {values}")
+            click.echo(f"{name}: eigenvalues {values}")
+        if record["layers"]:
+            rows = [
+                (layer["name"], format_estimate(layer["value"], layer["stderr_data"]))
+                for layer in record["layers"]
+            ]
+            console.print_table(f"{name}: by layer", ("layer", "λ_max ± data"), rows)
         if record["converged"] is False:
             console.note(f"{name}: the eigenpairs did not reach --tol; their residuals are in --json")
         if record["trace"]["converged"] is False:
@@ -127,6 +148,16 @@ def show(records: list[Record]) -> None:
                 f"{name}: H_N and H_D did not reach --client-rtol in {cross['probes']} probes per client; "
                 "raise --client-max-probes"
             )
+
+
+@contextmanager
+def joined_group() -> Iterator[ProcessGroup | None]:
+    """Join the processes that torchrun started, which share every product's batches; None without it."""
+    if not workers.under_torchrun():
+        yield None
+        return
+    with workers.joined():
+        yield dist.group.WORLD
 
 
 def compare(records: list[Record]) -> None:

@@ -79,10 +79,11 @@ def top_eigenpairs(
     generator = generator or default_generator()
     seed = generator.initial_seed()
     krylov = Lanczos(op, starting_vector(op, start, generator), generator=generator, by_batch=True)
+    known = ""
     while True:
         krylov.step()
         if progress:
-            progress(krylov.matvecs, None)
+            progress(krylov.matvecs, None, known)
         if not krylov.finite:
             return _undefined(op, pairs, krylov.matvecs, seed)
         last = krylov.steps == n or krylov.matvecs == budget
@@ -90,6 +91,7 @@ def top_eigenpairs(
         if krylov.steps < pairs or not (last or full or _is_due(krylov.steps)):
             continue
         ritz = _Ritz.of(krylov, wanted, tol)
+        known = ritz.text
         done = ritz.converged and (krylov.steps == n or _complement_is_beyond(krylov, wanted, ritz))
         if done or last:
             return _result(op, krylov, ritz, seed)
@@ -149,6 +151,12 @@ class _Ritz:
             krylov.residuals(values, chosen),
             max(tol * scale, 10 * torch.finfo(krylov.basis.dtype).eps * size),
         )
+
+    @property
+    def text(self) -> str:
+        """The outermost value with the worst residual, while the computation runs."""
+        value, worst = float(self.values[0]), float(self.residuals.max())
+        return f"λ ≈ {value:.4g}, residuals up to {worst:.1e} (asked: {self.tolerance:.1e})"
 
     @property
     def converged(self) -> bool:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Literal
 
 import torch
 from torch import nn
+from torch.distributed import ProcessGroup
 
 from fedscope.errors import UserError
 from fedscope.landscape.aspublished import AsPublished
@@ -20,6 +21,7 @@ from fedscope.landscape.eigen import top_eigenpairs
 from fedscope.landscape.gaussnewton import EmpiricalFisher, GaussNewton
 from fedscope.landscape.hessian import Hessian
 from fedscope.landscape.keeping import Keeper, key
+from fedscope.landscape.layers import layer_eigenpairs, layer_patterns
 from fedscope.landscape.lossoperator import LossOperator
 from fedscope.landscape.normalization import BatchNormMode
 from fedscope.landscape.operators import Operator
@@ -54,6 +56,8 @@ class Request:
     """What to measure, and how well."""
 
     top_k: int = 1
+    both_ends: bool = False  # also the k smallest
+    layers: bool = False  # also λ_max of each layer's own block
     tol: float = 1e-3
     probes: int | None = None  # fixed number of trace probes; None: until trace_rtol
     trace_rtol: float = 0.05
@@ -76,10 +80,17 @@ class _Found:
     density: Density | None = None
     cross: Crossed | None = None
     loader: Loader | None = None  # of reading code
+    layers: Mapping[str, Eigenpairs] | None = None
 
 
 def measure(
-    problem: Problem, request: Request, stage: Stage, *, keep: Path | None = None, again: bool = False
+    problem: Problem,
+    request: Request,
+    stage: Stage,
+    *,
+    keep: Path | None = None,
+    again: bool = False,
+    group: ProcessGroup | None = None,
 ) -> Record:
     """Return the JSON record of schema ``fedscope/hessian/1``.
 
@@ -92,17 +103,19 @@ def measure(
         keep: folder of results and of an interrupted run's products (:mod:`fedscope.landscape.keeping`); a
             result that is there is returned, with ``reused`` true.
         again: do not look for a result.
+        group: processes that call this with the same arguments and share every product's batches; nothing
+            is kept of such a run.
 
     Raises:
         UserError: the request does not fit the problem.
     """
-    keeper = Keeper(keep)
+    keeper = Keeper(keep if group is None else None)
     people = _participants(problem, request)
     asked = _asked(problem, request, people)
     name = key(_curvature(problem, request)(problem.model, problem.batches), asked)
     found = None if again else keeper.result(name)
     if found is None:
-        found = _measured(problem, request, people, stage, keeper)
+        found = _measured(problem, request, people, stage, keeper, group)
         keeper.finish(name, found)
         return {**found, "reused": False}
     return {**found, "checkpoint": problem.checkpoint, "reused": True}
@@ -117,9 +130,19 @@ def _asked(problem: Problem, request: Request, people: Participants | None) -> R
 
 
 def _measured(
-    problem: Problem, request: Request, people: Participants | None, stage: Stage, keeper: Keeper
+    problem: Problem,
+    request: Request,
+    people: Participants | None,
+    stage: Stage,
+    keeper: Keeper,
+    group: ProcessGroup | None,
 ) -> Record:
     start = time.perf_counter()
+    if not _certified(request) and (request.both_ends or request.layers or group):
+        raise UserError(
+            "--both-ends, --layers and torchrun are for fedscope's own estimators; drop --engine pyhessian "
+            "and --reading code"
+        )
     if request.engine == "pyhessian":
         if request.density or request.clients or request.top_k > 1 or request.probes:
             raise UserError(
@@ -134,7 +157,7 @@ def _measured(
     elif request.reading == "code":
         found = _published(problem, request, people, stage)
     else:
-        found = _fedscope(problem, request, people, stage, keeper)
+        found = _fedscope(problem, request, people, stage, keeper, group)
     pairs, total, density, cross = found.pairs, found.trace, found.density, found.cross
     record: Record = {
         "schema": HESSIAN_SCHEMA,
@@ -151,44 +174,70 @@ def _measured(
             **(_resampled(problem, found.loader, request.resampling) if found.loader else {}),
         },
         "lambda_max": eigenvalues(pairs)[0],
-        "eigenvalues": eigenvalues(pairs)[: request.top_k],
+        "eigenvalues": _wanted(eigenvalues(pairs), request),
+        "layers": found.layers
+        and [{"name": name, **eigenvalues(own)[0]} for name, own in found.layers.items()],
         "converged": pairs.converged if _certified(request) else None,
         "noise": pairs.noise if math.isfinite(pairs.noise) else None,
         "trace": trace_entry(total, converged=_reached(total, request)),
         "density": density and density_entry(density),
         "cross_client": cross and cross.record(),
-        "matvecs": sum(part.matvecs for part in (pairs, total, density, cross) if part),
+        "matvecs": sum(
+            part.matvecs for part in (pairs, total, density, cross, *(found.layers or {}).values()) if part
+        ),
         "seconds": time.perf_counter() - start,
         "versions": dict(request.versions or {}),
     }
     return finite(record)
 
 
-def _curvature(problem: Problem, request: Request) -> Callable[[nn.Module, Batches], LossOperator]:
+def _wanted(entries: list[Record], request: Request) -> list[Record]:
+    """Return as many entries of either end as were asked for."""
+    top, bottom = entries[: request.top_k], entries[len(entries) - request.top_k :]
+    return [*top, *bottom] if request.both_ends else top
+
+
+def _curvature(
+    problem: Problem, request: Request, group: ProcessGroup | None = None
+) -> Callable[..., LossOperator]:
+    """Return what makes the operator of a model on batches, or of some of its parameters."""
     kind, chosen = OPERATORS[request.operator], request.parameters or None
 
-    def curvature(model: nn.Module, batches: Batches) -> LossOperator:
-        return kind(model, problem.loss_fn, batches, bn=request.bn, parameters=chosen)
+    def curvature(
+        model: nn.Module, batches: Batches, parameters: Sequence[str] | None = chosen
+    ) -> LossOperator:
+        return kind(model, problem.loss_fn, batches, bn=request.bn, parameters=parameters, group=group)
 
     return curvature
 
 
 def _fedscope(
-    problem: Problem, request: Request, people: Participants | None, stage: Stage, keeper: Keeper
+    problem: Problem,
+    request: Request,
+    people: Participants | None,
+    stage: Stage,
+    keeper: Keeper,
+    group: ProcessGroup | None,
 ) -> _Found:
     seed = problem.source.seed
 
     def stream(purpose: str) -> torch.Generator:
         return torch_stream(seed, purpose)  # on the CPU: the same probes on every device
 
+    plain = _curvature(problem, request, group)
+
     def curvature(model: nn.Module, batches: Batches) -> Operator:
-        return keeper.operator(_curvature(problem, request)(model, batches))
+        return keeper.operator(plain(model, batches))
 
     options = request.crossing.settled("paper")
-    operator, density, cross = curvature(problem.model, problem.batches), None, None
+    whole, density, cross, layers = plain(problem.model, problem.batches), None, None, None
+    operator = keeper.operator(whole)
     k = max(request.top_k, (options.overlap or 0) * request.clients)
     with stage(f"{problem.title}: λ_max, products") as progress:
-        pairs = top_eigenpairs(operator, k=k, tol=request.tol, generator=stream("lanczos"), progress=progress)
+        pairs = top_eigenpairs(
+            operator, k=k, which="both" if request.both_ends else "largest", tol=request.tol,
+            generator=stream("lanczos"), progress=progress,
+        )  # fmt: skip
     with stage(f"{problem.title}: trace, products") as progress:
         total = trace(
             operator,
@@ -198,6 +247,13 @@ def _fedscope(
             generator=stream("trace"),
             progress=progress,
         )
+    if request.layers:
+        with stage(f"{problem.title}: λ_max of each layer, products") as progress:
+            layers = layer_eigenpairs(
+                lambda names: keeper.operator(plain(problem.model, problem.batches, names)),
+                layer_patterns(whole.names), tol=request.tol, seed=stream_key(seed, "layers"),
+                progress=progress,
+            )  # fmt: skip
     if request.density:
         with stage(f"{problem.title}: density, products") as progress:
             density = spectral_density(operator, generator=stream("density"), progress=progress)
@@ -206,7 +262,7 @@ def _fedscope(
             cross = compare_clients(
                 people, options, curvature, seed=seed, leading=pairs.vectors, progress=progress
             )
-    return _Found(pairs, total, density, cross)
+    return _Found(pairs, total, density, cross, layers=layers)
 
 
 def _participants(problem: Problem, request: Request) -> Participants | None:

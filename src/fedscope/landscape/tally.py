@@ -56,6 +56,12 @@ class TraceTally:
         """The estimate so far."""
         return (self.known.trace if self.known else 0.0) + sum(self._forms) / self.probes
 
+    @property
+    def text(self) -> str:
+        """The estimate so far with its error, while the computation runs."""
+        variance, _ = self._variance or self._spread()
+        return f"{self.mean:.5g} ± {math.sqrt(variance / self.probes):.2g}"
+
     def add(self, z: Tensor, product: Product) -> None:
         """Add one probe and its product with the remainder."""
         self._count(z, product.vector)

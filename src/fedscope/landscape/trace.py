@@ -77,7 +77,7 @@ def trace(
     seed = generator.initial_seed()
     vectors = sampler(op.shape[0], generator, op.dtype, op.device)
     tally = TraceTally(op, known, signs=sampler is rademacher)
-    run = _Run(op, vectors, tally, lambda done: progress(done, probes) if progress else None)
+    run = _Run(op, vectors, tally, lambda done: progress(done, probes, tally.text) if progress else None)
     if probes is not None:
         run.take(probes)
     else:
