@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedscope.checkpoints.files import content_hash, load_checkpoint, load_state_dict, save_checkpoint
+from fedscope.checkpoints.files import content_hash, load_checkpoint, save_checkpoint
+from fedscope.checkpoints.foreign import read
 from fedscope.checkpoints.registry import Run
 from fedscope.checkpoints.schema import CheckpointInfo, ModelSpec, parse
 from fedscope.errors import UserError
@@ -112,7 +113,7 @@ def test_a_pickle_that_runs_code_does_not_run(run: Run, tmp_path: Path, kind: st
     else:
         content = torch.load(run.final, weights_only=True)
         torch.save({**content, "info": Poison(canary)}, file)
-    for load in (load_checkpoint, load_state_dict):
+    for load in (load_checkpoint, read):
         with pytest.raises(UserError, match=r"asks to run code"):
             load(file)
     assert not canary.exists()
@@ -162,12 +163,3 @@ def test_other_files_are_refused(run: Run, tmp_path: Path) -> None:
     np.save(tmp_path / "array.npy", np.ones(3))
     with pytest.raises(UserError):
         load_checkpoint(tmp_path / "array.npy")
-
-
-def test_a_plain_state_dict_is_read(run: Run, tmp_path: Path) -> None:
-    torch.save(OrderedDict(w=torch.ones(2)), tmp_path / "plain.pt")
-    assert load_state_dict(tmp_path / "plain.pt")["w"].tolist() == [1, 1]
-    assert set(load_state_dict(run.final)) == set(load_checkpoint(run.final).state)
-    torch.save({"epoch": 3}, tmp_path / "odd.pt")
-    with pytest.raises(UserError, match="holds no state_dict"):
-        load_state_dict(tmp_path / "odd.pt")

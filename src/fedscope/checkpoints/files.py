@@ -8,7 +8,7 @@ import hashlib
 import io
 import pickle
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -64,11 +64,11 @@ def load_checkpoint(path: Path) -> Checkpoint:
     Raises:
         UserError: no such file, truncated, not a checkpoint of ours, or its content does not match its hash.
     """
-    content = _read(path)
+    content = read_content(path)
     if not (isinstance(content, dict) and "format" in content):
         raise UserError(
-            f"{path} is not a fedscope checkpoint; for a plain state_dict add --model MODULE:FACTORY and "
-            "--data MODULE:FACTORY"
+            f"{path} is not a fedscope checkpoint; register it with `fedscope runs add`, or add --model "
+            "MODULE:FACTORY and --data MODULE:FACTORY"
         )
     if content["format"] != CHECKPOINT_FORMAT:
         raise UserError(f"{path} has format {content['format']!r}, this fedscope reads {CHECKPOINT_FORMAT!r}")
@@ -78,18 +78,6 @@ def load_checkpoint(path: Path) -> Checkpoint:
             f"{path} is damaged: its weights do not match its content hash; restore it from a copy"
         )
     return Checkpoint(path, parse(CheckpointInfo, content.get("info"), str(path)), state, content["sha256"])
-
-
-def load_state_dict(path: Path) -> dict[str, Tensor]:
-    """Return the weights in ``path``: a plain state_dict, or a fedscope checkpoint's.
-
-    Raises:
-        UserError: no such file, truncated, or something else than named tensors.
-    """
-    content = _read(path)
-    if isinstance(content, dict) and content.get("format") == CHECKPOINT_FORMAT:
-        return load_checkpoint(path).state
-    return _tensors(content, path)
 
 
 def versions() -> dict[str, str]:
@@ -115,7 +103,12 @@ def _tensors(content: object, path: Path) -> dict[str, Tensor]:
     return content
 
 
-def _read(path: Path) -> object:
+def read_content(path: Path) -> object:
+    """Return what a file of ``torch.save`` holds, without running any code that it asks for.
+
+    Raises:
+        UserError: no such file, truncated, or a pickle of more than tensors and plain data.
+    """
     if not path.is_file():
         raise UserError(f"no such file: {path}; `fedscope runs list` shows what the registry holds")
     try:
@@ -123,10 +116,28 @@ def _read(path: Path) -> object:
             warnings.simplefilter("ignore")
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise UserError(
-            f"{path} is not loaded: it is no checkpoint, or a pickle that asks to run code; "
-            "re-save it as model.state_dict()"
-        ) from error
+        raise UserError(_refusal(path)) from error
     except (RuntimeError, EOFError, BadZipFile, ValueError, KeyError, OSError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{path} is truncated or damaged ({reason}); restore it from a copy") from error
+
+
+def _refusal(path: Path) -> str:
+    try:
+        asked = sorted(torch.serialization.get_unsafe_globals_in_checkpoint(str(path)))
+    except Exception:  # whatever its reader makes of bytes that are no checkpoint
+        asked = []
+    what = (
+        f"a pickle that asks to run code ({listed(asked)})"
+        if asked
+        else "no checkpoint, or a pickle that asks to run code"
+    )
+    return (
+        f"{path} is not loaded: it is {what}; load it in the program that wrote it, and save "
+        "model.state_dict() there"
+    )
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """Return the first few names, for a message."""
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")

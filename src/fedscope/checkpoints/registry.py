@@ -309,11 +309,11 @@ def _row(run: Run) -> tuple[object, ...]:
         manifest, metrics = run.manifest(), run.metrics()
     except UserError:
         return (run.name, "", "unreadable", *[None] * (len(COLUMNS) - 3))
-    s = manifest.settings
+    s = manifest.stated()
     accuracies = [a for m in metrics if isinstance(a := m.get("accuracy"), float)]
-    alpha = f" {s.alpha:g}" if s.alpha is not None and s.partition != "iid" else ""
+    alpha = f" {s['alpha']:g}" if s["alpha"] is not None and s["partition"] != "iid" else ""
     return (
-        run.name, manifest.created, "finished" if run.final.exists() else "unfinished", s.method, s.dataset,
-        manifest.model.name, s.partition + alpha, s.clients, s.rounds, len(metrics),
-        accuracies[-1] if accuracies else None, max(accuracies, default=None),
+        run.name, manifest.created, "finished" if run.final.exists() else "unfinished", s["method"],
+        manifest.data.name, manifest.model.name, s["partition"] and s["partition"] + alpha, s["clients"],
+        s["rounds"], len(metrics), accuracies[-1] if accuracies else None, max(accuracies, default=None),
     )  # fmt: skip

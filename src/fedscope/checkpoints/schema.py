@@ -4,13 +4,14 @@ These records name models, data sets and methods by their catalogue names only, 
 described, listed and verified without building any of them.
 """
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fedscope.errors import UserError
 
 CHECKPOINT_FORMAT = "fedscope/checkpoint/1"
+UNKNOWN = "unknown"  # the method of a run that was added without one
 
 Positive = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -26,14 +27,14 @@ R = TypeVar("R", bound=Record)
 
 
 class ModelSpec(Record):
-    """A network of the catalogue: logits over ``classes`` from images of ``channels``.
+    """A network of the catalogue: logits over ``classes`` from images of ``channels``; or a name only.
 
     The fields are the arguments of ``models.catalogue.build``; those a record lacks describe a plain network.
     """
 
     name: str
-    classes: Positive
-    channels: Positive
+    classes: Positive | None = None  # None: a network of somebody's own, to be named at every use
+    channels: Positive | None = None
     head: bool = False  # MOON's projection before the classifier
     shortcut: Literal["A", "B"] | None = None  # where the network was published with both; None: its default
     keep: Annotated[float, Field(gt=0, le=1)] = 1.0  # stochastic depth: of the last block, in eval mode too
@@ -41,13 +42,13 @@ class ModelSpec(Record):
 
 
 class DataSpec(Record):
-    """A data set, its augmentation pipeline, and the SHA-256 of its content."""
+    """A data set, its augmentation pipeline, and the SHA-256 of its content; or another's name only."""
 
     name: str
-    augmentation: str
-    fingerprint: str
-    train_samples: Positive
-    test_samples: Positive
+    augmentation: str = "none"
+    fingerprint: str = ""
+    train_samples: Positive | None = None
+    test_samples: Positive | None = None
 
 
 class Settings(Record):
@@ -134,6 +135,14 @@ class PresetUse(Record):
     provisional: dict[str, str] = {}  # setting or option → why its value is only a proposal
 
 
+class Added(Record):
+    """Where a run that another program trained came from, and what is known of it."""
+
+    source: str  # file, folder or program
+    stated: tuple[str, ...] = ()  # the settings that are known; the others stand at defaults that say nothing
+    notes: tuple[str, ...] = ()  # what was renamed or left out
+
+
 class Manifest(Record):
     """A run, as written when it starts."""
 
@@ -145,6 +154,16 @@ class Manifest(Record):
     data: DataSpec
     versions: dict[str, str]
     preset: PresetUse | None = None
+    added: Added | None = None
+
+    def stated(self) -> dict[str, Any]:
+        """Return the settings by name, None where a run that was added does not say."""
+        known = self.settings.model_dump()
+        return (
+            known
+            if self.added is None
+            else {k: v if k in self.added.stated else None for k, v in known.items()}
+        )
 
 
 class CheckpointInfo(Record):
@@ -156,7 +175,7 @@ class CheckpointInfo(Record):
     round: Annotated[int, Field(ge=0)]  # rounds completed when the weights were taken
     client: int | None = None
     average: Literal["cld", "sel", "all"] = "cld"  # which global model: as in Settings.eval_model
-    samples: Positive  # n_k of a client; all training samples for the global model
+    samples: Positive | None  # n_k of a client; all training samples for the global model; None: unknown
     metrics: dict[str, float | None] = {}  # null where not finite
     settings: Settings
     model: ModelSpec

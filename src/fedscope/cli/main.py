@@ -22,7 +22,7 @@ COMMANDS = {
     "methods": ("methods", "List the methods, or show one: objective, state, traffic, options, sources."),
     "models": ("models", "List the networks, or show one: source, input, layers, parameters, costs."),
     "data": ("data", "List the data sets, show one, check that one is here and whole, draw a partition."),
-    "runs": ("runs", "List the registry's runs, or show one."),
+    "runs": ("runs", "List the registry's runs, show one, or add another program's."),
     "demo": ("demo", "Train two methods, measure and draw them, in a few minutes."),
 }
 BARRED = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)

@@ -8,14 +8,15 @@ import click
 
 from fedscope.checkpoints.files import load_checkpoint
 from fedscope.checkpoints.registry import COLUMNS, Registry
-from fedscope.cli import console, options
+from fedscope.cli import console, options, runs_add
 
 
 @click.group("runs")
 def command() -> None:
-    """List the registry's runs, or show one."""
+    """List the registry's runs, show one, or add one that another program trained."""
 
 
+command.add_command(runs_add.command)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -58,10 +59,18 @@ def show(run: str, registry: Path, as_json: bool) -> None:
         content = {"manifest": manifest.model_dump(), "metrics": metrics, "checkpoints": checkpoints}
         console.write_json("-", content)
         return
-    fields = {**manifest.settings.model_dump(), "created": manifest.created}
+    known = {
+        name: value for name, value in manifest.stated().items() if value is not None or not manifest.added
+    }
+    fields = {**known, "created": manifest.created}
+    if manifest.added:
+        fields["added from"] = manifest.added.source
+        fields["changes"] = "; ".join(manifest.added.notes) or "none"
     fields["data"] = (
         f"{manifest.data.train_samples} train, {manifest.data.test_samples} test, "
         f"{manifest.data.fingerprint[:12]}"
+        if manifest.data.fingerprint
+        else manifest.data.name
     )
     if manifest.preset:
         fields["preset"] = manifest.preset.name

@@ -4,12 +4,13 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.lossoperator import LossOperator, pulled
+from fedscope.landscape.trees import Tree
 
 
 class Hessian(LossOperator):
     """H = Σ_b (n_b/N)·∇²loss_b(w). Arguments and errors as of :class:`LossOperator`."""
 
-    def _graph(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
+    def _graph(self, inputs: Tree, targets: Tree) -> tuple[Tensor, ...]:
         leaf = self._leaf()
         loss = self._loss.on_batch(self._loss.split(leaf), inputs, targets)
         self._check_used(loss)

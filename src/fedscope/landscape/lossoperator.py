@@ -12,6 +12,7 @@ from fedscope.landscape.batches import Batches
 from fedscope.landscape.flatloss import FlatLoss, LossFunction
 from fedscope.landscape.normalization import BatchNormMode
 from fedscope.landscape.operators import Operator, Product
+from fedscope.landscape.trees import Tree, count
 
 
 class LossOperator(Operator):
@@ -61,7 +62,7 @@ class LossOperator(Operator):
         self._checked = False
 
     @abstractmethod
-    def _graph(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
+    def _graph(self, inputs: Tree, targets: Tree) -> tuple[Tensor, ...]:
         """Return the tensors of one batch, with their graphs, that every product with it begins at."""
 
     @abstractmethod
@@ -96,7 +97,7 @@ class LossOperator(Operator):
             graph = self._kept or self._graph(inputs, targets)
             if len(self._loss.batches) == 1:
                 self._kept = graph
-            yield len(inputs), (self._times(graph, v) for v in rows)
+            yield count(inputs), (self._times(graph, v) for v in rows)
 
     def _leaf(self) -> Tensor:
         """Return the parameters as a new leaf (n,)."""

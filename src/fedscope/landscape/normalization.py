@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedscope.errors import UserError
 from fedscope.landscape.batches import Batches
+from fedscope.landscape.trees import arguments, count
 
 BatchNormMode = Literal["eval", "recalibrate", "batch"]
 
@@ -65,16 +66,16 @@ def _recalibrate(model: nn.Module, layers: list[_BatchNorm], batches: Batches) -
     momenta = [layer.momentum for layer in layers]
     seen = 0
     for inputs, _ in batches:
-        seen += len(inputs)
+        samples = count(inputs)
+        seen += samples
         for layer in layers:
             # Momentum n_b / n_so_far turns the running update into the sample-weighted mean.
-            layer.momentum = len(inputs) / seen
+            layer.momentum = samples / seen
         try:
-            model(inputs)
+            positional, named = arguments(inputs)
+            model(*positional, **named)
         except ValueError as error:
-            raise UserError(
-                f"a batch of {len(inputs)} is too small to recalibrate BatchNorm: {error}"
-            ) from error
+            raise UserError(f"a batch of {samples} is too small to recalibrate BatchNorm: {error}") from error
     for layer, momentum in zip(layers, momenta, strict=True):
         layer.momentum = momentum
         layer.eval()
