@@ -131,8 +131,8 @@ def prepared(name: str) -> tuple[Case, nn.Module, Any, Batches]:
     torch.manual_seed(0)
     case = CASES[name]
     model, batch = case.make().double().eval(), case.batch()
-    pair = (batch, batch) if isinstance(batch, dict) else batch
-    return case, model, batch, Batches(*pair, batch_size=3)
+    inputs, targets = (batch, batch) if isinstance(batch, dict) else batch
+    return case, model, batch, Batches(inputs, targets, batch_size=3)
 
 
 @pytest.mark.parametrize("name", CASES)
