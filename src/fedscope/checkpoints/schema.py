@@ -4,16 +4,28 @@ These records name models, data sets and methods by their catalogue names only, 
 described, listed and verified without building any of them.
 """
 
+import re
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fedscope.errors import UserError
 
-CHECKPOINT_FORMAT = "fedscope/checkpoint/1"
+# no path, no device of any system
+NAME = re.compile(r"(?!(?i:con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$))[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 Positive = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+def _plain_name(name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name[:100]!r} is no run name")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_plain_name)]
 
 
 class Record(BaseModel):
@@ -137,27 +149,29 @@ class PresetUse(Record):
 class Manifest(Record):
     """A run, as written when it starts."""
 
-    format: Literal["fedscope/run/1"] = "fedscope/run/1"
-    name: str
+    format: Literal["fedscope/run/2"] = "fedscope/run/2"
+    name: Name
     created: str  # ISO 8601, UTC
     settings: Settings
     model: ModelSpec
     data: DataSpec
     versions: dict[str, str]
     preset: PresetUse | None = None
+    sealed_metrics: bool = True  # each line of metrics.jsonl carries a check; not so in format 1
+    partial: bool = False  # an import of single checkpoints: the others are elsewhere
 
 
 class CheckpointInfo(Record):
     """A checkpoint: which weights these are, and everything needed to rebuild their network and data."""
 
-    format: Literal["fedscope/checkpoint/1"] = "fedscope/checkpoint/1"
-    run: str
+    format: Literal["fedscope/checkpoint/2"] = "fedscope/checkpoint/2"
+    run: Name
     kind: Literal["global", "client"]
     round: Annotated[int, Field(ge=0)]  # rounds completed when the weights were taken
     client: int | None = None
     average: Literal["cld", "sel", "all"] = "cld"  # which global model: as in Settings.eval_model
     samples: Positive  # n_k of a client; all training samples for the global model
-    metrics: dict[str, float | None] = {}  # null where not finite
+    metrics: dict[str, Finite | None] = {}  # null where not finite
     settings: Settings
     model: ModelSpec
     data: DataSpec
