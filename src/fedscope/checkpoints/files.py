@@ -186,9 +186,7 @@ def _described(path: Path, content: object) -> Checkpoint:
     found: dict[str, Any] = upgraded(plain, CHECKPOINT_FORMAT, str(path))
     info = parse(CheckpointInfo, found["info"], str(path))
     if seal(found["info"]) != found["info_sha256"]:
-        raise UserError(
-            f"{path} is damaged: its description does not match its hash; restore it from a copy"
-        )
+        raise UserError(f"{path} is damaged: its description does not match its hash; restore it from a copy")
     return Checkpoint(path, info, _tensors(content.get("state"), path), str(found["sha256"]))
 
 

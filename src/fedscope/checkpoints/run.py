@@ -16,7 +16,7 @@ from typing import Any
 
 from fedscope.checkpoints.formats import RUN_FORMAT, seal, upgraded
 from fedscope.checkpoints.limits import parse_json, read_bytes
-from fedscope.checkpoints.schema import NAME, Manifest, parse
+from fedscope.checkpoints.schema import NAME, Manifest, Round, parse
 from fedscope.errors import UserError
 from fedscope.storage import synced, write_text
 
@@ -69,15 +69,17 @@ class Run:
         return [by_then[name] for name in sorted(by_then)] or sorted(self.client(0).parent.glob("*.pt"))
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self, *, shared: bool = False) -> Iterator[None]:
         """Keep other processes from writing to the run meanwhile; a process that dies lets go of it.
+
+        Readers share it, and need no right to write.
 
         Raises:
             UserError: another process trains the run.
         """
-        with (self.folder / "manifest.json").open("r+b") as handle:
+        with (self.folder / "manifest.json").open("rb" if shared else "r+b") as handle:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise UserError(
                     f"another process is training {self.name!r}; wait for its end, or use another --name"
@@ -102,22 +104,35 @@ class Run:
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Write the manifest atomically."""
+        write_text(self.folder / "manifest.json", self.sealed(manifest))
+
+    @staticmethod
+    def sealed(manifest: Manifest) -> str:
+        """Return the text of ``manifest.json``."""
         data = manifest.model_dump(mode="json")
-        sealed = {**data, "sha256": seal(data)}
-        write_text(self.folder / "manifest.json", json.dumps(sealed, indent=1, ensure_ascii=False) + "\n")
+        return json.dumps({**data, "sha256": seal(data)}, indent=1, ensure_ascii=False) + "\n"
 
     def metrics(self) -> list[dict[str, object]]:
         """Read one record per round; a last line that a killed process left half-written is left out.
 
         Raises:
-            UserError: a line is no record, or was changed.
+            UserError: a line is no record, or was changed, or a finished run lacks some.
         """
         path = self.folder / "metrics.jsonl"
-        lines = read_bytes(path, MOST_METRICS).splitlines(keepends=True) if path.exists() else []
+        if not path.exists():
+            return []
+        lines = read_bytes(path, MOST_METRICS).splitlines(keepends=True)
         if lines and not lines[-1].endswith(b"\n") and not self.final.exists():
             lines.pop()
-        required = bool(lines) and self.manifest().sealed_metrics
-        return [_record(line, f"{path}, line {number}", required) for number, line in enumerate(lines, 1)]
+        manifest = self.manifest()
+        records = [
+            _record(line, f"{path}, line {n}", manifest.sealed_metrics) for n, line in enumerate(lines, 1)
+        ]
+        if self.final.exists() and not manifest.partial and len(records) < manifest.settings.rounds:
+            raise UserError(
+                f"{path} has {len(records)} of {manifest.settings.rounds} rounds; restore it from a copy"
+            )
+        return records
 
     def write_metrics(self, records: list[dict[str, object]]) -> None:
         """Replace all metrics."""
@@ -180,6 +195,7 @@ def _record(line: bytes, where: str, required: bool) -> dict[str, object]:
     check = record.pop("check", None)
     if check != seal(record)[:16] and (required or check is not None):
         raise UserError(f"{where} does not match its check; restore the file from a copy")
+    parse(Round, record, where)
     return record
 
 

@@ -34,7 +34,7 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=BaseModel)
 
 
 class ModelSpec(Record):
@@ -159,6 +159,24 @@ class Manifest(Record):
     preset: PresetUse | None = None
     sealed_metrics: bool = True  # each line of metrics.jsonl carries a check; not so in format 1
     partial: bool = False  # an import of single checkpoints: the others are elsewhere
+
+
+class Round(BaseModel):
+    """One line of metrics: what readers rely on; other fields may stand beside them."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    round: Positive
+    accuracy: Finite | None = None
+    loss: Finite | None = None
+    train_loss: Finite | None = None
+    seconds: Finite = 0.0
+    seconds_in: dict[str, Finite] = {}
+    clients: list[Annotated[int, Field(ge=0)]] = []
+    bytes_down: Finite = 0
+    bytes_up: Finite = 0
+    gradients: Finite = 0
+    peak_memory_bytes: list[Annotated[int, Field(ge=0)]] = []
 
 
 class CheckpointInfo(Record):

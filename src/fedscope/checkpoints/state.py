@@ -1,8 +1,8 @@
 """The folder of one round's state: which client each row belongs to, and checks of all that is in it.
 
-    clients.f32    one row of vectors per client that took part
-    server.pt      the server's vectors
-    state.json     the clients of the rows, a CRC-32 of each, the content hash of server.pt, and its own seal
+clients.f32    one row of vectors per client that took part
+server.pt      the server's vectors
+state.json     the clients of the rows, a CRC-32 of each, the content hash of server.pt, and its own seal
 """
 
 import json
@@ -67,7 +67,8 @@ def check_row(folder: Path, state: StateIndex, row: int, content: bytes | bytear
         UserError: they differ.
     """
     if state.checks is not None and zlib.crc32(content) != state.checks[row]:
-        raise _damaged(folder, f"the vectors of client {state.clients[row]} do not match their check")
+        client = state.clients[row]
+        raise _damaged(folder, f"the vectors of client {client} in clients.f32 do not match their check")
 
 
 def server_vectors(folder: Path, state: StateIndex) -> dict[str, Tensor]:

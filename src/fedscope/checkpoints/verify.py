@@ -9,7 +9,7 @@ from fedscope.checkpoints import index, layout
 from fedscope.checkpoints.files import load_checkpoint
 from fedscope.checkpoints.registry import Registry
 from fedscope.checkpoints.run import Run
-from fedscope.checkpoints.schema import NAME, CheckpointInfo, Manifest
+from fedscope.checkpoints.schema import NAME, CheckpointInfo, Manifest, Round
 from fedscope.checkpoints.state import check_state
 from fedscope.errors import UserError
 
@@ -33,7 +33,7 @@ def verify_root(registry: Registry) -> Iterator[Fault]:
         if layout.is_leftover(entry.name):
             yield Fault(entry.name, "left over by a process that was killed; delete it")
         elif entry.is_dir() and NAME.fullmatch(entry.name) and entry.name not in runs:
-            yield Fault(entry.name, "a folder without a manifest is no run; delete it, or restore its manifest")
+            yield Fault(entry.name, "is no run without a manifest; delete it, or restore the manifest")
         elif entry.name.endswith((".pt", ".jsonl")):
             yield Fault(entry.name, "belongs to no run; move it elsewhere, or register it")
 
@@ -50,7 +50,7 @@ def verify_run(run: Run, report: Callable[[str], None] = lambda name: None) -> I
     for number, record in enumerate(metrics, 1):
         if record.get("round") != number:
             yield Fault(f"{run.name}/metrics.jsonl", f"line {number} is not of round {number}")
-            break
+            return
     found = set()
     for name in layout.files(run.folder):
         report(f"{run.name}/{name}")
@@ -95,9 +95,10 @@ def _mismatch(name: str, info: CheckpointInfo, manifest: Manifest, metrics: Metr
         return f"holds the model of round {info.round}"
     if name == "final.pt" and info.round != manifest.settings.rounds:
         return f"is of round {info.round} of {manifest.settings.rounds}"
-    if metrics and not 1 <= info.round <= len(metrics):
+    ahead = name not in ("last.pt", "final.pt")  # the others are written before the line of their round
+    if not manifest.partial and info.round > len(metrics) + ahead:
         return f"is of round {info.round}, of which metrics.jsonl knows nothing"
-    measured = metrics[info.round - 1].get("accuracy") if metrics else None
+    measured = metrics[info.round - 1].get("accuracy") if 1 <= info.round <= len(metrics) else None
     claimed = info.metrics.get("accuracy")
     if info.kind == "global" and None not in (measured, claimed) and measured != claimed:
         return f"claims accuracy {claimed} in round {info.round}, metrics.jsonl has {measured}"
@@ -105,29 +106,33 @@ def _mismatch(name: str, info: CheckpointInfo, manifest: Manifest, metrics: Metr
 
 
 def _expected(run: Run, manifest: Manifest, metrics: Metrics) -> set[str]:
-    """Return the checkpoints that the metrics say were written."""
+    """Return the files that there must be, going by the metrics; the newest model comes after its line."""
     settings, done = manifest.settings, len(metrics)
-    if manifest.partial or not metrics:
+    if manifest.partial:
         return set()
-    names = {"final.pt"} if done == settings.rounds and not run.last.exists() else set()
-    names |= {"last.pt"} if not run.final.exists() and not names else set()
-    if settings.keep_every:
-        names |= {run.kept(r).name for r in range(settings.keep_every, done, settings.keep_every)}
+    if not metrics:
+        return {"metrics.jsonl"} if run.final.exists() else set()
+    names = {run.kept(r).name for r in _every(settings.keep_every, done)}
+    if done > 1 and not (run.final.exists() or run.last.exists()):
+        names.add("final.pt" if done == settings.rounds else "last.pt")
     if any(isinstance(m.get("accuracy"), float) for m in metrics):
         names.add("best.pt")
-    for record in metrics if settings.save_clients != "none" else []:
-        took_part = record.get("clients")
-        for client in took_part if isinstance(took_part, list) else []:
-            names.add(f"clients/{client:04d}.pt")
-            if settings.save_clients == "all":
-                names.add(run.client(client, int(str(record["round"]))).relative_to(run.folder).as_posix())
+    for round, record in enumerate(metrics, 1) if settings.save_clients != "none" else []:
+        for client in Round.model_validate(record).clients:
+            paths = [run.client(client)]
+            paths += [run.client(client, round)] if settings.save_clients == "all" else []
+            names |= {path.relative_to(run.folder).as_posix() for path in paths}
     return names
+
+
+def _every(step: int, done: int) -> range:
+    return range(step, done + 1, step) if step else range(0)
 
 
 def _busy(run: Run) -> bool:
     """Say whether a process is training the run now."""
     try:
-        with run.held():
+        with run.held(shared=True):
             return False
     except (UserError, OSError):
         return True
