@@ -11,6 +11,7 @@ from fedscope.adoption.identity import Identity, identify
 from fedscope.checkpoints.files import load_checkpoint
 from fedscope.checkpoints.registry import Registry
 from fedscope.checkpoints.schema import DataSpec, ModelSpec
+from fedscope.checkpoints.verify import verify_run
 from fedscope.errors import UserError
 from fedscope.models.catalogue import build, outline
 from tests.checkpoints.published import ClientModel, FedMLResNet56
@@ -50,6 +51,7 @@ def test_fedaligns_folder(tmp_path: Path, digits: Identity, slimmable: bool, pro
     }  # fmt: skip
     assert (row["partition"], row["accuracy"]) == (None, None)  # unknown, not a default
     assert registry.resolve("theirs@25") == run.final
+    assert not list(verify_run(run))
 
 
 def test_feddyns_folder(tmp_path: Path) -> None:
@@ -70,6 +72,7 @@ def test_feddyns_folder(tmp_path: Path) -> None:
         assert torch.equal(loaded.state["fc3.bias"], models[name].fc3.bias)
         assert loaded.info.round == int(name.split("_")[0])
     assert len(run.clients()) == 3
+    assert not list(verify_run(run))
     last = load_checkpoint(registry.resolve("feddyn@client2")).state
     assert torch.equal(last["fc3.bias"], torch.from_numpy(rows[2, -10:]))
     assert torch.equal(last["conv1.weight"].flatten(), torch.from_numpy(rows[2, :4800]))

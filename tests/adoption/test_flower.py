@@ -153,7 +153,7 @@ def test_a_real_simulation_is_analysed(
     simulated: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "app.py").write_text(
+    (tmp_path / "simulated_app.py").write_text(
         "import torch\n"
         "from fedscope.data.catalogue import load, pipeline\n"
         "from fedscope.models.catalogue import build\n"
@@ -162,7 +162,11 @@ def test_a_real_simulation_is_analysed(
         "    split = load('digits').train\n"
         "    return [(pipeline('digits')[1].test(split.images, torch.arange(64)), split.labels[:64])]\n"
     )
-    own = ("--model", "app:net", "--data", "app:data") if simulated.name == "legacy" else ("--samples", "64")
+    own = (
+        ("--model", "simulated_app:net", "--data", "simulated_app:data")
+        if simulated.name == "legacy"
+        else ("--samples", "64")
+    )
     few = (*own, "--registry", str(simulated.folder.parent), "--threads", "1")
     name = simulated.name
     assert call(("runs", "list", "--registry", str(simulated.folder.parent))) == 0

@@ -133,10 +133,12 @@ def test_the_clients_of_a_round_are_their_last_uploads_by_then(registry: Registr
 
 
 def test_a_half_written_line_of_metrics_is_left_out(registry: Registry) -> None:
-    run = registry.run("a")
-    with (run.folder / "metrics.jsonl").open("a") as handle:
-        handle.write(json.dumps({"round": 3, "accuracy": 1.0})[:-4])
-    assert [m["round"] for m in run.metrics()] == [1, 2]
+    for name in ("a", "c"):
+        with (registry.root / name / "metrics.jsonl").open("a") as handle:
+            handle.write(json.dumps({"round": 3, "accuracy": 1.0})[:-4])
+    assert [m["round"] for m in registry.run("c").metrics()] == [1, 2]
+    with pytest.raises(UserError, match="line 3 is no record"):
+        registry.run("a").metrics()  # its last model is there, so nobody is writing any more
 
 
 @pytest.mark.parametrize("line", ["{not json}\n", "[]\n", "\x00\x00\n"])

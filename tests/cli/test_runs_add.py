@@ -34,6 +34,7 @@ def test_what_was_added_goes_through_every_command(fedscope: Command) -> None:
     assert (row["name"], row["method"], row["clients"], row["partition"]) == ("theirs", "fedprox", 2, None)
     shown = fedscope("runs", "show", "theirs", "--registry", "runs")
     assert (shown.code, "added from" in shown.out, "dirichlet" in shown.out) == (0, True, False)
+    assert fedscope("runs", "verify", "--registry", "runs").code == 0
     probes = ("--probes", "4", "--clients", "--client-probes", "4")
     record = fedscope("hessian", "theirs", *FEW, *probes, "--json", "-").json
     assert (record["checkpoint"]["run"], record["checkpoint"]["round"]) == ("theirs", 7)
@@ -45,7 +46,7 @@ def test_what_was_added_goes_through_every_command(fedscope: Command) -> None:
 
 def test_the_same_numbers_as_by_the_plain_file(fedscope: Command, theirs: Path) -> None:
     fedscope(*ADD, "--name", "mine")
-    Path("mine.py").write_text(
+    Path("plain_digits.py").write_text(
         "import torch\n"
         "from fedscope.data.catalogue import load, pipeline\n"
         "from fedscope.models.catalogue import build\n"
@@ -69,7 +70,7 @@ def test_the_same_numbers_as_by_the_plain_file(fedscope: Command, theirs: Path) 
         "-",
     )
     added = fedscope("hessian", "mine", "--registry", "runs", *same).json
-    own = ("--model", "mine:model", "--data", "mine:data")
+    own = ("--model", "plain_digits:model", "--data", "plain_digits:data")
     plain = fedscope("hessian", str(theirs / "server.pt"), *own, *same).json
     assert plain["lambda_max"] == added["lambda_max"]
     assert plain["trace"] == added["trace"]
@@ -99,14 +100,14 @@ def test_faults_are_one_line(fedscope: Command, change: tuple[str, str], message
 
 def test_the_users_own_network_is_named_at_every_use(fedscope: Command) -> None:
     torch.save(nn.Linear(3, 2).state_dict(), "w.pt")
-    Path("app.py").write_text(
+    Path("their_app.py").write_text(
         "import torch\n"
         "def net():\n    return torch.nn.Linear(3, 2)\n"
         "def data():\n    return [(torch.randn(8, 3), torch.arange(8) % 2)]\n"
     )
-    own = ("--model", "app:net", "--dataset", "app:data", "--registry", "runs")
+    own = ("--model", "their_app:net", "--dataset", "their_app:data", "--registry", "runs")
     assert fedscope("runs", "add", "w.pt", *own).out == "w\n"
     refused = fedscope("hessian", "w", *FEW)
     assert (refused.code, "add --model MODULE:FACTORY and --data" in refused.err) == (2, True)
-    given = ("--model", "app:net", "--data", "app:data", "--registry", "runs", "--threads", "1")
+    given = ("--model", "their_app:net", "--data", "their_app:data", "--registry", "runs", "--threads", "1")
     assert fedscope("hessian", "w", *given, "--probes", "4").code == 0

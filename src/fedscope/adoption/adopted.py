@@ -7,6 +7,7 @@ from torch import Tensor
 
 from fedscope.checkpoints.files import save_checkpoint, versions
 from fedscope.checkpoints.registry import Registry, Run
+from fedscope.checkpoints.run import checked_name
 from fedscope.checkpoints.schema import (
     UNKNOWN,
     Added,
@@ -15,6 +16,7 @@ from fedscope.checkpoints.schema import (
     Manifest,
     ModelSpec,
     Settings,
+    parse,
 )
 
 Metrics = dict[str, float | None]
@@ -49,17 +51,18 @@ class Adopted:
     ) -> None:
         values = {"dataset": data.name, "model": model.name, **(known or {})}
         stated = tuple(sorted(values))
-        self.settings = Settings.model_validate({"method": UNKNOWN, **values})
+        self.settings = parse(Settings, {"method": UNKNOWN, **values}, name)
         self.model, self.data = model, data
         self._newest: int | None = None
         self.run: Run = registry.create(
             Manifest(
-                name=name,
+                name=checked_name(name),
                 created=datetime.now(UTC).isoformat(),
                 settings=self.settings,
                 model=model,
                 data=data,
                 versions=versions(),
+                partial=True,
                 added=Added(source=source, stated=stated, notes=tuple(notes)),
             )
         )

@@ -5,7 +5,6 @@ becomes a name (``state_dict.model.fc.weight``), what is no tensor is left out. 
 network's, and what it calls them, is for :mod:`fedscope.checkpoints.fitting` to say.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,8 +15,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from fedscope.checkpoints.files import load_checkpoint, read_content
-from fedscope.checkpoints.schema import CHECKPOINT_FORMAT
+from fedscope.checkpoints.files import is_dense, load_checkpoint, read_content
+from fedscope.checkpoints.limits import parse_json, read_bytes
 from fedscope.errors import UserError
 
 SINGLE = ("model.safetensors", "pytorch_model.bin")  # of a folder as Hugging Face's libraries write it
@@ -44,7 +43,7 @@ def read(path: Path) -> dict[str, Tensor]:
         tensors = {"": _array(path)}
     else:
         content = read_content(path)
-        if isinstance(content, dict) and content.get("format") == CHECKPOINT_FORMAT:
+        if isinstance(content, dict) and isinstance(content.get("format"), str):
             return load_checkpoint(path).state
         tensors = dict(_flat(content, "", path))
     if not tensors:
@@ -62,6 +61,8 @@ def _flat(content: object, name: str, path: Path, depth: int = 0) -> Iterator[tu
     if depth > DEEPEST:
         raise UserError(f"{path} nests deeper than {DEEPEST} levels; save model.state_dict()")
     if isinstance(content, Tensor):
+        if not is_dense(content):
+            raise UserError(f"{path}: {name[:80]!a} is no dense tensor in memory; save a plain state_dict")
         yield name, content
         return
     items: Iterator[tuple[object, object]] = iter(())
@@ -87,10 +88,10 @@ def _folder(path: Path) -> dict[str, Tensor]:
 
 def _shards(index: Path) -> list[Path]:
     try:
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        names = sorted(set(parse_json(read_bytes(index))["weight_map"].values()))
         if any(Path(name).name != name or not name.endswith((".safetensors", ".bin")) for name in names):
             raise ValueError("a shard is no file of the folder")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{index} is no index of shards ({error}); fetch the folder again") from error
     return [index.parent / name for name in names]
 

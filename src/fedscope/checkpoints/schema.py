@@ -4,17 +4,29 @@ These records name models, data sets and methods by their catalogue names only, 
 described, listed and verified without building any of them.
 """
 
+import re
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fedscope.errors import UserError
 
-CHECKPOINT_FORMAT = "fedscope/checkpoint/1"
 UNKNOWN = "unknown"  # the method of a run that was added without one
+# no path, no device of any system
+NAME = re.compile(r"(?!(?i:con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$))[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 Positive = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+def _plain_name(name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name[:100]!r} is no run name")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_plain_name)]
 
 
 class Record(BaseModel):
@@ -23,7 +35,7 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=BaseModel)
 
 
 class ModelSpec(Record):
@@ -42,7 +54,7 @@ class ModelSpec(Record):
 
 
 class DataSpec(Record):
-    """A data set, its augmentation pipeline, and the SHA-256 of its content; or another's name only."""
+    """A data set, its augmentation pipeline, and the SHA-256 of its content; or a name only."""
 
     name: str
     augmentation: str = "none"
@@ -146,37 +158,53 @@ class Added(Record):
 class Manifest(Record):
     """A run, as written when it starts."""
 
-    format: Literal["fedscope/run/1"] = "fedscope/run/1"
-    name: str
+    format: Literal["fedscope/run/2"] = "fedscope/run/2"
+    name: Name
     created: str  # ISO 8601, UTC
     settings: Settings
     model: ModelSpec
     data: DataSpec
     versions: dict[str, str]
     preset: PresetUse | None = None
+    sealed_metrics: bool = True  # each line of metrics.jsonl carries a check; not so in format 1
+    partial: bool = False  # an import of single checkpoints: the others are elsewhere
     added: Added | None = None
 
     def stated(self) -> dict[str, Any]:
         """Return the settings by name, None where a run that was added does not say."""
-        known = self.settings.model_dump()
-        return (
-            known
-            if self.added is None
-            else {k: v if k in self.added.stated else None for k, v in known.items()}
-        )
+        settings, added = self.settings.model_dump(mode="json"), self.added
+        return {key: value if not added or key in added.stated else None for key, value in settings.items()}
+
+
+class Round(BaseModel):
+    """One line of metrics: what readers rely on; other fields may stand beside them."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    round: Positive
+    accuracy: Finite | None = None
+    loss: Finite | None = None
+    train_loss: Finite | None = None
+    seconds: Finite = 0.0
+    seconds_in: dict[str, Finite] = {}
+    clients: list[Annotated[int, Field(ge=0)]] = []
+    bytes_down: Finite = 0
+    bytes_up: Finite = 0
+    gradients: Finite = 0
+    peak_memory_bytes: list[Annotated[int, Field(ge=0)]] = []
 
 
 class CheckpointInfo(Record):
     """A checkpoint: which weights these are, and everything needed to rebuild their network and data."""
 
-    format: Literal["fedscope/checkpoint/1"] = "fedscope/checkpoint/1"
-    run: str
+    format: Literal["fedscope/checkpoint/2"] = "fedscope/checkpoint/2"
+    run: Name
     kind: Literal["global", "client"]
     round: Annotated[int, Field(ge=0)]  # rounds completed when the weights were taken
     client: int | None = None
     average: Literal["cld", "sel", "all"] = "cld"  # which global model: as in Settings.eval_model
     samples: Positive | None  # n_k of a client; all training samples for the global model; None: unknown
-    metrics: dict[str, float | None] = {}  # null where not finite
+    metrics: dict[str, Finite | None] = {}  # null where not finite
     settings: Settings
     model: ModelSpec
     data: DataSpec

@@ -10,6 +10,7 @@ from fedscope.cli import console
 from fedscope.cli.analysis import analysis, problems
 from fedscope.errors import UserError
 from fedscope.figures.labels import label, titles
+from fedscope.figures.record import made_from
 from fedscope.figures.spectra import density_figure
 from fedscope.figures.style import check_format, save
 from fedscope.figures.tables import hessian_table
@@ -121,5 +122,4 @@ def draw_densities(records: list[Record], densities: list[Density], path: Path) 
     largest = [float(r["lambda_max"]["value"]) for r in records if r["lambda_max"]["value"] is not None]
     if len(largest) < len(records):
         raise UserError("the curvature is not finite, so there is no density to draw; see --json")
-    record = {"checkpoints": [r["checkpoint"]["sha256"] for r in records]}
-    save(density_figure(densities, titles(records), lambda_max=largest), path, record=record)
+    save(density_figure(densities, titles(records), lambda_max=largest), path, record=made_from(records))
