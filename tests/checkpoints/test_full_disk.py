@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fedscope.checkpoints import index
 from fedscope.checkpoints.archive import export_run
 from fedscope.checkpoints.export import export_safetensors, export_state_dict
 from fedscope.checkpoints.files import load_checkpoint, save_checkpoint
@@ -202,9 +203,8 @@ def test_a_locked_index_keeps_nobody_waiting_for_ever(
     registry = Registry(tmp_path)
     before = registry.rows()
     Run(tmp_path / "small").tag("new")
-    connect = sqlite3.connect
-    monkeypatch.setattr(sqlite3, "connect", lambda path, timeout: connect(path, timeout=0.05))
-    holder = connect(tmp_path / "index.sqlite")
+    monkeypatch.setattr(index, "WAIT", 0.05)
+    holder = sqlite3.connect(tmp_path / "index.sqlite")
     holder.execute("BEGIN EXCLUSIVE")
     (row,) = registry.rows()
     assert row == {**before[0], "tags": ["good", "new", "paper"]}

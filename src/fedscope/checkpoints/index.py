@@ -7,8 +7,8 @@ written by several processes at once. Where it cannot be written, rows are made 
 
 import json
 import sqlite3
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from fedscope.checkpoints.formats import seal
@@ -20,6 +20,7 @@ COLUMNS = (
     "clients", "rounds", "done", "accuracy", "best", "tags",
 )  # fmt: skip
 INDEX = "index.sqlite"
+WAIT = 30.0  # seconds for another process that writes the index
 _TABLE = "CREATE TABLE IF NOT EXISTS rows (name PRIMARY KEY, signature, row, seal)"
 
 Row = dict[str, object]
@@ -56,7 +57,7 @@ def faults(root: Path) -> list[str]:
     if not path.exists():
         return []
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30)) as index:
+        with _opened(f"{path.absolute().as_uri()}?mode=ro") as index:
             (verdict,) = index.execute("PRAGMA quick_check(1)").fetchone()
             kept = index.execute("SELECT name, signature, row, seal FROM rows").fetchall()
     except sqlite3.Error as error:
@@ -67,7 +68,7 @@ def faults(root: Path) -> list[str]:
 
 def _kept(path: Path, runs: list[Run]) -> dict[str, Row]:
     """Return the rows by name, from the index where they are right; bring it up to date."""
-    with closing(sqlite3.connect(path, timeout=30)) as index:
+    with _opened(path.absolute().as_uri()) as index:
         index.execute(_TABLE)
         known = {row[0]: row for row in index.execute("SELECT name, signature, row, seal FROM rows")}
         found, new = {}, []
@@ -86,6 +87,14 @@ def _kept(path: Path, runs: list[Run]) -> dict[str, Row]:
                 index.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)", new)
                 index.executemany("DELETE FROM rows WHERE name = ?", gone)
         return found
+
+
+@contextmanager
+def _opened(uri: str) -> Iterator[sqlite3.Connection]:
+    """Open the index; bytes that are no text are read as some text, which no seal fits."""
+    with closing(sqlite3.connect(uri, uri=True, timeout=WAIT)) as index:
+        index.text_factory = lambda content: content.decode("utf-8", "replace")
+        yield index
 
 
 def _checked(name: object, signature: object, text: object, sealed: object) -> Row | None:
