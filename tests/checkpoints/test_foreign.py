@@ -48,6 +48,12 @@ def test_hugging_face_folders(tmp_path: Path, layout: str) -> None:
 def test_an_array_of_numpy(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.arange(6.0).reshape(2, 3))
     assert read(tmp_path / "rows.npy")[""].tolist() == [[0, 1, 2], [3, 4, 5]]
+    content = (tmp_path / "rows.npy").read_bytes()
+    (tmp_path / "huge.npy").write_bytes(
+        content.replace(b"(2, 3)", b"(1000000000000, 3)").replace(b" " * 12, b"", 1)
+    )
+    with pytest.raises(UserError, match="is no array of numbers"):
+        read(tmp_path / "huge.npy")
     np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(UserError, match="is no array of numbers"):
         read(tmp_path / "objects.npy")

@@ -107,6 +107,7 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
 
 def _array(path: Path) -> Tensor:
     try:
-        return torch.from_numpy(np.load(path, allow_pickle=False))
+        # Mapped: a header that claims more numbers than there are is refused, not allocated.
+        return torch.from_numpy(np.load(path, allow_pickle=False, mmap_mode="c"))
     except (OSError, ValueError, TypeError, EOFError) as error:
         raise UserError(f"{path} is no array of numbers ({error}); save one with numpy.save") from error
