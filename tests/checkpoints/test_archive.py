@@ -12,6 +12,7 @@ import torch
 from safetensors import safe_open
 
 from fedscope.checkpoints.archive import export_run, import_run
+from fedscope.checkpoints.container import members
 from fedscope.checkpoints.export import export_safetensors, export_state_dict
 from fedscope.checkpoints.files import load_checkpoint, save_checkpoint
 from fedscope.checkpoints.formats import seal
@@ -191,3 +192,30 @@ def test_a_repeated_number_is_not_unfolded(tmp_path: Path) -> None:
     torch.save(content, run.final)
     with pytest.raises(UserError, match="'w' is no dense tensor"):
         load_checkpoint(run.final)
+
+
+def test_a_tensor_under_many_names_is_not_hashed_for_ever(tmp_path: Path) -> None:
+    run, large = small_run(tmp_path), torch.ones(100_000)
+    content = torch.load(run.final, weights_only=True)
+    for count, refused in ((10, False), (100, True)):
+        content["state"] = {f"w{n}": large for n in range(count)}
+        torch.save(content, run.final)
+        with pytest.raises(UserError, match="again and again" if refused else "content hash"):
+            load_checkpoint(run.final)
+
+
+def test_members_that_overlap_or_repeat_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a", bytes(10_000))
+        archive.writestr("b", b"")
+        first, second = archive.infolist()
+        second.header_offset, second.file_size, second.compress_size = first.header_offset, 10_000, 10_000
+    with zipfile.ZipFile(path) as archive, pytest.raises(zipfile.BadZipFile, match="claim more bytes"):
+        members(archive, path.stat().st_size)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a", b"1")
+        archive.writestr("b", b"2")
+        archive.infolist()[1].filename = "a"
+    with zipfile.ZipFile(path) as archive, pytest.raises(zipfile.BadZipFile, match="stands twice"):
+        members(archive, path.stat().st_size)

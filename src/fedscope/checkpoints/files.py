@@ -27,6 +27,8 @@ from fedscope.checkpoints.schema import CheckpointInfo, parse
 from fedscope.errors import UserError
 from fedscope.storage import atomic_file
 
+MOST_REPEATS = 16  # times that tied weights may make a state_dict larger than its file
+
 State = Mapping[str, Tensor]
 
 
@@ -187,6 +189,8 @@ def _tensors(content: object, path: Path) -> dict[str, Tensor]:
     odd = next((name for name, tensor in content.items() if not is_dense(tensor)), None)
     if odd is not None:
         raise UserError(f"{path}: {odd[:80]!a} is no dense tensor in memory; save a plain state_dict")
+    if sum(tensor.nbytes for tensor in content.values()) > MOST_REPEATS * path.stat().st_size:
+        raise UserError(f"{path} names the same numbers again and again; save a plain state_dict")
     return content
 
 

@@ -93,6 +93,9 @@ def _kept(path: Path, runs: list[Run]) -> dict[str, Row]:
 def _opened(uri: str) -> Iterator[sqlite3.Connection]:
     """Open the index; bytes that are no text are read as some text, which no seal fits."""
     with closing(sqlite3.connect(uri, uri=True, timeout=WAIT)) as index:
+        index.execute("PRAGMA trusted_schema = OFF")
+        if index.execute("SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index')").fetchone():
+            raise sqlite3.DatabaseError("holds more than a table")  # a view or a trigger would be run
         index.text_factory = lambda content: content.decode("utf-8", "replace")
         yield index
 

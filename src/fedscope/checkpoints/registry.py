@@ -126,7 +126,7 @@ class Registry:
         if not path.exists():
             files = (run.final, run.best, run.average("all"), run.average("sel"))
             names = [f"@{p.stem}" for p in files if p.exists()]
-            names += [f"@{n}" for n in sorted(int(p.stem[6:]) for p in run.folder.glob("round-*.pt"))]
+            names += [f"@{round}" for round in run.rounds()]
             names += [f"@client{int(p.stem)}" for p in run.clients()[:3]] + ["…"] * (len(run.clients()) > 3)
             raise UserError(f"run {run.name!r} holds no {path.name}; it has {', '.join(names) or 'none yet'}")
         return path

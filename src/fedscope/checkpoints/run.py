@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedscope.checkpoints import layout
 from fedscope.checkpoints.formats import RUN_FORMAT, seal, upgraded
 from fedscope.checkpoints.limits import parse_json, read_bytes
 from fedscope.checkpoints.schema import NAME, Manifest, Round, parse
@@ -64,9 +65,21 @@ class Run:
 
     def clients(self, until: int | None = None) -> list[Path]:
         """Each client's last upload, in client order; its last by round ``until`` where all were kept."""
-        kept = sorted(self.folder.glob("round-*/clients/*.pt"), key=lambda path: int(path.parts[-3][6:]))
-        by_then = {p.name: p for p in kept if until is not None and int(p.parts[-3][6:]) <= until}
-        return [by_then[name] for name in sorted(by_then)] or sorted(self.client(0).parent.glob("*.pt"))
+        kept = {(int(p.parts[-3][6:]), p.name): p for p in self._checkpoints("round-*/clients")}
+        by_then = {name: kept[round, name] for round, name in sorted(kept) if until and round <= until}
+        return [by_then[name] for name in sorted(by_then)] or self._checkpoints("clients")
+
+    def rounds(self) -> list[int]:
+        """Return the rounds whose global model was kept."""
+        kept = [path.stem[6:] for path in self._checkpoints(".") if path.name.startswith("round-")]
+        return sorted(map(int, kept))
+
+    def _checkpoints(self, folders: str) -> list[Path]:
+        """Return the files that are named as checkpoints are, whatever else lies beside them."""
+        found = sorted(self.folder.glob(f"{folders}/*.pt"))
+        return [
+            path for path in found if layout.kind(path.relative_to(self.folder).as_posix()) == "checkpoint"
+        ]
 
     @contextmanager
     def held(self, *, shared: bool = False) -> Iterator[None]:
