@@ -170,6 +170,6 @@ def test_a_real_simulation_is_analysed(
     few = (*own, "--registry", str(simulated.folder.parent), "--threads", "1")
     name = simulated.name
     assert call(("runs", "list", "--registry", str(simulated.folder.parent))) == 0
-    probes = ("--probes", "4", "--clients", "--client-probes", "4")
+    probes = ("--probes", "4", "--clients", "--client-data", "global", "--client-probes", "4")
     assert call(("hessian", name, f"{name}@1", *few, *probes)) == 0
     assert call(("plot-landscape", f"{name}@1", name, *few, "--grid", "3")) == 0

@@ -46,8 +46,10 @@ def test_json_is_the_contract(fedscope: Command, run: Run) -> None:
     assert len(record["density"]["grid"]) == len(record["density"]["density"])
     cross = record["cross_client"]
     assert (cross["clients"], cross["pairs"]) == (3, "distinct")
+    assert (cross["weights"], cross["data"], cross["probes"]) == ("client", "own", 4)
     assert set(cross["H_N"]) == set(cross["H_D"]) == {"tensor", "parameter"}
-    assert all(set(e) == {"value", "stderr"} for metric in ("H_N", "H_D") for e in cross[metric].values())
+    keys = {"value", "stderr", "interval", "dof"}
+    assert all(set(e) == keys for metric in ("H_N", "H_D") for e in cross[metric].values())
     assert record["matvecs"] > 3 + 6 + 3 * 4
     assert record["seconds"] > 0
     assert record["versions"]["torch"] == torch.__version__
@@ -147,7 +149,7 @@ def test_noise_is_not_reported_as_agreement(fedscope: Command) -> None:
     few = ("--samples", "32", "--threads", "1", "--probes", "2", "--clients", "--client-probes", "3")
     done = fedscope("hessian", *few, "--json", "r.json")
     cross = json.loads(Path("r.json").read_text())["cross_client"]
-    assert cross["H_D"]["parameter"] == {"value": None, "stderr": None}
+    assert cross["H_D"]["parameter"]["value"] is cross["H_D"]["parameter"]["interval"] is None
     assert "raise --client-probes" in done.out
 
 

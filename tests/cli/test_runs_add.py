@@ -35,11 +35,13 @@ def test_what_was_added_goes_through_every_command(fedscope: Command) -> None:
     shown = fedscope("runs", "show", "theirs", "--registry", "runs")
     assert (shown.code, "added from" in shown.out, "dirichlet" in shown.out) == (0, True, False)
     assert fedscope("runs", "verify", "--registry", "runs").code == 0
-    probes = ("--probes", "4", "--clients", "--client-probes", "4")
+    probes = ("--probes", "4", "--clients", "--client-data", "global", "--client-probes", "4")
     record = fedscope("hessian", "theirs", *FEW, *probes, "--json", "-").json
     assert (record["checkpoint"]["run"], record["checkpoint"]["round"]) == ("theirs", 7)
     assert record["lambda_max"]["value"] > 0
     assert record["cross_client"]["clients"] == 2
+    own = fedscope("hessian", "theirs", *FEW, "--clients", "--client-data", "own")
+    assert (own.code, "not known of an added run; use --client-data global" in own.err) == (2, True)
     done = fedscope("plot-landscape", "theirs", *FEW, "--grid", "3", "--json", "l.json")
     assert (done.code, json.loads(Path("l.json").read_text())["checkpoint"]["run"]) == (0, "theirs")
 
@@ -64,6 +66,8 @@ def test_the_same_numbers_as_by_the_plain_file(fedscope: Command, theirs: Path) 
         "--probes",
         "4",
         "--clients",
+        "--client-data",
+        "global",
         "--client-probes",
         "4",
         "--json",

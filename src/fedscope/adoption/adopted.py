@@ -51,7 +51,7 @@ class Adopted:
     ) -> None:
         values = {"dataset": data.name, "model": model.name, **(known or {})}
         stated = tuple(sorted(values))
-        self.settings = parse(Settings, {"method": UNKNOWN, **values}, name)
+        self.settings = parse(Settings, {"method": UNKNOWN, "partition": UNKNOWN, **values}, name)
         self.model, self.data = model, data
         self._newest: int | None = None
         self.run: Run = registry.create(

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from fedscope.errors import UserError
 
-UNKNOWN = "unknown"  # the method of a run that was added without one
+UNKNOWN = "unknown"  # the method and the partition of a run that was added without
 # no path, no device of any system
 NAME = re.compile(r"(?!(?i:con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$))[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 

@@ -1,12 +1,14 @@
 """The samples behind a curvature operator: fixed, in a fixed order, with their counts."""
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
-from fedscope.landscape.trees import Tree, count, mapped, split
+from fedscope.landscape.trees import Tree, count, leaves, mapped, split
 
 Batch = tuple[Tree, Tree]
 
@@ -61,6 +63,15 @@ class Batches:
     def samples(self) -> int:
         """Samples in all batches together."""
         return sum(self.sizes)
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of all samples, their order and how they are batched."""
+        digest = hashlib.sha256(f"{self.sizes}".encode())
+        for tensor in leaves(self._pairs):
+            digest.update(f"{tensor.dtype} {tuple(tensor.shape)}\0".encode())
+            digest.update(tensor.cpu().contiguous().numpy().data)
+        return digest.hexdigest()
 
     def __len__(self) -> int:
         return len(self._pairs)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
+from fedscope.landscape.graphs import Graph
 from fedscope.landscape.lossoperator import LossOperator, pulled
 from fedscope.landscape.trees import Tree, split
 
@@ -21,23 +22,21 @@ class GaussNewton(LossOperator):
     information with labels drawn from the model. Arguments and errors as of :class:`LossOperator`.
     """
 
-    def _graph(self, inputs: Tree, targets: Tree) -> tuple[Tensor, ...]:
-        leaf = self._leaf()
-        outputs = _one_tensor(self._loss.outputs(self._loss.split(leaf), inputs))
+    def _graph(self, inputs: Tree, targets: Tree) -> Graph:
+        outputs = _one_tensor(self._loss.outputs(self._loss.split(self._leaf), inputs))
         self._check_used(outputs)
         dual = torch.zeros_like(outputs, requires_grad=True)
-        transposed = pulled(outputs, leaf, dual, again=True)  # Jᵀu, linear in u
-        self._check_twice(transposed)
+        transposed = pulled(outputs, self._leaf, dual, again=True)  # Jᵀu, linear in u
         point = outputs.detach().requires_grad_(True)
         loss = self._loss.of(point, targets)
         self._check_used(loss)
         (slope,) = torch.autograd.grad(loss, point, create_graph=True)
-        return leaf, outputs, dual, transposed, point, slope
+        return transposed, outputs, dual, point, slope
 
-    def _times(self, graph: tuple[Tensor, ...], v: Tensor) -> Tensor:
-        leaf, outputs, dual, transposed, point, slope = graph
+    def _times(self, graph: Graph, v: Tensor) -> Tensor:
+        transposed, outputs, dual, point, slope = graph
         pushed = pulled(transposed, dual, v)  # Jv
-        return pulled(outputs, leaf, pulled(slope, point, pushed))
+        return pulled(outputs, self._leaf, pulled(slope, point, pushed))
 
 
 class EmpiricalFisher(LossOperator):
@@ -48,9 +47,8 @@ class EmpiricalFisher(LossOperator):
     samples one by one (BatchNorm by ``eval``). Arguments and errors as of :class:`LossOperator`.
     """
 
-    def _graph(self, inputs: Tree, targets: Tree) -> tuple[Tensor, ...]:
-        leaf = self._leaf()
-        outputs = _one_tensor(self._loss.outputs(self._loss.split(leaf), inputs))
+    def _graph(self, inputs: Tree, targets: Tree) -> Graph:
+        outputs = _one_tensor(self._loss.outputs(self._loss.split(self._leaf), inputs))
         losses = torch.stack(
             [
                 self._loss.of(output, target)
@@ -59,13 +57,12 @@ class EmpiricalFisher(LossOperator):
         )
         self._check_used(losses)
         dual = torch.zeros_like(losses, requires_grad=True)
-        transposed = pulled(losses, leaf, dual, again=True)
-        self._check_twice(transposed)
-        return leaf, losses, dual, transposed
+        transposed = pulled(losses, self._leaf, dual, again=True)
+        return transposed, losses, dual
 
-    def _times(self, graph: tuple[Tensor, ...], v: Tensor) -> Tensor:
-        leaf, losses, dual, transposed = graph
-        return pulled(losses, leaf, pulled(transposed, dual, v) / len(losses))
+    def _times(self, graph: Graph, v: Tensor) -> Tensor:
+        transposed, losses, dual = graph
+        return pulled(losses, self._leaf, pulled(transposed, dual, v) / len(losses))
 
 
 def _one_tensor(outputs: object) -> Tensor:

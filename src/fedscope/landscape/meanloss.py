@@ -6,7 +6,7 @@ from torch import nn
 from fedscope.errors import UserError
 from fedscope.landscape.batches import Batches
 from fedscope.landscape.flatloss import FlatLoss, LossFunction
-from fedscope.landscape.trees import count, mapped
+from fedscope.landscape.trees import count, some
 
 _ROUNDING = 1e-5  # of a float32 mean over a batch, relative
 
@@ -31,8 +31,7 @@ def check_mean(model: nn.Module, loss_fn: LossFunction, batches: Batches) -> Non
             return
         values = []
         for rows in (slice(None, cut), slice(cut, None)):
-            part = (mapped(lambda tensor, rows=rows: tensor[rows], tree) for tree in (inputs, targets))  # type: ignore[misc]
-            values.append(float(loss.on_batch(center, *part)))
+            values.append(float(loss.on_batch(center, some(inputs, rows), some(targets, rows))))
     mean = (cut * values[0] + (samples - cut) * values[1]) / samples
     if abs(mean - whole) > _ROUNDING * max(map(abs, (whole, *values))):
         raise UserError(

@@ -59,9 +59,14 @@ def count(tree: Tree) -> int:
     return shapes[0][0]
 
 
+def some(tree: Tree, rows: slice | Tensor) -> Tree:
+    """Return these samples."""
+    return mapped(lambda tensor: tensor[rows], tree)
+
+
 def split(tree: Tree, size: int) -> list[Tree]:
     """Cut a tree into trees of ``size`` samples; the last may be smaller."""
-    return [mapped(lambda t, at=at: t[at : at + size], tree) for at in range(0, count(tree), size)]  # type: ignore[misc]
+    return [some(tree, slice(at, at + size)) for at in range(0, count(tree), size)]
 
 
 def joined(trees: list[Tree]) -> Tree:
@@ -83,6 +88,29 @@ def joined(trees: list[Tree]) -> Tree:
         return tuple(joined(list(items)) for items in zip(*trees, strict=True))
     except (RuntimeError, ValueError, TypeError) as error:
         raise UserError(f"the batches do not fit together ({error}); pad them to one shape") from error
+
+
+def flat(outputs: object) -> Tensor:
+    """Return a model's output; where it is no tensor, the numbers of all tensors in it as one vector.
+
+    Raises:
+        UserError: there is none.
+    """
+    if isinstance(outputs, Tensor):
+        return outputs
+    parts = [tensor.reshape(-1) for tensor in _within(outputs) if tensor.is_floating_point()]
+    if not parts:
+        raise UserError(f"the model returns {type(outputs).__name__} without a tensor of numbers in it")
+    return torch.cat([part.to(parts[0].dtype) for part in parts])
+
+
+def _within(outputs: object) -> Iterator[Tensor]:
+    items = outputs.values() if isinstance(outputs, Mapping) else outputs
+    if isinstance(items, Tensor):
+        yield items
+    elif isinstance(outputs, Mapping | tuple | list):
+        for item in items:  # type: ignore[attr-defined]
+            yield from _within(item)
 
 
 def arguments(inputs: Tree) -> tuple[tuple[Any, ...], dict[str, Any]]:
