@@ -1,4 +1,5 @@
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def test_reading_code_is_what_the_scripts_compute(fedscope: Command, run: Run) -
     (problem,) = load([run.best], Source(samples=8))
     recipe, traces = Resampling(batches=1, batch_size=4), []
     for client in Participants(problem, "client", "global", latest=True):
-        operator = Resampled(Hessian, client.model, problem.loss_fn, loader(problem, recipe))
+        operator = Resampled(partial(Hessian, client.model, problem.loss_fn), loader(problem, recipe))
         traces.append(published_trace(operator, generator=torch.Generator().manual_seed(1)))
     expected = published_comparison(traces)
     cross = record["cross_client"]

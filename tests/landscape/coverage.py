@@ -7,6 +7,7 @@ the table is a quantity with its estimate from a draw (an interval) and its valu
 Symbols: P samples in the population, n parameters, B batches in a draw.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -74,7 +75,10 @@ def _eigenvalue(which: Which) -> Callable[[Operator, int], Interval]:
     return lambda op, seed: top_eigenpairs(op, which=which).interval()
 
 
-QUANTITIES = (Quantity("λ_max", _eigenvalue("largest"), lambda mean: float(torch.linalg.eigvalsh(mean)[-1])),)
+QUANTITIES = (
+    Quantity("λ_max", _eigenvalue("largest"), lambda mean: float(torch.linalg.eigvalsh(mean)[-1])),
+    Quantity("λ_min", _eigenvalue("smallest"), lambda mean: float(torch.linalg.eigvalsh(mean)[0])),
+)
 
 
 def coverage(quantity: Quantity, population: Population, repetitions: int = 300) -> float:
@@ -117,7 +121,9 @@ def _sample_hessians(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tenso
         parameters = {name: piece.view(p.shape) for (name, p), piece in pieces}
         return cross_entropy(functional_call(model, parameters, (image[None],)), target[None])
 
-    with torch.no_grad():
-        of_sample = vmap(hessian(loss), in_dims=(None, 0, 0), chunk_size=20)
+    of_sample = vmap(hessian(loss), in_dims=(None, 0, 0), chunk_size=20)
+    with warnings.catch_warnings():
+        # PyTorch's own forward-mode rules still go through its deprecated jit.
+        warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", DeprecationWarning)
         matrices: Tensor = of_sample(weights, inputs, targets)
     return matrices

@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
-from torch.autograd.functional import hessian
-from torch.func import functional_call
+from torch.func import functional_call, grad, jacrev
 from torch.nn.functional import cross_entropy
 
 from fedscope.landscape import LambdaOperator, cross_client
@@ -103,5 +102,5 @@ def _dense(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         parameters = {name: piece.view(p.shape) for (name, p), piece in pieces}
         return cross_entropy(functional_call(model, parameters, (inputs,)), targets)
 
-    matrix: Tensor = hessian(loss, torch.cat([p.flatten() for p in named.values()]))
+    matrix: Tensor = jacrev(grad(loss))(torch.cat([p.flatten() for p in named.values()]))
     return matrix

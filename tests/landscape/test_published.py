@@ -1,7 +1,8 @@
 """Reading ``code`` against a straight-line transcription of the scripts: plain loops, no shared code."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 import torch
@@ -46,6 +47,10 @@ def labels() -> Tensor:
 
 def _flipped(images: Tensor, coins: Tensor) -> Tensor:
     return torch.stack([image.flip(-1) if coin else image for image, coin in zip(images, coins, strict=True)])
+
+
+def _over(model: nn.Module) -> Callable[[Batches], Hessian]:
+    return partial(Hessian, model, nn.functional.cross_entropy)
 
 
 def _loader(images: Tensor, labels: Tensor, *, batches: int | None = 10, seed: int = 1) -> Loader:
@@ -154,7 +159,7 @@ def transcribed_pairs(diagonals: list[list[float]]) -> tuple[float, float]:
 
 
 def test_the_trace_of_resampled_products(model: nn.Module, images: Tensor, labels: Tensor) -> None:
-    operator = Resampled(Hessian, model, nn.functional.cross_entropy, _loader(images, labels))
+    operator = Resampled(_over(model), _loader(images, labels))
     found = published_trace(operator, generator=torch.Generator().manual_seed(1))
     passes, generator, values = transcribed_passes(images, labels), torch.Generator().manual_seed(1), []
     parameters = list(model.parameters())
@@ -175,7 +180,7 @@ def test_the_trace_of_resampled_products(model: nn.Module, images: Tensor, label
 
 
 def test_the_eigenvalues_of_resampled_products(model: nn.Module, images: Tensor, labels: Tensor) -> None:
-    operator = Resampled(Hessian, model, nn.functional.cross_entropy, _loader(images, labels))
+    operator = Resampled(_over(model), _loader(images, labels))
     found = published_eigenpairs(operator, k=2, generator=torch.Generator().manual_seed(1))
     values, vectors, counts = transcribed_power_iteration(model, transcribed_passes(images, labels), 2)
     assert found.iterations == tuple(counts)
@@ -265,7 +270,7 @@ def test_a_loader_starts_again_at_every_call(images: Tensor, labels: Tensor) -> 
 
 
 def test_products_see_other_samples_each_time(model: nn.Module, images: Tensor, labels: Tensor) -> None:
-    operator = Resampled(Hessian, model, nn.functional.cross_entropy, _loader(images, labels))
+    operator = Resampled(_over(model), _loader(images, labels))
     v = torch.ones(operator.shape[0], dtype=torch.float64)
     first, second = (product.vector for product in operator.products(torch.stack([v, v])))
     assert not torch.allclose(first, second, rtol=1e-3)

@@ -125,7 +125,8 @@ def show(records: list[Record]) -> None:
         cross = record["cross_client"]
         if cross and cross["converged"] is False:
             console.note(
-                f"{name}: H_N and H_D did not reach --client-rtol in {cross['probes']} probes per client"
+                f"{name}: H_N and H_D did not reach --client-rtol in {cross['probes']} probes per client; "
+                "raise --client-max-probes"
             )
 
 

@@ -29,7 +29,7 @@ _OPTIONS = (
                  help="Pairs averaged over. [default: distinct; code: all_including_self]"),
     click.option("--client-rtol", type=click.FloatRange(0, min_open=True), default=0.1, show_default=True,
                  help="Half-width of the 95 % intervals of H_N and H_D, relative to their values."),
-    click.option("--client-max-probes", type=click.IntRange(6), default=512, show_default=True,
+    click.option("--client-max-probes", type=click.IntRange(16), default=128, show_default=True,
                  help="Probes per client at which --client-rtol gives up."),
     click.option("--client-probes", type=click.IntRange(3),
                  help="Fixed number of probes per client, instead of --client-rtol."),

@@ -10,21 +10,22 @@ Where the two disagree each point is an option of its own; the reading sets what
     probes           until the intervals are narrow         until the running mean moves little
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal, get_args
 
-import torch
 from torch import Tensor, nn
 
 from fedscope.landscape.batches import Batches
-from fedscope.landscape.clients import DEFAULT_RTOL, cross_client
+from fedscope.landscape.clients import DEFAULT_RTOL, Diagonals, cross_client
+from fedscope.landscape.diagonal import diagonal
 from fedscope.landscape.eigen import top_eigenpairs
 from fedscope.landscape.operators import Operator
 from fedscope.landscape.overlap import subspace_overlap
-from fedscope.landscape.participants import Client, Holding, Participants, Weights
+from fedscope.landscape.participants import Holding, Participants, Weights
 from fedscope.landscape.progress import Progress
-from fedscope.landscape.published import published_comparison, published_trace
+from fedscope.landscape.records import estimate_entry
 from fedscope.landscape.results import CrossClient, Pairs, Reading
 from fedscope.streams import key, torch_stream
 
@@ -41,7 +42,7 @@ class Crossing:
     pairs: Pairs | None = None
     probes: int | None = None  # per client; None: until rtol
     rtol: float = DEFAULT_RTOL  # half-widths of the intervals of H_N and H_D, relative to the values
-    max_probes: int = 512
+    max_probes: int = 128
     aim: Reading = "parameter"  # the diagonals whose intervals rtol is about
     overlap: int | None = None  # leading eigenvectors to compare with the global model's
 
@@ -65,6 +66,25 @@ class Crossed:
     overlap: tuple[float, ...] = ()  # of each client, where asked for
     matvecs: int = 0  # products, those for the overlap included
 
+    def record(self) -> dict[str, Any]:
+        """Return the ``cross_client`` entry of schema ``fedscope/hessian/1``; null what a reading has not."""
+        cross, options = self.result, self.options
+        staged = cross.converged is not None  # else by the published scripts, each client to its own end
+        return {
+            "clients": cross.clients,
+            "pairs": cross.pairs,
+            "weights": options.weights,
+            "data": options.data,
+            "aim": options.aim if staged else None,
+            "probes": max(cross.probes) if staged else cross.probes,
+            "converged": cross.converged,
+            "rounds": self.rounds,  # that each client's weights are of
+            "H_N": {name: estimate_entry(cross.H_N.get(name), 0, math.inf) for name in get_args(Reading)},
+            "H_D": {name: estimate_entry(cross.H_D.get(name), -1, 1) for name in get_args(Reading)},
+            "overlap_k": options.overlap,
+            "overlap": self.overlap or None,
+        }
+
 
 def compare_clients(
     people: Participants,
@@ -73,11 +93,13 @@ def compare_clients(
     *,
     seed: int,
     leading: Tensor | None = None,
+    estimator: Diagonals = diagonal,
     progress: Progress | None = None,
 ) -> Crossed:
     """Compare clients in the paper's reading.
 
-    ``leading`` (n, k) are the global model's eigenvectors, at least as many as the overlap is asked of.
+    ``leading`` (n, k) are the global model's eigenvectors, at least as many as the overlap is asked of;
+    ``estimator`` gives each diagonal, see :func:`cross_client`.
     """
     rounds: dict[int, int | None] = {}
     overlaps, spent = [], 0
@@ -100,31 +122,10 @@ def compare_clients(
         seed=key(seed, "cross-client"),
         pairs=options.pairs or "distinct",
         groups=min(GROUPS, options.probes or GROUPS),
+        estimator=estimator,
         progress=_after(spent, progress),
     )
     return Crossed(result, options, tuple(rounds.values()), tuple(overlaps), spent + result.matvecs)
-
-
-def compare_as_published(
-    people: Participants,
-    options: Crossing,
-    curvature: Callable[[Client], Operator],
-    *,
-    seed: int,
-    tol: float,
-    progress: Progress | None = None,
-) -> Crossed:
-    """Compare clients in the reading of the published code, each from vectors of the same seed."""
-    rounds, traces, spent = [], [], 0
-    for client in people:
-        rounds.append(client.info.round if client.info else None)
-        generator = torch.Generator().manual_seed(seed)
-        traces.append(
-            published_trace(curvature(client), generator=generator, tol=tol, progress=_after(spent, progress))
-        )
-        spent += traces[-1].iterations
-    result = published_comparison(traces, options.pairs or "all_including_self")
-    return Crossed(result, options, tuple(rounds), matvecs=spent)
 
 
 class _Operators:
@@ -145,4 +146,4 @@ class _Operators:
 
 
 def _after(before: int, progress: Progress | None) -> Progress | None:
-    return None if progress is None else lambda done, _: progress(before + done, None)
+    return None if progress is None else lambda done, _, *text: progress(before + done, None, *text)

@@ -60,22 +60,15 @@ def combined(*errors: tuple[float, float]) -> tuple[float, float]:
     return math.sqrt(variance), variance**2 / loose if loose != 0 else math.inf
 
 
-def interval(
-    value: float, stderr: float, dof: float, level: float = 0.95, slope: float = 0.0
-) -> tuple[float, float]:
-    """Return the confidence interval of a value whose standard error has ``dof`` degrees of freedom.
-
-    Student's, or with a ``slope`` that of Wilson (1927) for an estimate whose variance changes with the
-    truth: all θ with (value − θ)² ≤ t²·(stderr² + slope·(θ − value)).
+def interval(value: float, stderr: float, dof: float, level: float = 0.95) -> tuple[float, float]:
+    """Return Student's confidence interval of a value whose standard error has ``dof`` degrees of freedom.
 
     (value, value) where the error is exactly 0; (NaN, NaN) where it could not be formed.
     """
     if stderr == 0:
         return value, value
-    t = float(student.ppf((1 + level) / 2, dof)) if dof > 0 else math.nan
-    shift = t * t * slope / 2
-    reach = math.hypot(shift, t * stderr)
-    return value + shift - reach, value + shift + reach
+    reach = float(student.ppf((1 + level) / 2, dof)) * stderr if dof > 0 else math.nan
+    return value - reach, value + reach
 
 
 def jackknife_variance(left_out: Tensor) -> Tensor:
@@ -85,3 +78,19 @@ def jackknife_variance(left_out: Tensor) -> Tensor:
     """
     groups = len(left_out)
     return (groups - 1) / groups * ((left_out - left_out.mean(0)) ** 2).sum(0)
+
+
+def sloped_interval(
+    value: float, stderr: float, slope: float, dof: float, level: float = 0.95
+) -> tuple[float, float]:
+    """Return the interval of a value whose variance changes with the truth θ, as that of squares does.
+
+    It holds all θ with (value − θ)² ≤ t²·(stderr² + slope·(θ − value)), t Student's quantile (Wilson 1927);
+    without a slope it is Student's interval. Degenerate as :func:`interval`.
+    """
+    if stderr == 0 or slope == 0:
+        return interval(value, stderr, dof, level)
+    t = float(student.ppf((1 + level) / 2, dof)) if dof > 0 else math.nan
+    shift = t * t * slope / 2
+    reach = math.hypot(shift, t * stderr)
+    return value + shift - reach, value + shift + reach

@@ -36,9 +36,12 @@ class Keeper:
 
     def operator(self, base: LossOperator) -> Operator:
         """Return an operator whose products are found after an interruption."""
-        if self._folder is None or not is_writable(self._folder / "products"):
+        if self._folder is None:
             return base
-        journal = Journaled(base, self._folder / "products" / identity(base))
+        folder = self._folder / "products" / identity(base)
+        if not is_writable(folder / "any"):
+            return base
+        journal = Journaled(base, folder)
         self._journals.append(journal)
         return journal
 

@@ -60,4 +60,4 @@ def layer_patterns(names: Sequence[str]) -> list[str]:
 
 
 def _shifted(progress: Progress | None, spent: int) -> Progress | None:
-    return progress and (lambda done, total: progress(spent + done, None))
+    return progress and (lambda done, _, *text: progress(spent + done, None, *text))

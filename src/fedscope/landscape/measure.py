@@ -12,14 +12,9 @@ import torch
 from torch import nn
 
 from fedscope.errors import UserError
+from fedscope.landscape.aspublished import AsPublished
 from fedscope.landscape.batches import Batches
-from fedscope.landscape.crossing import (
-    Crossed,
-    Crossing,
-    ReadingName,
-    compare_as_published,
-    compare_clients,
-)
+from fedscope.landscape.crossing import Crossed, Crossing, ReadingName, compare_clients
 from fedscope.landscape.density import spectral_density
 from fedscope.landscape.eigen import top_eigenpairs
 from fedscope.landscape.gaussnewton import EmpiricalFisher, GaussNewton
@@ -28,20 +23,18 @@ from fedscope.landscape.keeping import Keeper, key
 from fedscope.landscape.lossoperator import LossOperator
 from fedscope.landscape.normalization import BatchNormMode
 from fedscope.landscape.operators import Operator
-from fedscope.landscape.participants import Client, Participants, loader
+from fedscope.landscape.participants import Participants
 from fedscope.landscape.problem import Problem
 from fedscope.landscape.progress import Progress
-from fedscope.landscape.published import published_eigenpairs, published_trace
 from fedscope.landscape.pyhessian_engine import pyhessian_spectrum
 from fedscope.landscape.records import (
     Record,
-    cross_entry,
     density_entry,
     eigenvalues,
     finite,
     trace_entry,
 )
-from fedscope.landscape.resampled import Loader, Resampled, Resampling
+from fedscope.landscape.resampled import Loader, Resampling
 from fedscope.landscape.results import HESSIAN_SCHEMA, Density, Eigenpairs, Trace
 from fedscope.landscape.trace import trace
 from fedscope.streams import key as stream_key
@@ -163,7 +156,7 @@ def _measured(
         "noise": pairs.noise if math.isfinite(pairs.noise) else None,
         "trace": trace_entry(total, converged=_reached(total, request)),
         "density": density and density_entry(density),
-        "cross_client": cross and cross_entry(cross, certified=_certified(request)),
+        "cross_client": cross and cross.record(),
         "matvecs": sum(part.matvecs for part in (pairs, total, density, cross) if part),
         "seconds": time.perf_counter() - start,
         "versions": dict(request.versions or {}),
@@ -235,38 +228,16 @@ def _published(problem: Problem, request: Request, people: Participants | None, 
             "the published scripts have no density, no overlap and no fixed number of probes; drop --density,"
             " --figure, --overlap, --probes and --client-probes, or use --reading paper"
         )
-    kind, resampling = OPERATORS[request.operator], request.resampling
-    shared = {"bn": request.bn, "parameters": request.parameters or None}
-
-    def curvature(model: nn.Module, source: Loader) -> Operator:
-        if resampling.resample:
-            return Resampled(kind, model, problem.loss_fn, source, **shared)  # type: ignore[arg-type]
-        return kind(model, problem.loss_fn, source(), **shared)  # type: ignore[arg-type]
-
-    def of_client(client: Client) -> Operator:
-        return curvature(client.model, loader(problem, resampling, client))
-
-    def vectors() -> torch.Generator:
-        return torch.Generator().manual_seed(resampling.seed)
-
-    seed, tol, cross = resampling.seed, request.tol, None
+    scripts = AsPublished(problem, request.resampling, _curvature(problem, request), request.tol)
+    source, cross = scripts.loader(), None
     with stage(f"{problem.title}: λ_max as published, products") as progress:
-        found = published_eigenpairs(
-            curvature(problem.model, loader(problem, resampling)),
-            k=request.top_k, generator=vectors(), tol=tol, progress=progress,
-        )  # fmt: skip
+        pairs = scripts.eigenpairs(request.top_k, progress)
     with stage(f"{problem.title}: trace as published, products") as progress:
-        total = published_trace(
-            curvature(problem.model, loader(problem, resampling)),
-            generator=vectors(), tol=tol, progress=progress,
-        )  # fmt: skip
+        total = scripts.trace(progress)
     if people:
         with stage(f"{problem.title}: cross-client as published, products") as progress:
-            options = crossing.settled("code")
-            cross = compare_as_published(people, options, of_client, seed=seed, tol=tol, progress=progress)
-    pairs = Eigenpairs.bare(found.values, found.vectors, sum(found.iterations), seed)
-    trace = Trace(total.value, math.nan, math.nan, total.iterations, total.iterations, seed)
-    return _Found(pairs, trace, cross=cross, loader=loader(problem, resampling))
+            cross = scripts.clients(people, crossing.settled("code"), progress)
+    return _Found(pairs, total, cross=cross, loader=source)
 
 
 def _pyhessian(problem: Problem, request: Request, stage: Stage) -> _Found:

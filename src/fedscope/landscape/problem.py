@@ -1,8 +1,8 @@
 """From a checkpoint, or a user's own model and data, to what the analysis takes: a model, a loss and batches.
 
-The one module here that knows checkpoints, models and data. The samples are a fixed draw without
-replacement, in a fixed order and without augmentation, the same for every checkpoint of a data set at a
-given seed.
+With participants.py the one module here that knows checkpoints, models and data. The samples are a fixed
+draw without replacement, in a fixed order and without augmentation, the same for every checkpoint of a data
+set at a given seed.
 """
 
 from collections.abc import Sequence

@@ -10,8 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fedscope.landscape.crossing import Crossed
-from fedscope.landscape.results import Density, Eigenpairs, Estimate, Reading, Trace
+from fedscope.landscape.results import Density, Eigenpairs, Estimate, Trace
 
 Record = dict[str, Any]
 
@@ -56,37 +55,15 @@ def density_entry(density: Density) -> Record:
         "band": [low, high] if known else None,
         "sigma": density.sigma,
         "probes": len(density.nodes),
-        "negative_mass": _estimate(density.negative_mass, 0, 1),
-        "moments": [_estimate(moment, -math.inf, math.inf) for moment in density.moments],
+        "negative_mass": estimate_entry(density.negative_mass, 0, 1),
+        "moments": [estimate_entry(moment, -math.inf, math.inf) for moment in density.moments],
     }
 
 
-def cross_entry(crossed: Crossed, *, certified: bool) -> Record:
-    """Return the cross-client entry; ``certified``: by our own estimators, with error bars."""
-    cross, options = crossed.result, crossed.options
-
-    def estimates(readings: Mapping[Reading, Estimate], low: float, high: float) -> Record:
-        names: tuple[Reading, ...] = ("tensor", "parameter")
-        return {name: _estimate(readings[name], low, high) if name in readings else None for name in names}
-
-    return {
-        "clients": cross.clients,
-        "pairs": cross.pairs,
-        "weights": options.weights,
-        "data": options.data,
-        "aim": options.aim if certified else None,
-        "probes": max(cross.probes) if certified else cross.probes,
-        "converged": cross.converged,
-        "rounds": crossed.rounds,  # that each client's weights are of
-        "H_N": estimates(cross.H_N, 0, math.inf),
-        "H_D": estimates(cross.H_D, -1, 1),
-        "overlap_k": options.overlap,
-        "overlap": crossed.overlap or None,
-    }
-
-
-def _estimate(estimate: Estimate, low: float, high: float) -> Record:
-    """Return value, error and the interval, cut to the possible range."""
+def estimate_entry(estimate: Estimate | None, low: float, high: float) -> Record | None:
+    """Return value, error and 95 % interval, cut to the possible range from ``low`` to ``high``."""
+    if estimate is None:
+        return None
     known = _known(estimate.interval())
     return {
         "value": estimate.value,

@@ -10,13 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.batches import Batches
-from fedscope.landscape.flatloss import LossFunction
-from fedscope.landscape.lossoperator import LossOperator
-from fedscope.landscape.normalization import BatchNormMode
 from fedscope.landscape.operators import Operator, Product
 
 Fetch = Callable[[Tensor, torch.Generator], Tensor]
@@ -79,22 +76,10 @@ class Loader:
 
 
 class Resampled(Operator):
-    """The Hessian (or another ``kind``) of the mean loss, over other batches at every product."""
+    """The operator that ``over`` makes of batches, of other batches of the loader at every product."""
 
-    def __init__(
-        self,
-        kind: type[LossOperator],
-        model: nn.Module,
-        loss_fn: LossFunction,
-        loader: Loader,
-        *,
-        bn: BatchNormMode = "eval",
-        parameters: tuple[str, ...] | None = None,
-    ) -> None:
-        def over(batches: Batches) -> LossOperator:
-            return kind(model, loss_fn, batches, bn=bn, parameters=parameters)
-
-        self._next: LossOperator | None = over(loader())  # of the first product
+    def __init__(self, over: Callable[[Batches], Operator], loader: Loader) -> None:
+        self._next: Operator | None = over(loader())  # of the first product
         super().__init__(
             self._next.shape[0], dtype=self._next.dtype, device=self._next.device, blocks=self._next.blocks
         )
@@ -103,6 +88,6 @@ class Resampled(Operator):
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
         return [Product(self._drawn().matvec(v), None) for v in rows]
 
-    def _drawn(self) -> LossOperator:
+    def _drawn(self) -> Operator:
         drawn, self._next = self._next or self._over(self._loader()), None
         return drawn

@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedscope.landscape.errorbars import combined, interval, mean_stderr
+from fedscope.landscape.errorbars import combined, interval, mean_stderr, sloped_interval
 from fedscope.landscape.subspace import Subspace
 
 HESSIAN_SCHEMA = "fedscope/hessian/1"
@@ -37,7 +37,7 @@ class Estimate:
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return Student's confidence interval, or Wilson's where the variance has a slope."""
-        return interval(self.value, self.stderr, self.dof, level, self.slope)
+        return sloped_interval(self.value, self.stderr, self.slope, self.dof, level)
 
 
 def probe_mean(values: Tensor, exact: bool) -> Estimate:
