@@ -1,5 +1,6 @@
 """Writing files so that a reader, or a power cut, sees the old content or the new one, never a part."""
 
+import errno
 import os
 import shutil
 import tempfile
@@ -22,27 +23,38 @@ def atomic_file(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         temporary.chmod(0o644)
-        _sync(temporary)
+        synced(temporary)
         temporary.replace(path)
-        _sync(path.parent)
+        synced(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
 
 @contextmanager
-def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder; on success it becomes ``path``, unless another process made that first."""
+def atomic_folder(path: Path, *, exclusive: bool = False) -> Iterator[Path]:
+    """Yield a temporary folder; on success it becomes ``path``, unless another process made that first.
+
+    Args:
+        path: the folder to be.
+        exclusive: raise ``FileExistsError`` if another process was first, rather than keep what it made.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     try:
         yield temporary
         temporary.chmod(0o755)
-        for file in temporary.iterdir():
-            _sync(file)
-        _sync(temporary)
-        if not path.exists():
+        for file in temporary.rglob("*"):
+            synced(file)
+        synced(temporary)
+        try:
             temporary.rename(path)
-            _sync(path.parent)
+        except OSError as error:
+            taken = (errno.EEXIST, errno.ENOTEMPTY, *([errno.ENOTDIR] if exclusive else []))
+            if error.errno not in taken:
+                raise
+            if exclusive:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
+        synced(path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -63,7 +75,8 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def _sync(path: Path) -> None:
+def synced(path: Path) -> None:
+    """Wait until a file's content, or a folder's entries, are on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,5 +1,7 @@
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,26 @@ def test_a_broken_index_is_not_believed(registry: Registry, content: bytes) -> N
     before = registry.rows()
     (registry.root / "index.sqlite").write_bytes(content)
     assert registry.rows() == before
+
+
+def test_an_index_that_would_run_something_is_not_believed(registry: Registry) -> None:
+    before = registry.rows()
+    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x, x, x, x FROM n"
+    with closing(sqlite3.connect(registry.root / "index.sqlite")) as index:
+        index.execute("DROP TABLE rows")
+        index.execute(f"CREATE VIEW rows(name, signature, row, seal) AS {endless}")
+    assert registry.rows() == before
+    assert registry.rebuild() == before
+
+
+def test_files_with_odd_names_are_no_checkpoints(registry: Registry) -> None:
+    run = registry.run("a")
+    (run.folder / "round-x" / "clients").mkdir(parents=True)
+    for name in ("round-x/clients/0000.pt", "clients/x.pt", "round-x.pt", "round-1.pt"):
+        (run.folder / name).touch()
+    assert run.clients(5) == run.clients() == [run.client(k) for k in (0, 1, 2)]
+    with pytest.raises(UserError, match=r"it has @final, @best, @client0, @client1, @client2$"):
+        registry.resolve("a@1")
 
 
 def test_an_unreadable_run_does_not_hide_the_others(registry: Registry) -> None:
@@ -133,10 +155,12 @@ def test_the_clients_of_a_round_are_their_last_uploads_by_then(registry: Registr
 
 
 def test_a_half_written_line_of_metrics_is_left_out(registry: Registry) -> None:
-    run = registry.run("a")
-    with (run.folder / "metrics.jsonl").open("a") as handle:
-        handle.write(json.dumps({"round": 3, "accuracy": 1.0})[:-4])
-    assert [m["round"] for m in run.metrics()] == [1, 2]
+    for name in ("a", "c"):
+        with (registry.root / name / "metrics.jsonl").open("a") as handle:
+            handle.write(json.dumps({"round": 3, "accuracy": 1.0})[:-4])
+    assert [m["round"] for m in registry.run("c").metrics()] == [1, 2]
+    with pytest.raises(UserError, match="line 3 is no record"):
+        registry.run("a").metrics()  # its last model is there, so nobody is writing any more
 
 
 @pytest.mark.parametrize("line", ["{not json}\n", "[]\n", "\x00\x00\n"])

@@ -293,7 +293,7 @@ def classes(): return [(torch.ones(4, 3), torch.full((4,), 7))]
         ("data", "data", "not a torch.nn.Module"),
         ("model", "nothing", "--data own:nothing"),
         ("model", "raises", "disk gone"),
-        ("model", "dicts", "must be a pair"),
+        ("model", "dicts", "unexpected keyword argument 'inputs'"),
         ("model", "wide", "fails in own:model"),
         ("model", "classes", "fails in own:model"),
         ("absent", "data", "has no attribute 'absent'"),
@@ -336,7 +336,7 @@ def test_a_state_dict_that_does_not_fit_is_told(fedscope: Command, tmp_path: Pat
     )
     torch.save(build("resnet_digits", 10, 1, torch.Generator()).state_dict(), "w.pt")
     done = fedscope("hessian", "w.pt", "--model", "other:model", "--data", "other:data")
-    assert (done.code, "does not fit Linear" in done.err) == (2, True)
+    assert (done.code, "w.pt does not fit the network: it holds 3 that" in done.err) == (2, True)
 
 
 def test_python_users_find_the_contract() -> None:

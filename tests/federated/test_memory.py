@@ -99,5 +99,32 @@ def test_damage_is_told(tmp_path: Path, harm: str) -> None:
 def test_a_damaged_server_state_is_told(tmp_path: Path) -> None:
     memory = kept(tmp_path, {1: [0]})
     (tmp_path / "round-0001" / "server.pt").write_bytes(b"")
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="truncated or damaged"):
         memory.server(1)
+
+
+def test_a_changed_bit_is_found_before_it_is_used(tmp_path: Path) -> None:
+    memory = kept(tmp_path, {1: [0, 1]})
+    path = tmp_path / "round-0001" / "clients.f32"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    assert memory.recall(0) is not None
+    with pytest.raises(UserError, match=r"vectors of client 1 in clients\.f32 do not match their check"):
+        memory.recall(1)
+    index = tmp_path / "round-0001" / "state.json"
+    index.write_text(index.read_text().replace("[0, 1]", "[1, 0]"))
+    with pytest.raises(UserError, match=r"state\.json does not match its hash"):
+        Memory.after(tmp_path, memory.width, 1)
+
+
+def test_a_state_from_before_there_were_checks_is_read(tmp_path: Path) -> None:
+    memory = kept(tmp_path, {1: [0, 1]})
+    (tmp_path / "round-0001" / "state.json").write_text('{"clients": [0, 1]}')
+    torch.save({}, tmp_path / "round-0001" / "server.pt")
+    before, after = memory.recall(1), Memory.after(tmp_path, memory.width, 1)
+    found = after.recall(1)
+    assert before is not None
+    assert found is not None
+    assert torch.equal(before, found)
+    assert after.server(1) == {}

@@ -4,16 +4,29 @@ These records name models, data sets and methods by their catalogue names only, 
 described, listed and verified without building any of them.
 """
 
-from typing import Annotated, Literal, TypeVar
+import re
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fedscope.errors import UserError
 
-CHECKPOINT_FORMAT = "fedscope/checkpoint/1"
+UNKNOWN = "unknown"  # the method and the partition of a run that was added without
+# no path, no device of any system
+NAME = re.compile(r"(?!(?i:con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$))[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 Positive = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+def _plain_name(name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name[:100]!r} is no run name")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_plain_name)]
 
 
 class Record(BaseModel):
@@ -22,18 +35,18 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=BaseModel)
 
 
 class ModelSpec(Record):
-    """A network of the catalogue: logits over ``classes`` from images of ``channels``.
+    """A network of the catalogue: logits over ``classes`` from images of ``channels``; or a name only.
 
     The fields are the arguments of ``models.catalogue.build``; those a record lacks describe a plain network.
     """
 
     name: str
-    classes: Positive
-    channels: Positive
+    classes: Positive | None = None  # None: a network of somebody's own, to be named at every use
+    channels: Positive | None = None
     head: bool = False  # MOON's projection before the classifier
     shortcut: Literal["A", "B"] | None = None  # where the network was published with both; None: its default
     keep: Annotated[float, Field(gt=0, le=1)] = 1.0  # stochastic depth: of the last block, in eval mode too
@@ -41,13 +54,13 @@ class ModelSpec(Record):
 
 
 class DataSpec(Record):
-    """A data set, its augmentation pipeline, and the SHA-256 of its content."""
+    """A data set, its augmentation pipeline, and the SHA-256 of its content; or a name only."""
 
     name: str
-    augmentation: str
-    fingerprint: str
-    train_samples: Positive
-    test_samples: Positive
+    augmentation: str = "none"
+    fingerprint: str = ""
+    train_samples: Positive | None = None
+    test_samples: Positive | None = None
 
 
 class Settings(Record):
@@ -134,30 +147,64 @@ class PresetUse(Record):
     provisional: dict[str, str] = {}  # setting or option → why its value is only a proposal
 
 
+class Added(Record):
+    """Where a run that another program trained came from, and what is known of it."""
+
+    source: str  # file, folder or program
+    stated: tuple[str, ...] = ()  # the settings that are known; the others stand at defaults that say nothing
+    notes: tuple[str, ...] = ()  # what was renamed or left out
+
+
 class Manifest(Record):
     """A run, as written when it starts."""
 
-    format: Literal["fedscope/run/1"] = "fedscope/run/1"
-    name: str
+    format: Literal["fedscope/run/2"] = "fedscope/run/2"
+    name: Name
     created: str  # ISO 8601, UTC
     settings: Settings
     model: ModelSpec
     data: DataSpec
     versions: dict[str, str]
     preset: PresetUse | None = None
+    sealed_metrics: bool = True  # each line of metrics.jsonl carries a check; not so in format 1
+    partial: bool = False  # an import of single checkpoints: the others are elsewhere
+    added: Added | None = None
+
+    def stated(self) -> dict[str, Any]:
+        """Return the settings by name, None where a run that was added does not say."""
+        settings, added = self.settings.model_dump(mode="json"), self.added
+        return {key: value if not added or key in added.stated else None for key, value in settings.items()}
+
+
+class Round(BaseModel):
+    """One line of metrics: what readers rely on; other fields may stand beside them."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    round: Positive
+    accuracy: Finite | None = None
+    loss: Finite | None = None
+    train_loss: Finite | None = None
+    seconds: Finite = 0.0
+    seconds_in: dict[str, Finite] = {}
+    clients: list[Annotated[int, Field(ge=0)]] = []
+    bytes_down: Finite = 0
+    bytes_up: Finite = 0
+    gradients: Finite = 0
+    peak_memory_bytes: list[Annotated[int, Field(ge=0)]] = []
 
 
 class CheckpointInfo(Record):
     """A checkpoint: which weights these are, and everything needed to rebuild their network and data."""
 
-    format: Literal["fedscope/checkpoint/1"] = "fedscope/checkpoint/1"
-    run: str
+    format: Literal["fedscope/checkpoint/2"] = "fedscope/checkpoint/2"
+    run: Name
     kind: Literal["global", "client"]
     round: Annotated[int, Field(ge=0)]  # rounds completed when the weights were taken
     client: int | None = None
     average: Literal["cld", "sel", "all"] = "cld"  # which global model: as in Settings.eval_model
-    samples: Positive  # n_k of a client; all training samples for the global model
-    metrics: dict[str, float | None] = {}  # null where not finite
+    samples: Positive | None  # n_k of a client; all training samples for the global model; None: unknown
+    metrics: dict[str, Finite | None] = {}  # null where not finite
     settings: Settings
     model: ModelSpec
     data: DataSpec

@@ -9,7 +9,7 @@ import click
 import torch
 
 from fedscope.checkpoints.registry import Registry
-from fedscope.cli import options
+from fedscope.cli import console, options
 from fedscope.errors import UserError
 from fedscope.landscape.problem import Problem, Source, load
 
@@ -18,7 +18,11 @@ _OPTIONS = (
     click.option("--split", type=click.Choice(["train", "test"]), default="train", show_default=True),
     options.data_dir,
     click.option("--model", metavar="MODULE:FACTORY", help="Your own network; CKPT is then its state_dict."),
-    click.option("--data", metavar="MODULE:FACTORY", help="Your own batches of (inputs, targets)."),
+    click.option("--data", metavar="MODULE:FACTORY", help="Your own batches of (inputs, targets), or dicts."),
+    click.option("--loss", metavar="MODULE:FUNCTION",
+                 help="Your own loss of (output, targets), a mean over samples. [default: cross-entropy]"),
+    click.option("--entry", default="", metavar="KEY",
+                 help="Which of several networks in your file, such as model_ema."),
     click.option("--bn", type=click.Choice(["eval", "recalibrate", "batch"]), default="eval",
                  show_default=True, help="BatchNorm statistics: stored, re-estimated, or the batch's own."),
     click.option("--dtype", type=click.Choice(["float32", "float64"]), default="float32", show_default=True),
@@ -33,8 +37,8 @@ _OPTIONS = (
 )  # fmt: skip
 
 SHARED = (
-    "checkpoints", "samples", "split", "data_dir", "model", "data", "dtype", "batch_size", "seed", "device",
-    "threads", "registry",
+    "checkpoints", "samples", "split", "data_dir", "model", "data", "loss", "entry", "dtype", "batch_size",
+    "seed", "device", "threads", "registry",
 )  # fmt: skip
 
 
@@ -62,6 +66,8 @@ def problems(
     data_dir: Path | None,
     model: str | None,
     data: str | None,
+    loss: str | None,
+    entry: str,
     dtype: str,
     batch_size: int,
     seed: int,
@@ -80,13 +86,27 @@ def problems(
         data_dir=data_dir,
         model=model,
         data=data,
+        loss=loss,
+        entry=entry,
         dtype=getattr(torch, dtype),
         device=options.use_device(device, threads),
         batch_size=batch_size,
         seed=seed,
     )
     store = Registry(registry)
-    return load([store.resolve(reference) for reference in checkpoints or (None,)], source)
+    paths = [_path(store, reference, own=bool(model)) for reference in checkpoints or (None,)]
+    found = load(paths, source)
+    for problem in found:
+        for note in problem.notes:
+            console.note(f"{problem.path}: {note}")
+    return found
+
+
+def _path(store: Registry, reference: str | None, *, own: bool) -> Path:
+    """Return the checkpoint; with a network of one's own it may be a folder too."""
+    if own and reference is not None and Path(reference).exists():
+        return Path(reference)
+    return store.resolve(reference)
 
 
 def _count(samples: str, *, own: bool) -> int | None:

@@ -5,6 +5,7 @@ per finished step elsewhere.
 """
 
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -28,12 +29,25 @@ from rich.table import Table
 from fedscope.errors import UserError
 from fedscope.storage import is_writable, write_text
 
+# control characters but the line end, overrides of the writing direction, what is invisible, half characters
+_STEERING = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
+
 
 class Report(Protocol):
     """How a long step tells how far it is: units done, units in all (None: unknown), and a word about it."""
 
     def __call__(self, done: int, total: int | None = None, text: str = "", /) -> None:
         """Say how far the step is."""
+
+
+def safe(text: str) -> str:
+    """Return ``text`` with what would steer a terminal made visible: \\x1b for ESC, \\u202e for an override.
+
+    Texts from files and names of files are printed only so; line ends stay.
+    """
+    return _STEERING.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def errors() -> Console:
@@ -43,7 +57,7 @@ def errors() -> Console:
 
 def note(text: str) -> None:
     """Print a line beside the results."""
-    errors().print(escape(text), style="dim", soft_wrap=True)
+    errors().print(_shown(text), style="dim", soft_wrap=True)
 
 
 @contextmanager
@@ -61,12 +75,12 @@ def progress(title: str, *, lines: bool = False) -> Iterator[Report]:
         transient=True,
         disable=not console.is_terminal,
     )
-    task = bar.add_task(escape(title), total=None, text="")
+    task = bar.add_task(_shown(title), total=None, text="")
 
     def report(done: int, total: int | None = None, text: str = "", /) -> None:
         nonlocal last
         last = done, text
-        bar.update(task, completed=done, total=total, text=escape(text))
+        bar.update(task, completed=done, total=total, text=_shown(text))
         if lines and not console.is_terminal:
             note(f"{title} {done}/{total}: {text}")
 
@@ -86,17 +100,17 @@ def print_table(
 ) -> None:
     """Print a table to standard output; its first ``text_columns`` are text, the others aligned right."""
     table = Table(
-        title=escape(title), title_justify="left", title_style="bold", show_edge=False, pad_edge=False
+        title=_shown(title), title_justify="left", title_style="bold", show_edge=False, pad_edge=False
     )
     for index, column in enumerate(columns):
-        table.add_column(escape(column), justify="left" if index < text_columns else "right", overflow="fold")
+        table.add_column(_shown(column), justify="left" if index < text_columns else "right", overflow="fold")
     for row in rows:
-        table.add_row(*map(escape, row))
+        table.add_row(*map(_shown, row))
     width = None if sys.stdout.isatty() else 160
     console = Console(file=sys.stdout, highlight=False, width=width)
     console.print(table)
     for line in notes:
-        console.print(escape(line), style="dim", soft_wrap=True)
+        console.print(_shown(line), style="dim", soft_wrap=True)
 
 
 def check_target(path: str | None) -> None:
@@ -112,7 +126,12 @@ def check_target(path: str | None) -> None:
 def write_json(target: str, content: object) -> None:
     """Write ``content`` to standard output (``-``) or atomically to a file."""
     text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    text = _STEERING.sub(lambda found: json.dumps(found[0])[1:-1], text)
     if target == "-":
         click.echo(text, nl=False)
         return
     write_text(Path(target), text)
+
+
+def _shown(text: str) -> str:
+    return escape(safe(text))

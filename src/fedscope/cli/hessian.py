@@ -16,6 +16,7 @@ from fedscope.cli.reading import by_reading, reading_options
 from fedscope.errors import UserError
 from fedscope.federated import workers
 from fedscope.figures.labels import label, titles
+from fedscope.figures.record import made_from
 from fedscope.figures.rounding import format_estimate
 from fedscope.figures.spectra import density_figure
 from fedscope.figures.style import check_format, save
@@ -176,6 +177,5 @@ def draw_densities(records: list[Record], path: Path) -> None:
     largest = [float(r["lambda_max"]["value"]) for r in records if r["lambda_max"]["value"] is not None]
     if len(largest) < len(records):
         raise UserError("the curvature is not finite, so there is no density to draw; see --json")
-    record = {"checkpoints": [r["checkpoint"]["sha256"] for r in records]}
     densities = [record["density"] for record in records]
-    save(density_figure(densities, titles(records), lambda_max=largest), path, record=record)
+    save(density_figure(densities, titles(records), lambda_max=largest), path, record=made_from(records))

@@ -22,10 +22,10 @@ COMMANDS = {
     "methods": ("methods", "List the methods, or show one: objective, state, traffic, options, sources."),
     "models": ("models", "List the networks, or show one: source, input, layers, parameters, costs."),
     "data": ("data", "List the data sets, show one, check that one is here and whole, draw a partition."),
-    "runs": ("runs", "List the registry's runs, or show one."),
+    "runs": ("runs", "List, show, compare, verify, export, import and add runs of the registry."),
     "demo": ("demo", "Train two methods, measure and draw them, in a few minutes."),
 }
-BARRED = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
+BARRED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 @click.group(
@@ -69,5 +69,7 @@ def call(arguments: Sequence[str]) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    click.echo(f"Error: {' '.join(message.split())}", err=True)
+    from fedscope.cli.console import safe
+
+    click.echo(f"Error: {safe(' '.join(message.split()))}", err=True)
     return code

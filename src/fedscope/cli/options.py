@@ -1,7 +1,8 @@
 """Options that several commands share."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -9,6 +10,8 @@ from fedscope.errors import UserError
 
 if TYPE_CHECKING:
     import torch
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 registry = click.option(
     "--registry",
@@ -23,6 +26,7 @@ data_dir = click.option(
     type=click.Path(path_type=Path),
     help="Folder of data sets, each under its name, or of one set's files (or FEDSCOPE_DATA).",
 )
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 device = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1…")
 threads = click.option(
     "--threads", type=click.IntRange(1), help="CPU threads; the bits depend on them. [default: all cores]"

@@ -10,6 +10,7 @@ from fedscope.cli import console
 from fedscope.cli.analysis import analysis, problems
 from fedscope.errors import UserError
 from fedscope.figures.labels import titles
+from fedscope.figures.record import made_from
 from fedscope.figures.style import check_format, save
 from fedscope.figures.surfaces import MOST_CHECKPOINTS, landscape_figure
 from fedscope.landscape.records import Record
@@ -55,7 +56,7 @@ def draw(results: list[tuple[Record, Surface]], path: Path) -> None:
     records = [record for record, _ in results]
     captions = [_caption(record) for record in records]
     figure = landscape_figure([surface for _, surface in results], titles(records), captions=captions)
-    save(figure, path, record={"checkpoints": [r["checkpoint"]["sha256"] for r in records]})
+    save(figure, path, record=made_from(records))
 
 
 def _caption(record: Record) -> str:

@@ -1,110 +1,175 @@
 """`fedscope runs`: what the registry holds."""
 
+import sys
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 import click
 
-from fedscope.checkpoints.files import load_checkpoint
-from fedscope.checkpoints.registry import COLUMNS, Registry
-from fedscope.cli import console, options
+from fedscope.checkpoints.registry import COLUMNS, Registry, Row, Run
+from fedscope.checkpoints.schema import Settings
+from fedscope.cli import console, options, runs_add
+from fedscope.cli.runs_files import export_command, import_command, verify_command
+from fedscope.cli.runs_show import cell, show_command
+from fedscope.errors import UserError
+
+_AT_MOST = 12  # columns of a table by default: the tags come when there are any
 
 
 @click.group("runs")
 def command() -> None:
-    """List the registry's runs, or show one."""
+    """List, show, compare, verify, export and import the registry's runs."""
 
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def _filter(name: str) -> options.Decorator:
+    return click.option(
+        f"--{name}", metavar="PATTERN", help=f"Only runs whose {name} matches, such as 'fed*'."
+    )
 
 
 @command.command("list")
+@_filter("method")
+@_filter("dataset")
+@_filter("model")
+@_filter("partition")
+@click.option("--status", type=click.Choice(["finished", "unfinished", "unreadable"]), help="Only such runs.")
+@click.option("--tag", multiple=True, help="Only runs with this tag; may be repeated.")
+@click.option("--sort", metavar="COLUMN", default="-created", show_default=True,
+              help="Sort by a column; with - before it, downwards.")  # fmt: skip
+@click.option("--columns", metavar="A,B,…", help="Which columns: of the table, or any option of `train`.")
 @options.registry
-@as_json
-def list_runs(registry: Path, as_json: bool) -> None:
-    """List all runs, newest first."""
-    rows = Registry(registry).rows()
+@options.as_json
+def list_runs(
+    registry: Path,
+    as_json: bool,
+    sort: str,
+    columns: str | None,
+    tag: tuple[str, ...],
+    **patterns: str | None,
+) -> None:
+    """List runs, newest first."""
+    every = Registry(registry).rows()
+    rows = [row for row in every if _matches(row, patterns) and set(tag) <= set(_tags(row))]
+    rows = _sorted(rows, sort)
+    tagged = any(map(_tags, rows))
+    default = COLUMNS if tagged or as_json else COLUMNS[:_AT_MOST]
+    chosen = [_column(name.strip()) for name in columns.split(",")] if columns else list(default)
     if as_json:
-        console.write_json("-", rows)
+        console.write_json("-", [{column: row.get(column) for column in chosen} for row in rows])
     elif not rows:
-        console.note(f"the registry {registry} holds no run yet; `fedscope train` makes one")
+        why = "no run that matches" if every else "no run yet; `fedscope train` makes one"
+        console.note(f"the registry {registry} holds {why}")
     else:
         shown = [{**row, "created": str(row["created"])[:16].replace("T", " ")} for row in rows]  # UTC
-        cells = [[_cell(row[column]) for column in COLUMNS] for row in shown]
-        console.print_table(f"Runs in {registry}", COLUMNS, cells)
+        cells = [[cell(row.get(column)) for column in chosen] for row in shown]
+        console.print_table(f"Runs in {registry}", chosen, cells)
 
 
-@command.command("show")
-@click.argument("run")
+@command.command("rebuild")
 @options.registry
-@as_json
-def show(run: str, registry: Path, as_json: bool) -> None:
-    """Show one run: its settings, its checkpoints and its last rounds."""
-    found = Registry(registry).run(run)
-    manifest, metrics = found.manifest(), found.metrics()
-    paths = [*sorted(found.folder.glob("*.pt")), *found.clients()]
-    checkpoints = []
-    for path in paths:
-        loaded = load_checkpoint(path)
-        entry = {
-            "path": str(path),
-            "kind": loaded.info.kind,
-            "round": loaded.info.round,
-            "client": loaded.info.client,
-        }
-        checkpoints.append({**entry, "sha256": loaded.sha256, **loaded.info.metrics})
+def rebuild(registry: Path) -> None:
+    """Make the index anew from the files."""
+    rows = Registry(registry).rebuild()
+    click.echo(f"{len(rows)} runs")
+
+
+@command.command("diff")
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@options.registry
+@options.as_json
+def diff(first: str, second: str, registry: Path, as_json: bool) -> None:
+    """Compare two runs: the settings in which they differ, and where they got."""
+    store = Registry(registry)
+    runs = store.run(first), store.run(second)
+    one, two = map(_described, runs)
+    keys = [key for key in {**one, **two} if one.get(key) != two.get(key)]
     if as_json:
-        content = {"manifest": manifest.model_dump(), "metrics": metrics, "checkpoints": checkpoints}
-        console.write_json("-", content)
-        return
-    fields = {**manifest.settings.model_dump(), "created": manifest.created}
-    fields["data"] = (
-        f"{manifest.data.train_samples} train, {manifest.data.test_samples} test, "
-        f"{manifest.data.fingerprint[:12]}"
-    )
-    if manifest.preset:
-        fields["preset"] = manifest.preset.name
-        fields["departs from it in"] = "; ".join(manifest.preset.overridden) or "nothing"
-        fields["provisional in it"] = ", ".join(manifest.preset.provisional) or "nothing"
-    fields["versions"] = ", ".join(f"{name} {version}" for name, version in manifest.versions.items())
-    console.print_table(
-        manifest.name, ["setting", "value"], [[key, _cell(value)] for key, value in fields.items()]
-    )
-    files = [[Path(str(c["path"])).stem, c["kind"], c["round"], str(c["sha256"])[:12]] for c in checkpoints]
-    console.print_table(
-        "Checkpoints", ["file", "kind", "round", "sha256"], [list(map(_cell, row)) for row in files]
-    )
-    last = [
-        [_cell(m[k]) for k in ("round", "accuracy", "loss", "train_loss", "seconds")] for m in metrics[-5:]
-    ]
-    console.print_table("Last rounds", ["round", "accuracy", "loss", "training loss", "seconds"], last)
-    counted = [m for m in metrics if "seconds_in" in m]  # older runs did not count
-    if counted:
-        console.print_table("Cost", ["of all rounds", "total", "per round"], _costs(counted))
+        console.write_json("-", {key: [one.get(key), two.get(key)] for key in keys})
+    elif not keys:
+        click.echo(f"{first} and {second} have the same settings, metrics and versions")
+    else:
+        cells = [[key, cell(one.get(key)), cell(two.get(key))] for key in keys]
+        console.print_table(f"{first} and {second}", ["differs", first, second], cells)
 
 
-def _costs(metrics: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Return the table rows of what the rounds cost together and on average."""
-    rows = []
-    for name, key, unit, scale in (
-        ("to the clients", "bytes_down", "MB", 1e6),
-        ("from the clients", "bytes_up", "MB", 1e6),
-        ("mini-batch gradients", "gradients", "", 1),
-        ("time", "seconds", "s", 1),
-    ):
-        total = sum(m[key] for m in metrics) / scale
-        rows.append([name, f"{total:,.5g} {unit}".strip(), f"{total / len(metrics):,.5g} {unit}".strip()])
-    for phase in metrics[0]["seconds_in"]:
-        total = sum(m["seconds_in"][phase] for m in metrics)
-        rows.append([f"– {phase}", f"{total:,.4g} s", f"{total / len(metrics):,.4g} s"])
-    peak = max(max(m["peak_memory_bytes"]) for m in metrics)
-    return [*rows, ["peak memory of a worker", f"{peak / 1e6:,.0f} MB", ""]]
+@command.command("tag")
+@click.argument("run")
+@click.argument("tags", nargs=-1)
+@click.option("--remove", is_flag=True, help="Take the tags away.")
+@options.registry
+def tag(run: str, tags: tuple[str, ...], remove: bool, registry: Path) -> None:
+    """Give a run tags, or list those it has."""
+    found = Registry(registry).run(run)
+    for name in tags:
+        if remove:
+            found.untag(name)
+        else:
+            found.tag(name)
+    click.echo(" ".join(found.tags()) or "no tags")
 
 
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, dict):
-        return ", ".join(f"{key}={item}" for key, item in value.items()) or "–"
-    return "–" if value is None else str(value)
+@command.command("delete")
+@click.argument("runs", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@options.registry
+def delete(runs: tuple[str, ...], yes: bool, registry: Path) -> None:
+    """Delete runs with all their checkpoints."""
+    store = Registry(registry)
+    found = [store.run(name) for name in dict.fromkeys(runs)]
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UserError(f"deleting {', '.join(r.name for r in found)} needs an answer; add --yes")
+        if not click.confirm(f"Delete {', '.join(r.name for r in found)} from {registry}?"):
+            return
+    for run in found:
+        store.delete(run)
+        click.echo(f"deleted {run.name}")
+
+
+for _command in (show_command, verify_command, export_command, import_command, runs_add.command):
+    command.add_command(_command)
+
+
+def _matches(row: Row, patterns: Mapping[str, str | None]) -> bool:
+    return all(p is None or fnmatchcase(str(row.get(key)), p) for key, p in patterns.items())
+
+
+def _tags(row: Row) -> list[str]:
+    tags = row.get("tags")
+    return tags if isinstance(tags, list) else []
+
+
+def _column(name: str) -> str:
+    known = [*COLUMNS, *(field for field in Settings.model_fields if field not in COLUMNS)]
+    if name not in known:
+        raise UserError(f"there is no column {name!r}; use any of {', '.join(known)}")
+    return name
+
+
+def _sorted(rows: Sequence[Row], sort: str) -> list[Row]:
+    """Return the rows in order of a column; numbers come before texts, and what has no value last."""
+    column, down = _column(sort.removeprefix("-")), sort.startswith("-")
+    valued = [row for row in rows if row.get(column) is not None]
+
+    def key(row: Row) -> tuple[bool, float, str]:
+        value = row[column]
+        number = isinstance(value, int | float)
+        return (not number, float(str(value)) if number and not isinstance(value, bool) else 0, str(value))
+
+    return sorted(valued, key=key, reverse=down) + [row for row in rows if row.get(column) is None]
+
+
+def _described(run: Run) -> dict[str, object]:
+    """Return what is compared, flat: settings, model, data, versions, and what the rounds came to."""
+    manifest, metrics = run.manifest(), run.metrics()
+    parts: dict[str, object] = {k: v for k, v in manifest.stated().items() if k != "options"}
+    parts |= {f"option {key}": value for key, value in manifest.settings.options.items()}
+    for section, record in (("model", manifest.model), ("data", manifest.data)):
+        parts |= {f"{section} {key}": value for key, value in record.model_dump(mode="json").items()}
+    parts |= {f"version {key}": value for key, value in manifest.versions.items()}
+    accuracies = [float(a) for m in metrics if isinstance(a := m.get("accuracy"), float)]
+    last = metrics[-1] if metrics else {}
+    results = {"rounds done": len(metrics), "best accuracy": max(accuracies, default=None)}
+    return parts | results | {f"final {key}": last.get(key) for key in ("accuracy", "loss", "train_loss")}

@@ -1,8 +1,8 @@
 """What outlives a round besides the model: the clients' vectors and the server's, in files.
 
     RUN/state/round-0007/clients.f32     one row of vectors per client that took part
-    RUN/state/round-0007/state.json      which client each row belongs to
-    RUN/state/round-0007/server.pt       the server's vectors
+    RUN/state/round-0007/state.json      which client each row belongs to, and checks of every byte
+    RUN/state/round-0007/server.pt       the server's vectors, where there are any
 
 The folder of a round appears whole, before the round counts as done; a client's vectors are those of its
 newest round. No vector is held in memory between two uses, whatever the number of clients: the page cache
@@ -10,9 +10,8 @@ of the system keeps what is read often. A folder is deleted when every client in
 the last of them are given by copying.
 """
 
-import io
-import json
 import shutil
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,10 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from fedscope.checkpoints.state import StateIndex, check_row, read_state, server_vectors, write_state
 from fedscope.errors import UserError
 from fedscope.storage import atomic_folder
 
@@ -35,7 +34,7 @@ class Memory:
     folder: Path
     width: int
     rows: dict[int, tuple[int, int]] = field(default_factory=dict)  # client → (round, row)
-    _counts: dict[int, int] = field(default_factory=dict)  # round → rows in its folder
+    _states: dict[int, StateIndex] = field(default_factory=dict)  # round → what is in its folder
 
     @classmethod
     def after(cls, folder: Path, width: int, round: int) -> "Memory":
@@ -55,23 +54,28 @@ class Memory:
         return memory
 
     def recall(self, client: int) -> Tensor | None:
-        """Return the client's row (width,), or nothing if it never took part."""
+        """Return the client's row (width,), or nothing if it never took part.
+
+        Raises:
+            UserError: the row is not what was written.
+        """
         if client not in self.rows:
             return None
         round, row = self.rows[client]
         with self._path(round, "clients.f32").open("rb") as handle:
             handle.seek(row * self._row_bytes)
-            numbers = np.fromfile(handle, dtype=np.float32, count=self.width)
-        return torch.from_numpy(numbers)
+            content = bytearray(self._row_bytes)
+            handle.readinto(content)
+        check_row(self._path(round), self._states[round], row, content)
+        return torch.frombuffer(content, dtype=torch.float32)
 
     def server(self, round: int) -> dict[str, Tensor]:
-        """Return the server's vectors after ``round``."""
-        path = self._path(round, "server.pt")
-        try:
-            state: dict[str, Tensor] = torch.load(path, weights_only=True)
-        except (OSError, RuntimeError, EOFError) as error:
-            raise UserError(f"{path} cannot be read; train the run anew under another --name") from error
-        return state
+        """Return the server's vectors after ``round``.
+
+        Raises:
+            UserError: they cannot be read, or are not what was written.
+        """
+        return server_vectors(self._path(round), self._states[round])
 
     @contextmanager
     def record(self, round: int) -> Iterator["Writer"]:
@@ -102,7 +106,7 @@ class Memory:
         """
         left = self.rows.keys() - set(leaving)
         needed = Counter(self.rows[client][0] for client in left)
-        stale = {round for round, count in needed.items() if 2 * count < self._counts[round]}
+        stale = {round for round, count in needed.items() if 2 * count < len(self._states[round].clients)}
         return sorted(client for client in left if self.rows[client][0] in stale)
 
     @property
@@ -113,20 +117,15 @@ class Memory:
         return self.folder / f"round-{round:04d}" / name
 
     def _take(self, round: int) -> None:
-        path = self._path(round)
-        try:
-            clients = json.loads((path / "state.json").read_text())["clients"]
-            size = (path / "clients.f32").stat().st_size
-        except (OSError, ValueError, KeyError) as error:
+        state = read_state(self._path(round))
+        size = self._path(round, "clients.f32").stat().st_size
+        if size != len(state.clients) * self._row_bytes:
             raise UserError(
-                f"{path} is damaged ({error}); train the run anew under another --name"
-            ) from error
-        if size != len(clients) * self._row_bytes:
-            raise UserError(
-                f"{path} is damaged: clients.f32 has {size} bytes; train the run anew under another --name"
+                f"{self._path(round)} is damaged: clients.f32 has {size} bytes; train the run anew under "
+                "another --name"
             )
-        self._counts[round] = len(clients)
-        self.rows |= {client: (round, row) for row, client in enumerate(clients)}
+        self._states[round] = state
+        self.rows |= {client: (round, row) for row, client in enumerate(state.clients)}
 
 
 class Writer:
@@ -135,11 +134,14 @@ class Writer:
     def __init__(self, rows: BinaryIO):
         self._rows = rows
         self.clients: list[int] = []
+        self._checks: list[int] = []
         self._server: dict[str, Tensor] = {}
 
     def client(self, client: int, vectors: Tensor) -> None:
         """Append a client's row (width,)."""
-        self._rows.write(vectors.to("cpu", torch.float32).contiguous().numpy().tobytes())
+        content = vectors.to("cpu", torch.float32).contiguous().numpy().tobytes()
+        self._rows.write(content)
+        self._checks.append(zlib.crc32(content))
         self.clients.append(client)
 
     def server(self, state: dict[str, Tensor]) -> None:
@@ -148,10 +150,7 @@ class Writer:
 
     def close(self, folder: Path) -> None:
         """Write all but the rows, which are in the folder by now."""
-        buffer = io.BytesIO()  # torch.save hides a full disk behind a RuntimeError
-        torch.save(self._server, buffer)
-        (folder / "server.pt").write_bytes(buffer.getbuffer())
-        (folder / "state.json").write_text(json.dumps({"clients": self.clients}))
+        write_state(folder, self.clients, self._checks, self._server)
 
 
 def _delete(path: Path) -> None:

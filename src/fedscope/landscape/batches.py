@@ -1,15 +1,16 @@
 """The samples behind a curvature operator: fixed, in a fixed order, with their counts."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
+from fedscope.landscape.trees import Tree, count, leaves, mapped, split
 
-Batch = tuple[Tensor, Tensor]
+Batch = tuple[Tree, Tree]
 
 
 class Batches:
@@ -18,36 +19,32 @@ class Batches:
     An operator needs the same samples in every product, so nothing here shuffles, augments or drops.
 
     Args:
-        inputs: tensor whose first dimension counts samples.
-        targets: tensor with the same first dimension.
+        inputs: a tensor whose first dimension counts samples; or a tuple, list or dict of such tensors, which
+            the model gets as its arguments (:mod:`fedscope.landscape.trees`).
+        targets: the same, with the same first dimension; the loss gets it as it is.
         batch_size: samples per batch.
 
     Raises:
         UserError: no samples, differing lengths, or ``batch_size`` < 1.
     """
 
-    def __init__(self, inputs: Tensor, targets: Tensor, batch_size: int = 256) -> None:
+    def __init__(self, inputs: Tree, targets: Tree, batch_size: int = 256) -> None:
         if batch_size < 1:
             raise UserError(f"batch_size is {batch_size}; it must be at least 1")
         _check_pair(inputs, targets)
-        self._pairs = tuple(
-            zip(torch.split(inputs, batch_size), torch.split(targets, batch_size), strict=True)
-        )
+        self._pairs = tuple(zip(split(inputs, batch_size), split(targets, batch_size), strict=True))
 
     @classmethod
-    def from_iterable(cls, loader: Iterable[Batch]) -> "Batches":
+    def from_iterable(cls, loader: Iterable[object]) -> "Batches":
         """Run once through ``loader`` (an iterator will do) and keep its batches in the order they came.
 
+        An item is a pair (inputs, targets); or a dict, which is both: the model gets it by name and the loss
+        whole.
+
         Raises:
-            UserError: no batch, an empty batch, or an item that is not a pair of tensors of equal length.
+            UserError: no batch, an empty batch, or an item that is neither or whose tensors differ in length.
         """
-        pairs: list[Batch] = []
-        for item in loader:
-            if not isinstance(item, tuple | list) or len(item) != 2:
-                raise UserError(f"a batch must be a pair (inputs, targets), not {type(item).__name__}")
-            _check_pair(item[0], item[1])
-            pairs.append((item[0], item[1]))
-        return cls._of(pairs)
+        return cls._of([_pair(item) for item in loader])
 
     @classmethod
     def _of(cls, pairs: Iterable[Batch]) -> "Batches":
@@ -60,7 +57,7 @@ class Batches:
     @property
     def sizes(self) -> tuple[int, ...]:
         """Samples in each batch."""
-        return tuple(len(inputs) for inputs, _ in self._pairs)
+        return tuple(count(inputs) for inputs, _ in self._pairs)
 
     @property
     def samples(self) -> int:
@@ -71,7 +68,7 @@ class Batches:
     def sha256(self) -> str:
         """Hash of all samples, their order and how they are batched."""
         digest = hashlib.sha256(f"{self.sizes}".encode())
-        for tensor in (tensor for pair in self for tensor in pair):
+        for tensor in leaves(self._pairs):
             digest.update(f"{tensor.dtype} {tuple(tensor.shape)}\0".encode())
             digest.update(tensor.cpu().contiguous().numpy().data)
         return digest.hexdigest()
@@ -84,21 +81,22 @@ class Batches:
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> "Batches":
         """Return the batches on ``device``; floating tensors in ``dtype``, labels as they are."""
-        return Batches._of(
-            (_moved(inputs, device, dtype), _moved(targets, device, dtype)) for inputs, targets in self
-        )
+
+        def moved(tensor: Tensor) -> Tensor:
+            return tensor.to(device, dtype) if tensor.is_floating_point() else tensor.to(device)
+
+        return Batches._of((mapped(moved, inputs), mapped(moved, targets)) for inputs, targets in self)
 
 
-def _moved(tensor: Tensor, device: torch.device | str, dtype: torch.dtype) -> Tensor:
-    return tensor.to(device, dtype) if tensor.is_floating_point() else tensor.to(device)
+def _pair(item: object) -> Batch:
+    if isinstance(item, Mapping):
+        item = item, item
+    if not isinstance(item, tuple | list) or len(item) != 2:
+        raise UserError(f"a batch must be a pair (inputs, targets) or a dict, not {type(item).__name__}")
+    _check_pair(item[0], item[1])
+    return item[0], item[1]
 
 
-def _check_pair(inputs: object, targets: object) -> None:
-    if not isinstance(inputs, Tensor) or not isinstance(targets, Tensor):
-        names = f"({type(inputs).__name__}, {type(targets).__name__})"
-        raise UserError(f"inputs and targets must be tensors, not {names}")
-    if inputs.ndim == 0 or targets.ndim == 0 or len(inputs) != len(targets):
-        shapes = f"{tuple(inputs.shape)} and {tuple(targets.shape)}"
-        raise UserError(f"inputs and targets must have the same first dimension, not {shapes}")
-    if len(inputs) == 0:
+def _check_pair(inputs: Tree, targets: Tree) -> None:
+    if count((inputs, targets)) == 0:
         raise UserError("a batch is empty; give at least one sample")

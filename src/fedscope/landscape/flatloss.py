@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,10 +19,11 @@ from fedscope.landscape.normalization import (
     has_batch_statistics,
     written_buffers,
 )
+from fedscope.landscape.trees import Tree, arguments, count, flat, some
 
 SAMPLE = 8  # samples of the first batch on which a network is looked at before it is used
-LossFunction = Callable[[Tensor, Tensor], Tensor]
-"""(output, targets) ↦ the scalar mean over the batch."""
+LossFunction = Callable[[Any, Any], Tensor]
+"""(output, targets) ↦ the scalar mean over the batch; both as model and data give them."""
 
 
 class FlatLoss:
@@ -81,13 +83,13 @@ class FlatLoss:
         self.coupled = bn == "batch" or has_batch_statistics(self.model)
         self._prepare(next(iter(self.batches))[0])
 
-    def _prepare(self, inputs: Tensor) -> None:
+    def _prepare(self, inputs: Tree) -> None:
         """Find the buffers that the model writes when evaluated, then make it faster."""
-        sample = inputs if self.coupled else inputs[:SAMPLE]
+        sample = inputs if self.coupled else some(inputs, slice(SAMPLE))
         self._written: dict[str, Tensor] = {}
         with self.exact():
             self._written = written_buffers(self.model, sample)
-            fold(self.model, lambda: functional_call(self.model, self._unwritten(), (sample,)))
+            fold(self.model, lambda: flat(functional_call(self.model, self._unwritten(), *arguments(sample))))
 
     def _unwritten(self) -> dict[str, Tensor]:
         return {name: value.clone() for name, value in self._written.items()}
@@ -97,23 +99,21 @@ class FlatLoss:
         pieces = torch.split(vector, list(self.numels))
         return tuple(piece.view(shape) for piece, shape in zip(pieces, self.shapes, strict=True))
 
-    def on_batch(self, parameters: tuple[Tensor, ...], inputs: Tensor, targets: Tensor) -> Tensor:
+    def on_batch(self, parameters: tuple[Tensor, ...], inputs: Tree, targets: Tree) -> Tensor:
         """Return the scalar mean loss of one batch at these parameters, differentiable in them."""
         return self.of(self.outputs(parameters, inputs), targets)
 
-    def outputs(self, parameters: tuple[Tensor, ...], inputs: Tensor) -> Tensor:
+    def outputs(self, parameters: tuple[Tensor, ...], inputs: Tree) -> Any:
         """Return the model's outputs on one batch at these parameters, differentiable in them."""
         named = dict(zip(self.names, parameters, strict=True)) | self._unwritten()
-        output: Tensor = functional_call(self.model, named, (inputs,))
-        return output
+        return functional_call(self.model, named, *arguments(inputs))
 
-    def of(self, output: Tensor, targets: Tensor) -> Tensor:
+    def of(self, output: Any, targets: Tree) -> Tensor:
         """Return the scalar mean loss of outputs."""
         loss = self._loss_fn(output, targets)
-        if loss.ndim != 0:
-            raise UserError(
-                f"the loss has shape {tuple(loss.shape)}; it must return the batch mean, a scalar"
-            )
+        if not isinstance(loss, Tensor) or loss.ndim != 0:
+            kind = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"type {type(loss).__name__}"
+            raise UserError(f"the loss has {kind}; it must return the batch mean, a scalar tensor")
         return loss
 
     @torch.no_grad()
@@ -121,7 +121,7 @@ class FlatLoss:
         """Return L at a flat (n,) vector, accumulated in float64; non-finite values come out as they are."""
         parameters = self.split(vector)
         with self.exact():
-            total = sum(len(x) * self.on_batch(parameters, x, y).double() for x, y in self.batches)
+            total = sum(count(x) * self.on_batch(parameters, x, y).double() for x, y in self.batches)
         return float(total / self.batches.samples)
 
     @contextmanager

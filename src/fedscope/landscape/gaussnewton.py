@@ -8,8 +8,10 @@ will do.
 import torch
 from torch import Tensor
 
+from fedscope.errors import UserError
 from fedscope.landscape.graphs import Graph
 from fedscope.landscape.lossoperator import LossOperator, pulled
+from fedscope.landscape.trees import Tree, split
 
 
 class GaussNewton(LossOperator):
@@ -20,8 +22,8 @@ class GaussNewton(LossOperator):
     information with labels drawn from the model. Arguments and errors as of :class:`LossOperator`.
     """
 
-    def _graph(self, inputs: Tensor, targets: Tensor) -> Graph:
-        outputs = self._loss.outputs(self._loss.split(self._leaf), inputs)
+    def _graph(self, inputs: Tree, targets: Tree) -> Graph:
+        outputs = _one_tensor(self._loss.outputs(self._loss.split(self._leaf), inputs))
         self._check_used(outputs)
         dual = torch.zeros_like(outputs, requires_grad=True)
         transposed = pulled(outputs, self._leaf, dual, again=True)  # Jᵀu, linear in u
@@ -45,12 +47,12 @@ class EmpiricalFisher(LossOperator):
     samples one by one (BatchNorm by ``eval``). Arguments and errors as of :class:`LossOperator`.
     """
 
-    def _graph(self, inputs: Tensor, targets: Tensor) -> Graph:
-        outputs = self._loss.outputs(self._loss.split(self._leaf), inputs)
+    def _graph(self, inputs: Tree, targets: Tree) -> Graph:
+        outputs = _one_tensor(self._loss.outputs(self._loss.split(self._leaf), inputs))
         losses = torch.stack(
             [
                 self._loss.of(output, target)
-                for output, target in zip(outputs.split(1), targets.split(1), strict=True)
+                for output, target in zip(outputs.split(1), split(targets, 1), strict=True)
             ]
         )
         self._check_used(losses)
@@ -61,3 +63,11 @@ class EmpiricalFisher(LossOperator):
     def _times(self, graph: Graph, v: Tensor) -> Tensor:
         transposed, losses, dual = graph
         return pulled(losses, self._leaf, pulled(transposed, dual, v) / len(losses))
+
+
+def _one_tensor(outputs: object) -> Tensor:
+    if not isinstance(outputs, Tensor):
+        raise UserError(
+            f"the model returns {type(outputs).__name__}; this operator needs a model that returns one tensor"
+        )
+    return outputs

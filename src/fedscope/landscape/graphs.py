@@ -19,6 +19,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.batches import Batch
+from fedscope.landscape.trees import Tree, count, leaves, some
 
 Graph = tuple[Tensor, ...]
 """The tensors of some samples, with their graphs, that every product begins at."""
@@ -77,7 +78,7 @@ class Graphs:
 
     def __init__(
         self,
-        build: Callable[[Tensor, Tensor], Graph],
+        build: Callable[[Tree, Tree], Graph],
         batches: Sequence[Batch],
         size: Callable[[int], int],
         *,
@@ -86,17 +87,17 @@ class Graphs:
     ) -> None:
         self._build = build
         self._parts = [cut(batch, most) for batch in batches]
-        sizes = [size(len(inputs)) for parts in self._parts for inputs, _ in parts]
-        longest = max(len(inputs) for inputs, _ in batches)
+        sizes = [size(count(inputs)) for parts in self._parts for inputs, _ in parts]
+        longest = max(count(inputs) for inputs, _ in batches)
         if memory is not None and max(sizes) > memory and most == longest > 1:
             raise UserError(
                 f"the graph of a batch of {longest} takes about {max(sizes) / 2**20:.0f} MiB, memory is "
                 f"{memory / 2**20:.0f} MiB, and a batch whose samples interact (bn='batch', or a loss that "
                 "is no mean over samples) cannot be cut: give more memory or smaller batches"
             )
-        budget = _free(batches[0][0].device) if memory is None else memory
+        budget = _free(next(leaves(batches[0])).device) if memory is None else memory
         self.plan = Plan(
-            max(len(inputs) for parts in self._parts for inputs, _ in parts),
+            max(count(inputs) for parts in self._parts for inputs, _ in parts),
             len(sizes),
             _kept(sizes, budget),
             max(sizes),
@@ -110,7 +111,7 @@ class Graphs:
 
     def share(self, b: int, part: int) -> float:
         """Return the part's fraction of batch b's samples."""
-        return len(self._parts[b][part][0]) / sum(len(inputs) for inputs, _ in self._parts[b])
+        return count(self._parts[b][part][0]) / sum(count(inputs) for inputs, _ in self._parts[b])
 
     def graph(self, b: int, part: int) -> Graph:
         """Return the graph of a part. The caller lets go of it before asking for the next."""
@@ -122,17 +123,17 @@ class Graphs:
         return graph
 
 
-def measured(build: Callable[[Tensor, Tensor], Graph], batch: Batch, *, whole: bool) -> tuple[Graph, Cost]:
+def measured(build: Callable[[Tree, Tree], Graph], batch: Batch, *, whole: bool) -> tuple[Graph, Cost]:
     """Return a batch's graph, and what graphs cost by it and, unless only ``whole`` will do, by its half."""
     inputs, targets = batch
-    count = len(inputs)
-    half = count if whole else max(1, count // 2)
+    samples = count(inputs)
+    half = samples if whole else max(1, samples // 2)
     graph, size = _saved_bytes(lambda: build(inputs, targets))
-    if half == count:
-        return graph, Cost(0, size / count)
-    _, less = _saved_bytes(lambda: build(inputs[:half], targets[:half]))
-    each = (size - less) / (count - half)
-    return graph, Cost(max(0.0, size - each * count), each)
+    if half == samples:
+        return graph, Cost(0, size / samples)
+    _, less = _saved_bytes(lambda: build(some(inputs, slice(half)), some(targets, slice(half))))
+    each = (size - less) / (samples - half)
+    return graph, Cost(max(0.0, size - each * samples), each)
 
 
 def _saved_bytes(build: Callable[[], Graph]) -> tuple[Graph, int]:
@@ -151,8 +152,10 @@ def _saved_bytes(build: Callable[[], Graph]) -> tuple[Graph, int]:
 
 def cut(batch: Batch, most: int) -> list[Batch]:
     """Return a batch in near-equal parts of at most ``most`` samples."""
-    parts = math.ceil(len(batch[0]) / most)
-    return list(zip(*(tensor.tensor_split(parts) for tensor in batch), strict=True))
+    samples = count(batch[0])
+    rows = torch.arange(samples).tensor_split(math.ceil(samples / most))
+    parts = [slice(int(part[0]), int(part[-1]) + 1) for part in rows]
+    return [(some(batch[0], part), some(batch[1], part)) for part in parts]
 
 
 def _kept(sizes: list[int], budget: int) -> int:

@@ -5,12 +5,13 @@ from torch import Tensor
 
 from fedscope.landscape.graphs import Graph
 from fedscope.landscape.lossoperator import LossOperator, pulled
+from fedscope.landscape.trees import Tree
 
 
 class Hessian(LossOperator):
     """H = Σ_b (n_b/N)·∇²loss_b(w). Arguments and errors as of :class:`LossOperator`."""
 
-    def _graph(self, inputs: Tensor, targets: Tensor) -> Graph:
+    def _graph(self, inputs: Tree, targets: Tree) -> Graph:
         loss = self._loss.on_batch(self._loss.split(self._leaf), inputs, targets)
         self._check_used(loss)
         (gradient,) = torch.autograd.grad(loss, self._leaf, create_graph=True)

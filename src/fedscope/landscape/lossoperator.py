@@ -23,6 +23,7 @@ from fedscope.landscape.preflight import (
     once_differentiable,
     once_error,
 )
+from fedscope.landscape.trees import Tree, count, flat, some
 
 
 class LossOperator(Operator):
@@ -95,12 +96,12 @@ class LossOperator(Operator):
             loss = self._loss.of(outputs, targets)
         digest = hashlib.sha256(f"{type(self).__name__} {self.names} {self._memory}".encode())
         digest.update(self._loss.batches.sha256.encode())
-        for tensor in (self._loss.center, outputs, loss):
+        for tensor in (self._loss.center, flat(outputs), loss):
             digest.update(tensor.cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()
 
     @abstractmethod
-    def _graph(self, inputs: Tensor, targets: Tensor) -> Graph:
+    def _graph(self, inputs: Tree, targets: Tree) -> Graph:
         """Return the tensors of some samples, with their graphs, that every product with them begins at.
 
         The first is the gradient whose derivative is taken.
@@ -149,12 +150,12 @@ class LossOperator(Operator):
             )
         return self._prepared
 
-    def _checked_cost(self, inputs: Tensor, targets: Tensor) -> Cost:
-        count = len(inputs) if self._loss.coupled else min(SAMPLE, len(inputs))
-        inputs, targets = inputs[:count], targets[:count]
+    def _checked_cost(self, inputs: Tree, targets: Tree) -> Cost:
+        if not self._loss.coupled:
+            inputs, targets = some(inputs, slice(SAMPLE)), some(targets, slice(SAMPLE))
 
         def outputs() -> Tensor:
-            return self._loss.outputs(self._loss.split(self._leaf), inputs)
+            return flat(self._loss.outputs(self._loss.split(self._leaf), inputs))
 
         with torch.enable_grad(), self._loss.exact(), explained(self._loss.model, outputs):
             check_repeats(outputs)
@@ -172,8 +173,8 @@ class LossOperator(Operator):
             for batch in self._loss.batches:
                 whole = self._loss.on_batch(parameters, *batch).double()
                 parts = cut(batch, most)
-                sums = [len(x) * self._loss.on_batch(parameters, x, y).double() for x, y in parts]
-                if not close(torch.stack(sums).sum() / len(batch[0]), whole, self.dtype):
+                sums = [count(x) * self._loss.on_batch(parameters, x, y).double() for x, y in parts]
+                if not close(torch.stack(sums).sum() / count(batch[0]), whole, self.dtype):
                     return False
         return True
 

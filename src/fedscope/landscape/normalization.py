@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedscope.errors import UserError
 from fedscope.landscape.batches import Batches
+from fedscope.landscape.trees import Tree, arguments, count
 
 BatchNormMode = Literal["eval", "recalibrate", "batch"]
 
@@ -55,10 +56,11 @@ def has_batch_statistics(model: nn.Module) -> bool:
 
 
 @torch.no_grad()
-def written_buffers(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
+def written_buffers(model: nn.Module, inputs: Tree) -> dict[str, Tensor]:
     """Return the buffers that an evaluation changes, as they were; the model has them back."""
     before = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    model(inputs)
+    positional, named = arguments(inputs)
+    model(*positional, **named)
     written = {}
     for name, buffer in model.named_buffers():
         if not torch.equal(buffer, before[name]):
@@ -83,16 +85,16 @@ def _recalibrate(model: nn.Module, layers: list[_BatchNorm], batches: Batches) -
     momenta = [layer.momentum for layer in layers]
     seen = 0
     for inputs, _ in batches:
-        seen += len(inputs)
+        samples = count(inputs)
+        seen += samples
         for layer in layers:
             # Momentum n_b / n_so_far turns the running update into the sample-weighted mean.
-            layer.momentum = len(inputs) / seen
+            layer.momentum = samples / seen
         try:
-            model(inputs)
+            positional, named = arguments(inputs)
+            model(*positional, **named)
         except ValueError as error:
-            raise UserError(
-                f"a batch of {len(inputs)} is too small to recalibrate BatchNorm: {error}"
-            ) from error
+            raise UserError(f"a batch of {samples} is too small to recalibrate BatchNorm: {error}") from error
     for layer, momentum in zip(layers, momenta, strict=True):
         layer.momentum = momentum
         layer.eval()

@@ -14,15 +14,17 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from fedscope.checkpoints.files import load_checkpoint, load_state_dict
+from fedscope.checkpoints.files import load_checkpoint
+from fedscope.checkpoints.foreign import clients_in
 from fedscope.checkpoints.registry import Run
-from fedscope.checkpoints.schema import CheckpointInfo
+from fedscope.checkpoints.schema import UNKNOWN, CheckpointInfo
 from fedscope.data import catalogue as data_catalogue
 from fedscope.data.partition import FRESH, Division, divide
 from fedscope.errors import UserError
 from fedscope.landscape.batches import Batches
 from fedscope.landscape.problem import Data, Problem, data_of, draw, network, own_network
 from fedscope.landscape.resampled import Loader, Resampling
+from fedscope.landscape.trees import joined
 
 Weights = Literal["client", "global"]
 Holding = Literal["global", "own"]
@@ -72,7 +74,7 @@ class Participants:
     def numbers(self) -> list[int]:
         """Which clients these are."""
         if self._weights == "client":
-            return [int(path.stem) for path in self._files]
+            return [int(path.stem.removeprefix("client").lstrip("_")) for path in self._files]
         assert self._problem.info
         return list(range(self._problem.info.settings.clients))
 
@@ -109,7 +111,7 @@ class Participants:
             return problem.model, problem.info
         path = self._files[place]
         if problem.source.model:
-            return own_network(path, load_state_dict(path), problem.source), None
+            return own_network(path, problem.source)[0], None
         checkpoint = load_checkpoint(path)
         return network(checkpoint, problem.source), checkpoint.info
 
@@ -141,6 +143,7 @@ def client_files(problem: Problem, *, latest: bool = False) -> list[Path]:
     folder = problem.path.parent
     run = Run(folder.parent if folder.name == "clients" else folder)
     files = run.clients(problem.info.round if problem.info and not latest else None)
+    files = files or [path for _, path in sorted(clients_in(folder).items())]
     if len(files) < 2:
         raise UserError(
             f"cross-client metrics need two or more client checkpoints beside {problem.path}, found "
@@ -160,7 +163,11 @@ def loader(problem: Problem, resampling: Resampling, client: Client | None = Non
     source, generator = problem.source, torch.Generator().manual_seed(resampling.seed)
     info = client.info if client and client.rows is not None else problem.info
     if info is None:
-        inputs, labels = (torch.cat(parts) for parts in zip(*problem.batches, strict=True))
+        inputs, labels = (joined(list(parts)) for parts in zip(*problem.batches, strict=True))
+        if not (isinstance(inputs, Tensor) and isinstance(labels, Tensor)):
+            raise UserError(
+                "the scripts' loader takes one input tensor and one target tensor; use paper settings"
+            )
         size = resampling.batch_size or source.batch_size
         return Loader(
             lambda rows, _: inputs[rows],
@@ -192,6 +199,8 @@ def _run_data(problem: Problem) -> tuple[CheckpointInfo, Data]:
         raise UserError(
             "which client trained on what is not known of a plain state_dict; use --client-data global"
         )
+    if problem.info.settings.partition == UNKNOWN:
+        raise UserError("which client trained on what is not known of an added run; use --client-data global")
     if problem.source.split != "train":
         raise UserError("clients hold training rows; use --client-data global with --split test")
     return problem.info, data_of(problem.info, problem.source)

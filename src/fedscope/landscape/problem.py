@@ -5,25 +5,29 @@ draw without replacement, in a fixed order and without augmentation, the same fo
 set at a given seed.
 """
 
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedscope.checkpoints.files import Checkpoint, content_hash, load_checkpoint, load_state_dict
-from fedscope.checkpoints.schema import CheckpointInfo
+from fedscope.checkpoints.files import Checkpoint, content_hash, load_checkpoint
+from fedscope.checkpoints.fitting import fit
+from fedscope.checkpoints.foreign import read
+from fedscope.checkpoints.schema import UNKNOWN, CheckpointInfo
 from fedscope.data import catalogue as data_catalogue
 from fedscope.data.datasets import Split, part
 from fedscope.data.shift import run_maps
 from fedscope.errors import UserError
+from fedscope.factories import called, imported, reason
 from fedscope.landscape.batches import Batches
+from fedscope.landscape.flatloss import LossFunction
+from fedscope.landscape.meanloss import check_mean
+from fedscope.landscape.trees import joined, some
 from fedscope.models import catalogue as model_catalogue
 from fedscope.streams import torch_stream
 
@@ -39,6 +43,8 @@ class Source:
     data_dir: Path | None = None
     model: str | None = None  # MODULE:FACTORY of the user's own network
     data: str | None = None  # MODULE:FACTORY of the user's own (inputs, targets) batches
+    loss: str | None = None  # MODULE:FUNCTION of (output, targets); None: cross-entropy
+    entry: str = ""  # which of several networks in the file
     dtype: torch.dtype = torch.float32
     device: torch.device = torch.device("cpu")  # noqa: RUF009 (immutable)
     batch_size: int = 128
@@ -50,17 +56,23 @@ class Problem:
     """A network with its weights, the loss, and the samples; and what the results say about them."""
 
     model: nn.Module
-    loss_fn: Callable[[Any, Any], Tensor]
+    loss_fn: LossFunction
     batches: Batches
     source: Source
     path: Path
     sha256: str
     info: CheckpointInfo | None  # None for a plain state_dict
+    notes: tuple[str, ...] = ()  # what was renamed or left out of another program's file
 
     @property
     def title(self) -> str:
-        """The method of a registered run, else the file's name."""
-        return self.info.settings.method if self.info else self.path.stem
+        """The method of a registered run, its name where that is unknown; else the file's name."""
+        return self.method or (self.info.run if self.info else self.path.stem)
+
+    @property
+    def method(self) -> str | None:
+        """The method that trained a registered run, if it is known."""
+        return self.info.settings.method if self.info and self.info.settings.method != UNKNOWN else None
 
     @cached_property
     def checkpoint(self) -> dict[str, object]:
@@ -79,8 +91,9 @@ class Problem:
         own = self.source
         return {
             "model": self.info.model.name if self.info else own.model,
-            "method": self.info.settings.method if self.info else None,
+            "method": self.method,
             "dataset": self.info.data.name if self.info else own.data,
+            **({"loss": own.loss} if own.loss else {}),
             "split": own.split if self.info else None,
             "samples": self.batches.samples,
             "batch_size": max(self.batches.sizes),
@@ -97,20 +110,33 @@ def load(paths: Sequence[Path], source: Source) -> list[Problem]:
     Raises:
         UserError: a file, its network or its data cannot be had; the message says how to mend it.
     """
-    if not (source.model or source.data):
+    if not (source.model or source.data or source.loss):
         return [_registered(path, source) for path in paths]
     if not (source.model and source.data):
-        raise UserError("--model and --data go together: MODULE:FACTORY for the network and for its batches")
+        raise UserError(
+            "--model and --data go together, with --loss if it is not cross-entropy: MODULE:FACTORY for the "
+            "network and for its batches"
+        )
     batches = _own_batches(source)
     return [_own(path, source, batches) for path in paths]
 
 
 def _registered(path: Path, source: Source) -> Problem:
     checkpoint = load_checkpoint(path)
+    _check_known(checkpoint)
     data = data_of(checkpoint.info, source)
     batches = data.batches(checkpoint.info, source, data.used[draw(len(data.used), source)])
     model = network(checkpoint, source)
     return Problem(model, cross_entropy, batches, source, path, checkpoint.sha256, checkpoint.info)
+
+
+def _check_known(checkpoint: Checkpoint) -> None:
+    spec, data = checkpoint.info.model, checkpoint.info.data
+    if spec.classes is None or not data.fingerprint:
+        raise UserError(
+            f"{checkpoint.path} is of the network {spec.name} on {data.name}, which fedscope lacks; add "
+            "--model MODULE:FACTORY and --data MODULE:FACTORY"
+        )
 
 
 def network(checkpoint: Checkpoint, source: Source) -> nn.Module:
@@ -189,55 +215,45 @@ def draw(available: int, source: Source, client: int = 0) -> Tensor:
 
 
 def _own(path: Path, source: Source, batches: Batches) -> Problem:
-    state = load_state_dict(path)
-    model = own_network(path, state, source)
-    inputs, targets = next(iter(batches))
+    model, notes, sha256 = own_network(path, source)
+    loss_fn = _loss(source)
     try:
-        with torch.no_grad():
-            cross_entropy(model(inputs), targets)
+        check_mean(model, loss_fn, batches)
+    except UserError:
+        raise
     except Exception as error:  # whatever the user's network, or its loss, raises
         raise UserError(
-            f"the first batch of {source.data} fails in {source.model}: {_reason(error)}"
+            f"the first batch of {source.data} fails in {source.model}: {reason(error)}"
         ) from error
-    return Problem(model, cross_entropy, batches, source, path, content_hash(state), None)
+    return Problem(model, loss_fn, batches, source, path, sha256, None, notes)
 
 
-def own_network(path: Path, state: dict[str, Tensor], source: Source) -> nn.Module:
-    """Return the user's own network with the weights of a plain state_dict, in eval mode.
+def own_network(path: Path, source: Source) -> tuple[nn.Module, tuple[str, ...], str]:
+    """Return the user's network with the weights of ``path``, what was renamed, and their content hash.
 
     Raises:
         UserError: there is no such network, or the weights do not fit it.
     """
-    model = _call(str(source.model), "--model")
+    model = called(str(source.model), "--model")
     if not isinstance(model, nn.Module):
         raise UserError(f"--model {source.model} returned {type(model).__name__}, not a torch.nn.Module")
-    return _filled(model, state, source, path)
+    fitted = fit(read(path), model.state_dict(keep_vars=True), str(path), entry=source.entry)
+    return _filled(model, fitted.state, source, path), fitted.notes, content_hash(fitted.state)
 
 
 def _own_batches(source: Source) -> Batches:
+    loader = called(str(source.data), "--data")
     try:
-        batches = Batches.from_iterable(_call(str(source.data), "--data"))
+        batches = Batches.from_iterable(loader)
     except UserError:
         raise
     except Exception as error:  # whatever the user's loader raises
-        raise UserError(f"--data {source.data}: {_reason(error)}") from error
-    inputs, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
-    rows = draw(len(targets), source)
-    return Batches(inputs[rows], targets[rows], source.batch_size).to(source.device, source.dtype)
+        raise UserError(f"--data {source.data}: {reason(error)}") from error
+    inputs, targets = joined(list(batches))
+    rows = draw(batches.samples, source)
+    inputs, targets = (some(part, rows) for part in (inputs, targets))
+    return Batches(inputs, targets, source.batch_size).to(source.device, source.dtype)
 
 
-def _call(reference: str, flag: str) -> Any:
-    """Call the factory at ``MODULE:FACTORY``; modules of the working directory are found too."""
-    module, _, name = reference.partition(":")
-    if not (module and name):
-        raise UserError(f"{flag} takes MODULE:FACTORY, such as mymodels:resnet, not {reference!r}")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        return getattr(import_module(module), name)()
-    except Exception as error:  # whatever the user's module raises
-        raise UserError(f"{flag} {reference}: {_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+def _loss(source: Source) -> LossFunction:
+    return imported(source.loss, "--loss") if source.loss else cross_entropy

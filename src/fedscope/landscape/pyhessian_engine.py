@@ -13,6 +13,7 @@ import torch
 from pyhessian import hessian as PyHessian
 from torch import Tensor, nn
 
+from fedscope.errors import UserError
 from fedscope.landscape.batches import Batch, Batches
 from fedscope.landscape.flatloss import LossFunction
 from fedscope.landscape.normalization import BatchNormMode, frozen_copy
@@ -45,6 +46,8 @@ def pyhessian_spectrum(
     """
     trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     first = trained[0][1]
+    if not all(isinstance(part, Tensor) for pair in batches for part in pair):
+        raise UserError("PyHessian takes batches of one input tensor and one target tensor; drop --engine")
     batches = batches.to(first.device, first.dtype)
     frozen = frozen_copy(model, bn=bn, batches=batches)
     used = _require_used(frozen, loss_fn, batches, {name for name, _ in trained})

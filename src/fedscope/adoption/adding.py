@@ -1,0 +1,83 @@
+"""Files that another program wrote, as a run of the registry."""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from torch import Tensor
+
+from fedscope.adoption.adopted import Adopted
+from fedscope.adoption.identity import Identity
+from fedscope.adoption.layouts import Layout, look
+from fedscope.checkpoints.foreign import read
+from fedscope.checkpoints.registry import Registry, Run
+
+
+def add(
+    path: Path,
+    identity: Identity,
+    registry: Registry,
+    name: str,
+    *,
+    known: Mapping[str, object] | None = None,
+    round: int | None = None,
+    clients: tuple[Path, ...] = (),
+    entry: str = "",
+) -> tuple[Run, tuple[str, ...]]:
+    """Register the checkpoints at ``path``; return the run, and what was renamed or left out.
+
+    Args:
+        path: a file, or a folder of a layout that :mod:`fedscope.adoption.layouts` knows.
+        identity: network and data.
+        registry: where to.
+        name: of the run.
+        known: see :class:`Adopted`.
+        round: that the newest global model is of, where its file does not say; else 0.
+        clients: the clients' files, in their order, where they are not beside it.
+        entry: see :func:`fedscope.checkpoints.fitting.fit`.
+
+    Raises:
+        UserError: a file cannot be read or does not fit the network; nothing is registered then.
+    """
+    layout = look(path)
+    if clients:
+        rows = clients[0] if len(clients) == 1 and clients[0].suffix == ".npy" else None
+        layout = replace(layout, clients={} if rows else dict(enumerate(clients)), rows=rows)
+    newest = layout.round if round is None else round
+    spec, fitted = identity.fitted(read(layout.final), str(layout.final), entry)
+    identity = replace(identity, variants=tuple(v for v in identity.variants if v[0] == spec))
+    values = dict(known or {})
+    if newest:
+        values.setdefault("rounds", newest)
+    if count := _count(layout):
+        values.setdefault("clients", count)
+    adopted = Adopted(
+        registry, name, spec, identity.data, source=f"{path}: {layout.title}",
+        known=values, notes=fitted.notes,
+    )  # fmt: skip
+    try:
+        for client, state in _uploads(layout, identity, entry):
+            adopted.upload(client, state, newest or 0)
+        for earlier, file in layout.kept.items():
+            adopted.kept(_state(identity, file, entry), earlier)
+        for mean, file in layout.averages.items():
+            adopted.average(mean, _state(identity, file, entry), newest or 0)
+        adopted.final(fitted.state, newest or 0)
+    except BaseException:
+        shutil.rmtree(adopted.run.folder)
+        raise
+    return adopted.run, fitted.notes
+
+
+def _count(layout: Layout) -> int:
+    return len(read(layout.rows)[""]) if layout.rows else len(layout.clients)
+
+
+def _state(identity: Identity, file: Path, entry: str) -> dict[str, Tensor]:
+    return identity.fitted(read(file), str(file), entry)[1].state
+
+
+def _uploads(layout: Layout, identity: Identity, entry: str) -> Iterator[tuple[int, dict[str, Tensor]]]:
+    for client, file, tensors in layout.uploads():
+        yield client, identity.fitted(tensors, f"{file} (client {client})", entry)[1].state

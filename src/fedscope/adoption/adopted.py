@@ -1,0 +1,132 @@
+"""A run that another program trained: its folder in the registry, and the checkpoints written to it."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from torch import Tensor
+
+from fedscope.checkpoints.files import save_checkpoint, versions
+from fedscope.checkpoints.registry import Registry, Run
+from fedscope.checkpoints.run import checked_name
+from fedscope.checkpoints.schema import (
+    UNKNOWN,
+    Added,
+    CheckpointInfo,
+    DataSpec,
+    Manifest,
+    ModelSpec,
+    Settings,
+    parse,
+)
+
+Metrics = dict[str, float | None]
+
+
+class Adopted:
+    """Writes what another program trained into a new run.
+
+    Args:
+        registry: where to.
+        name: of the run; it must be free.
+        model: the network of all its checkpoints.
+        data: what it was trained on.
+        source: the file, folder or program that it comes from.
+        known: the settings that are known, by the names of :class:`Settings`; the others count as unknown.
+        notes: what was renamed or left out.
+
+    Raises:
+        UserError: the name is taken, or the registry cannot be written.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        name: str,
+        model: ModelSpec,
+        data: DataSpec,
+        *,
+        source: str,
+        known: Mapping[str, object] | None = None,
+        notes: Sequence[str] = (),
+    ) -> None:
+        values = {"dataset": data.name, "model": model.name, **(known or {})}
+        stated = tuple(sorted(values))
+        self.settings = parse(Settings, {"method": UNKNOWN, "partition": UNKNOWN, **values}, name)
+        self.model, self.data = model, data
+        self._newest: int | None = None
+        self.run: Run = registry.create(
+            Manifest(
+                name=checked_name(name),
+                created=datetime.now(UTC).isoformat(),
+                settings=self.settings,
+                model=model,
+                data=data,
+                versions=versions(),
+                partial=True,
+                added=Added(source=source, stated=stated, notes=tuple(notes)),
+            )
+        )
+
+    def info(
+        self,
+        round: int,
+        *,
+        client: int | None = None,
+        samples: int | None = None,
+        metrics: Metrics | None = None,
+        average: str = "cld",
+    ) -> CheckpointInfo:
+        """Return the description of the checkpoint of a round: global, or a client's upload."""
+        return CheckpointInfo.model_validate(
+            {
+                "run": self.run.name,
+                "kind": "global" if client is None else "client",
+                "round": round,
+                "client": client,
+                "average": average,
+                "samples": self.data.train_samples if client is None else samples,
+                "metrics": metrics or {},
+                "settings": self.settings,
+                "model": self.model,
+                "data": self.data,
+                "versions": versions(),
+            }
+        )
+
+    def final(self, state: Mapping[str, Tensor], round: int, metrics: Metrics | None = None) -> None:
+        """Write the last global model, which makes the run a finished one: to be done last."""
+        save_checkpoint(self.run.final, state, self.info(round, metrics=metrics))
+
+    def newest(self, state: Mapping[str, Tensor], round: int, metrics: Metrics | None = None) -> None:
+        """Write the newest global model of a run that goes on; the one before becomes its round's."""
+        if self._newest is not None:
+            self.run.last.replace(self.run.kept(self._newest))
+        save_checkpoint(self.run.last, state, self.info(round, metrics=metrics))
+        self._newest = round
+
+    def finish(self) -> None:
+        """Make the newest global model the final one."""
+        if self._newest is not None:
+            self.run.last.replace(self.run.final)
+            self._newest = None
+
+    def kept(self, state: Mapping[str, Tensor], round: int, metrics: Metrics | None = None) -> None:
+        """Write the global model after ``round`` rounds."""
+        save_checkpoint(self.run.kept(round), state, self.info(round, metrics=metrics))
+
+    def average(self, name: str, state: Mapping[str, Tensor], round: int) -> None:
+        """Write another newest global model: the mean of clients ``sel`` or ``all``."""
+        save_checkpoint(self.run.average(name), state, self.info(round, average=name))
+
+    def upload(
+        self,
+        client: int,
+        state: Mapping[str, Tensor],
+        round: int,
+        *,
+        samples: int | None = None,
+        keep: bool = False,
+    ) -> None:
+        """Write a client's last upload; ``keep``: the one of this round, beside those of others."""
+        path = self.run.client(client, round if keep else None)
+        save_checkpoint(path, state, self.info(round, client=client, samples=samples))

@@ -1,0 +1,237 @@
+"""Flower (Beutel et al. 2020): every round of an app in the registry, its strategy as it was.
+
+    strategy = watch(FedAvg(...), "my-run", model="mlp_digits", dataset="digits")
+
+The strategy's own methods are called with their own arguments and what they return is passed on; the arrays
+and metrics that go by are written down. Both of Flower's interfaces are understood: strategies of messages
+(``flwr.serverapp.strategy``) and of ``FitRes`` (``flwr.server.strategy``).
+"""
+
+import inspect
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from fedscope.adoption.adopted import Adopted
+from fedscope.adoption.identity import Identity, identify
+from fedscope.checkpoints.fitting import fit
+from fedscope.checkpoints.registry import Registry
+
+S = TypeVar("S")
+Clients = Literal["none", "last", "all"]
+
+
+def watch(
+    strategy: S,
+    name: str,
+    *,
+    model: str | nn.Module,
+    dataset: str,
+    registry: Path | str = "checkpoints",
+    clients: Clients = "none",
+    rounds: int | None = None,
+    method: str | None = None,
+    data_dir: Path | None = None,
+    augmentation: str | None = None,
+) -> S:
+    """Return the same strategy, whose rounds are registered from now on.
+
+    Args:
+        strategy: any, of either interface.
+        name: of the run; ``NAME-2`` and so on where it is taken.
+        model: a network of the catalogue by name, ``MODULE:FACTORY``, or the app's own module. Arrays are
+            found by name, nameless ones by their order, which must be that of ``state_dict()``.
+        dataset: of the catalogue; or a name for the app's own data.
+        registry: the folder of runs.
+        clients: also register the clients' uploads, their last or those of all rounds. A client is numbered
+            by ``partition-id`` in its reply's metrics, or in the order in which the nodes appear.
+        rounds: after which a ``FitRes`` strategy is finished; one of messages says so itself.
+        method: name for the tables; the strategy's class if not given.
+        data_dir: where the data set is.
+        augmentation: the pipeline whose normalisation the clients use; None: the set's first.
+
+    Raises:
+        UserError: no such network or data; and, in the first round, arrays that do not fit the network.
+    """
+    identity = identify(model, dataset, data_dir=data_dir, augmentation=augmentation)
+    recorder = _Recorder(
+        identity, Registry(Path(registry)), name, clients, rounds, method or type(strategy).__name__
+    )
+    for hook in ("start", "aggregate_train", "aggregate_evaluate", "aggregate_fit", "evaluate"):
+        inner = getattr(strategy, hook, None)
+        if inner is not None:
+            setattr(strategy, hook, wraps(inner)(getattr(recorder, hook)(inner)))
+    return strategy
+
+
+class _Recorder:
+    """What goes by, written to one run. Each method wraps the strategy's of its name."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        registry: Registry,
+        name: str,
+        clients: Clients,
+        rounds: int | None,
+        method: str,
+    ) -> None:
+        self.identity, self.registry, self.name = identity, registry, name
+        self.clients, self.rounds, self.method = clients, rounds, method
+        self.adopted: Adopted | None = None
+        self.wanted: Mapping[str, Tensor] = {}
+        self.metrics: dict[int, dict[str, Any]] = {}
+        self.numbers: dict[object, int] = {}
+        self.clock = time.perf_counter()
+
+    def start(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            given = inspect.signature(inner).bind(*args, **kwargs)
+            given.apply_defaults()
+            self.rounds = given.arguments.get("num_rounds", self.rounds)
+            if evaluate := given.arguments.get("evaluate_fn"):
+                given.arguments["evaluate_fn"] = self._evaluated(evaluate)
+            result = inner(*given.args, **given.kwargs)
+            if self.adopted is not None:
+                self.adopted.finish()
+            return result
+
+        return call
+
+    def aggregate_train(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+        def call(server_round: int, replies: Iterable[Any]) -> Any:
+            replies = list(replies)
+            good = sorted((r for r in replies if r.has_content()), key=lambda r: r.metadata.src_node_id)
+            for reply in good if self.clients != "none" else ():
+                numbers = {
+                    k: v for record in reply.content.metric_records.values() for k, v in record.items()
+                }
+                node = reply.metadata.src_node_id
+                self._upload(server_round, node, _arrays(reply.content), numbers.get("num-examples"), numbers)
+            arrays, metrics = result = inner(server_round, replies)
+            if arrays is not None:
+                self._global(server_round, arrays.to_torch_state_dict(), metrics)
+            return result
+
+        return call
+
+    def aggregate_fit(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+        def call(server_round: int, results: Any, failures: Any) -> Any:
+            for client, answer in sorted(results, key=lambda r: r[0].cid) if self.clients != "none" else ():
+                state = _ndarrays(answer.parameters)
+                self._upload(server_round, client.cid, state, answer.num_examples, answer.metrics or {})
+            parameters, metrics = result = inner(server_round, results, failures)
+            if parameters is not None:
+                self._global(server_round, _ndarrays(parameters), metrics)
+                if server_round == self.rounds and self.adopted is not None:
+                    self.adopted.finish()
+            return result
+
+        return call
+
+    def aggregate_evaluate(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+        def call(server_round: int, *args: Any) -> Any:
+            result = inner(server_round, *args)
+            loss, found = result if isinstance(result, tuple) else (None, result)
+            self._note(server_round, {"loss": loss, **dict(found or {})})
+            return result
+
+        return call
+
+    def evaluate(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+        def call(server_round: int, parameters: Any) -> Any:
+            result = inner(server_round, parameters)
+            if result is not None:
+                self._note(server_round, {"loss": result[0], **dict(result[1] or {})})
+            return result
+
+        return call
+
+    def _evaluated(self, evaluate: Callable[..., Any]) -> Callable[..., Any]:
+        def call(server_round: int, arrays: Any) -> Any:
+            result = evaluate(server_round, arrays)
+            self._note(server_round, dict(result or {}))
+            return result
+
+        return call
+
+    def _upload(
+        self,
+        round: int,
+        node: object,
+        tensors: Mapping[str, Tensor],
+        samples: object,
+        metrics: Mapping[str, Any],
+    ) -> None:
+        number = metrics.get("partition-id")
+        client = int(number) if number is not None else self.numbers.setdefault(node, len(self.numbers))
+        state = self._state(tensors, f"the upload of client {client}")
+        assert self.adopted is not None
+        count = int(samples) if isinstance(samples, int | float) and samples >= 1 else None
+        self.adopted.upload(client, state, round, samples=count, keep=self.clients == "all")
+
+    def _global(self, round: int, tensors: Mapping[str, Tensor], metrics: Any) -> None:
+        state = self._state(tensors, f"the model of round {round}")
+        assert self.adopted is not None
+        self.adopted.newest(state, round)
+        now = time.perf_counter()
+        self.metrics[round] = {
+            "round": round, "accuracy": None, "loss": None, "train_loss": None, "seconds": now - self.clock,
+        }  # fmt: skip
+        self.clock = now
+        found = dict(metrics or {})
+        self._note(round, {"train_loss": found.get("train_loss", found.get("train-loss", found.get("loss")))})
+
+    def _note(self, round: int, found: Mapping[str, Any]) -> None:
+        """Add what is known of a round that is registered."""
+        if self.adopted is None or round not in self.metrics:
+            return
+        known = {k: float(v) for k, v in found.items() if isinstance(v, int | float) and v - v == 0}
+        self.metrics[round] |= {k: known[k] for k in ("accuracy", "loss", "train_loss") if k in known}
+        self.adopted.run.write_metrics(list(self.metrics.values()))
+
+    def _state(self, tensors: Mapping[str, Tensor], what: str) -> dict[str, Tensor]:
+        """Return the network's state, the run made at the first one."""
+        if self.adopted is not None:
+            return fit(_named(tensors, self.wanted), self.wanted, what).state
+        wanted = dict(self.identity.variants[0][1])
+        spec, fitted = self.identity.fitted(_named(tensors, wanted), what)
+        self.wanted = next(names for variant, names in self.identity.variants if variant == spec)
+        known: dict[str, object] = {"method": self.method, "save_clients": self.clients, "keep_every": 1}
+        self.adopted = Adopted(
+            self.registry,
+            self.registry.free_name(self.name),
+            spec,
+            self.identity.data,
+            source="Flower",
+            known=known | ({"rounds": self.rounds} if self.rounds else {}),
+            notes=fitted.notes,
+        )
+        return fitted.state
+
+
+def _arrays(content: Any) -> dict[str, Tensor]:
+    records = content.array_records
+    record = records["arrays"] if "arrays" in records else next(iter(records.values()))
+    tensors: dict[str, Tensor] = record.to_torch_state_dict()
+    return tensors
+
+
+def _ndarrays(parameters: Any) -> dict[str, Tensor]:
+    from flwr.common import parameters_to_ndarrays
+
+    return {
+        str(place): torch.from_numpy(array) for place, array in enumerate(parameters_to_ndarrays(parameters))
+    }
+
+
+def _named(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """Give arrays that came without names those of the network, in its order."""
+    if len(tensors) != len(wanted) or list(tensors) != [str(place) for place in range(len(tensors))]:
+        return tensors
+    return dict(zip(wanted, tensors.values(), strict=True))

@@ -1,0 +1,93 @@
+"""How published federated code lays out its checkpoints in a folder.
+
+- FedAlign (Mendieta et al. 2022): ``server.pt`` and ``client_K.pt``, a state_dict each.
+- FedDyn (Acar et al. 2021) and what is built on it: ``R_com_sel.pt``, ``R_com_all.pt``, ``R_com_cld.pt``
+  after R rounds, the means of the selected and of all clients and the server's model, a state_dict each;
+  ``R_clnt_params_list.npy``, the clients' parameters as rows.
+- Hugging Face's libraries: ``config.json`` beside ``model.safetensors`` or ``pytorch_model.bin``.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch import Tensor
+
+from fedscope.checkpoints.foreign import SHARDED, SINGLE, clients_in, read
+from fedscope.errors import UserError
+
+_MEAN = re.compile(r"([0-9]{1,9})_com_(cld|sel|all)\.pt")
+_SERVERS = ("server.pt", "server.pth")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a run's checkpoints are."""
+
+    title: str
+    final: Path  # the newest global model
+    round: int | None = None  # that it is of, where its name says so
+    kept: dict[int, Path] = field(default_factory=dict)  # earlier global models
+    averages: dict[str, Path] = field(default_factory=dict)  # the newest means "sel", "all"
+    clients: dict[int, Path] = field(default_factory=dict)
+    rows: Path | None = None  # an array with a row of parameters for each client
+
+    def uploads(self) -> Iterator[tuple[int, Path, dict[str, Tensor]]]:
+        """Yield (client, file, its tensors), one at a time.
+
+        Raises:
+            UserError: a file cannot be read.
+        """
+        for client, path in sorted(self.clients.items()):
+            yield client, path, read(path)
+        if self.rows is not None:
+            table = read(self.rows)[""]
+            if table.ndim != 2:
+                raise UserError(
+                    f"{self.rows} is an array {tuple(table.shape)}; a row for each client is needed"
+                )
+            for client, row in enumerate(table):
+                yield client, self.rows, {"": row}
+
+
+def look(path: Path) -> Layout:
+    """Return what lies at ``path``: one file, or a folder of one of the layouts.
+
+    Raises:
+        UserError: nothing, or a folder of another layout.
+    """
+    if path.is_file():
+        return Layout("a file", path)
+    if not path.is_dir():
+        raise UserError(f"no such file or folder: {path}")
+    if any((path / name).is_file() for name in (*SINGLE, *SHARDED)):
+        return Layout("a folder of Hugging Face's kind", path)
+    server = next((path / name for name in _SERVERS if (path / name).is_file()), None)
+    if server is not None:
+        return Layout("server.pt and client_K.pt (FedAlign)", server, clients=clients_in(path))
+    return _means(path)
+
+
+def _means(folder: Path) -> Layout:
+    rounds: dict[int, dict[str, Path]] = {}
+    for path in sorted(folder.iterdir()):
+        if match := _MEAN.fullmatch(path.name):
+            rounds.setdefault(int(match[1]), {})[match[2]] = path
+    if not rounds:
+        raise UserError(
+            f"{folder} holds no server.pt, R_com_sel.pt or {' or '.join(SINGLE)}; name the global model's"
+        )
+    newest = max(rounds)
+    of_round = {
+        round: files.get("cld") or files.get("sel") or files["all"] for round, files in rounds.items()
+    }
+    rows = folder / f"{newest}_clnt_params_list.npy"
+    return Layout(
+        "R_com_sel.pt, R_com_all.pt, R_com_cld.pt (FedDyn)",
+        of_round.pop(newest),
+        newest,
+        of_round,
+        {name: path for name, path in rounds[newest].items() if name != "cld"},
+        rows=rows if rows.is_file() else None,
+    )

@@ -1,0 +1,139 @@
+"""What `fedscope runs list` shows, kept in one SQLite file so that a thousand runs need not be read anew.
+
+The index is never believed: a row counts only if its seal is right and the run's files are of the size and
+time that it was made from; any other row is made from the files again. So it can be deleted, damaged, or
+written by several processes at once. Where it cannot be written, rows are made in memory.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from fedscope.checkpoints.formats import seal
+from fedscope.checkpoints.run import Run
+from fedscope.errors import UserError
+
+COLUMNS = (
+    "name", "created", "status", "method", "dataset", "model", "partition",
+    "clients", "rounds", "done", "accuracy", "best", "tags",
+)  # fmt: skip
+INDEX = "index.sqlite"
+WAIT = 30.0  # seconds for another process that writes the index
+_TABLE = "CREATE TABLE IF NOT EXISTS rows (name PRIMARY KEY, signature, row, seal)"
+
+Row = dict[str, object]
+
+
+def rows(root: Path, runs: Iterable[Run]) -> list[Row]:
+    """Return one row of ``COLUMNS`` and of the settings per run, newest first."""
+    runs = list(runs)
+    found: dict[str, Row] | None = None
+    if root.is_dir():
+        try:
+            found = _kept(root / INDEX, runs)
+        except sqlite3.Error:  # damaged, locked for long, or not ours to write
+            found = None
+    if found is None:
+        found = {run.name: _row(run) for run in runs}
+    newest = sorted(found.values(), key=lambda row: str(row["name"]))
+    return sorted(newest, key=lambda row: str(row["created"]), reverse=True)
+
+
+def rebuild(root: Path, runs: Iterable[Run]) -> list[Row]:
+    """Make the index anew from the files; return its rows.
+
+    The old one is removed with its journal, which SQLite would otherwise play back into the new one.
+    """
+    for name in (f"{INDEX}-journal", INDEX):
+        (root / name).unlink(missing_ok=True)
+    return rows(root, runs)
+
+
+def faults(root: Path) -> list[str]:
+    """Return what is wrong with the index file itself."""
+    path = root / INDEX
+    if not path.exists():
+        return []
+    try:
+        with _opened(f"{path.absolute().as_uri()}?mode=ro") as index:
+            (verdict,) = index.execute("PRAGMA quick_check(1)").fetchone()
+            kept = index.execute("SELECT name, signature, row, seal FROM rows").fetchall()
+    except sqlite3.Error as error:
+        return [str(error)]
+    found = [] if verdict == "ok" else [str(verdict)]
+    return found + [f"the row of {row[0]!a} was changed" for row in kept if _checked(*row) is None]
+
+
+def _kept(path: Path, runs: list[Run]) -> dict[str, Row]:
+    """Return the rows by name, from the index where they are right; bring it up to date."""
+    with _opened(path.absolute().as_uri()) as index:
+        index.execute(_TABLE)
+        known = {row[0]: row for row in index.execute("SELECT name, signature, row, seal FROM rows")}
+        found, new = {}, []
+        for run in runs:
+            signature = _signature(run)
+            kept = known.get(run.name)
+            row = _checked(*kept) if kept and kept[1] == signature else None
+            if row is None:
+                row = _row(run)
+                text = json.dumps(row)
+                new.append((run.name, signature, text, _seal(run.name, signature, text)))
+            found[run.name] = row
+        gone = [(name,) for name in known if name not in found]
+        if new or gone:
+            with index:  # short: nobody waits while files are read
+                index.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)", new)
+                index.executemany("DELETE FROM rows WHERE name = ?", gone)
+        return found
+
+
+@contextmanager
+def _opened(uri: str) -> Iterator[sqlite3.Connection]:
+    """Open the index; bytes that are no text are read as some text, which no seal fits."""
+    with closing(sqlite3.connect(uri, uri=True, timeout=WAIT)) as index:
+        index.execute("PRAGMA trusted_schema = OFF")
+        if index.execute("SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index')").fetchone():
+            raise sqlite3.DatabaseError("holds more than a table")  # a view or a trigger would be run
+        index.text_factory = lambda content: content.decode("utf-8", "replace")
+        yield index
+
+
+def _checked(name: object, signature: object, text: object, sealed: object) -> Row | None:
+    if sealed != _seal(name, signature, text):
+        return None
+    row: Row = json.loads(str(text))
+    return row
+
+
+def _seal(name: object, signature: object, text: object) -> str:
+    return seal({"columns": COLUMNS, "name": str(name), "signature": str(signature), "row": str(text)})
+
+
+def _signature(run: Run) -> str:
+    parts = []
+    for name in ("manifest.json", "metrics.jsonl", "final.pt", "tags"):
+        try:
+            status = (run.folder / name).stat()
+            parts.append(f"{status.st_mtime_ns}:{status.st_size}:{status.st_ino}")
+        except OSError:
+            parts.append("-")
+    return " ".join(parts)
+
+
+def _row(run: Run) -> Row:
+    try:
+        manifest, metrics = run.manifest(), run.metrics()
+    except UserError:
+        return {**dict.fromkeys(COLUMNS), "name": run.name, "created": "", "status": "unreadable"}
+    s = manifest.stated()
+    accuracies = [a for m in metrics if isinstance(a := m.get("accuracy"), float)]
+    alpha = f" {s['alpha']:g}" if s["alpha"] is not None and s["partition"] != "iid" else ""
+    shown = (
+        run.name, manifest.created, "finished" if run.final.exists() else "unfinished", s["method"],
+        manifest.data.name, manifest.model.name, s["partition"] and s["partition"] + alpha, s["clients"],
+        s["rounds"], len(metrics),
+        accuracies[-1] if accuracies else None, max(accuracies, default=None), list(run.tags()),
+    )  # fmt: skip
+    return {**s, **dict(zip(COLUMNS, shown, strict=True))}

@@ -1,0 +1,47 @@
+"""Which files a run consists of: the one list that `verify`, `export` and `import` go by."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from fedscope.checkpoints.schema import NAME
+
+Kind = Literal["manifest", "metrics", "checkpoint", "state", "tag"]
+
+_ROUND, _CLIENT = r"round-[0-9]{4,9}", r"clients/[0-9]{4,9}\.pt"
+_KINDS: dict[Kind, str] = {
+    "manifest": r"manifest\.json",
+    "metrics": r"metrics\.jsonl",
+    "checkpoint": rf"(final|best|last|sel|all|{_ROUND})\.pt|({_ROUND}/)?{_CLIENT}",
+    "state": rf"(state|latest)/{_ROUND}/(clients\.f32|state\.json|server\.pt)",
+}
+_BESIDES = "tensorboard"  # may be there, and is nobody's loss
+
+
+def kind(name: str) -> Kind | None:
+    """Return what the file ``name`` of a run is (a path below the run with ``/``), or nothing if it is none.
+
+    Only such names are ever taken from an archive: none is absolute, goes up, or is a device.
+    """
+    for found, pattern in _KINDS.items():
+        if re.fullmatch(pattern, name):
+            return found
+    folder, _, tag = name.partition("/")
+    return "tag" if folder == "tags" and NAME.fullmatch(tag) else None
+
+
+def files(folder: Path) -> Iterator[str]:
+    """Yield each file and link below ``folder``, by its path with ``/``, in order; links are not followed."""
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if entry.is_dir(follow_symlinks=False):
+            if entry.name != _BESIDES:
+                yield from (f"{entry.name}/{name}" for name in files(Path(entry.path)))
+        else:
+            yield entry.name
+
+
+def is_leftover(name: str) -> bool:
+    """Say whether a file below a run or registry is what a killed process was writing or deleting."""
+    return any(re.fullmatch(r"\..+\.(tmp|deleted|[a-z0-9_]{8})", part) for part in name.split("/"))

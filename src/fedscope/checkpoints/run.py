@@ -1,0 +1,217 @@
+"""The folder of one run: where each of its files is, and how its manifest and metrics are kept.
+
+The manifest carries the seal of its content and each line of metrics a check of its own, so a changed digit
+is found when it is read. A process that is killed leaves whole files, a last line of metrics that is cut
+short, and temporary files whose names begin with a dot.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedscope.checkpoints import layout
+from fedscope.checkpoints.formats import RUN_FORMAT, seal, upgraded
+from fedscope.checkpoints.limits import parse_json, read_bytes
+from fedscope.checkpoints.schema import NAME, Manifest, Round, parse
+from fedscope.errors import UserError
+from fedscope.storage import synced, write_text
+
+MOST_METRICS = 1 << 30  # bytes of metrics.jsonl
+
+
+@dataclass(frozen=True)
+class Run:
+    """The folder of one run."""
+
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """The run's name, which is its folder's."""
+        return self.folder.name
+
+    @property
+    def final(self) -> Path:
+        """The global model after the last round."""
+        return self.folder / "final.pt"
+
+    @property
+    def best(self) -> Path:
+        """The model that counts, of the round in which it had the best accuracy."""
+        return self.folder / "best.pt"
+
+    @property
+    def last(self) -> Path:
+        """The global model after the newest round of an unfinished run."""
+        return self.folder / "last.pt"
+
+    def average(self, name: str) -> Path:
+        """Another newest global model than the server's: the mean of clients ``sel`` or ``all``."""
+        return self.folder / f"{name}.pt"
+
+    def kept(self, round: int) -> Path:
+        """The global model after ``round`` rounds, where ``--keep-every`` kept it."""
+        return self.folder / f"round-{round:04d}.pt"
+
+    def client(self, client: int, round: int | None = None) -> Path:
+        """A client's last upload, or its upload of ``round``."""
+        folder = self.folder / f"round-{round:04d}" if round is not None else self.folder
+        return folder / "clients" / f"{client:04d}.pt"
+
+    def clients(self, until: int | None = None) -> list[Path]:
+        """Each client's last upload, in client order; its last by round ``until`` where all were kept."""
+        kept = {(int(p.parts[-3][6:]), p.name): p for p in self._checkpoints("round-*/clients")}
+        by_then = {name: kept[round, name] for round, name in sorted(kept) if until and round <= until}
+        return [by_then[name] for name in sorted(by_then)] or self._checkpoints("clients")
+
+    def rounds(self) -> list[int]:
+        """Return the rounds whose global model was kept."""
+        kept = [path.stem[6:] for path in self._checkpoints(".") if path.name.startswith("round-")]
+        return sorted(map(int, kept))
+
+    def _checkpoints(self, folders: str) -> list[Path]:
+        """Return the files that are named as checkpoints are, whatever else lies beside them."""
+        found = sorted(self.folder.glob(f"{folders}/*.pt"))
+        return [
+            path for path in found if layout.kind(path.relative_to(self.folder).as_posix()) == "checkpoint"
+        ]
+
+    @contextmanager
+    def held(self, *, shared: bool = False) -> Iterator[None]:
+        """Keep other processes from writing to the run meanwhile; a process that dies lets go of it.
+
+        Readers share it, and need no right to write.
+
+        Raises:
+            UserError: another process trains the run.
+        """
+        with (self.folder / "manifest.json").open("rb" if shared else "r+b") as handle:
+            try:
+                fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise UserError(
+                    f"another process is training {self.name!r}; wait for its end, or use another --name"
+                ) from error
+            yield
+
+    def manifest(self) -> Manifest:
+        """Read the manifest.
+
+        Raises:
+            UserError: it is missing or damaged, or of a newer fedscope.
+        """
+        path = self.folder / "manifest.json"
+        try:
+            data = parse_json(read_bytes(path))
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path} cannot be read ({error}); the run needs it") from error
+        data = upgraded(data, RUN_FORMAT, str(path))
+        if data.pop("sha256", None) != seal(data):
+            raise UserError(f"{path} is damaged: it does not match its hash; restore it from a copy")
+        return parse(Manifest, data, str(path))
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Write the manifest atomically."""
+        write_text(self.folder / "manifest.json", self.sealed(manifest))
+
+    @staticmethod
+    def sealed(manifest: Manifest) -> str:
+        """Return the text of ``manifest.json``."""
+        data = manifest.model_dump(mode="json")
+        return json.dumps({**data, "sha256": seal(data)}, indent=1, ensure_ascii=False) + "\n"
+
+    def metrics(self) -> list[dict[str, object]]:
+        """Read one record per round; a last line that a killed process left half-written is left out.
+
+        Raises:
+            UserError: a line is no record, or was changed, or a finished run lacks some.
+        """
+        path = self.folder / "metrics.jsonl"
+        if not path.exists():
+            return []
+        lines = read_bytes(path, MOST_METRICS).splitlines(keepends=True)
+        if lines and not lines[-1].endswith(b"\n") and not self.final.exists():
+            lines.pop()
+        manifest = self.manifest()
+        records = [
+            _record(line, f"{path}, line {n}", manifest.sealed_metrics) for n, line in enumerate(lines, 1)
+        ]
+        if self.final.exists() and not manifest.partial and len(records) < manifest.settings.rounds:
+            raise UserError(
+                f"{path} has {len(records)} of {manifest.settings.rounds} rounds; restore it from a copy"
+            )
+        return records
+
+    def write_metrics(self, records: list[dict[str, object]]) -> None:
+        """Replace all metrics."""
+        write_text(self.folder / "metrics.jsonl", "".join(map(_json_line, records)))
+
+    def append_metrics(self, record: Mapping[str, object]) -> None:
+        """Add one round's metrics."""
+        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as handle:
+            handle.write(_json_line(record))
+            handle.flush()
+            os.fsync(handle.fileno())
+
+    def tags(self) -> tuple[str, ...]:
+        """Return the tags, sorted: each is an empty file, so that two processes can tag at once."""
+        return tuple(sorted(p.name for p in (self.folder / "tags").glob("*") if NAME.fullmatch(p.name)))
+
+    def tag(self, name: str) -> None:
+        """Add a tag.
+
+        Raises:
+            UserError: it is no plain name.
+        """
+        path = self.folder / "tags" / checked_name(name, "tag")
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+        synced(path.parent)
+
+    def untag(self, name: str) -> None:
+        """Remove a tag.
+
+        Raises:
+            UserError: the run has none of that name.
+        """
+        if name not in self.tags():
+            raise UserError(f"{self.name} has no tag {name!r}; it has {', '.join(self.tags()) or 'none'}")
+        (self.folder / "tags" / name).unlink()
+        synced(self.folder / "tags")
+
+
+def checked_name(name: str, kind: str = "run name") -> str:
+    """Return ``name`` if it is a plain, portable file name.
+
+    Raises:
+        UserError: it is not.
+    """
+    if not NAME.fullmatch(name):
+        raise UserError(
+            f"{name!r} is no {kind}; use up to 100 letters, digits and . _ + - after a letter or digit"
+        )
+    return name
+
+
+def _record(line: bytes, where: str, required: bool) -> dict[str, object]:
+    try:
+        record: Any = parse_json(line)
+    except ValueError:
+        record = None
+    if not isinstance(record, dict):
+        raise UserError(f"{where} is no record; restore the file from a copy")
+    check = record.pop("check", None)
+    if check != seal(record)[:16] and (required or check is not None):
+        raise UserError(f"{where} does not match its check; restore the file from a copy")
+    parse(Round, record, where)
+    return record
+
+
+def _json_line(record: Mapping[str, object]) -> str:
+    plain = json.loads(json.dumps(record, allow_nan=False))  # keys are texts by then
+    return json.dumps({**plain, "check": seal(plain)[:16]}) + "\n"

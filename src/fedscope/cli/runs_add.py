@@ -1,0 +1,71 @@
+"""`fedscope runs add`: checkpoints that another program wrote, registered."""
+
+import re
+from pathlib import Path
+
+import click
+
+from fedscope.checkpoints.registry import Registry
+from fedscope.cli import console, options
+
+
+@click.command("add")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--model", required=True, metavar="NAME|MODULE:FACTORY", help="Its network; see models list.")
+@click.option("--dataset", required=True, metavar="NAME", help="What it was trained on; see data list.")
+@click.option("--name", metavar="RUN", help="Of the run. [default: of the file or folder]")
+@click.option("--method", help="That trained it. [default: unknown]")
+@click.option(
+    "--round", type=click.IntRange(0), help="Rounds it has been trained for, where its name does not say."
+)
+@click.option("--client", "clients", multiple=True, type=click.Path(path_type=Path),
+              help="A client's file; may be repeated. A single .npy has a row for each.")  # fmt: skip
+@click.option(
+    "--entry", default="", metavar="KEY", help="Which of several state_dicts in the file, such as model_ema."
+)
+@click.option("--augmentation", metavar="NAME", help="The pipeline whose normalisation it was trained with.")
+@options.data_dir
+@options.registry
+def command(
+    path: Path,
+    model: str,
+    dataset: str,
+    name: str | None,
+    method: str | None,
+    round: int | None,
+    clients: tuple[Path, ...],
+    entry: str,
+    augmentation: str | None,
+    data_dir: Path | None,
+    registry: Path,
+) -> None:
+    """Register checkpoints that another program wrote, so that every command takes them.
+
+    PATH is a file (torch.save, .safetensors), or a folder: server.pt with client_K.pt (FedAlign),
+    R_com_sel.pt and the like (FedDyn), model.safetensors or pytorch_model.bin (Hugging Face).
+    """
+    from fedscope.adoption.adding import add
+    from fedscope.adoption.identity import identify
+
+    store = Registry(registry)
+    identity = identify(model, dataset, data_dir=data_dir, augmentation=augmentation)
+    run, notes = add(
+        path,
+        identity,
+        store,
+        name or store.free_name(_name(path)),
+        known={"method": method} if method else {},
+        round=round,
+        clients=clients,
+        entry=entry,
+    )
+    for note in notes:
+        console.note(note)
+    click.echo(run.name)
+
+
+def _name(path: Path) -> str:
+    """Return a run name made of a file's or folder's."""
+    resolved = path.resolve()
+    stem = resolved.name if resolved.is_dir() else resolved.stem
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", stem).strip("-._+")[:90] or "added"

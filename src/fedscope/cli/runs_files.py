@@ -1,0 +1,99 @@
+"""`fedscope runs verify`, `export` and `import`: the registry's files, checked and carried."""
+
+from pathlib import Path
+
+import click
+
+from fedscope.checkpoints.archive import export_run, import_run
+from fedscope.checkpoints.registry import Registry, Run
+from fedscope.checkpoints.verify import Fault, verify_root, verify_run
+from fedscope.cli import console, options
+from fedscope.cli.runs_show import RECORDS, links
+from fedscope.errors import UserError
+
+
+@click.command("verify")
+@click.argument("runs", nargs=-1, metavar="[RUN|FILE]...")
+@options.registry
+@options.as_json
+def verify_command(runs: tuple[str, ...], registry: Path, as_json: bool) -> None:
+    """Read every file of the registry, or of some runs, and check that all is there and unchanged.
+
+    Of a figure or an analysis (.json), the checkpoints are checked that it was made from. One line per
+    fault; the exit code is 2 if there is any.
+    """
+    store = Registry(registry)
+    if not registry.is_dir():
+        raise UserError(f"there is no registry {registry}; name one with --registry")
+    records = [name for name in runs if Path(name).suffix.lower() in RECORDS]
+    named = [store.run(name) for name in runs if name not in records]
+    faults = [] if runs else list(verify_root(store))
+    files = 0
+    with console.progress("verify") as report:
+
+        def count(name: str) -> None:
+            nonlocal files
+            files += 1
+            report(files, None, name)
+
+        for run in named if runs else store.folders():
+            faults += verify_run(run, count)
+        for name in records:
+            count(name)
+            faults += [Fault(name, f"{link.name}: {link.fault}") for link in links(store, name) if link.fault]
+        report(files)
+    if as_json:
+        found = [{"path": fault.path, "problem": fault.problem} for fault in faults]
+        console.write_json("-", {"files": files, "faults": found})
+    else:
+        for fault in faults:
+            click.echo(console.safe(f"{fault.path}: {fault.problem}"))
+    if faults:
+        raise UserError(f"{len(faults)} {'fault' if len(faults) == 1 else 'faults'} in {files} files")
+    if not as_json:
+        click.echo(f"{files} files, no fault")
+
+
+@click.command("export")
+@click.argument("what", metavar="RUN|CKPT")
+@click.option("--format", "kind", type=click.Choice(["archive", "state_dict", "safetensors"]),
+              default="archive", show_default=True)  # fmt: skip
+@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="FILE")
+@options.registry
+def export_command(what: str, kind: str, out: Path, registry: Path) -> None:
+    """Write a run as one portable file, or a checkpoint's weights for other programs.
+
+    An archive of RUN holds all of it, one of RUN@best or RUN@25 that checkpoint alone; `runs import` takes
+    both.
+    """
+    console.check_target(str(out))
+    store = Registry(registry)
+    if kind == "archive":
+        run, only = _run_of(store, what)
+        export_run(run, out, only)
+    else:
+        from fedscope.checkpoints.export import export_safetensors, export_state_dict
+
+        write = export_state_dict if kind == "state_dict" else export_safetensors
+        write(store.resolve(what), out)
+    click.echo(str(out))
+
+
+@click.command("import")
+@click.argument("archive", type=click.Path(path_type=Path))
+@click.option("--name", help="Name of the run here. [default: its own]")
+@options.registry
+def import_command(archive: Path, name: str | None, registry: Path) -> None:
+    """Add the run in an archive to the registry, once every hash in it is checked."""
+    click.echo(import_run(Registry(registry), archive, name).name)
+
+
+def _run_of(store: Registry, what: str) -> tuple[Run, Path | None]:
+    """Return the run, and which checkpoint of it is meant if not all."""
+    if Path(what).is_file() or "@" in what:
+        path = store.resolve(what)
+        folder = next((f for f in path.absolute().parents if (f / "manifest.json").is_file()), None)
+        if folder is None:
+            raise UserError(f"{path} lies in no run; use --format state_dict or safetensors")
+        return Run(folder), folder / path.absolute().relative_to(folder)
+    return store.run(what), None

@@ -1,0 +1,129 @@
+"""`fedscope runs show`: one run, or the chain from a figure back to the code."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedscope.checkpoints.chain import Link, checkpoint_links, record_links
+from fedscope.checkpoints.files import load_checkpoint
+from fedscope.checkpoints.registry import Registry
+from fedscope.cli import console, options
+from fedscope.figures.record import read_record
+
+RECORDS = (".png", ".pdf", ".svg", ".json")
+
+
+@click.command("show")
+@click.argument("run", metavar="RUN|CKPT|FILE")
+@click.option(
+    "--provenance", is_flag=True, help="Follow a figure, .json, checkpoint or run back to its code."
+)
+@options.registry
+@options.as_json
+def show_command(run: str, provenance: bool, registry: Path, as_json: bool) -> None:
+    """Show one run: its settings, its checkpoints and its last rounds."""
+    if provenance:
+        _show_chain(links(Registry(registry), run), as_json=as_json)
+        return
+    found = Registry(registry).run(run)
+    manifest, metrics = found.manifest(), found.metrics()
+    paths = [*sorted(found.folder.glob("[!.]*.pt")), *found.clients()]
+    checkpoints = []
+    for path in paths:
+        loaded = load_checkpoint(path)
+        entry = {
+            "path": str(path),
+            "kind": loaded.info.kind,
+            "round": loaded.info.round,
+            "client": loaded.info.client,
+        }
+        checkpoints.append({**entry, "sha256": loaded.sha256, **loaded.info.metrics})
+    if as_json:
+        content = {"manifest": manifest.model_dump(mode="json"), "metrics": metrics, "tags": found.tags()}
+        console.write_json("-", {**content, "checkpoints": checkpoints})
+        return
+    known = {k: v for k, v in manifest.stated().items() if v is not None or not manifest.added}
+    fields = {**known, "created": manifest.created}
+    if manifest.added:
+        fields["added from"] = manifest.added.source
+        fields["changes"] = "; ".join(manifest.added.notes) or "none"
+    fields["data"] = manifest.data.name
+    if manifest.data.fingerprint:
+        fields["data"] = (
+            f"{manifest.data.train_samples} train, {manifest.data.test_samples} test, "
+            f"{manifest.data.fingerprint[:12]}"
+        )
+    if manifest.preset:
+        fields["preset"] = manifest.preset.name
+        fields["departs from it in"] = "; ".join(manifest.preset.overridden) or "nothing"
+        fields["provisional in it"] = ", ".join(manifest.preset.provisional) or "nothing"
+    fields["tags"] = list(found.tags())
+    fields["versions"] = ", ".join(f"{name} {version[:12]}" for name, version in manifest.versions.items())
+    console.print_table(
+        manifest.name, ["setting", "value"], [[key, cell(value)] for key, value in fields.items()]
+    )
+    files = [[Path(str(c["path"])).stem, c["kind"], c["round"], str(c["sha256"])[:12]] for c in checkpoints]
+    console.print_table(
+        "Checkpoints", ["file", "kind", "round", "sha256"], [list(map(cell, row)) for row in files]
+    )
+    columns = ("round", "accuracy", "loss", "train_loss", "seconds")
+    last = [[cell(m.get(k)) for k in columns] for m in metrics[-5:]]
+    console.print_table("Last rounds", ["round", "accuracy", "loss", "training loss", "seconds"], last)
+    counted = [m for m in metrics if "seconds_in" in m]  # older runs did not count
+    if counted:
+        console.print_table("Cost", ["of all rounds", "total", "per round"], _costs(counted))
+
+
+def links(registry: Registry, reference: str) -> list[Link]:
+    """Return the chain from a figure, an analysis, a checkpoint or a run back to the code.
+
+    Raises:
+        UserError: there is no such thing, or the file has no record.
+    """
+    if Path(reference).suffix.lower() in RECORDS:
+        return list(record_links(registry, reference, read_record(Path(reference))))
+    return list(checkpoint_links(registry.resolve(reference)))
+
+
+def cell(value: object) -> str:
+    """Return a value as a table shows it."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={item}" for key, item in value.items()) or "–"
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "–"
+    return "–" if value is None else str(value)
+
+
+def _show_chain(chain: Sequence[Link], *, as_json: bool) -> None:
+    if as_json:
+        content = [{"kind": c.kind, "name": c.name, **c.details, "fault": c.fault} for c in chain]
+        console.write_json("-", content)
+        return
+    rows = []
+    for link in chain:
+        fault = {"fault": link.fault} if link.fault else {}
+        for key, value in {"": link.name, **link.details, **fault}.items():
+            rows.append(["" if key else link.kind, key, value])
+    console.print_table("Provenance", ["link", "", "value"], rows, text_columns=3)
+
+
+def _costs(metrics: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Return the table rows of what the rounds cost together and on average."""
+    rows = []
+    for name, key, unit, scale in (
+        ("to the clients", "bytes_down", "MB", 1e6),
+        ("from the clients", "bytes_up", "MB", 1e6),
+        ("mini-batch gradients", "gradients", "", 1),
+        ("time", "seconds", "s", 1),
+    ):
+        total = sum(m.get(key, 0) for m in metrics) / scale
+        rows.append([name, f"{total:,.5g} {unit}".strip(), f"{total / len(metrics):,.5g} {unit}".strip()])
+    for phase in metrics[0]["seconds_in"]:
+        total = sum(m["seconds_in"].get(phase, 0) for m in metrics)
+        rows.append([f"– {phase}", f"{total:,.4g} s", f"{total / len(metrics):,.4g} s"])
+    peak = max((peak for m in metrics for peak in m.get("peak_memory_bytes", [])), default=0)
+    return [*rows, ["peak memory of a worker", f"{peak / 1e6:,.0f} MB", ""]]

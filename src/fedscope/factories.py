@@ -1,0 +1,43 @@
+"""Functions of the user's own, named on the command line as MODULE:FUNCTION."""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from fedscope.errors import UserError
+
+
+def imported(reference: str, flag: str) -> Any:
+    """Return what ``MODULE:NAME`` names; modules of the working directory are found too.
+
+    Raises:
+        UserError: it is no such reference, or the module fails or has no such name.
+    """
+    module, _, name = reference.partition(":")
+    if not (module and name):
+        raise UserError(f"{flag} takes MODULE:FUNCTION, such as mymodels:resnet, not {reference!r}")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        return getattr(import_module(module), name)
+    except Exception as error:  # whatever the user's module raises
+        raise UserError(f"{flag} {reference}: {reason(error)}") from error
+
+
+def called(reference: str, flag: str) -> Any:
+    """Call the function at ``MODULE:FUNCTION`` without arguments and return its result.
+
+    Raises:
+        UserError: as :func:`imported`; or the function fails.
+    """
+    function = imported(reference, flag)
+    try:
+        return function()
+    except Exception as error:  # whatever the user's function raises
+        raise UserError(f"{flag} {reference}: {reason(error)}") from error
+
+
+def reason(error: Exception) -> str:
+    """Return an exception as one line."""
+    return f"{type(error).__name__}: {error}"

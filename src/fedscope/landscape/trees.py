@@ -1,0 +1,120 @@
+"""Batches of any shape: one tensor, or tuples, lists and dicts of tensors that share their first dimension.
+
+A model gets them as a Python function gets arguments: one tensor as it is, a tuple or list as several, a
+dict by name.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedscope.errors import UserError
+
+Tree = Any
+"""A tensor, or a tuple, list or dict of trees; its tensors' first dimension counts samples."""
+
+
+def leaves(tree: Tree) -> Iterator[Tensor]:
+    """Yield the tensors.
+
+    Raises:
+        UserError: something else than tensors is in it.
+    """
+    if isinstance(tree, Tensor):
+        yield tree
+    elif isinstance(tree, Mapping):
+        for item in tree.values():
+            yield from leaves(item)
+    elif isinstance(tree, tuple | list):
+        for item in tree:
+            yield from leaves(item)
+    else:
+        raise UserError(
+            f"a batch holds tensors, and tuples, lists and dicts of them, not {type(tree).__name__}"
+        )
+
+
+def mapped(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
+    """Return the tree of the function's values, tuples and lists as tuples, mappings as dicts."""
+    if isinstance(tree, Tensor):
+        return function(tree)
+    if isinstance(tree, Mapping):
+        return {name: mapped(function, item) for name, item in tree.items()}
+    return tuple(mapped(function, item) for item in tree)
+
+
+def count(tree: Tree) -> int:
+    """Return the number of samples.
+
+    Raises:
+        UserError: no tensor, one without a first dimension, or first dimensions that differ.
+    """
+    shapes = [tuple(tensor.shape) for tensor in leaves(tree)]
+    if not shapes or any(not shape for shape in shapes) or len({shape[0] for shape in shapes}) > 1:
+        raise UserError(
+            f"the tensors of a batch must have the same first dimension, the samples, not {shapes[:4]}"
+        )
+    return shapes[0][0]
+
+
+def some(tree: Tree, rows: slice | Tensor) -> Tree:
+    """Return these samples."""
+    return mapped(lambda tensor: tensor[rows], tree)
+
+
+def split(tree: Tree, size: int) -> list[Tree]:
+    """Cut a tree into trees of ``size`` samples; the last may be smaller."""
+    return [some(tree, slice(at, at + size)) for at in range(0, count(tree), size)]
+
+
+def joined(trees: list[Tree]) -> Tree:
+    """Concatenate trees of one structure along the samples.
+
+    Raises:
+        UserError: their structures or shapes differ.
+    """
+    first = trees[0]
+    try:
+        if isinstance(first, Tensor):
+            return torch.cat(trees)
+        if isinstance(first, Mapping):
+            if any(set(tree) != set(first) for tree in trees):
+                raise UserError(
+                    f"the batches have different entries; every one needs {', '.join(map(str, first))}"
+                )
+            return {name: joined([tree[name] for tree in trees]) for name in first}
+        return tuple(joined(list(items)) for items in zip(*trees, strict=True))
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise UserError(f"the batches do not fit together ({error}); pad them to one shape") from error
+
+
+def flat(outputs: object) -> Tensor:
+    """Return a model's output; where it is no tensor, the numbers of all tensors in it as one vector.
+
+    Raises:
+        UserError: there is none.
+    """
+    if isinstance(outputs, Tensor):
+        return outputs
+    parts = [tensor.reshape(-1) for tensor in _within(outputs) if tensor.is_floating_point()]
+    if not parts:
+        raise UserError(f"the model returns {type(outputs).__name__} without a tensor of numbers in it")
+    return torch.cat([part.to(parts[0].dtype) for part in parts])
+
+
+def _within(outputs: object) -> Iterator[Tensor]:
+    items = outputs.values() if isinstance(outputs, Mapping) else outputs
+    if isinstance(items, Tensor):
+        yield items
+    elif isinstance(outputs, Mapping | tuple | list):
+        for item in items:  # type: ignore[attr-defined]
+            yield from _within(item)
+
+
+def arguments(inputs: Tree) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the positional and the named arguments of a model's call."""
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    return (tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)), {}

@@ -1,0 +1,115 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from fedscope.adoption.adding import add
+from fedscope.adoption.identity import Identity, identify
+from fedscope.checkpoints.files import load_checkpoint
+from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.schema import DataSpec, ModelSpec
+from fedscope.checkpoints.verify import verify_run
+from fedscope.errors import UserError
+from fedscope.models.catalogue import build, outline
+from tests.checkpoints.published import ClientModel, FedMLResNet56
+
+
+@pytest.fixture(scope="module")
+def digits() -> Identity:
+    return identify("resnet56_bottleneck", "digits")
+
+
+def cifar() -> Identity:
+    """CIFAR-10 as the registry knows it, without its files."""
+    spec = ModelSpec(name="convnet_cifar", classes=10, channels=3)
+    state = outline("convnet_cifar", 10, 3).state_dict(keep_vars=True)
+    return Identity(((spec, state),), DataSpec(name="cifar10", train_samples=50_000, test_samples=10_000))
+
+
+@pytest.mark.parametrize(("slimmable", "projection"), [(False, False), (True, False), (False, True)])
+def test_fedaligns_folder(tmp_path: Path, digits: Identity, slimmable: bool, projection: bool) -> None:
+    models = [FedMLResNet56(10, 1, slimmable, projection) for _ in range(3)]
+    for name, model in zip(("server", "client_0", "client_1"), models, strict=True):
+        torch.save(model.state_dict(), tmp_path / f"{name}.pt")
+    registry = Registry(tmp_path / "runs")
+    run, notes = add(tmp_path, digits, registry, "theirs", known={"method": "fedalign"}, round=25)
+    assert "such as" not in notes[0]
+    assert notes[0].startswith("renamed ")
+    final, uploads = load_checkpoint(run.final), [load_checkpoint(path) for path in run.clients()]
+    assert (final.info.kind, final.info.round, final.info.model.head) == ("global", 25, projection)
+    assert torch.equal(final.state["stem.0.weight"], models[0].conv1.weight)
+    assert [(u.info.client, u.info.samples) for u in uploads] == [(0, None), (1, None)]
+    assert torch.equal(uploads[1].state["fc.bias"], models[2].fc.bias)
+    (row,) = registry.rows()
+    shown = {key: row[key] for key in ("name", "status", "method", "dataset", "model", "clients", "rounds")}
+    assert shown == {
+        "name": "theirs", "status": "finished", "method": "fedalign", "dataset": "digits",
+        "model": "resnet56_bottleneck", "clients": 2, "rounds": 25,
+    }  # fmt: skip
+    assert (row["partition"], row["accuracy"]) == (None, None)  # unknown, not a default
+    assert registry.resolve("theirs@25") == run.final
+    assert not list(verify_run(run))
+
+
+def test_feddyns_folder(tmp_path: Path) -> None:
+    models = {name: ClientModel(10) for name in ("50_com_cld", "100_com_sel", "100_com_all", "100_com_cld")}
+    for name, model in models.items():
+        torch.save(model.state_dict(), tmp_path / f"{name}.pt")
+    rows = np.random.default_rng(0).normal(size=(3, 797_962)).astype(np.float32)
+    np.save(tmp_path / "100_clnt_params_list.npy", rows)
+    registry = Registry(tmp_path / "runs")
+    run, _ = add(tmp_path, cifar(), registry, "feddyn")
+    for reference, name in (
+        ("feddyn@50", "50_com_cld"),
+        ("feddyn@100", "100_com_cld"),
+        ("feddyn@all", "100_com_all"),
+        ("feddyn@sel", "100_com_sel"),
+    ):
+        loaded = load_checkpoint(registry.resolve(reference))
+        assert torch.equal(loaded.state["fc3.bias"], models[name].fc3.bias)
+        assert loaded.info.round == int(name.split("_")[0])
+    assert len(run.clients()) == 3
+    assert not list(verify_run(run))
+    last = load_checkpoint(registry.resolve("feddyn@client2")).state
+    assert torch.equal(last["fc3.bias"], torch.from_numpy(rows[2, -10:]))
+    assert torch.equal(last["conv1.weight"].flatten(), torch.from_numpy(rows[2, :4800]))
+
+
+def test_one_file_with_clients_elsewhere(tmp_path: Path, digits: Identity) -> None:
+    plain = build("mlp_digits", 10, 1, torch.Generator().manual_seed(0)).state_dict()
+    torch.save({"state_dict": {f"model.{k}": t for k, t in plain.items()}}, tmp_path / "last.ckpt")
+    save_file(plain, tmp_path / "a.safetensors")
+    save_file(plain, tmp_path / "b.safetensors")
+    mine = identify("mlp_digits", "digits")
+    registry = Registry(tmp_path / "runs")
+    files = (tmp_path / "a.safetensors", tmp_path / "b.safetensors")
+    run, notes = add(tmp_path / "last.ckpt", mine, registry, "one", clients=files)
+    assert notes == ("removed the prefix state_dict.model. from 4 names",)
+    assert [path.name for path in run.clients()] == ["0000.pt", "0001.pt"]
+    assert run.manifest().added.notes == notes  # type: ignore[union-attr]
+
+
+def test_what_does_not_fit_leaves_nothing_behind(tmp_path: Path) -> None:
+    registry, mine = Registry(tmp_path / "runs"), identify("mlp_digits", "digits")
+    torch.save(nn.Linear(3, 2).state_dict(), tmp_path / "w.pt")
+    with pytest.raises(UserError, match="does not fit the network"):
+        add(tmp_path / "w.pt", mine, registry, "bad")
+    torch.save(build("mlp_digits", 10, 1, torch.Generator()).state_dict(), tmp_path / "good.pt")
+    with pytest.raises(UserError, match=r"w\.pt \(client 0\) does not fit"):
+        add(tmp_path / "good.pt", mine, registry, "bad", clients=(tmp_path / "w.pt",))
+    with pytest.raises(UserError, match=r"holds no server\.pt"):
+        add(tmp_path, mine, registry, "bad")
+    assert not registry.rows()
+    assert not list((tmp_path / "runs").glob("bad*"))
+
+
+def test_a_network_of_ones_own_is_kept_by_its_name(tmp_path: Path) -> None:
+    model = nn.Linear(3, 2)
+    torch.save(model.state_dict(), tmp_path / "w.pt")
+    registry = Registry(tmp_path / "runs")
+    run, _ = add(tmp_path / "w.pt", identify(model, "my data"), registry, "own")
+    info = load_checkpoint(run.final).info
+    assert (info.model.name, info.model.classes, info.data.name) == ("Linear", None, "my data")

@@ -1,0 +1,77 @@
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from tests.cli.conftest import Command
+
+MODULE = """
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy, mse_loss
+
+class Two(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.out = nn.Embedding(5, 3), nn.Linear(3, 5, bias=False)
+        self.out.weight = self.embed.weight
+    def forward(self, ids, scale):
+        return {"logits": self.out(self.embed(ids).mean(1) * scale)}
+
+def network(): return Two()
+def data():
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(5, (20, 4), generator=generator)
+    for rows in (slice(0, 8), slice(8, 16), slice(16, 20)):
+        yield {"ids": ids[rows], "scale": ids[rows, :1] / 4}, ids[rows, 0]
+def loss(output, labels): return cross_entropy(output["logits"], labels)
+def total(output, labels): return cross_entropy(output["logits"], labels, reduction="sum")
+def broken(output, labels): raise ValueError("no loss today")
+"""
+OWN = ("--model", "two:network", "--data", "two:data", "--batch-size", "8", "--threads", "1")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, fedscope: Command) -> str:
+    """A folder as Hugging Face's libraries write it: of weights that are shared, one."""
+    (tmp_path / "two.py").write_text(MODULE)
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / "config.json").write_text('{"model_type": "two"}')
+    save_file({"embed.weight": torch.randn(5, 3)}, tmp_path / "tiny" / "model.safetensors")
+    return "tiny"
+
+
+def test_a_folder_two_inputs_and_a_loss_of_ones_own(fedscope: Command, folder: str) -> None:
+    loss = ("--loss", "two:loss")
+    done = fedscope("hessian", folder, *OWN, *loss, "--probes", "4", "--dtype", "float64", "--json", "-")
+    assert done.code == 0, done.err
+    assert "out.weight shares the weights of embed.weight" in done.err
+    assert (done.json["problem"]["loss"], done.json["problem"]["samples"]) == ("two:loss", 20)
+    one = fedscope(
+        "hessian", folder, *OWN[:4], *loss, "--batch-size", "20", "--dtype", "float64", "--json", "-"
+    )
+    assert one.json["lambda_max"]["value"] == pytest.approx(done.json["lambda_max"]["value"], rel=1e-2)
+    drawn = fedscope(
+        "plot-landscape", folder, *OWN, *loss, "--grid", "3", "--samples", "10", "--json", "-"
+    ).json
+    assert drawn["problem"]["samples"] == 10
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((*OWN, "--loss", "two:total"), "the loss is no mean over samples"),
+        ((*OWN, "--loss", "two:broken"), "fails in two:network: ValueError: no loss today"),
+        ((*OWN, "--loss", "two:absent"), "--loss two:absent: AttributeError"),
+        (OWN, "fails in two:network"),  # cross-entropy of a dict
+        (("--loss", "two:loss"), "--model and --data go together"),
+    ],
+)
+def test_faults_of_a_loss_are_one_line(
+    fedscope: Command, folder: str, options: tuple[str, ...], message: str
+) -> None:
+    torch.save(nn.Linear(1, 1).state_dict(), "w.pt")
+    done = fedscope("hessian", folder if "--model" in options else "w.pt", *options)
+    assert (done.code, message in done.err, "Traceback" in done.err) == (2, True, False)

@@ -1,0 +1,215 @@
+"""`fedscope runs` as a user calls it."""
+
+import io
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedscope.checkpoints.code import code_version
+from fedscope.checkpoints.files import load_checkpoint
+from fedscope.checkpoints.registry import Registry, Run
+from tests.checkpoints.cases import manifest, small_run
+from tests.cli.conftest import Command
+
+
+@pytest.fixture
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
+    """Three runs that differ in their settings, the newest unfinished."""
+    root = tmp_path / "registry"
+    for day, (name, method, rate) in enumerate(
+        [("b", "fedavg", 0.1), ("a", "fedprox", 0.01), ("c", "fedavg", 0.05)], 1
+    ):
+        run = small_run(root, name)
+        described = manifest(name)
+        settings = described.settings.model_copy(update={"method": method, "lr": rate})
+        update = {"settings": settings, "created": f"2026-01-0{day}T00:00:00+00:00"}
+        run.write_manifest(described.model_copy(update=update))
+    (root / "c" / "final.pt").rename(root / "c" / "last.pt")
+    monkeypatch.setenv("FEDSCOPE_REGISTRY", str(root))
+    return Registry(root)
+
+
+@pytest.fixture
+def command(fedscope: Command, registry: Registry) -> Command:
+    return fedscope
+
+
+def listed(command: Command, *arguments: str) -> list[str]:
+    return [row["name"] for row in command("runs", "list", "--json", *arguments).json]
+
+
+def test_filters_and_order(command: Command, registry: Registry) -> None:
+    assert listed(command) == ["c", "a", "b"]
+    assert listed(command, "--method", "fedavg") == ["c", "b"]
+    assert listed(command, "--method", "fed*x") == ["a"]
+    assert listed(command, "--status", "unfinished") == ["c"]
+    assert listed(command, "--status", "finished", "--dataset", "digits", "--sort", "name") == ["a", "b"]
+    assert listed(command, "--sort", "lr") == ["a", "c", "b"]
+    assert listed(command, "--sort", "-lr") == ["b", "c", "a"]
+    command("runs", "tag", "a", "best")
+    command("runs", "tag", "a", "good", "--remove")
+    assert listed(command, "--tag", "good", "--sort", "name") == ["b", "c"]
+    assert listed(command, "--tag", "good", "--tag", "best") == []
+    assert command("runs", "list", "--columns", "name, lr", "--sort", "name", "--json").json == [
+        {"name": "a", "lr": 0.01}, {"name": "b", "lr": 0.1}, {"name": "c", "lr": 0.05},
+    ]  # fmt: skip
+    done = command("runs", "list", "--sort", "colour")
+    assert done.code == 2
+    assert "there is no column 'colour'; use any of name, created" in done.err
+
+
+def test_tags(command: Command) -> None:
+    assert command("runs", "tag", "a").out == "good paper\n"
+    assert command("runs", "tag", "a", "--remove", "good", "paper").out == "no tags\n"
+    done = command("runs", "tag", "a", "--remove", "good")
+    assert (done.code, "has no tag 'good'" in done.err) == (2, True)
+    done = command("runs", "tag", "a", "../b")
+    assert (done.code, "is no tag" in done.err) == (2, True)
+    assert "good paper" in command("runs", "list").out
+
+
+def test_diff(command: Command) -> None:
+    differing = command("runs", "diff", "a", "b", "--json").json
+    assert differing == {"method": ["fedprox", "fedavg"], "lr": [0.01, 0.1]}
+    assert "fedprox" in command("runs", "diff", "a", "b").out
+    assert "the same settings" in command("runs", "diff", "a", "a").out
+
+
+def test_delete_asks(command: Command, registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = command("runs", "delete", "a")
+    assert (done.code, "add --yes" in done.err) == (2, True)
+    monkeypatch.setattr(sys, "stdin", type("Terminal", (io.StringIO,), {"isatty": lambda self: True})("n\n"))
+    assert command("runs", "delete", "a").code == 0
+    assert (registry.root / "a").is_dir()
+    assert command("runs", "delete", "a", "b", "--yes").out == "deleted a\ndeleted b\n"
+    assert [path.name for path in registry.root.iterdir()] == ["c"]
+
+
+def test_a_link_is_not_deleted(command: Command, registry: Registry, tmp_path: Path) -> None:
+    shutil.move(registry.root / "a", tmp_path / "elsewhere")
+    (registry.root / "a").symlink_to(tmp_path / "elsewhere")
+    done = command("runs", "delete", "a", "--yes")
+    assert (done.code, "is a link" in done.err) == (2, True)
+    assert (tmp_path / "elsewhere" / "final.pt").is_file()
+
+
+def test_rebuild_restores_the_listing(command: Command, registry: Registry) -> None:
+    before = command("runs", "list", "--json").json
+    (registry.root / "index.sqlite").write_bytes(b"not a database, and longer than its header would be")
+    assert "index.sqlite: damaged" in command("runs", "verify").out
+    assert command("runs", "rebuild").out == "3 runs\n"
+    assert "index.sqlite" not in command("runs", "verify").out
+    assert command("runs", "list", "--json").json == before
+
+
+def test_verify_names_every_fault(fedscope: Command, run: Run, tmp_path: Path) -> None:
+    root = tmp_path / "r"
+    for name in ("moved", "whole", "mixed", "gone", "edited"):
+        copy = Run(Path(shutil.copytree(run.folder, root / name)))
+        copy.write_manifest(run.manifest().model_copy(update={"name": name}))
+    verify = ("runs", "verify", "--registry", "r")
+    done = fedscope(*verify)
+    assert (done.code, done.out) == (0, "35 files, no fault\n")
+    content = bytearray((root / "mixed" / "best.pt").read_bytes())
+    at = content.find(load_checkpoint(run.best).state["fc.weight"].numpy().tobytes()[:16])
+    content[at] ^= 1
+    (root / "mixed" / "best.pt").write_bytes(content)
+    (root / "mixed" / "clients" / "0000.pt").write_bytes((run.client(1)).read_bytes())
+    (root / "moved").rename(root / "elsewhere")
+    (root / "gone" / "clients" / "0002.pt").unlink()
+    (root / "gone" / "best.pt").unlink()
+    (root / "gone" / ".final.pt.x1y2z3__.tmp").touch()
+    (root / "gone" / "notes.txt").touch()
+    text = (root / "edited" / "metrics.jsonl").read_text().replace('"round": 2', '"round": 3')
+    (root / "edited" / "metrics.jsonl").write_text(text)
+    (root / "empty").mkdir()
+    (root / ".new.abcdefgh").mkdir()
+    (root / "loose.pt").touch()
+    done = fedscope(*verify)
+    assert done.code == 2
+    assert "11 faults in" in done.err
+    for path, problem in {
+        ".new.abcdefgh": "left over by a process",
+        "edited": "metrics.jsonl, line 2 does not match its check",
+        "elsewhere/manifest.json": "is of a run named 'moved'",
+        "empty": "is no run without a manifest",
+        "gone/.final.pt.x1y2z3__.tmp": "left over by a process",
+        "gone/best.pt": "is missing",
+        "gone/clients/0002.pt": "is missing",
+        "gone/notes.txt": "belongs to no run of ours",
+        "loose.pt": "belongs to no run",
+        "mixed/best.pt": "weights do not match its content hash",
+        "mixed/clients/0000.pt": "holds the model of client 1",
+    }.items():
+        assert any(line.startswith(f"{path}: ") and problem in line for line in done.out.splitlines()), path
+    assert fedscope(*verify, "whole").code == 0
+    assert len(fedscope(*verify, "mixed", "--json").json["faults"]) == 2
+    assert fedscope("runs", "verify", "--registry", "none").code == 2
+
+
+def test_a_run_travels(fedscope: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_run(tmp_path / "here", "a")
+    monkeypatch.setenv("FEDSCOPE_REGISTRY", "here")
+    assert fedscope("runs", "export", "a", "--out", "a.zip").out == "a.zip\n"
+    assert fedscope("runs", "import", "a.zip", "--registry", "other").out == "a\n"
+    assert fedscope("runs", "export", "a@best", "--out", "best.zip").code == 0
+    assert fedscope("runs", "import", "best.zip", "--registry", "other", "--name", "b").code == 0
+    assert [p.name for p in (tmp_path / "other" / "b").glob("*.pt")] == ["best.pt"]
+    assert fedscope("runs", "verify", "--registry", "other").code == 0
+    done = fedscope("runs", "import", "a.zip", "--registry", "other")
+    assert (done.code, "is taken" in done.err) == (2, True)
+    for kind in ("state_dict", "safetensors"):
+        assert fedscope("runs", "export", "a", "--format", kind, "--out", kind).code == 0
+        assert (tmp_path / kind).stat().st_size > 4000
+
+
+def test_from_a_figure_back_to_the_code(fedscope: Command, run: Run, tmp_path: Path) -> None:
+    flags = ("--samples", "64", "--threads", "1", "--device", "cpu")
+    figure = ("plot-landscape", "tiny", *flags, "--directions", "random", "--grid", "3", "--out", "l.png")
+    assert fedscope(*figure, "--json", "l.json").code == 0
+    for file in ("l.png", "l.json"):
+        chain = fedscope("runs", "show", file, "--provenance", "--json").json
+        links = {f"{link['kind']} {link['name']}".split("/")[0]: link for link in chain}
+        assert not any(link["fault"] for link in chain)
+        assert links["data digits"]["fingerprint"] == run.manifest().data.fingerprint
+        assert links["code trained"]["source"] == code_version()["source"]
+        assert links["code trained"]["this code"] == links["code analysed"]["this code"] == "the same"
+        sha256 = next(link["sha256"] for link in chain if link["kind"] == "checkpoint")
+        assert sha256 == load_checkpoint(run.final).sha256
+        assert fedscope("runs", "verify", file).code == 0
+    assert "fingerprint" in fedscope("runs", "show", "l.png", "--provenance").out
+    lost = ("runs", "verify", "l.png", "--registry", "empty")
+    (tmp_path / "empty").mkdir()
+    assert "no checkpoint with this content" in fedscope(*lost).out
+    assert fedscope(*lost).code == 2
+    (tmp_path / "x.json").write_text("{}")
+    done = fedscope("runs", "show", "x.json", "--provenance")
+    assert (done.code, "names no analysis" in done.err) == (2, True)
+
+
+def test_what_steers_a_terminal_is_shown_and_not_sent(command: Command, registry: Registry) -> None:
+    run = registry.run("a")
+    evil = "\x1b[2J\x1b]0;owned\x07\u202e\x9b31m"
+    described = run.manifest()
+    run.write_manifest(described.model_copy(update={"versions": {evil: evil}, "created": evil}))
+    (run.folder / f"{evil}.txt").touch()
+    plain = (["list"], ["show", "a"], ["diff", "a", "b"], ["verify"])
+    for arguments in (*plain, *([*a, "--json"] for a in plain), ["show", "a", "--provenance"]):
+        done = command("runs", *arguments)
+        assert not set("\x1b\x07\u202e\x9b") & set(done.out + done.err), arguments
+    assert json.loads(command("runs", "show", "a", "--json").out)["manifest"]["versions"] == {evil: evil}
+    assert "\\x1b[2J" in command("runs", "show", "a").out
+
+
+def test_a_changed_manifest_is_told_in_one_line(command: Command, registry: Registry) -> None:
+    path = registry.root / "a" / "manifest.json"
+    path.write_text(path.read_text().replace("0.01", "0.02"))
+    done = command("runs", "show", "a")
+    assert done.code == 2
+    assert done.err.startswith("Error: ")
+    assert "it does not match its hash; restore it from a copy" in done.err
+    assert done.err.count("\n") == 1
+    assert {row["name"]: row["status"] for row in command("runs", "list", "--json").json}["a"] == "unreadable"

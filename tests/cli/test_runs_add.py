@@ -1,0 +1,117 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from fedscope.models.catalogue import build
+from tests.cli.conftest import Command
+
+FEW = ("--samples", "64", "--threads", "1", "--registry", "runs")
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Path:
+    """A folder as FedAlign's code leaves it, of a network small enough to analyse."""
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    for seed, name in enumerate(("server", "client_0", "client_1")):
+        state = build("mlp_digits", 10, 1, torch.Generator().manual_seed(seed)).state_dict()
+        torch.save({f"module.{key}": tensor for key, tensor in state.items()}, folder / f"{name}.pt")
+    return folder
+
+
+ADD = ("runs", "add", "theirs", "--model", "mlp_digits", "--dataset", "digits", "--registry", "runs")
+
+
+@pytest.mark.usefixtures("theirs")
+def test_what_was_added_goes_through_every_command(fedscope: Command) -> None:
+    done = fedscope(*ADD, "--round", "7", "--method", "fedprox")
+    assert (done.code, done.out) == (0, "theirs\n")
+    assert "removed module. from 4 names" in done.err
+    (row,) = fedscope("runs", "list", "--registry", "runs", "--json").json
+    assert (row["name"], row["method"], row["clients"], row["partition"]) == ("theirs", "fedprox", 2, None)
+    shown = fedscope("runs", "show", "theirs", "--registry", "runs")
+    assert (shown.code, "added from" in shown.out, "dirichlet" in shown.out) == (0, True, False)
+    assert fedscope("runs", "verify", "--registry", "runs").code == 0
+    probes = ("--probes", "4", "--clients", "--client-data", "global", "--client-probes", "4")
+    record = fedscope("hessian", "theirs", *FEW, *probes, "--json", "-").json
+    assert (record["checkpoint"]["run"], record["checkpoint"]["round"]) == ("theirs", 7)
+    assert record["lambda_max"]["value"] > 0
+    assert record["cross_client"]["clients"] == 2
+    own = fedscope("hessian", "theirs", *FEW, "--clients", "--client-data", "own")
+    assert (own.code, "not known of an added run; use --client-data global" in own.err) == (2, True)
+    done = fedscope("plot-landscape", "theirs", *FEW, "--grid", "3", "--json", "l.json")
+    assert (done.code, json.loads(Path("l.json").read_text())["checkpoint"]["run"]) == (0, "theirs")
+
+
+def test_the_same_numbers_as_by_the_plain_file(fedscope: Command, theirs: Path) -> None:
+    fedscope(*ADD, "--name", "mine")
+    Path("plain_digits.py").write_text(
+        "import torch\n"
+        "from fedscope.data.catalogue import load, pipeline\n"
+        "from fedscope.models.catalogue import build\n"
+        "def model():\n    return build('mlp_digits', 10, 1, torch.Generator())\n"
+        "def data():\n"
+        "    split = load('digits').train\n"
+        "    inputs = pipeline('digits')[1].test(split.images, torch.arange(len(split)))\n"
+        "    return [(inputs, split.labels)]\n"
+    )
+    same = (
+        "--samples",
+        "64",
+        "--threads",
+        "1",
+        "--probes",
+        "4",
+        "--clients",
+        "--client-data",
+        "global",
+        "--client-probes",
+        "4",
+        "--json",
+        "-",
+    )
+    added = fedscope("hessian", "mine", "--registry", "runs", *same).json
+    own = ("--model", "plain_digits:model", "--data", "plain_digits:data")
+    plain = fedscope("hessian", str(theirs / "server.pt"), *own, *same).json
+    assert plain["lambda_max"] == added["lambda_max"]
+    assert plain["trace"] == added["trace"]
+    assert plain["cross_client"]["H_N"] == added["cross_client"]["H_N"]
+    assert plain["checkpoint"]["sha256"] == added["checkpoint"]["sha256"]
+    assert added["problem"]["method"] is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("--model", "mlp"), "unknown model 'mlp'"),
+        (("--dataset", "digit"), "unknown dataset 'digit'"),
+        (("--model", "resnet_digits"), "does not fit the network"),
+        (("--entry", "ema"), "holds nothing below 'ema'"),
+        (("--name", "../up"), "is no run name"),
+        (("--client", "absent.pt"), "no such file"),
+    ],
+)
+@pytest.mark.usefixtures("theirs")
+def test_faults_are_one_line(fedscope: Command, change: tuple[str, str], message: str) -> None:
+    done = fedscope(*ADD, *change)
+    assert (done.code, done.err.splitlines()[-1].startswith("Error: ")) == (2, True)
+    assert message in done.err
+    assert "Traceback" not in done.err
+
+
+def test_the_users_own_network_is_named_at_every_use(fedscope: Command) -> None:
+    torch.save(nn.Linear(3, 2).state_dict(), "w.pt")
+    Path("their_app.py").write_text(
+        "import torch\n"
+        "def net():\n    return torch.nn.Linear(3, 2)\n"
+        "def data():\n    return [(torch.randn(8, 3), torch.arange(8) % 2)]\n"
+    )
+    own = ("--model", "their_app:net", "--dataset", "their_app:data", "--registry", "runs")
+    assert fedscope("runs", "add", "w.pt", *own).out == "w\n"
+    refused = fedscope("hessian", "w", *FEW)
+    assert (refused.code, "add --model MODULE:FACTORY and --data" in refused.err) == (2, True)
+    given = ("--model", "their_app:net", "--data", "their_app:data", "--registry", "runs", "--threads", "1")
+    assert fedscope("hessian", "w", *given, "--probes", "4").code == 0
