@@ -14,6 +14,8 @@ from torch.nn.functional import cross_entropy
 from fedscope.checkpoints.files import load_checkpoint, save_checkpoint
 from fedscope.checkpoints.registry import Run
 from fedscope.data.catalogue import load, pipeline
+from fedscope.landscape.lossoperator import LossOperator
+from fedscope.landscape.operators import Product
 from fedscope.landscape.problem import Source
 from fedscope.landscape.problem import load as load_problems
 from fedscope.models.catalogue import build
@@ -46,8 +48,10 @@ def test_json_is_the_contract(fedscope: Command, run: Run) -> None:
     assert len(record["density"]["grid"]) == len(record["density"]["density"])
     cross = record["cross_client"]
     assert (cross["clients"], cross["pairs"]) == (3, "distinct")
+    assert (cross["weights"], cross["data"], cross["probes"]) == ("client", "own", 4)
     assert set(cross["H_N"]) == set(cross["H_D"]) == {"tensor", "parameter"}
-    assert all(set(e) == {"value", "stderr"} for metric in ("H_N", "H_D") for e in cross[metric].values())
+    keys = {"value", "stderr", "interval", "dof"}
+    assert all(set(e) == keys for metric in ("H_N", "H_D") for e in cross[metric].values())
     assert record["matvecs"] > 3 + 6 + 3 * 4
     assert record["seconds"] > 0
     assert record["versions"]["torch"] == torch.__version__
@@ -99,9 +103,34 @@ def test_lambda_max_and_trace_are_the_dense_ones(fedscope: Command, smooth: nn.M
 
 def test_the_same_file_twice_gives_the_same_digits(fedscope: Command, run: Run) -> None:
     arguments = ("hessian", str(run.best), *FAST, "--probes", "4", "--density", "--json", "-")
-    first, second = (fedscope(*arguments).json for _ in range(2))
-    first.pop("seconds"), second.pop("seconds")
-    assert first == second
+    first, second, third = (fedscope(*arguments, *more).json for more in ([], ["--recompute"], []))
+    assert [record.pop("reused") for record in (first, second, third)] == [False, False, True]
+    assert third.pop("seconds") == second.pop("seconds") != first.pop("seconds")
+    assert first == second == third
+
+
+def test_an_interrupted_measurement_goes_on(fedscope: Command, run: Run) -> None:
+    arguments = ("hessian", str(run.best), *FAST, "--probes", "20", "--json", "-")
+    whole = fedscope(*arguments, "--registry", "elsewhere").json
+    counted = list[str]()
+
+    def interrupted(*_: object) -> list[Product]:
+        counted.append("product")
+        if len(counted) == 8:
+            raise KeyboardInterrupt
+        return original(*_)  # type: ignore[arg-type]
+
+    original = LossOperator._apply
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LossOperator, "_apply", interrupted)
+        assert fedscope(*arguments).code == 130
+    kept = list(run.folder.parent.glob(".analysis/products/*/*.npz"))
+    assert len(kept) == 7
+    again = fedscope(*arguments).json
+    for record in (whole, again):
+        record.pop("seconds")
+    assert again == whole
+    assert not list(run.folder.parent.glob(".analysis/products/*"))
 
 
 def test_pyhessian_agrees_within_its_tolerance(fedscope: Command) -> None:
@@ -129,7 +158,8 @@ def test_samples_are_a_fixed_draw_in_every_run_of_a_data_set(run: Run) -> None:
 def test_several_checkpoints_stand_in_one_table(fedscope: Command) -> None:
     done = fedscope("hessian", "tiny", "tiny@client1", *FAST, "--probes", "4", "--json", "both.json")
     rows = [line.split("│")[0].strip() for line in done.out.splitlines() if "│" in line]
-    assert rows == ["tiny@2", "tiny@client1 (round 2)"]
+    assert rows == ["tiny@2", "tiny@client1 (round 2)", "tiny@client1 (round 2)"]
+    assert "Difference to tiny@2" in done.out
     records = json.loads(Path("both.json").read_text())
     assert [r["checkpoint"]["client"] for r in records] == [None, 1]
 
@@ -147,7 +177,7 @@ def test_noise_is_not_reported_as_agreement(fedscope: Command) -> None:
     few = ("--samples", "32", "--threads", "1", "--probes", "2", "--clients", "--client-probes", "3")
     done = fedscope("hessian", *few, "--json", "r.json")
     cross = json.loads(Path("r.json").read_text())["cross_client"]
-    assert cross["H_D"]["parameter"] == {"value": None, "stderr": None}
+    assert cross["H_D"]["parameter"]["value"] is cross["H_D"]["parameter"]["interval"] is None
     assert "raise --client-probes" in done.out
 
 

@@ -1,13 +1,24 @@
 import copy
 import math
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
-from fedscope.landscape import CrossClient, Hessian, LambdaOperator, cross_client, diagonal, orthogonal
+from fedscope.landscape import (
+    CrossClient,
+    Diagonal,
+    Hessian,
+    LambdaOperator,
+    cross_client,
+    diagonal,
+    orthogonal,
+)
+from fedscope.landscape.comparison import compare
 from fedscope.landscape.operators import Operator
 
 from .cases import Case, mlp, symmetric
@@ -54,7 +65,8 @@ def _block_sums(diagonals: Tensor, sizes: tuple[int, ...]) -> Tensor:
 def test_a_full_orthogonal_set_gives_the_dense_values(case: Case) -> None:
     cases = _clients(case, 3)
     diagonals = torch.stack([one.dense().diagonal() for one in cases])
-    found = cross_client((one.operator for one in cases), probes=diagonals.shape[1], sampler=orthogonal)
+    exact = partial(diagonal, sampler=orthogonal)
+    found = cross_client((one.operator for one in cases), probes=diagonals.shape[1], estimator=exact)
     readings = {"parameter": diagonals, "tensor": _block_sums(diagonals, case.operator.numels)}
     off = ~torch.eye(3, dtype=torch.bool)
     for reading, values in readings.items():
@@ -72,7 +84,8 @@ def test_a_full_orthogonal_set_gives_the_dense_values(case: Case) -> None:
 def test_equal_clients_differ_by_exactly_nothing(pairs: str) -> None:
     case = mlp()
     operators = [Hessian(copy.deepcopy(case.model), case.loss_fn, case.batches) for _ in range(3)]
-    found = cross_client(operators, probes=12, groups=4, pairs=pairs)  # type: ignore[arg-type]
+    found = cross_client(operators, rtol=0.1, groups=4, pairs=pairs)  # type: ignore[arg-type]
+    assert found.converged
     for reading in ("tensor", "parameter"):
         assert found.H_N[reading].value == found.H_N[reading].stderr == 0
         assert found.H_D[reading].value == 1
@@ -100,7 +113,7 @@ def test_matrices_are_symmetric_with_a_known_diagonal() -> None:
 
 
 def _many(matrices: list[Tensor], repeats: int) -> list[CrossClient]:
-    return [cross_client(_operators(matrices), probes=32, seed=seed) for seed in range(repeats)]
+    return [cross_client(_operators(matrices), probes=32, groups=8, seed=seed) for seed in range(repeats)]
 
 
 def test_the_corrected_values_are_unbiased_and_their_errors_honest() -> None:
@@ -138,7 +151,7 @@ def test_the_plug_in_norm_would_have_been_off_by_many_errors() -> None:
 def test_clients_of_equal_norm_show_no_gap_on_average() -> None:
     first = _noisy(1)[0]
     second = first.flip(0, 1)  # the same diagonal in another order, seen by the probes with other noise
-    runs = [cross_client(_operators([first, second]), probes=24, seed=seed) for seed in range(200)]
+    runs = [cross_client(_operators([first, second]), probes=24, groups=8, seed=seed) for seed in range(200)]
     gaps = torch.tensor([float(run.H_N_matrix["parameter"][0, 1]) for run in runs])
     # Left uncorrected, the mean of the squared gap would be many standard errors above zero.
     assert abs(float(gaps.mean())) < 4 * float(gaps.std()) / len(runs) ** 0.5
@@ -167,19 +180,82 @@ def test_clients_are_taken_one_at_a_time_and_progress_runs_on() -> None:
 
 
 def test_the_seed_decides_alone() -> None:
-    first, again = (cross_client(_operators(_noisy(2)), probes=8, seed=3) for _ in range(2))
-    other = cross_client(_operators(_noisy(2)), probes=8, seed=4)
+    first, again = (cross_client(_operators(_noisy(2)), probes=8, groups=8, seed=3) for _ in range(2))
+    other = cross_client(_operators(_noisy(2)), probes=8, groups=8, seed=4)
     assert torch.equal(first.H_N_matrix["tensor"], again.H_N_matrix["tensor"])
     assert not torch.equal(first.H_N_matrix["tensor"], other.H_N_matrix["tensor"])
 
 
 def test_impossible_comparisons_are_refused() -> None:
     with pytest.raises(UserError, match="at least 2"):
-        cross_client(_operators(_noisy(1)))
+        cross_client(list(_operators(_noisy(1))))
     with pytest.raises(UserError, match="at least 3"):
-        cross_client(_operators(_noisy(2)), groups=2)
+        cross_client(list(_operators(_noisy(2))), groups=2)
+    with pytest.raises(UserError, match="not both"):
+        cross_client(list(_operators(_noisy(2))), probes=32, rtol=0.1)
+    with pytest.raises(UserError, match="give a list"):
+        cross_client(_operators(_noisy(2)), rtol=0.1)
     with pytest.raises(UserError, match="all_including_self"):
         cross_client(_operators(_noisy(2)), pairs="some")  # type: ignore[arg-type]
     mixed = [LambdaOperator(lambda v: v, 4), LambdaOperator(lambda v: v, 5)]
     with pytest.raises(UserError, match="client 1"):
         cross_client(mixed)
+
+
+def test_probes_are_taken_until_the_intervals_are_narrow() -> None:
+    operators = list(_operators(_noisy(3)))
+    found = cross_client(operators, rtol=0.4, max_probes=4000, seed=2)
+    assert found.converged
+    for estimate in (found.H_N["parameter"], found.H_D["parameter"]):
+        low, high = estimate.interval()
+        assert high - low <= 2 * 0.4 * estimate.value
+        assert estimate.dof == 15
+    half = cross_client(operators, rtol=0.2, max_probes=4000, seed=2)
+    assert half.converged
+    assert 2 < half.probes[0] / found.probes[0] < 8
+    tensor = cross_client(operators, rtol=0.4, max_probes=4000, seed=2, aim="tensor")
+    low, high = tensor.H_N["tensor"].interval()
+    assert high - low <= 2 * 0.4 * tensor.H_N["tensor"].value
+    assert found.matvecs == sum(found.probes)
+
+
+def test_stages_add_up_to_one_estimate() -> None:
+    """What counts is how many probes were taken, not in how many stages."""
+    taken: list[int] = []
+
+    def counted(op: Operator, **options: Any) -> Diagonal:
+        taken.append(options["probes"])
+        return diagonal(op, **options)
+
+    operators = list(_operators(_noisy(2)))
+    staged = cross_client(operators, rtol=0.4, estimator=counted, max_probes=4000, groups=4)
+    assert len(set(taken)) > 1
+    samples = [_samples(matrix, taken[::2], groups=4) for matrix in _noisy(2)]
+    whole = compare(samples, "distinct")
+    assert staged.H_N["parameter"].value == pytest.approx(whole.H_N.value, rel=1e-9)
+    assert staged.H_D["parameter"].stderr == pytest.approx(whole.H_D.stderr, rel=1e-9)
+
+
+def _samples(matrix: Tensor, stages: list[int], groups: int) -> Tensor:
+    """Group means of z⊙Az over all stages; each begins where the sampler of the last one stopped."""
+    generator, rows = torch.Generator().manual_seed(0), []
+    for probes in stages:
+        for _ in range(probes):
+            z = (2 * torch.randint(2, (40,), generator=generator) - 1).double()
+            rows.append(z * (matrix @ z))
+        torch.randint(2, (40,), generator=generator)  # drawn to see whether the sampler goes on
+    return torch.stack([torch.stack(rows[g::groups]).mean(0) for g in range(groups)])
+
+
+def test_like_clients_have_no_relative_precision() -> None:
+    first = _noisy(1)[0]
+    found = cross_client(list(_operators([first, first.flip(0, 1)])), rtol=0.1, max_probes=200)
+    assert found.converged is False
+    assert found.probes == (192, 192)
+    lows = [
+        cross_client(_operators([first, first.flip(0, 1)]), probes=32, seed=seed)
+        .H_N["parameter"]
+        .interval()[0]
+        for seed in range(20)
+    ]
+    assert sum(low <= 0 for low in lows) >= 16  # of which 19 are expected to hold the truth, 0

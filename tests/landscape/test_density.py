@@ -1,11 +1,13 @@
 import math
+from itertools import islice
 
 import pytest
 import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
-from fedscope.landscape import LambdaOperator, orthogonal, rademacher, spectral_density, trace
+from fedscope.landscape import Estimate, LambdaOperator, orthogonal, rademacher, spectral_density, trace
+from fedscope.landscape.errorbars import mean_stderr
 
 from .cases import Case, matrix_operator, symmetric
 
@@ -27,6 +29,10 @@ def test_a_full_set_and_all_steps_give_the_spectrum(case: Case, dense: Tensor) -
     exact = (-0.5 * z**2).exp().mean(1) / (found.sigma * math.sqrt(2 * math.pi))
     torch.testing.assert_close(found.density, exact, rtol=1e-6, atol=1e-8)
     assert found.negative_mass.stderr == 0
+    assert [moment.value for moment in found.moments] == pytest.approx(
+        [float(eigenvalues.mean()), float((eigenvalues**2).mean())], rel=1e-6
+    )
+    assert torch.equal(found.band()[0], found.density)
 
 
 def test_the_operator_of_a_net_gives_the_same_as_its_matrix(case: Case, dense: Tensor) -> None:
@@ -43,6 +49,46 @@ def test_it_integrates_to_one_and_to_the_trace(case: Case, dense: Tensor) -> Non
     mean = len(dense) * _moment(found.nodes, found.weights, 1)
     assert mean == pytest.approx(same_probes.value, rel=1e-9)
     assert found.matvecs == 6 * 20
+
+
+def test_the_moments_are_those_of_the_probes_products(dense: Tensor) -> None:
+    n, operator = len(dense), matrix_operator(dense)
+    found = spectral_density(operator, probes=6, steps=20)
+    first, second = found.moments
+    same_probes = trace(operator, probes=6)
+    assert n * first.value == pytest.approx(same_probes.value, rel=1e-9)
+    probes = islice(rademacher(n, torch.Generator().manual_seed(0), torch.float64, torch.device("cpu")), 6)
+    squares = [float((dense @ z).square().sum()) / n for z in probes]
+    assert second.value == pytest.approx(sum(squares) / 6, rel=1e-9)
+    assert second.stderr == pytest.approx(mean_stderr(squares), rel=1e-9)
+    assert second.dof == 5
+
+
+def test_the_band_is_that_of_the_probes_densities() -> None:
+    matrix = symmetric(torch.cat([torch.linspace(-1, 0, 20), torch.linspace(0, 3, 60)]))
+    found = spectral_density(matrix_operator(matrix), probes=5, steps=30, sigma=0.2)
+    z = (found.grid[None, :, None] - found.nodes[:, None]) / 0.2
+    each = ((-0.5 * z**2).exp() * found.weights[:, None]).sum(2) / (0.2 * math.sqrt(2 * math.pi))
+    low, high = found.band(0.9)
+    for i in (200, 500, 700):
+        expected = Estimate(float(each[:, i].mean()), mean_stderr(each[:, i].tolist()), 4).interval(0.9)
+        assert (max(0.0, expected[0]), expected[1]) == pytest.approx((float(low[i]), float(high[i])))
+    assert bool(spectral_density(matrix_operator(matrix), probes=1).band()[1].isnan().all())
+
+
+def test_a_mass_lies_within_the_limits_of_its_quadrature() -> None:
+    spectrum = torch.linspace(-1, 3, 81).double()
+    matrix = torch.diag(spectrum)  # every sign probe has the same, exact shares
+    shares = []
+    for steps in (5, 10, 81):
+        found = spectral_density(matrix_operator(matrix), probes=1, steps=steps)
+        low, high = found.mass_bounds(0.52)
+        assert low <= float((spectrum > 0.52).double().mean()) <= high
+        assert low < found.mass(0.52).value < high
+        shares.append(high - low)
+    assert shares[0] > shares[1] > shares[2]
+    assert found.mass(0.52).value == pytest.approx(50 / 81, abs=1 / 81)
+    assert found.mass_bounds(4.0)[0] == found.mass(4.0).value == 0
 
 
 def test_weights_are_squared_first_components() -> None:

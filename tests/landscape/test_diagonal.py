@@ -4,6 +4,8 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape import LambdaOperator, diagonal, orthogonal
+from fedscope.landscape.diagonal import squared_norm
+from fedscope.landscape.lanczos import Lanczos
 
 from .cases import Case, matrix_operator
 
@@ -48,6 +50,49 @@ def test_the_errors_cover_the_truth(case: Case, dense: Tensor) -> None:
         )
     assert 0.8 < float(torch.cat(scores).mean()) < 1.3
     assert 0.6 < float(torch.cat(block_scores).mean()) < 1.8
+
+
+def test_what_a_krylov_space_knows_is_exact(case: Case, dense: Tensor) -> None:
+    start = torch.randn(len(dense), generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    process = Lanczos(case.operator, start, generator=torch.Generator(), by_batch=True)
+    for _ in range(8):
+        process.step()
+    known = process.subspace()
+    exact = diagonal(case.operator, known=known, probes=len(dense), sampler=orthogonal)
+    torch.testing.assert_close(exact.parameter, dense.diagonal(), rtol=1e-6, atol=1e-12)
+    torch.testing.assert_close(exact.tensor, _block_sums(case, dense.diagonal()), rtol=1e-6, atol=1e-12)
+    plain, deflated = (diagonal(case.operator, known=space, probes=16) for space in (None, known))
+    assert float(deflated.tensor_stderr.norm()) < 0.8 * float(plain.tensor_stderr.norm())
+    assert float(deflated.parameter_stderr.norm()) < 0.8 * float(plain.parameter_stderr.norm())
+    errors = (deflated.parameter - dense.diagonal()) / deflated.parameter_stderr.clamp(min=1e-12)
+    assert 0.5 < float(errors[dense.diagonal() != 0].square().mean()) < 2
+    torch.testing.assert_close(deflated.groups.mean(0), deflated.parameter)
+
+
+def test_the_tensors_come_with_their_errors(case: Case) -> None:
+    found = diagonal(case.operator, probes=12)
+    tensors = found.tensors()
+    assert list(tensors) == case.names
+    first = tensors[case.names[0]]
+    assert (first.value, first.stderr, first.dof) == (
+        float(found.tensor[0]),
+        float(found.tensor_stderr[0]),
+        11,
+    )
+
+
+def test_the_squared_norm_is_free_of_the_noise() -> None:
+    truth = torch.tensor([1.0, -2.0, 2.0, 0.0], dtype=torch.float64)
+    noise = torch.randn(4000, 6, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = [squared_norm(truth + groups) for groups in noise]
+    values = torch.tensor([estimate.value for estimate in found])
+    variances = torch.tensor([estimate.stderr**2 for estimate in found])
+    assert float(values.mean()) == pytest.approx(9, abs=3 * float(values.std()) / 4000**0.5)
+    assert 0.95 < float(variances.mean() / values.var()) < 1.5  # the jackknife errs upward if at all
+    assert found[0].dof == 5
+    assert squared_norm(truth[None]).interval() == (9, 9)
+    with pytest.raises(ValueError, match="at least 3"):
+        squared_norm(noise[0, :2])
 
 
 def test_groups_are_disjoint_means_of_the_same_products(case: Case) -> None:

@@ -32,6 +32,11 @@ _OPTIONS = (
     click.option("--json", "json_target", metavar="FILE|-", help="Write the record; - is standard output."),
 )  # fmt: skip
 
+SHARED = (
+    "checkpoints", "samples", "split", "data_dir", "model", "data", "dtype", "batch_size", "seed", "device",
+    "threads", "registry",
+)  # fmt: skip
+
 
 def analysis(samples: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that adds the shared options, with a default number of samples."""

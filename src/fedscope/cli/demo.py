@@ -7,9 +7,10 @@ import click
 from fedscope.checkpoints.files import versions
 from fedscope.checkpoints.registry import Registry
 from fedscope.cli import console, options
-from fedscope.cli.hessian import draw_densities, show
+from fedscope.cli.hessian import ANALYSIS, draw_densities, show
 from fedscope.cli.plot_landscape import draw
 from fedscope.cli.training import train_run
+from fedscope.landscape.crossing import Crossing
 from fedscope.landscape.measure import Request, measure
 from fedscope.landscape.problem import Source, load
 from fedscope.landscape.scan import Plane, scan
@@ -34,15 +35,16 @@ def command(registry: Path, threads: int | None, out: Path) -> None:
         )
         paths.append(Path(str(trained["final"])))
     problems = load(paths, source)
-    request = Request(top_k=2, density=True, clients=True, client_probes=CLIENT_PROBES, versions=versions())
-    measured = [measure(problem, request, console.progress) for problem in problems]
+    request = Request(
+        top_k=2, density=True, clients=True, crossing=Crossing(probes=CLIENT_PROBES), versions=versions()
+    )
+    records = [measure(problem, request, console.progress, keep=registry / ANALYSIS) for problem in problems]
     plane = Plane(grid=GRID, versions=versions())
     scanned = [scan(problem, plane, console.progress) for problem in problems]
 
-    records = [record for record, _ in measured]
     console.write_json(str(out / "hessian.json"), records)
     console.write_json(str(out / "landscape.json"), [record for record, _ in scanned])
-    draw_densities(records, [density for _, density in measured if density], out / "density.png")
+    draw_densities(records, out / "density.png")
     for suffix in ("png", "pdf"):
         draw(scanned, out / f"landscape.{suffix}")
     show(records)

@@ -7,15 +7,19 @@ import click
 
 from fedscope.checkpoints.files import versions
 from fedscope.cli import console
-from fedscope.cli.analysis import analysis, problems
+from fedscope.cli.analysis import SHARED, analysis, problems
+from fedscope.cli.reading import by_reading, reading_options
 from fedscope.errors import UserError
 from fedscope.figures.labels import label, titles
 from fedscope.figures.record import made_from
 from fedscope.figures.spectra import density_figure
 from fedscope.figures.style import check_format, save
 from fedscope.figures.tables import hessian_table
-from fedscope.landscape.measure import Record, Request, measure
-from fedscope.landscape.results import Density
+from fedscope.figures.verdicts import advice, comparison_table
+from fedscope.landscape.measure import Request, measure
+from fedscope.landscape.records import Record
+
+ANALYSIS = ".analysis"  # in the registry: results, and the products of interrupted runs
 
 
 @click.command("hessian")
@@ -29,14 +33,7 @@ from fedscope.landscape.results import Density
 @click.option("--trace-rtol", type=click.FloatRange(0, min_open=True), default=0.05, show_default=True,
               help="Standard error of the trace, relative to its value.")  # fmt: skip
 @click.option("--density", is_flag=True, help="Also estimate the eigenvalue density.")
-@click.option(
-    "--clients", is_flag=True, help="Also compare the curvature of the run's client models (H_N, H_D)."
-)
-@click.option(
-    "--client-probes", type=click.IntRange(3), default=32, show_default=True, help="Probes per client."
-)
-@click.option("--pairs", type=click.Choice(["distinct", "all_including_self"]), default="distinct",
-              show_default=True, help="Pairs averaged over; the papers' script includes k = j.")  # fmt: skip
+@reading_options
 @click.option("--operator", type=click.Choice(["hessian", "ggn", "fisher"]), default="hessian",
               show_default=True, help="Hessian, generalised Gauss–Newton, or empirical Fisher.")  # fmt: skip
 @click.option(
@@ -46,6 +43,7 @@ from fedscope.landscape.results import Density
     help="Only the block of parameters with such names, such as 'layer3.*'; may be repeated. [default: all]",
 )
 @click.option("--engine", type=click.Choice(["fedscope", "pyhessian"]), default="fedscope", show_default=True)
+@click.option("--recompute", is_flag=True, help="Measure again what the registry has a result of.")
 @click.option("--figure", metavar="FILE", help="Draw the density to a .png, .pdf or .svg file.")
 def command(
     json_target: str | None,
@@ -56,19 +54,19 @@ def command(
     trace_rtol: float,
     density: bool,
     clients: bool,
-    client_probes: int,
-    pairs: Any,
     operator: Any,
     parameters: tuple[str, ...],
     engine: Any,
+    recompute: bool,
     figure: str | None,
-    **source: Any,
+    **others: Any,
 ) -> None:
     """Measure the curvature of the training loss at checkpoints.
 
     CKPT is a file, or RUN, RUN@25, RUN@best, RUN@final, RUN@client3 of the registry; left out, the newest
     run. Several are compared in one table.
     """
+    source = {name: others.pop(name) for name in SHARED}
     request = Request(
         top_k=top_k,
         tol=tol,
@@ -76,32 +74,41 @@ def command(
         trace_rtol=trace_rtol,
         density=density or figure is not None,
         clients=clients,
-        client_probes=client_probes,
-        pairs=pairs,
         engine=engine,
         operator=operator,
         parameters=parameters,
         bn=bn,
         versions=versions(),
+        **by_reading(source, **others),
     )
     if figure:
         check_format(Path(figure))
     for target in (figure, json_target):
         console.check_target(target)
-    results = [measure(problem, request, console.progress) for problem in problems(**source)]
-    records = [record for record, _ in results]
+    keep = Path(source["registry"]) / ANALYSIS
+    records = [
+        measure(problem, request, console.progress, keep=keep, again=recompute)
+        for problem in problems(**source)
+    ]
     if json_target:
         console.write_json(json_target, records[0] if len(records) == 1 else records)
     if json_target != "-":
         show(records)
     if figure:
-        draw_densities(records, [found for _, found in results if found], Path(figure))
+        draw_densities(records, Path(figure))
 
 
 def show(records: list[Record]) -> None:
     """Print the comparison table, and each record's further eigenvalues and warnings."""
     table = hessian_table(records)
     console.print_table(table.title, table.columns, table.rows, table.notes)
+    for record in records:
+        if record.get("reused"):
+            console.note(f"{label(record['checkpoint'])}: as measured before; --recompute measures again")
+        for line in advice(record):
+            console.note(f"{label(record['checkpoint'])}: {line}")
+    if len(records) > 1:
+        compare(records)
     for record in records:
         name = label(record["checkpoint"])
         if len(record["eigenvalues"]) > 1:
@@ -115,11 +122,29 @@ def show(records: list[Record]) -> None:
             console.note(
                 f"{name}: the trace did not reach --trace-rtol in {record['trace']['probes']} probes"
             )
+        cross = record["cross_client"]
+        if cross and cross["converged"] is False:
+            console.note(
+                f"{name}: H_N and H_D did not reach --client-rtol in {cross['probes']} probes per client; "
+                "raise --client-max-probes"
+            )
 
 
-def draw_densities(records: list[Record], densities: list[Density], path: Path) -> None:
+def compare(records: list[Record]) -> None:
+    """Print each record's differences to the first, where they were made on the same samples."""
+    try:
+        table = comparison_table(records)
+    except UserError as reason:
+        console.note(f"no comparison: {reason}")
+        return
+    click.echo()
+    console.print_table(table.title, table.columns, table.rows, table.notes)
+
+
+def draw_densities(records: list[Record], path: Path) -> None:
     """Draw the eigenvalue densities of several records on shared axes."""
     largest = [float(r["lambda_max"]["value"]) for r in records if r["lambda_max"]["value"] is not None]
     if len(largest) < len(records):
         raise UserError("the curvature is not finite, so there is no density to draw; see --json")
+    densities = [record["density"] for record in records]
     save(density_figure(densities, titles(records), lambda_max=largest), path, record=made_from(records))

@@ -13,7 +13,7 @@ from fedscope.figures.labels import titles
 from fedscope.figures.record import made_from
 from fedscope.figures.style import check_format, save
 from fedscope.figures.surfaces import MOST_CHECKPOINTS, landscape_figure
-from fedscope.landscape.measure import Record
+from fedscope.landscape.records import Record
 from fedscope.landscape.results import Surface
 from fedscope.landscape.scan import Plane, scan
 

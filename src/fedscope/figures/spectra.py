@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.page import Page
-from fedscope.landscape.results import Density
 
 MOST_DECADES = 10.0
 
@@ -26,14 +25,16 @@ Values = NDArray[np.float64]
 
 
 def density_figure(
-    densities: Sequence[Density],
+    densities: Sequence[Mapping[str, Any]],
     labels: Sequence[str],
     *,
     lambda_max: Sequence[float] | None = None,
     x_scale: Literal["symlog", "linear"] = "symlog",
     width: float = style.SINGLE_COLUMN,
 ) -> Figure:
-    """Overlay the densities, each in its own colour and line style; the density axis is logarithmic.
+    """Overlay densities, each in its own colour and line style; the density axis is logarithmic.
+
+    A density is the entry of a record of ``fedscope hessian --json``: grid, density, its 95 % band, σ.
 
     The density axis ends just under the lowest bump of any curve, at most ten decades below the highest, so
     that single outlying eigenvalues stay visible. The symmetric-logarithmic eigenvalue axis is linear up to
@@ -46,7 +47,7 @@ def density_figure(
     """
     if not densities:
         raise UserError("there is no spectrum to draw: compute one with 'fedscope hessian --density'")
-    curves = [(one.grid.cpu().numpy(), one.density.cpu().numpy()) for one in densities]
+    curves = [(_values(one["grid"]), _values(one["density"])) for one in densities]
     low, high = _density_range([density for _, density in curves])
     markers = [float("nan")] * len(curves) if lambda_max is None else lambda_max
     legend = LEGEND_LINE * len(curves) + 0.05
@@ -58,11 +59,12 @@ def density_figure(
         for index, (curve, label, marker) in enumerate(zip(curves, labels, markers, strict=True)):
             look = {"color": colors[index], "linestyle": style.LINESTYLES[index % len(style.LINESTYLES)]}
             _draw_curve(axes, curve, label, marker, look)
+            _draw_band(axes, curve[0], densities[index].get("band"), colors[index])
         axes.set_yscale("log")
         axes.set(ylim=(low, high), xlabel="eigenvalue", ylabel="density")
         axes.yaxis.set_major_locator(LogLocator(numticks=7))
         axes.yaxis.set_minor_locator(NullLocator())
-        _scale_eigenvalues(axes, x_scale, sigma=max(one.sigma for one in densities))
+        _scale_eigenvalues(axes, x_scale, sigma=max(float(one["sigma"]) for one in densities))
         axes.spines[["top", "right"]].set_visible(False)
         # the legend stands above the axes, where no curve can run into it
         axes.legend(
@@ -96,6 +98,18 @@ def _draw_curve(
     # zero has no logarithm; the tails of the Gaussians underflow to it far below the axis
     positive = np.where(density > 0, density, np.nan)
     axes.plot(grid, positive, label=style.typeset(label), **look)
+
+
+def _draw_band(axes: Axes, grid: Values, band: Sequence[Any] | None, color: Any) -> None:
+    if band is not None:
+        low, high = (_values(end) for end in band)
+        tiny = np.finfo(np.float64).tiny  # zero has no logarithm
+        axes.fill_between(grid, np.maximum(low, tiny), high, color=color, alpha=0.2, linewidth=0)
+
+
+def _values(numbers: Sequence[float | None]) -> Values:
+    """Return JSON's numbers, null as NaN."""
+    return np.array([np.nan if number is None else number for number in numbers], dtype=np.float64)
 
 
 def _scale_eigenvalues(axes: Axes, x_scale: Literal["symlog", "linear"], *, sigma: float) -> None:

@@ -128,7 +128,8 @@ def _cross_notes(cross: Record) -> list[str]:
         f"; uploads of rounds {min(rounds)} to {max(rounds)}" if rounds and min(rounds) < max(rounds) else ""
     )
     notes = [f"H_N, H_D: mean over {meaning} of {cross['clients']} clients{when}, ± standard error"]
-    if any(cross[symbol][reading]["value"] is None for symbol, reading in _CROSS_CLIENT):
+    estimates = [cross[symbol][reading] for symbol, reading in _CROSS_CLIENT]
+    if any(estimate and estimate["value"] is None for estimate in estimates):
         notes.append("unresolved: below the probes' noise; raise --client-probes")
     return notes
 

@@ -8,8 +8,10 @@ from fedscope.landscape.directions import Directions, eigen_directions, random_d
 from fedscope.landscape.eigen import top_eigenpairs
 from fedscope.landscape.gaussnewton import EmpiricalFisher, GaussNewton
 from fedscope.landscape.hessian import Hessian
+from fedscope.landscape.layers import layer_eigenpairs, layer_patterns
 from fedscope.landscape.normalization import frozen_copy
 from fedscope.landscape.operators import LambdaOperator, Operator, Product
+from fedscope.landscape.overlap import principal_cosines, subspace_overlap
 from fedscope.landscape.probes import orthogonal, rademacher
 from fedscope.landscape.results import (
     Axis,
@@ -45,10 +47,14 @@ __all__ = [
     "diagonal",
     "eigen_directions",
     "frozen_copy",
+    "layer_eigenpairs",
+    "layer_patterns",
     "orthogonal",
+    "principal_cosines",
     "rademacher",
     "random_directions",
     "spectral_density",
+    "subspace_overlap",
     "surface",
     "top_eigenpairs",
     "trace",

@@ -1,6 +1,8 @@
 """The samples behind a curvature operator: fixed, in a fixed order, with their counts."""
 
+import hashlib
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -64,6 +66,15 @@ class Batches:
     def samples(self) -> int:
         """Samples in all batches together."""
         return sum(self.sizes)
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of all samples, their order and how they are batched."""
+        digest = hashlib.sha256(f"{self.sizes}".encode())
+        for tensor in (tensor for pair in self for tensor in pair):
+            digest.update(f"{tensor.dtype} {tuple(tensor.shape)}\0".encode())
+            digest.update(tensor.cpu().contiguous().numpy().data)
+        return digest.hexdigest()
 
     def __len__(self) -> int:
         return len(self._pairs)

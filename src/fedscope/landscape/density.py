@@ -14,13 +14,11 @@ import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
-from fedscope.landscape.errorbars import mean_stderr
 from fedscope.landscape.lanczos import Lanczos
 from fedscope.landscape.operators import Operator
-from fedscope.landscape.probes import Sampler, default_generator, rademacher
+from fedscope.landscape.probes import Sampler, default_generator, ended, rademacher
 from fedscope.landscape.progress import Progress
-from fedscope.landscape.results import Density, Estimate
-from fedscope.landscape.trace import ended
+from fedscope.landscape.results import Density, probe_mean
 
 SIGMA_FRACTION = 0.01
 MARGIN = 6.0  # the grid reaches this many σ beyond the outermost nodes: 2e-9 of the mass lies outside
@@ -29,8 +27,8 @@ MARGIN = 6.0  # the grid reaches this many σ beyond the outermost nodes: 2e-9 o
 def spectral_density(
     op: Operator,
     *,
-    probes: int = 2,
-    steps: int = 50,
+    probes: int = 4,
+    steps: int = 40,
     sampler: Sampler = rademacher,
     generator: torch.Generator | None = None,
     sigma: float | None = None,
@@ -39,9 +37,10 @@ def spectral_density(
 ) -> Density:
     """Estimate the density of eigenvalues, normalised to one.
 
-    n times the mean of Σ weights·nodes is the Hutchinson estimate of the trace from the same probes. Nodes
-    within ten roundings of the operator's dtype around zero (at the size of the largest node) are zeros,
-    and do not count as negative mass. After a non-finite product nodes, grid and density are NaN.
+    The band and all errors are those of the probes; ``Density.mass_bounds`` tells what finite steps leave
+    open. n times the mean of Σ weights·nodes is the Hutchinson estimate of the trace from the same probes.
+    Nodes within ten roundings of the operator's dtype around zero (at the size of the largest node) are
+    zeros, and do not count as negative mass. After a non-finite product nodes, grid and density are NaN.
 
     Args:
         op: symmetric operator.
@@ -79,15 +78,20 @@ def spectral_density(
     theta, mass = torch.stack(nodes), torch.stack(weights)
     width = _default_sigma(theta[mass != 0]) if sigma is None else sigma
     grid = _grid(theta[mass != 0], width, points)
+    smooth, exact = _smoothed(grid, theta, mass, width), ended(vectors)
+    zero = 10 * torch.finfo(op.dtype).eps * theta.abs().max()
     return Density(
         grid=grid,
-        density=_smoothed(grid, theta, mass, width),
+        density=smooth.mean(0),
+        stderr=_stderr(smooth, exact),
         nodes=theta,
         weights=mass,
         sigma=width,
-        negative_mass=_negative_mass(theta, mass, op.dtype, exact=ended(vectors)),
+        negative_mass=probe_mean((mass * (theta < -zero)).sum(1), exact),
+        moments=(probe_mean((mass * theta).sum(1), exact), probe_mean((mass * theta**2).sum(1), exact)),
         matvecs=matvecs,
         seed=seed,
+        exact=exact,
     )
 
 
@@ -95,7 +99,7 @@ def _quadrature(krylov: Lanczos) -> tuple[Tensor, Tensor]:
     if not krylov.finite:
         missing = torch.full((krylov.steps,), math.nan, dtype=torch.float64)
         return missing, missing.clone()
-    theta, s = torch.linalg.eigh(krylov.tridiagonal())
+    theta, s = torch.linalg.eigh(krylov.projected)
     return theta, s[0] ** 2
 
 
@@ -115,14 +119,17 @@ def _grid(nodes: Tensor, sigma: float, points: int) -> Tensor:
 
 
 def _smoothed(grid: Tensor, nodes: Tensor, weights: Tensor, sigma: float) -> Tensor:
-    total = torch.zeros_like(grid)
+    """Return each probe's density on the grid, (M, m)."""
+    densities = []
     for theta, mass in zip(nodes, weights, strict=True):
         z = (grid[:, None] - theta) / sigma
-        total += (-0.5 * z**2).exp() @ mass
-    return total / (len(nodes) * sigma * math.sqrt(2 * math.pi))
+        densities.append((-0.5 * z**2).exp() @ mass)
+    return torch.stack(densities) / (sigma * math.sqrt(2 * math.pi))
 
 
-def _negative_mass(nodes: Tensor, weights: Tensor, dtype: torch.dtype, *, exact: bool) -> Estimate:
-    zero = 10 * torch.finfo(dtype).eps * nodes.abs().max()
-    shares = (weights * (nodes < -zero)).sum(1)
-    return Estimate(float(shares.mean()), 0.0 if exact else mean_stderr(shares.tolist()))
+def _stderr(densities: Tensor, exact: bool) -> Tensor:
+    if exact:
+        return torch.zeros_like(densities[0])
+    if len(densities) == 1:
+        return torch.full_like(densities[0], math.nan)
+    return densities.std(0) / math.sqrt(len(densities))

@@ -2,25 +2,29 @@
 
 E[z ⊙ Hz] = diag(H) for independent ±1 entries (Bekas, Kokiopoulou and Saad 2007). Summed over a parameter
 tensor the same products estimate the trace of its diagonal block, the "diagonal" that the published FedAlign
-script compares between clients.
+script compares between clients. What a subspace knows exactly is left out of H and its diagonal added, as in
+:mod:`fedscope.landscape.trace`.
 """
 
-from itertools import islice
+import math
 
 import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
+from fedscope.landscape.errorbars import jackknife_variance
 from fedscope.landscape.operators import Operator
-from fedscope.landscape.probes import Sampler, default_generator, rademacher
+from fedscope.landscape.probes import Sampler, default_generator, ended, probe_products, rademacher
 from fedscope.landscape.progress import Progress
-from fedscope.landscape.results import Diagonal
-from fedscope.landscape.trace import TraceTally, ended
+from fedscope.landscape.results import Diagonal, Estimate
+from fedscope.landscape.subspace import Subspace
+from fedscope.landscape.tally import TraceTally, remainder
 
 
 def diagonal(
     op: Operator,
     *,
+    known: Subspace | None = None,
     probes: int = 64,
     sampler: Sampler = rademacher,
     generator: torch.Generator | None = None,
@@ -30,11 +34,13 @@ def diagonal(
     """Estimate diag(H), element by element and summed over the operator's blocks, with standard errors.
 
     Probe i belongs to group i mod G; the groups' means are independent estimates, from which products of
-    diagonals can be formed without bias. A sampler that ends before ``probes`` is reached, or just then, has
-    given a complete set (``orthogonal``): the values are exact, the errors 0, and there is one group.
+    diagonals can be formed without bias (what ``known`` adds to each is not random). A sampler that ends
+    before ``probes`` is reached, or just then, has given a complete set (``orthogonal``): the values are
+    exact, the errors 0, and there is one group.
 
     Args:
         op: symmetric operator; its ``blocks`` name the tensors.
+        known: what a basis already tells of ``op``; its part of the diagonal is exact.
         probes: products to take, at least 2.
         sampler: distribution of the probes.
         generator: draws the probes; a fixed default if not given.
@@ -52,10 +58,10 @@ def diagonal(
     seed = generator.initial_seed()
     vectors = sampler(op.shape[0], generator, op.dtype, op.device)
     by_group = [_Moments() for _ in range(groups)]
-    element, block, tally = _Moments(), _Moments(), TraceTally(op)
-    for i, z in enumerate(islice(vectors, probes)):
-        product = op.product(z)
-        sample = z.double() * product.vector.double()
+    element, block, tally = _Moments(), _Moments(), TraceTally(op, known, signs=sampler is rademacher)
+    exactly = known.diagonal() if known else torch.zeros((), dtype=torch.float64, device=op.device)
+    for i, (z, product) in enumerate(probe_products(remainder(op, known), vectors, probes)):
+        sample = exactly + z.double() * product.vector.double()
         element.add(sample)
         block.add(_block_sums(sample, op))
         by_group[i % groups].add(sample)
@@ -69,6 +75,7 @@ def diagonal(
         tensor=block.mean,
         parameter_stderr=torch.zeros_like(element.mean) if exact else element.stderr(),
         tensor_stderr=torch.zeros_like(block.mean) if exact else block.stderr(),
+        dof=math.inf if exact else tally.probes - 1,
         names=tuple(name for name, _ in op.blocks),
         groups=means,
         tensor_groups=torch.stack([_block_sums(mean, op) for mean in means]),
@@ -77,6 +84,29 @@ def diagonal(
         matvecs=tally.probes,
         seed=seed,
     )
+
+
+def squared_norm(groups: Tensor) -> Estimate:
+    """Return ‖D‖² without bias from G independent estimates of a vector D, (G, n), with its standard error.
+
+    The square of their mean exceeds ‖D‖² by their variance; inner products of different groups do not:
+    Σ_{a≠b} ⟨g_a, g_b⟩ / (G (G − 1)). The standard error is the jackknife's, with G − 1 degrees of freedom.
+    One group is taken as exact.
+
+    Raises:
+        ValueError: two groups, which have no leave-one-out values.
+    """
+    count = len(groups)
+    gram = groups.double() @ groups.double().T
+    if count == 1:
+        return Estimate(float(gram), 0.0)
+    if count == 2:
+        raise ValueError("a standard error of a squared norm needs at least 3 groups")
+    of_each = gram.sum(1) - gram.diagonal()
+    total = of_each.sum()
+    left_out = (total - 2 * of_each) / ((count - 1) * (count - 2))
+    stderr = float(jackknife_variance(left_out).sqrt())
+    return Estimate(float(total) / (count * (count - 1)), stderr, count - 1)
 
 
 def _block_sums(vector: Tensor, op: Operator) -> Tensor:

@@ -29,6 +29,37 @@ def data_stderr(forms: Tensor | None, weights: Sequence[int] | None) -> float:
     return float(variance.sqrt())
 
 
+def probed_data_error(estimates: Tensor, weights: Sequence[int] | None) -> tuple[float, float]:
+    """Return the standard error of ``data_stderr`` and its degrees of freedom, for batches seen by probes.
+
+    ``estimates`` (M, B): independent unbiased estimates of each batch's mean. The spread S² of their means
+    over probes holds the probes' noise as well; products of different probes do not, and give the corrected
+
+        U = Σ_b n_b Σ_{i≠j} d_ib d_jb / (M (M − 1) (B − 1) N),   d_ib = f_ib − f̄_i.
+
+    Where the noise is more than half of S², so that U itself is mostly noise, S²/2 is returned instead; of a
+    single probe S².
+    """
+    if weights is None or len(weights) < 2 or not len(estimates):
+        return math.nan, math.nan
+    counts = torch.tensor(weights, dtype=torch.float64, device=estimates.device)
+    shares = counts / counts.sum() / (len(weights) - 1)
+    deviations = estimates - (estimates @ counts / counts.sum())[:, None]
+    probes = len(estimates)
+    spread = (shares * deviations.mean(0) ** 2).sum()
+    if probes > 1:
+        noise = (shares * deviations.var(0)).sum() / probes
+        spread = torch.maximum(spread - noise, spread / 2)
+    return float(spread.sqrt()), len(weights) - 1
+
+
+def combined(*errors: tuple[float, float]) -> tuple[float, float]:
+    """Return the (standard error, degrees of freedom) of a sum of independent errors (Satterthwaite 1946)."""
+    variance = sum(stderr**2 for stderr, _ in errors)
+    loose = sum(stderr**4 / dof if dof > 0 else math.nan for stderr, dof in errors if stderr != 0)
+    return math.sqrt(variance), variance**2 / loose if loose != 0 else math.inf
+
+
 def interval(value: float, stderr: float, dof: float, level: float = 0.95) -> tuple[float, float]:
     """Return Student's confidence interval of a value whose standard error has ``dof`` degrees of freedom.
 
@@ -47,3 +78,19 @@ def jackknife_variance(left_out: Tensor) -> Tensor:
     """
     groups = len(left_out)
     return (groups - 1) / groups * ((left_out - left_out.mean(0)) ** 2).sum(0)
+
+
+def sloped_interval(
+    value: float, stderr: float, slope: float, dof: float, level: float = 0.95
+) -> tuple[float, float]:
+    """Return the interval of a value whose variance changes with the truth θ, as that of squares does.
+
+    It holds all θ with (value − θ)² ≤ t²·(stderr² + slope·(θ − value)), t Student's quantile (Wilson 1927);
+    without a slope it is Student's interval. Degenerate as :func:`interval`.
+    """
+    if stderr == 0 or slope == 0:
+        return interval(value, stderr, dof, level)
+    t = float(student.ppf((1 + level) / 2, dof)) if dof > 0 else math.nan
+    shift = t * t * slope / 2
+    reach = math.hypot(shift, t * stderr)
+    return value + shift - reach, value + shift + reach

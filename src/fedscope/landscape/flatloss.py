@@ -11,8 +11,15 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fedscope.errors import UserError
 from fedscope.landscape.batches import Batches
-from fedscope.landscape.normalization import BatchNormMode, frozen_copy
+from fedscope.landscape.fold import fold
+from fedscope.landscape.normalization import (
+    BatchNormMode,
+    frozen_copy,
+    has_batch_statistics,
+    written_buffers,
+)
 
+SAMPLE = 8  # samples of the first batch on which a network is looked at before it is used
 LossFunction = Callable[[Tensor, Tensor], Tensor]
 """(output, targets) ↦ the scalar mean over the batch."""
 
@@ -30,6 +37,10 @@ class FlatLoss:
         batches: moved to the model's device; floating tensors cast to its dtype.
         bn: see ``frozen_copy``.
         parameters: patterns of names (:mod:`fnmatch`), such as ``layer3.*``; None: all.
+
+    Attributes:
+        model: the frozen copy; a buffer that its forward updates is as in ``model`` in every evaluation.
+        coupled: whether a sample's output depends on the other samples of its batch, by BatchNorm.
 
     Raises:
         UserError: nothing to differentiate, a pattern without a match, or parameters of several dtypes or on
@@ -65,8 +76,21 @@ class FlatLoss:
         self.center = torch.cat([p.reshape(-1) for _, p in trained])  # (n,)
         self.batches = batches.to(self.device, self.dtype)
         self._loss_fn = loss_fn
-        self._model = frozen_copy(model, bn=bn, batches=self.batches)
-        self._has_rnn = any(isinstance(module, nn.RNNBase) for module in self._model.modules())
+        self._has_rnn = any(isinstance(module, nn.RNNBase) for module in model.modules())
+        self.model = frozen_copy(model, bn=bn, batches=self.batches)
+        self.coupled = bn == "batch" or has_batch_statistics(self.model)
+        self._prepare(next(iter(self.batches))[0])
+
+    def _prepare(self, inputs: Tensor) -> None:
+        """Find the buffers that the model writes when evaluated, then make it faster."""
+        sample = inputs if self.coupled else inputs[:SAMPLE]
+        self._written: dict[str, Tensor] = {}
+        with self.exact():
+            self._written = written_buffers(self.model, sample)
+            fold(self.model, lambda: functional_call(self.model, self._unwritten(), (sample,)))
+
+    def _unwritten(self) -> dict[str, Tensor]:
+        return {name: value.clone() for name, value in self._written.items()}
 
     def split(self, vector: Tensor) -> tuple[Tensor, ...]:
         """Cut a flat (n,) vector into views of the parameters' shapes."""
@@ -79,8 +103,8 @@ class FlatLoss:
 
     def outputs(self, parameters: tuple[Tensor, ...], inputs: Tensor) -> Tensor:
         """Return the model's outputs on one batch at these parameters, differentiable in them."""
-        named = dict(zip(self.names, parameters, strict=True))
-        output: Tensor = functional_call(self._model, named, (inputs,))
+        named = dict(zip(self.names, parameters, strict=True)) | self._unwritten()
+        output: Tensor = functional_call(self.model, named, (inputs,))
         return output
 
     def of(self, output: Tensor, targets: Tensor) -> Tensor:
@@ -103,7 +127,11 @@ class FlatLoss:
     @contextmanager
     def exact(self) -> Iterator[None]:
         """Use kernels that repeat bit for bit, keep float32 digits and have second derivatives."""
+        fast = torch.backends.mha.get_fastpath_enabled()
         with ExitStack() as stack:
+            # Attention's fused path for inference rounds otherwise than the one that has derivatives.
+            stack.callback(torch.backends.mha.set_fastpath_enabled, fast)
+            torch.backends.mha.set_fastpath_enabled(False)
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
             stack.enter_context(torch.autocast(self.device.type, enabled=False))
             # cuDNN's recurrent kernels have no second derivative, and its TF32 keeps ten bits of mantissa.

@@ -8,6 +8,7 @@ will do.
 import torch
 from torch import Tensor
 
+from fedscope.landscape.graphs import Graph
 from fedscope.landscape.lossoperator import LossOperator, pulled
 
 
@@ -19,23 +20,21 @@ class GaussNewton(LossOperator):
     information with labels drawn from the model. Arguments and errors as of :class:`LossOperator`.
     """
 
-    def _graph(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
-        leaf = self._leaf()
-        outputs = self._loss.outputs(self._loss.split(leaf), inputs)
+    def _graph(self, inputs: Tensor, targets: Tensor) -> Graph:
+        outputs = self._loss.outputs(self._loss.split(self._leaf), inputs)
         self._check_used(outputs)
         dual = torch.zeros_like(outputs, requires_grad=True)
-        transposed = pulled(outputs, leaf, dual, again=True)  # Jᵀu, linear in u
-        self._check_twice(transposed)
+        transposed = pulled(outputs, self._leaf, dual, again=True)  # Jᵀu, linear in u
         point = outputs.detach().requires_grad_(True)
         loss = self._loss.of(point, targets)
         self._check_used(loss)
         (slope,) = torch.autograd.grad(loss, point, create_graph=True)
-        return leaf, outputs, dual, transposed, point, slope
+        return transposed, outputs, dual, point, slope
 
-    def _times(self, graph: tuple[Tensor, ...], v: Tensor) -> Tensor:
-        leaf, outputs, dual, transposed, point, slope = graph
+    def _times(self, graph: Graph, v: Tensor) -> Tensor:
+        transposed, outputs, dual, point, slope = graph
         pushed = pulled(transposed, dual, v)  # Jv
-        return pulled(outputs, leaf, pulled(slope, point, pushed))
+        return pulled(outputs, self._leaf, pulled(slope, point, pushed))
 
 
 class EmpiricalFisher(LossOperator):
@@ -46,9 +45,8 @@ class EmpiricalFisher(LossOperator):
     samples one by one (BatchNorm by ``eval``). Arguments and errors as of :class:`LossOperator`.
     """
 
-    def _graph(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
-        leaf = self._leaf()
-        outputs = self._loss.outputs(self._loss.split(leaf), inputs)
+    def _graph(self, inputs: Tensor, targets: Tensor) -> Graph:
+        outputs = self._loss.outputs(self._loss.split(self._leaf), inputs)
         losses = torch.stack(
             [
                 self._loss.of(output, target)
@@ -57,10 +55,9 @@ class EmpiricalFisher(LossOperator):
         )
         self._check_used(losses)
         dual = torch.zeros_like(losses, requires_grad=True)
-        transposed = pulled(losses, leaf, dual, again=True)
-        self._check_twice(transposed)
-        return leaf, losses, dual, transposed
+        transposed = pulled(losses, self._leaf, dual, again=True)
+        return transposed, losses, dual
 
-    def _times(self, graph: tuple[Tensor, ...], v: Tensor) -> Tensor:
-        leaf, losses, dual, transposed = graph
-        return pulled(losses, leaf, pulled(transposed, dual, v) / len(losses))
+    def _times(self, graph: Graph, v: Tensor) -> Tensor:
+        transposed, losses, dual = graph
+        return pulled(losses, self._leaf, pulled(transposed, dual, v) / len(losses))

@@ -1,25 +1,36 @@
 """What the curvature operators of a loss share: a weighted mean over batches of symmetric products."""
 
+import hashlib
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import Node
+from torch.distributed import ProcessGroup
 
 from fedscope.errors import UserError
 from fedscope.landscape.batches import Batches
-from fedscope.landscape.flatloss import FlatLoss, LossFunction
+from fedscope.landscape.flatloss import SAMPLE, FlatLoss, LossFunction
+from fedscope.landscape.graphs import Cost, Graph, Graphs, Plan, cut, measured
 from fedscope.landscape.normalization import BatchNormMode
 from fedscope.landscape.operators import Operator, Product
+from fedscope.landscape.parallel import add_up, share
+from fedscope.landscape.preflight import (
+    check_repeats,
+    check_symmetric,
+    close,
+    explained,
+    once_differentiable,
+    once_error,
+)
 
 
 class LossOperator(Operator):
     """A = Σ_b (n_b/N)·A_b over the parameters that require a gradient, or over some of them.
 
     Batches are weighted by their sample counts and summed in float64; parameters the loss does not use
-    have zero rows. With a single batch the graph is kept between products, so that each costs backward
-    passes only; with several it is rebuilt, so that memory does not grow with the data.
+    have zero rows. A batch is cut into parts whose graphs stay small, where its loss is the weighted mean of
+    theirs, and graphs are kept between products as far as ``memory`` goes; ``plan`` says what came of it.
 
     Args:
         model: any module; copied, never modified.
@@ -28,14 +39,18 @@ class LossOperator(Operator):
         bn: what BatchNorm does, see ``frozen_copy``.
         parameters: patterns such as ``layer3.*`` or ``*.weight`` (:mod:`fnmatch`); the operator is the
             diagonal block of the parameters whose names match one. None: all that require a gradient.
+        memory: bytes that graphs may take together; None: a quarter of what is free, at most 4 GiB.
+        group: processes that share the batches (``torch.distributed.group.WORLD``, say). Each must be given
+            the same model and all batches, and call for the same products; all get the same bits.
 
     Attributes:
         names: the parameter tensors, in order.
         numels: their lengths.
 
     Raises:
-        UserError: see ``FlatLoss``; or, at the first product, an operation that cannot be differentiated as
-            often as the operator needs.
+        UserError: see ``FlatLoss``; or, at the first product, what ``preflight`` refuses: an operation that
+            cannot be differentiated as often as the operator needs, outputs that differ from one evaluation
+            to the next, products that are not symmetric.
     """
 
     def __init__(
@@ -46,7 +61,11 @@ class LossOperator(Operator):
         *,
         bn: BatchNormMode = "eval",
         parameters: Sequence[str] | None = None,
+        memory: int | None = None,
+        group: ProcessGroup | None = None,
     ) -> None:
+        if memory is not None and memory < 0:
+            raise UserError(f"memory is {memory} bytes; it must be at least 0")
         self._loss = FlatLoss(model, loss_fn, batches, bn=bn, parameters=parameters)
         self.names = self._loss.names
         self.numels = self._loss.numels
@@ -57,65 +76,112 @@ class LossOperator(Operator):
             blocks=tuple(zip(self.names, self.numels, strict=True)),
             weights=batches.sizes,
         )
-        self._kept: tuple[Tensor, ...] | None = None
-        self._checked = False
+        self._memory = memory
+        self._group = group
+        self._leaf = self._loss.center.clone().requires_grad_(True)  # (n,), where all graphs begin
+        self._prepared: Graphs | None = None
+
+    @property
+    def plan(self) -> Plan:
+        """How the products are computed."""
+        return self._graphs().plan
+
+    @torch.no_grad()
+    def fingerprint(self) -> str:
+        """Return a hash of what decides the products: kind, names, weights, samples, outputs and loss."""
+        inputs, targets = next(iter(self._loss.batches))
+        with self._loss.exact():
+            outputs = self._loss.outputs(self._loss.split(self._loss.center), inputs)
+            loss = self._loss.of(outputs, targets)
+        digest = hashlib.sha256(f"{type(self).__name__} {self.names} {self._memory}".encode())
+        digest.update(self._loss.batches.sha256.encode())
+        for tensor in (self._loss.center, outputs, loss):
+            digest.update(tensor.cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
 
     @abstractmethod
-    def _graph(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
-        """Return the tensors of one batch, with their graphs, that every product with it begins at."""
+    def _graph(self, inputs: Tensor, targets: Tensor) -> Graph:
+        """Return the tensors of some samples, with their graphs, that every product with them begins at.
+
+        The first is the gradient whose derivative is taken.
+        """
 
     @abstractmethod
-    def _times(self, graph: tuple[Tensor, ...], v: Tensor) -> Tensor:
+    def _times(self, graph: Graph, v: Tensor) -> Tensor:
         """Return A_b v (n,), leaving the graph usable."""
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
-        wide = rows.double()
-        totals, forms = torch.zeros_like(wide), wide.new_empty(len(rows), len(self._loss.batches))
-        projections = None if onto is None else wide.new_empty(*forms.shape, len(onto))
-        try:
-            with torch.enable_grad(), self._loss.exact():
-                for b, (samples, pieces) in enumerate(self._batch_products(rows)):
-                    for i, piece in enumerate(pieces):
-                        totals[i].add_(piece, alpha=samples / self._loss.batches.samples)
-                        forms[i, b] = wide[i] @ piece.double()
-                        if onto is not None and projections is not None:
-                            projections[i, b] = (onto @ piece).double()
-        except RuntimeError as error:
-            if "derivative" not in str(error) and "double backward" not in str(error):
-                raise
-            raise UserError(
-                f"an operation of the model has no second derivative; replace it ({error})"
-            ) from error
+        graphs, count = self._graphs(), len(self._loss.batches)
+        totals = torch.zeros_like(rows, dtype=torch.float64)
+        forms = totals.new_zeros(len(rows), count)
+        projections = None if onto is None else totals.new_zeros(len(rows), count, len(onto))
+        for b in share(count, self._group):
+            products = torch.zeros_like(totals)
+            for part in graphs.parts(b):
+                self._add(products, rows, b, part)
+            totals.add_(products, alpha=self._loss.batches.sizes[b] / self._loss.batches.samples)
+            forms[:, b] = torch.linalg.vecdot(rows.double(), products)
+            if onto is not None and projections is not None:
+                projections[:, b] = (products.to(self.dtype) @ onto.T).double()
+        add_up(self._group, totals, forms, projections)
         return [
             Product(total.to(self.dtype), forms[i], None if projections is None else projections[i])
             for i, total in enumerate(totals)
         ]
 
-    def _batch_products(self, rows: Tensor) -> Iterator[tuple[int, Iterator[Tensor]]]:
-        for inputs, targets in self._loss.batches:
-            graph = self._kept or self._graph(inputs, targets)
-            if len(self._loss.batches) == 1:
-                self._kept = graph
-            yield len(inputs), (self._times(graph, v) for v in rows)
+    def _add(self, products: Tensor, rows: Tensor, b: int, part: int) -> None:
+        graphs = self._graphs()
+        with torch.enable_grad(), self._loss.exact():
+            graph = graphs.graph(b, part)
+            for product, v in zip(products, rows, strict=True):
+                product.add_(self._times(graph, v), alpha=graphs.share(b, part))
 
-    def _leaf(self) -> Tensor:
-        """Return the parameters as a new leaf (n,)."""
-        return self._loss.center.clone().requires_grad_(True)
+    def _graphs(self) -> Graphs:
+        """Return the graphs; at the first call, look at what they rest on and cost."""
+        if self._prepared is None:
+            batches, whole = list(self._loss.batches), self._loss.coupled
+            cost = self._checked_cost(*batches[0])
+            longest = max(self._loss.batches.sizes)
+            most = longest if whole else cost.fitting(longest, self._memory)
+            whole = whole or (most < longest and not self._separable(most))
+            self._prepared = Graphs(
+                self._graph, batches, cost, most=longest if whole else most, memory=self._memory
+            )
+        return self._prepared
+
+    def _checked_cost(self, inputs: Tensor, targets: Tensor) -> Cost:
+        count = len(inputs) if self._loss.coupled else min(SAMPLE, len(inputs))
+        inputs, targets = inputs[:count], targets[:count]
+
+        def outputs() -> Tensor:
+            return self._loss.outputs(self._loss.split(self._leaf), inputs)
+
+        with torch.enable_grad(), self._loss.exact(), explained(self._loss.model, outputs):
+            check_repeats(outputs)
+            graph, cost = measured(self._graph, (inputs, targets), whole=self._loss.coupled)
+            if once_differentiable(graph[0]):
+                raise once_error(self._loss.model, outputs)
+            check_symmetric(lambda v: self._times(graph, v), self._leaf.detach())
+        return cost
+
+    @torch.no_grad()
+    def _separable(self, most: int) -> bool:
+        """Say whether every batch's loss is the mean of its parts', as for most losses, but not for all."""
+        parameters = self._loss.split(self._leaf)
+        with self._loss.exact():
+            for batch in self._loss.batches:
+                whole = self._loss.on_batch(parameters, *batch).double()
+                parts = cut(batch, most)
+                sums = [len(x) * self._loss.on_batch(parameters, x, y).double() for x, y in parts]
+                if not close(torch.stack(sums).sum() / len(batch[0]), whole, self.dtype):
+                    return False
+        return True
 
     def _check_used(self, value: Tensor) -> None:
         if not value.requires_grad:
             raise UserError(
                 "the loss does not depend on the trainable parameters; check the model and the loss"
             )
-
-    def _check_twice(self, gradient: Tensor) -> None:
-        """Refuse a graph with a function that forbids a second derivative.
-
-        ``autograd.grad`` does not visit the node that would raise, and returns a product without that term.
-        """
-        if not self._checked and _once_differentiable(gradient):
-            raise UserError("an autograd.Function of the model is marked once_differentiable; replace it")
-        self._checked = True
 
 
 def pulled(outputs: Tensor, leaf: Tensor, cotangent: Tensor, *, again: bool = False) -> Tensor:
@@ -129,14 +195,3 @@ def pulled(outputs: Tensor, leaf: Tensor, cotangent: Tensor, *, again: bool = Fa
         outputs, leaf, cotangent, retain_graph=True, create_graph=again, materialize_grads=True
     )
     return product
-
-
-def _once_differentiable(gradient: Tensor) -> bool:
-    seen: set[Node] = set()
-    waiting = [gradient.grad_fn]
-    while waiting:
-        node = waiting.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
-            waiting += [parent for parent, _ in node.next_functions]
-    return any(node.name() == "torch::autograd::Error" for node in seen)

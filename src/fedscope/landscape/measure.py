@@ -2,40 +2,44 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fedscope.errors import UserError
-from fedscope.landscape import problem as problems
-from fedscope.landscape.clients import cross_client
+from fedscope.landscape.aspublished import AsPublished
+from fedscope.landscape.batches import Batches
+from fedscope.landscape.crossing import Crossed, Crossing, ReadingName, compare_clients
 from fedscope.landscape.density import spectral_density
 from fedscope.landscape.eigen import top_eigenpairs
 from fedscope.landscape.gaussnewton import EmpiricalFisher, GaussNewton
 from fedscope.landscape.hessian import Hessian
+from fedscope.landscape.keeping import Keeper, key
 from fedscope.landscape.lossoperator import LossOperator
 from fedscope.landscape.normalization import BatchNormMode
+from fedscope.landscape.operators import Operator
+from fedscope.landscape.participants import Participants
 from fedscope.landscape.problem import Problem
 from fedscope.landscape.progress import Progress
 from fedscope.landscape.pyhessian_engine import pyhessian_spectrum
-from fedscope.landscape.results import (
-    HESSIAN_SCHEMA,
-    CrossClient,
-    Density,
-    Eigenpairs,
-    Estimate,
-    Pairs,
-    Reading,
-    Trace,
+from fedscope.landscape.records import (
+    Record,
+    density_entry,
+    eigenvalues,
+    finite,
+    trace_entry,
 )
+from fedscope.landscape.resampled import Loader, Resampling
+from fedscope.landscape.results import HESSIAN_SCHEMA, Density, Eigenpairs, Trace
 from fedscope.landscape.trace import trace
-from fedscope.streams import key, torch_stream
+from fedscope.streams import key as stream_key
+from fedscope.streams import torch_stream
 
-Record = dict[str, Any]
 OperatorName = Literal["hessian", "ggn", "fisher"]
 OPERATORS: dict[OperatorName, type[LossOperator]] = {
     "hessian": Hessian,
@@ -55,8 +59,9 @@ class Request:
     trace_rtol: float = 0.05
     density: bool = False
     clients: bool = False
-    client_probes: int = 32
-    pairs: Pairs = "distinct"
+    crossing: Crossing = field(default_factory=Crossing)
+    reading: ReadingName = "paper"
+    resampling: Resampling = field(default_factory=Resampling)  # of reading code
     engine: Literal["fedscope", "pyhessian"] = "fedscope"
     operator: OperatorName = "hessian"
     parameters: tuple[str, ...] = ()  # patterns of names; none: all parameters
@@ -69,19 +74,51 @@ class _Found:
     pairs: Eigenpairs
     trace: Trace
     density: Density | None = None
-    cross: CrossClient | None = None
-    client_rounds: tuple[int | None, ...] = ()
+    cross: Crossed | None = None
+    loader: Loader | None = None  # of reading code
 
 
-def measure(problem: Problem, request: Request, stage: Stage) -> tuple[Record, Density | None]:
-    """Return the JSON record of schema ``fedscope/hessian/1``, and the density if one was asked for.
+def measure(
+    problem: Problem, request: Request, stage: Stage, *, keep: Path | None = None, again: bool = False
+) -> Record:
+    """Return the JSON record of schema ``fedscope/hessian/1``.
 
-    ``stage(title)`` wraps each long step and yields its progress callback. Non-finite numbers become null
-    and are counted under ``non_finite``.
+    Non-finite numbers become null and are counted under ``non_finite``.
+
+    Args:
+        problem: network, loss and samples.
+        request: what to measure.
+        stage: ``stage(title)`` wraps each long step and yields its progress callback.
+        keep: folder of results and of an interrupted run's products (:mod:`fedscope.landscape.keeping`); a
+            result that is there is returned, with ``reused`` true.
+        again: do not look for a result.
 
     Raises:
         UserError: the request does not fit the problem.
     """
+    keeper = Keeper(keep)
+    people = _participants(problem, request)
+    asked = _asked(problem, request, people)
+    name = key(_curvature(problem, request)(problem.model, problem.batches), asked)
+    found = None if again else keeper.result(name)
+    if found is None:
+        found = _measured(problem, request, people, stage, keeper)
+        keeper.finish(name, found)
+        return {**found, "reused": False}
+    return {**found, "checkpoint": problem.checkpoint, "reused": True}
+
+
+def _asked(problem: Problem, request: Request, people: Participants | None) -> Record:
+    """Return what a result depends on beside the operator: everything but versions, which only label it."""
+    asked = {**asdict(request), "versions": None, "people": people.fingerprint() if people else None}
+    # The published scripts draw from the run's training data, whatever the samples are.
+    asked["run"] = problem.info.model_dump_json() if problem.info and request.reading == "code" else None
+    return asked
+
+
+def _measured(
+    problem: Problem, request: Request, people: Participants | None, stage: Stage, keeper: Keeper
+) -> Record:
     start = time.perf_counter()
     if request.engine == "pyhessian":
         if request.density or request.clients or request.top_k > 1 or request.probes:
@@ -91,85 +128,116 @@ def measure(problem: Problem, request: Request, stage: Stage) -> tuple[Record, D
             )
         if request.operator != "hessian" or request.parameters:
             raise UserError("--engine pyhessian has the whole Hessian only; drop --operator and --parameters")
+        if request.reading == "code":
+            raise UserError("--reading code has its own estimators; drop --engine pyhessian")
         found = _pyhessian(problem, request, stage)
+    elif request.reading == "code":
+        found = _published(problem, request, people, stage)
     else:
-        found = _fedscope(problem, request, stage)
+        found = _fedscope(problem, request, people, stage, keeper)
     pairs, total, density, cross = found.pairs, found.trace, found.density, found.cross
     record: Record = {
         "schema": HESSIAN_SCHEMA,
         "checkpoint": problem.checkpoint,
+        "samples_sha256": problem.batches.sha256,
+        "batch_sizes": problem.batches.sizes,
         "problem": {
             **problem.description,
             "bn": request.bn,
             "operator": request.operator,
             **({"parameters": " ".join(request.parameters)} if request.parameters else {}),
             "engine": request.engine,
-            "reading": "paper",
+            "reading": request.reading,
+            **(_resampled(problem, found.loader, request.resampling) if found.loader else {}),
         },
-        "lambda_max": _eigenvalues(pairs)[0],
-        "eigenvalues": _eigenvalues(pairs),
-        "converged": pairs.converged if request.engine == "fedscope" else None,
-        "trace": {
-            "value": total.value,
-            "stderr_probe": total.stderr_probe,
-            "stderr_data": total.stderr_data,
-            "probes": total.probes,
-            "converged": _reached(total, request),
-        },
-        "density": density and {"grid": density.grid, "density": density.density, "sigma": density.sigma},
-        "cross_client": cross and _cross_client(cross, found.client_rounds, request),
+        "lambda_max": eigenvalues(pairs)[0],
+        "eigenvalues": eigenvalues(pairs)[: request.top_k],
+        "converged": pairs.converged if _certified(request) else None,
+        "noise": pairs.noise if math.isfinite(pairs.noise) else None,
+        "trace": trace_entry(total, converged=_reached(total, request)),
+        "density": density and density_entry(density),
+        "cross_client": cross and cross.record(),
         "matvecs": sum(part.matvecs for part in (pairs, total, density, cross) if part),
         "seconds": time.perf_counter() - start,
         "versions": dict(request.versions or {}),
     }
-    return finite(record), density
+    return finite(record)
 
 
-def _fedscope(problem: Problem, request: Request, stage: Stage) -> _Found:
+def _curvature(problem: Problem, request: Request) -> Callable[[nn.Module, Batches], LossOperator]:
+    kind, chosen = OPERATORS[request.operator], request.parameters or None
+
+    def curvature(model: nn.Module, batches: Batches) -> LossOperator:
+        return kind(model, problem.loss_fn, batches, bn=request.bn, parameters=chosen)
+
+    return curvature
+
+
+def _fedscope(
+    problem: Problem, request: Request, people: Participants | None, stage: Stage, keeper: Keeper
+) -> _Found:
     seed = problem.source.seed
 
     def stream(purpose: str) -> torch.Generator:
         return torch_stream(seed, purpose)  # on the CPU: the same probes on every device
 
-    def curvature(model: nn.Module) -> LossOperator:
-        kind, chosen = OPERATORS[request.operator], request.parameters or None
-        return kind(model, problem.loss_fn, problem.batches, bn=request.bn, parameters=chosen)
+    def curvature(model: nn.Module, batches: Batches) -> Operator:
+        return keeper.operator(_curvature(problem, request)(model, batches))
 
-    def clients_curvature() -> Iterator[LossOperator]:
-        for client in problems.clients(problem):
-            rounds.append(client.round)
-            yield curvature(client.model)
-
-    rounds: list[int | None] = []
-    if request.clients:
-        problems.client_files(problem)  # refused now rather than after the long steps
-    operator, density, cross = curvature(problem.model), None, None
+    options = request.crossing.settled("paper")
+    operator, density, cross = curvature(problem.model, problem.batches), None, None
+    k = max(request.top_k, (options.overlap or 0) * request.clients)
     with stage(f"{problem.title}: λ_max, products") as progress:
-        pairs = top_eigenpairs(
-            operator, k=request.top_k, tol=request.tol, generator=stream("lanczos"), progress=progress
-        )
+        pairs = top_eigenpairs(operator, k=k, tol=request.tol, generator=stream("lanczos"), progress=progress)
     with stage(f"{problem.title}: trace, products") as progress:
         total = trace(
             operator,
             rtol=None if request.probes else request.trace_rtol,
             probes=request.probes,
+            known=pairs.subspace,
             generator=stream("trace"),
             progress=progress,
         )
     if request.density:
         with stage(f"{problem.title}: density, products") as progress:
             density = spectral_density(operator, generator=stream("density"), progress=progress)
-    if request.clients:
+    if people:
         with stage(f"{problem.title}: cross-client, products") as progress:
-            cross = cross_client(
-                clients_curvature(),
-                probes=request.client_probes,
-                seed=key(seed, "cross-client"),
-                pairs=request.pairs,
-                groups=min(8, request.client_probes),
-                progress=progress,
+            cross = compare_clients(
+                people, options, curvature, seed=seed, leading=pairs.vectors, progress=progress
             )
-    return _Found(pairs, total, density, cross, tuple(rounds))
+    return _Found(pairs, total, density, cross)
+
+
+def _participants(problem: Problem, request: Request) -> Participants | None:
+    """Return the clients to compare; what is wrong with them is said before the long steps."""
+    if not request.clients:
+        if request.crossing.overlap:
+            raise UserError("--overlap is of the clients with the global model; add --clients")
+        return None
+    options = request.crossing.settled(request.reading)
+    assert options.weights
+    assert options.data
+    return Participants(problem, options.weights, options.data, latest=request.reading == "code")
+
+
+def _published(problem: Problem, request: Request, people: Participants | None, stage: Stage) -> _Found:
+    crossing = request.crossing
+    if request.density or request.probes or crossing.probes or crossing.overlap:
+        raise UserError(
+            "the published scripts have no density, no overlap and no fixed number of probes; drop --density,"
+            " --figure, --overlap, --probes and --client-probes, or use --reading paper"
+        )
+    scripts = AsPublished(problem, request.resampling, _curvature(problem, request), request.tol)
+    source, cross = scripts.loader(), None
+    with stage(f"{problem.title}: λ_max as published, products") as progress:
+        pairs = scripts.eigenpairs(request.top_k, progress)
+    with stage(f"{problem.title}: trace as published, products") as progress:
+        total = scripts.trace(progress)
+    if people:
+        with stage(f"{problem.title}: cross-client as published, products") as progress:
+            cross = scripts.clients(people, crossing.settled("code"), progress)
+    return _Found(pairs, total, cross=cross, loader=source)
 
 
 def _pyhessian(problem: Problem, request: Request, stage: Stage) -> _Found:
@@ -178,7 +246,7 @@ def _pyhessian(problem: Problem, request: Request, stage: Stage) -> _Found:
             problem.model,
             problem.loss_fn,
             problem.batches,
-            seed=key(problem.source.seed, "pyhessian"),
+            seed=stream_key(problem.source.seed, "pyhessian"),
             tol=request.tol,
             bn=request.bn,
         )
@@ -186,59 +254,24 @@ def _pyhessian(problem: Problem, request: Request, stage: Stage) -> _Found:
     return _Found(pairs, total)
 
 
+def _certified(request: Request) -> bool:
+    return request.engine == "fedscope" and request.reading == "paper"
+
+
 def _reached(total: Trace, request: Request) -> bool | None:
-    if request.engine == "pyhessian":
+    if not _certified(request):
         return None
     return bool(request.probes or total.stderr_probe <= request.trace_rtol * abs(total.value))
 
 
-def _eigenvalues(pairs: Eigenpairs) -> list[Record]:
-    columns = (pairs.values.tolist(), pairs.residuals.tolist(), pairs.stderr_data.tolist())
-    return [
-        {"value": value, "residual": residual, "stderr_data": stderr}
-        for value, residual, stderr in zip(*columns, strict=True)
-    ]
-
-
-def _cross_client(cross: CrossClient, rounds: tuple[int | None, ...], request: Request) -> Record:
-    def estimates(readings: Mapping[Reading, Estimate]) -> Record:
-        return {name: {"value": e.value, "stderr": e.stderr} for name, e in readings.items()}
-
+def _resampled(problem: Problem, source: Loader, resampling: Resampling) -> Record:
+    """Return what reading ``code`` adds to the problem's entry, and what it has otherwise."""
+    pipeline = problem.info.data.augmentation if problem.info and resampling.augment else "none"
     return {
-        "clients": cross.clients,
-        "pairs": cross.pairs,
-        "probes": request.client_probes,
-        "rounds": rounds,  # that each client's upload is of
-        "H_N": estimates(cross.H_N),
-        "H_D": estimates(cross.H_D),
+        "samples": source.samples,
+        "batch_size": source.batch_size,
+        "product_batches": source.batches,
+        "resample": resampling.resample,
+        "augmentation": pipeline,
+        "seed": resampling.seed,
     }
-
-
-def _unformed(name: str, value: Any) -> bool:
-    return (
-        (name == "residual" or name.startswith("stderr")) and isinstance(value, float) and math.isnan(value)
-    )
-
-
-def finite(record: Record) -> Record:
-    """Return ``record`` as plain JSON data; non-finite numbers become null, counted under ``non_finite``.
-
-    An error bar that could not be formed (one batch, another engine) is null too, but no number went wrong.
-    """
-    count = 0
-
-    def plain(value: Any) -> Any:
-        nonlocal count
-        if isinstance(value, Tensor):
-            return plain(value.tolist())
-        if isinstance(value, float) and not math.isfinite(value):
-            count += 1
-            return None
-        if isinstance(value, Mapping):
-            return {name: None if _unformed(name, item) else plain(item) for name, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [plain(item) for item in value]
-        return value
-
-    result = plain(record)
-    return {**result, "non_finite": count}

@@ -9,7 +9,7 @@ import copy
 from typing import Literal, get_args
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedscope.errors import UserError
@@ -39,7 +39,7 @@ def frozen_copy(model: nn.Module, *, bn: BatchNormMode = "eval", batches: Batche
     layers = [module for module in frozen.modules() if isinstance(module, _BatchNorm)]
     if bn == "batch":
         _forget_running_statistics(layers)
-    if len(batches) > 1 and any(layer.running_mean is None for layer in layers):
+    if len(batches) > 1 and has_batch_statistics(frozen):
         raise UserError(
             f"BatchNorm would use batch statistics, which {len(batches)} batches do not share: put all "
             f"{batches.samples} samples in one batch, or use bn='eval' with layers that keep running ones"
@@ -47,6 +47,24 @@ def frozen_copy(model: nn.Module, *, bn: BatchNormMode = "eval", batches: Batche
     if bn == "recalibrate":
         _recalibrate(frozen, layers, batches)
     return frozen
+
+
+def has_batch_statistics(model: nn.Module) -> bool:
+    """Say whether a BatchNorm of a frozen model normalises by the batch's own statistics."""
+    return any(module.running_mean is None for module in model.modules() if isinstance(module, _BatchNorm))
+
+
+@torch.no_grad()
+def written_buffers(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
+    """Return the buffers that an evaluation changes, as they were; the model has them back."""
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    model(inputs)
+    written = {}
+    for name, buffer in model.named_buffers():
+        if not torch.equal(buffer, before[name]):
+            written[name] = before[name]
+            buffer.copy_(before[name])
+    return written
 
 
 def _forget_running_statistics(layers: list[_BatchNorm]) -> None:

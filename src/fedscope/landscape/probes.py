@@ -5,14 +5,17 @@ Draws are made on the generator's device and moved, so that a CPU generator give
 """
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
+from fedscope.landscape.operators import Operator, Product
 
 DEFAULT_SEED = 0
 LARGEST_ORTHOGONAL = 16384
+BLOCK = 8  # probes per pass over the data
 
 Sampler = Callable[[int, torch.Generator, torch.dtype, torch.device], Iterator[Tensor]]
 """(n, generator, dtype, device) ↦ probes of shape (n,)."""
@@ -49,3 +52,16 @@ def orthogonal(
     # QR's signs are a convention; a non-negative diagonal of R makes the law uniform (Mezzadri 2007).
     columns *= triangle.diagonal().sign() * n**0.5
     yield from columns.T.to(device, dtype).contiguous()
+
+
+def ended(vectors: Iterator[Tensor]) -> bool:
+    """Say whether a sampler has given its whole, exact set."""
+    return next(vectors, None) is None
+
+
+def probe_products(op: Operator, vectors: Iterator[Tensor], count: int) -> Iterator[tuple[Tensor, Product]]:
+    """Yield the next ``count`` probes with their products, taken ``BLOCK`` at a time; fewer if they end."""
+    for begin in range(0, count, BLOCK):
+        block = list(islice(vectors, min(BLOCK, count - begin)))
+        if block:
+            yield from zip(block, op.products(torch.stack(block)), strict=True)

@@ -1,12 +1,12 @@
 """From a checkpoint, or a user's own model and data, to what the analysis takes: a model, a loss and batches.
 
-The one module here that knows checkpoints, models and data. The samples are a fixed draw without
-replacement, in a fixed order and without augmentation, the same for every checkpoint of a data set at a
-given seed.
+With participants.py the one module here that knows checkpoints, models and data. The samples are a fixed
+draw without replacement, in a fixed order and without augmentation, the same for every checkpoint of a data
+set at a given seed.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -18,10 +18,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.files import Checkpoint, content_hash, load_checkpoint, load_state_dict
-from fedscope.checkpoints.registry import Run
 from fedscope.checkpoints.schema import CheckpointInfo
 from fedscope.data import catalogue as data_catalogue
-from fedscope.data.datasets import part
+from fedscope.data.datasets import Split, part
 from fedscope.data.shift import run_maps
 from fedscope.errors import UserError
 from fedscope.landscape.batches import Batches
@@ -92,14 +91,6 @@ class Problem:
         }
 
 
-@dataclass(frozen=True)
-class Client:
-    """A client's upload: its network, and the round it is of (None for a plain state_dict)."""
-
-    model: nn.Module
-    round: int | None
-
-
 def load(paths: Sequence[Path], source: Source) -> list[Problem]:
     """Build the problems of several checkpoints, all on the same samples.
 
@@ -114,44 +105,20 @@ def load(paths: Sequence[Path], source: Source) -> list[Problem]:
     return [_own(path, source, batches) for path in paths]
 
 
-def clients(problem: Problem) -> Iterator[Client]:
-    """Yield the clients' uploads in client order, one at a time.
-
-    Raises:
-        UserError: the checkpoint belongs to no run with client checkpoints.
-    """
-    for path in client_files(problem):
-        if problem.source.model:
-            yield Client(_own_network(path, load_state_dict(path), problem.source), None)
-        else:
-            checkpoint = load_checkpoint(path)
-            yield Client(_network(checkpoint, problem.source), checkpoint.info.round)
-
-
-def client_files(problem: Problem) -> list[Path]:
-    """Return each client's last upload by the checkpoint's round, or its very last where only that was kept.
-
-    Raises:
-        UserError: there are fewer than two.
-    """
-    folder = problem.path.parent
-    run = Run(folder.parent if folder.name == "clients" else folder)
-    files = run.clients(problem.info.round if problem.info else None)
-    if len(files) < 2:
-        raise UserError(
-            f"cross-client metrics need two or more client checkpoints beside {problem.path}, found "
-            f"{len(files)}; train with --save-clients last"
-        )
-    return files
-
-
 def _registered(path: Path, source: Source) -> Problem:
     checkpoint = load_checkpoint(path)
-    model, batches = _network(checkpoint, source), _samples(checkpoint.info, source)
+    data = data_of(checkpoint.info, source)
+    batches = data.batches(checkpoint.info, source, data.used[draw(len(data.used), source)])
+    model = network(checkpoint, source)
     return Problem(model, cross_entropy, batches, source, path, checkpoint.sha256, checkpoint.info)
 
 
-def _network(checkpoint: Checkpoint, source: Source) -> nn.Module:
+def network(checkpoint: Checkpoint, source: Source) -> nn.Module:
+    """Return the checkpoint's network with its weights, in eval mode.
+
+    Raises:
+        UserError: the weights do not fit it.
+    """
     model = model_catalogue.build(**checkpoint.info.model.model_dump(), generator=torch.Generator())
     return _filled(model, checkpoint.state, source, checkpoint.path)
 
@@ -165,7 +132,40 @@ def _filled(model: nn.Module, state: dict[str, Tensor], source: Source, path: Pa
     return model.to(source.device, source.dtype).eval()
 
 
-def _samples(info: CheckpointInfo, source: Source) -> Batches:
+@dataclass(frozen=True)
+class Data:
+    """A split of a run's data set."""
+
+    split: Split
+    classes: int
+    used: Tensor  # rows that the run uses, ascending
+
+    def batches(self, info: CheckpointInfo, source: Source, rows: Tensor) -> Batches:
+        """Return ``rows`` of the split without augmentation, labelled as in the checkpoint's round."""
+        inputs = data_catalogue.pipeline(info.data.name, info.data.augmentation)[1].test(
+            self.split.images, rows
+        )
+        labels = self.labels(info)[rows]
+        return Batches(inputs, labels, source.batch_size).to(source.device, source.dtype)
+
+    def labels(self, info: CheckpointInfo) -> Tensor:
+        """Return what all labels of the split were called in the checkpoint's round, under concept shift."""
+        settings = info.settings
+        if settings.shift == "none":
+            return self.split.labels
+        maps = run_maps(
+            self.classes, settings.rounds, settings.seed, settings.shift_sequence, settings.shift,
+            settings.shift_probability,
+        )  # fmt: skip
+        return torch.from_numpy(maps)[info.round - 1][self.split.labels]
+
+
+def data_of(info: CheckpointInfo, source: Source) -> Data:
+    """Return the split to analyse on, and the part of it that the checkpoint's run uses.
+
+    Raises:
+        UserError: the data cannot be had, or is not what the checkpoint was trained on.
+    """
     dataset = data_catalogue.load(info.data.name, source.data_dir)
     split = dataset.train if source.split == "train" else dataset.test
     if dataset.fingerprint != info.data.fingerprint:
@@ -177,36 +177,20 @@ def _samples(info: CheckpointInfo, source: Source) -> Batches:
     count = settings.train_samples
     if source.split == "test":
         count = settings.test_samples if settings.evaluate_on == "test" else None
-    used = part(split, count, settings.seed, source.split)
-    rows = used[_draw(len(used), source)]
-    inputs = data_catalogue.pipeline(info.data.name, info.data.augmentation)[1].test(split.images, rows)
-    labels = _labels(info, len(dataset.classes), split.labels[rows])
-    return Batches(inputs, labels, source.batch_size).to(source.device, source.dtype)
+    return Data(split, len(dataset.classes), part(split, count, settings.seed, source.split))
 
 
-def _labels(info: CheckpointInfo, classes: int, labels: Tensor) -> Tensor:
-    """Return what ``labels`` were called in the checkpoint's round, under concept shift."""
-    settings = info.settings
-    if settings.shift == "none":
-        return labels
-    maps = run_maps(
-        classes, settings.rounds, settings.seed, settings.shift_sequence, settings.shift,
-        settings.shift_probability,
-    )  # fmt: skip
-    return torch.from_numpy(maps)[info.round - 1][labels]
-
-
-def _draw(available: int, source: Source) -> Tensor:
-    """Return the rows to analyse on, ascending: all, or a draw without replacement by the seed."""
+def draw(available: int, source: Source, client: int = 0) -> Tensor:
+    """Return which samples to analyse on, ascending: all, or a draw without replacement by the seed."""
     if source.samples is None or source.samples >= available:
         return torch.arange(available)
-    order = torch.randperm(available, generator=torch_stream(source.seed, "analysis samples"))
+    order = torch.randperm(available, generator=torch_stream(source.seed, "analysis samples", 0, client))
     return order[: source.samples].sort().values
 
 
 def _own(path: Path, source: Source, batches: Batches) -> Problem:
     state = load_state_dict(path)
-    model = _own_network(path, state, source)
+    model = own_network(path, state, source)
     inputs, targets = next(iter(batches))
     try:
         with torch.no_grad():
@@ -218,7 +202,12 @@ def _own(path: Path, source: Source, batches: Batches) -> Problem:
     return Problem(model, cross_entropy, batches, source, path, content_hash(state), None)
 
 
-def _own_network(path: Path, state: dict[str, Tensor], source: Source) -> nn.Module:
+def own_network(path: Path, state: dict[str, Tensor], source: Source) -> nn.Module:
+    """Return the user's own network with the weights of a plain state_dict, in eval mode.
+
+    Raises:
+        UserError: there is no such network, or the weights do not fit it.
+    """
     model = _call(str(source.model), "--model")
     if not isinstance(model, nn.Module):
         raise UserError(f"--model {source.model} returned {type(model).__name__}, not a torch.nn.Module")
@@ -233,7 +222,7 @@ def _own_batches(source: Source) -> Batches:
     except Exception as error:  # whatever the user's loader raises
         raise UserError(f"--data {source.data}: {_reason(error)}") from error
     inputs, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
-    rows = _draw(len(targets), source)
+    rows = draw(len(targets), source)
     return Batches(inputs[rows], targets[rows], source.batch_size).to(source.device, source.dtype)
 
 

@@ -61,15 +61,8 @@ def pyhessian_spectrum(
     frozen.zero_grad(set_to_none=True)
     pieces = dict(zip(used, vectors[0], strict=True))
     vector = torch.cat([pieces.get(name, torch.zeros_like(p)).detach().reshape(-1) for name, p in trained])
-    unknown = torch.full((1,), math.nan, dtype=torch.float64)
-    pair = Eigenpairs(
-        values=torch.tensor(values, dtype=torch.float64),
-        vectors=vector[:, None].to(first.dtype),
-        residuals=unknown,
-        stderr_data=unknown.clone(),
-        converged=False,
-        matvecs=eigen_products,
-        seed=seed,
+    pair = Eigenpairs.bare(
+        torch.tensor(values, dtype=torch.float64), vector[:, None].to(first.dtype), eigen_products, seed
     )
     mean = sum(samples) / len(samples)
     return pair, Trace(mean, math.nan, math.nan, len(samples), counted.passes - eigen_products, seed)

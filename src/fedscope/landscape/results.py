@@ -2,9 +2,8 @@
 
 Two kinds of error are kept apart: ``stderr_probe`` is the estimator's own (finitely many random probes on
 the given samples), ``stderr_data`` is the data's (the samples are a finite draw; from the spread of the
-per-batch contributions vᵀH_b v). For an eigenvalue it holds at the eigenvector found on those samples; that
-the vector was chosen to fit them makes λ_max itself lean upward, more so on few samples, which no bar shows.
-Where an operator has no batches, or only one, ``stderr_data`` is NaN.
+per-batch contributions vᵀH_b v). That an eigenvector was chosen to fit those samples makes λ_max lean upward,
+more so on few samples: ``bias_data``. Where an operator has no batches, or only one, these are NaN.
 
 Symbols: n parameters, T parameter tensors, k eigenpairs, M probes, K clients.
 """
@@ -14,9 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor
 
-from fedscope.landscape.errorbars import interval
+from fedscope.landscape.errorbars import combined, interval, mean_stderr, sloped_interval
+from fedscope.landscape.subspace import Subspace
 
 HESSIAN_SCHEMA = "fedscope/hessian/1"
 LANDSCAPE_SCHEMA = "fedscope/landscape/1"
@@ -32,52 +33,110 @@ class Estimate:
     value: float
     stderr: float
     dof: float = math.inf  # degrees of freedom of the standard error
+    slope: float = 0.0  # of the variance as a function of the true value, as squares have it
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Return Student's confidence interval."""
-        return interval(self.value, self.stderr, self.dof, level)
+        """Return Student's confidence interval, or Wilson's where the variance has a slope."""
+        return sloped_interval(self.value, self.stderr, self.slope, self.dof, level)
+
+
+def probe_mean(values: Tensor, exact: bool) -> Estimate:
+    """Return the mean of (M,) independent values; ``exact``: they are a complete set, without error."""
+    return Estimate(float(values.mean()), 0.0 if exact else mean_stderr(values.tolist()), len(values) - 1)
 
 
 @dataclass(frozen=True)
 class Eigenpairs:
-    """The algebraically largest eigenvalues, each certified by its residual ‖Hv − λv‖."""
+    """Eigenvalues at an end of the spectrum, each certified by its residual ‖Hv − λv‖."""
 
     values: Tensor  # (k,) float64, descending
     vectors: Tensor  # (n, k) in the operator's dtype, unit columns
     residuals: Tensor  # (k,) float64
     stderr_data: Tensor  # (k,) float64
+    bias_data: Tensor  # (k,) float64: how far above the population's values these lie on average
+    dof_data: float  # degrees of freedom of stderr_data
+    noise: float  # what rounding in the products may have shifted a value by; no digit below it counts
     converged: bool  # every residual ≤ tol·|λ_max|
     matvecs: int
     seed: int
+    subspace: Subspace | None = None  # the Krylov basis and what its products taught
+    forms: Tensor | None = None  # (k, B) float64: each batch's vᵀH_b v
+
+    @classmethod
+    def bare(cls, values: Tensor, vectors: Tensor, matvecs: int, seed: int) -> "Eigenpairs":
+        """Return the pairs of an estimator that knows no errors."""
+        unknown = torch.full_like(values, math.nan)
+        return cls(
+            values, vectors, unknown, unknown, unknown, math.nan, math.nan, False, matvecs=matvecs, seed=seed
+        )
+
+    def population(self, i: int = 0) -> Estimate:
+        """Estimate the i-th eigenvalue of the population: the value less its bias, with the data's error."""
+        value = float(self.values[i] - self.bias_data[i])
+        return Estimate(value, float(self.stderr_data[i]), self.dof_data)
+
+    def interval(self, i: int = 0, level: float = 0.95) -> tuple[float, float]:
+        """Return a confidence interval of the i-th eigenvalue of the population.
+
+        It is Student's on a logarithmic scale, unless the value is within two standard errors of 0: a draw
+        without the few samples of high curvature has too low a value and too low an error together.
+        """
+        estimate = self.population(i)
+        value, stderr = estimate.value, estimate.stderr
+        if not abs(value) > 2 * stderr:
+            return estimate.interval(level)
+        low, high = interval(math.log(abs(value)), stderr / abs(value), estimate.dof, level)
+        return (math.exp(low), math.exp(high)) if value > 0 else (-math.exp(high), -math.exp(low))
 
 
 @dataclass(frozen=True)
 class Trace:
-    """A Hutchinson estimate of tr H."""
+    """An estimate of tr H."""
 
     value: float
     stderr_probe: float
     stderr_data: float
     probes: int
-    matvecs: int
+    matvecs: int  # those of a subspace that was given are not counted again
     seed: int
+    dof_probe: float = math.nan  # degrees of freedom of stderr_probe
+    dof_data: float = math.nan  # of stderr_data: batches − 1
+    deflated: int = 0  # dimensions of the subspace whose part of the trace is exact
+    samples: tuple[float, ...] = ()  # M: what each probe says, the exact part included
+    batches: tuple[float, ...] = ()  # B: what each batch's part of H says
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return the confidence interval of the trace on these samples: the probes' error alone."""
+        return interval(self.value, self.stderr_probe, self.dof_probe, level)
+
+    def population_interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return the confidence interval of the trace on the samples' population: both errors."""
+        errors = (self.stderr_probe, self.dof_probe), (self.stderr_data, self.dof_data)
+        return interval(self.value, *combined(*errors), level)
 
 
 @dataclass(frozen=True)
 class Diagonal:
-    """Hutchinson estimates of the diagonal of H and, from the same products, of each tensor's block trace."""
+    """Estimates of the diagonal of H and, from the same products, of each tensor's block trace."""
 
     parameter: Tensor  # (n,) float64: diag(H)
     tensor: Tensor  # (T,) float64: trace of each tensor's diagonal block
     parameter_stderr: Tensor  # (n,) float64
     tensor_stderr: Tensor  # (T,) float64
+    dof: float  # degrees of freedom of these errors
     names: tuple[str, ...]  # the T tensors
-    groups: Tensor  # (G, n) float64: means of z⊙Hz over G disjoint groups of probes; G = 1 if exact
+    groups: Tensor  # (G, n) float64: estimates from G disjoint groups of probes; G = 1 if exact
     tensor_groups: Tensor  # (G, T)
     trace: Trace  # the same products, summed
     probes: int
     matvecs: int
     seed: int
+
+    def tensors(self) -> dict[str, Estimate]:
+        """Return each tensor's block trace with its error."""
+        pairs = zip(self.tensor.tolist(), self.tensor_stderr.tolist(), strict=True)
+        found = [Estimate(value, stderr, self.dof) for value, stderr in pairs]
+        return dict(zip(self.names, found, strict=True))
 
 
 @dataclass(frozen=True)
@@ -85,7 +144,7 @@ class CrossClient:
     """How much the curvature of the clients' models differs (Mendieta et al. 2022, section 3.2).
 
     For clients k and j with diagonals D: H_N = (‖D_k‖ − ‖D_j‖)², H_D = ⟨D_k, D_j⟩ / (‖D_k‖·‖D_j‖), averaged
-    over pairs.
+    over pairs. The published scripts have the ``tensor`` reading only, and no error bars.
     """
 
     clients: int
@@ -94,21 +153,52 @@ class CrossClient:
     H_D: Mapping[Reading, Estimate]
     H_N_matrix: Mapping[Reading, Tensor]  # (K, K) float64
     H_D_matrix: Mapping[Reading, Tensor]  # (K, K) float64
+    probes: tuple[int, ...]  # of each client
+    converged: bool | None  # whether the intervals are as narrow as was asked for; None: there are none
     matvecs: int
 
 
 @dataclass(frozen=True)
 class Density:
-    """Spectral density by stochastic Lanczos quadrature, Gaussian-broadened; integrates to one."""
+    """Spectral density by stochastic Lanczos quadrature, Gaussian-broadened; integrates to one.
+
+    Its errors are over the M probes, with M − 1 degrees of freedom; 0 if the probes were a complete set.
+    """
 
     grid: Tensor  # (m,) float64
     density: Tensor  # (m,) float64
+    stderr: Tensor  # (m,) float64
     nodes: Tensor  # (M, steps) float64: Ritz values
     weights: Tensor  # (M, steps) float64: rows sum to one; 0 pads after breakdown
     sigma: float  # standard deviation of the broadening, in units of the eigenvalues
     negative_mass: Estimate  # share of eigenvalues below zero, error over probes
+    moments: tuple[Estimate, Estimate]  # tr H / n and tr H² / n
     matvecs: int
     seed: int
+    exact: bool = False  # a complete set of probes: nothing is random
+
+    def band(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
+        """Return the lower and upper end of each point's own confidence interval; NaN for one probe."""
+        reach = interval(0.0, 1.0, math.inf if self.exact else len(self.nodes) - 1, level)[1] * self.stderr
+        return (self.density - reach).clamp(min=0), self.density + reach
+
+    def mass(self, above: float) -> Estimate:
+        """Return the share of eigenvalues greater than ``above``, with the error over probes."""
+        return probe_mean((self.weights * (self.nodes > above)).sum(1), self.exact)
+
+    def mass_bounds(self, above: float) -> tuple[float, float]:
+        """Return the limits of these probes' own share greater than ``above``: the error of finite steps.
+
+        A Gauss quadrature misplaces at most its two nodes beside ``above`` (the Chebyshev–Markov–Stieltjes
+        inequalities; Golub and Meurant 2010). More steps bring the limits together.
+        """
+        used, right = self.weights > 0, self.nodes > above
+        first = self.nodes.where(used & right, torch.inf).argmin(1, keepdim=True)
+        last = self.nodes.where(used & ~right, -torch.inf).argmax(1, keepdim=True)
+        share = (self.weights * right).sum(1)
+        low = share - (self.weights * right).gather(1, first)[:, 0]
+        high = share + (self.weights * ~right).gather(1, last)[:, 0]
+        return float(low.mean()), float(high.mean())
 
 
 @dataclass(frozen=True)

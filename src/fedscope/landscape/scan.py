@@ -8,9 +8,10 @@ from typing import Literal
 from fedscope.landscape.directions import eigen_directions, random_directions
 from fedscope.landscape.eigen import top_eigenpairs
 from fedscope.landscape.hessian import Hessian
-from fedscope.landscape.measure import Record, Stage, finite
+from fedscope.landscape.measure import Stage
 from fedscope.landscape.normalization import BatchNormMode
 from fedscope.landscape.problem import Problem
+from fedscope.landscape.records import Record, finite
 from fedscope.landscape.results import LANDSCAPE_SCHEMA, Surface
 from fedscope.landscape.surface import surface
 from fedscope.streams import torch_stream

@@ -1,0 +1,84 @@
+"""What the numbers of Hessian records say: which error dominates, and which checkpoint is flatter.
+
+Built from the JSON of ``fedscope hessian --json``, like the table.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedscope.errors import UserError
+from fedscope.figures.labels import label
+from fedscope.figures.rounding import format_estimate
+from fedscope.figures.tables import Table
+from fedscope.landscape.compare import Difference, differences
+
+Record = Mapping[str, Any]
+
+_MORE_SAMPLES = "more --samples (or all) would shrink it, as one over their root"
+
+
+def advice(record: Record) -> list[str]:
+    """Say for λ_max and the trace which error dominates, and what would shrink it; nothing where unknown."""
+    top, trace = record["lambda_max"], record["trace"]
+    return [
+        *_dominating(
+            "λ_max",
+            top["value"],
+            {
+                ("the samples", _MORE_SAMPLES): top["stderr_data"],
+                ("the eigenvector's residual", "a smaller --tol would shrink it"): top["residual"],
+                ("rounding", "--dtype float64 would shrink it"): record.get("noise"),
+            },
+        ),
+        *_dominating(
+            "trace",
+            trace["value"],
+            {
+                ("the samples", _MORE_SAMPLES): trace["stderr_data"],
+                ("the probes", "a smaller --trace-rtol would shrink it"): trace["stderr_probe"],
+            },
+        ),
+    ]
+
+
+def _dominating(name: str, value: float | None, errors: Mapping[tuple[str, str], float | None]) -> list[str]:
+    known = {what: error for what, error in errors.items() if error is not None}
+    if not known or not value:
+        return []
+    (source, mend), largest = max(known.items(), key=lambda item: item[1])
+    if not largest:
+        return []
+    return [f"{name}: most of its error is {source} ({100 * largest / abs(value):.2g} %); {mend}"]
+
+
+def comparison_table(records: Sequence[Record]) -> Table:
+    """Tabulate each record's differences to the first one, with errors and verdicts.
+
+    Raises:
+        UserError: fewer than two records, or they were not made on the same samples.
+    """
+    if len(records) < 2:
+        raise UserError("a comparison needs two or more records")
+    reference, *others = records
+    found = [differences(reference, other) for other in others]
+    names = list(dict.fromkeys(one.quantity for row in found for one in row))
+    rows = [
+        (label(other["checkpoint"]), *_cells(row, names)) for other, row in zip(others, found, strict=True)
+    ]
+    title = f"Difference to {label(reference['checkpoint'])}"
+    notes = (
+        "± standard error over probes and samples together, which the checkpoints share; lower or higher: "
+        "the 95 % interval leaves out zero",
+    )
+    return Table(title, ("checkpoint", *names), tuple(rows), notes)
+
+
+def _cells(row: Sequence[Difference], names: Sequence[str]) -> list[str]:
+    by_name = {one.quantity: one for one in row}
+    return [_cell(by_name[name]) if name in by_name else "–" for name in names]
+
+
+def _cell(difference: Difference) -> str:
+    stderr = None if math.isnan(difference.stderr) else difference.stderr
+    return f"{format_estimate(difference.value, stderr)}: {difference.verdict}"

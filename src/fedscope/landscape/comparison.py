@@ -1,0 +1,165 @@
+"""H_N and H_D of several clients, with errors, from independent estimates of their diagonals.
+
+For the diagonals D_k: H_N^{kj} = (‖D_k‖ − ‖D_j‖)² and H_D^{kj} = ⟨D_k, D_j⟩ / (‖D_k‖·‖D_j‖)
+(Mendieta et al. 2022, section 3.2).
+
+The squared norm of an estimate D̂ exceeds ‖D‖² by the probes' variance, which here is seldom small. So the
+probes of each client form G groups with means g^a, and inner products use different groups only:
+
+    I_kj = Σ_{a≠b} ⟨g_k^a, g_j^b⟩ / (G (G − 1)),   E[I_kj] = ⟨D_k, D_j⟩.
+
+What is not linear in the I_kj (norms, cosines) is corrected to first order by the jackknife over groups,
+whose covariance C of the norms ν̂ also says how far H_N is raised by squaring noise. Over distinct pairs
+
+    H_N = 2/(K − 1) · ‖x‖², x = ν − ν̄;   θ̂ = ‖x̂‖² − tr C,   Var θ̂ = 4 xᵀCx + 2 tr C²,
+
+a variance that grows with the value, so the interval of H_N is the set of values that the estimate does not
+contradict, each judged by its own variance (Wilson 1927), and not symmetric.
+
+Symbols: K clients, G groups, n parameters; the Gram matrix is (K, G, K, G).
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedscope.landscape.errorbars import jackknife_variance
+from fedscope.landscape.results import Estimate, Pairs
+
+_CHUNK = 1 << 22  # float64 numbers converted at a time
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """H_N and H_D of one kind of diagonal."""
+
+    H_N: Estimate
+    H_D: Estimate
+    H_N_matrix: Tensor  # (K, K) float64, as estimated: noise may carry entries below 0
+    H_D_matrix: Tensor  # (K, K) float64, as estimated: noise may carry entries beyond ±1
+
+
+def compare(rows: list[Tensor], pairs: Pairs, *, sure: bool = True) -> Comparison:
+    """Compare K clients by their (G, n) means over groups of probes that all clients share.
+
+    One group is taken as exact, or without an error known if not ``sure``. Equal clients give exactly
+    H_N = 0 and H_D = 1. All is NaN where a client's I_kk, or that of a leave-one-out set, is not positive:
+    then its norm is below the noise.
+    """
+    same_as = _first_equal(rows)
+    chosen = sorted(set(same_as))
+    place = torch.tensor([chosen.index(j) for j in same_as])  # equal clients share one Gram block
+    gram = _gram(rows, chosen)
+    groups = gram.shape[1]
+    norms, cosines = _relations(_inner(gram), place)
+    if groups == 1:
+        return _plain(norms, cosines, pairs, 0.0 if sure else math.nan)
+    left = [_relations(_inner(gram[:, kept][..., kept]), place) for kept in _all_but_one(groups)]
+    left_norms, left_cosines = (torch.stack(parts) for parts in zip(*left, strict=True))
+    norms = groups * norms - (groups - 1) * left_norms.mean(0)
+    cosines = groups * cosines - (groups - 1) * left_cosines.mean(0)
+    covariance = _jackknife_covariance(left_norms)
+    H_D_error = float(jackknife_variance(_average(left_cosines, pairs)).sqrt())
+    if not (norms.isfinite().all() and math.isfinite(H_D_error)):
+        covariance, cosines, H_D_error = covariance * math.nan, cosines * math.nan, math.nan
+    spread = covariance.diagonal()[:, None] + covariance.diagonal() - 2 * covariance
+    gaps = norms[:, None] - norms
+    return Comparison(
+        H_N=_gap(gaps, spread, groups - 1, pairs),
+        H_D=Estimate(float(_average(cosines, pairs).clamp(-1, 1)), H_D_error, groups - 1),
+        H_N_matrix=gaps**2 - spread,
+        H_D_matrix=cosines,
+    )
+
+
+def relative_reach(estimate: Estimate) -> float:
+    """Return the half-width of the 95 % interval relative to the value; infinite where there is none."""
+    low, high = estimate.interval()
+    reach = (high - low) / 2
+    if reach == 0:
+        return 0.0
+    return reach / abs(estimate.value) if estimate.value and math.isfinite(reach) else math.inf
+
+
+def _plain(norms: Tensor, cosines: Tensor, pairs: Pairs, stderr: float) -> Comparison:
+    gaps = (norms[:, None] - norms) ** 2
+    H_N, H_D = (Estimate(float(_average(matrix, pairs)), stderr) for matrix in (gaps, cosines))
+    return Comparison(H_N, H_D, gaps, cosines)
+
+
+def _gap(gaps: Tensor, spread: Tensor, dof: int, pairs: Pairs) -> Estimate:
+    """Return H_N from the differences of norms (K, K) and the variances of their errors (K, K)."""
+    clients = len(gaps)
+    center = torch.eye(clients, dtype=torch.float64) - 1 / clients
+    x, C = gaps.mean(1), -center @ spread @ center / 2  # zero where all clients are equal
+    scale = 2 / (clients - 1) if pairs == "distinct" else 2 / clients
+    square = float(x @ x)
+    value = float(_average(gaps**2 - spread, pairs).clamp(min=0))
+    slope = 4 * scale * float(x @ C @ x) / square if square > 0 else 0.0
+    floor = 2 * scale**2 * _square_trace(C, dof)
+    return Estimate(value, (slope * value + floor) ** 0.5, dof, slope)
+
+
+def _square_trace(C: Tensor, dof: int) -> float:
+    """Return tr Σ², unbiased, for a sample covariance C of Σ with ``dof`` degrees of freedom (Wishart)."""
+    trace, squares = float(C.trace()), float((C**2).sum())
+    unbiased = dof**2 / ((dof - 1) * (dof + 2)) * (squares - trace**2 / dof)
+    return max(unbiased, trace**2 / len(C))
+
+
+def _jackknife_covariance(left_out: Tensor) -> Tensor:
+    """Return the jackknife covariance (K, K) of a vector from its (G, K) leave-one-out values."""
+    groups = len(left_out)
+    centred = left_out - left_out.mean(0)
+    return (groups - 1) / groups * centred.T @ centred
+
+
+def _all_but_one(groups: int) -> list[list[int]]:
+    return [[a for a in range(groups) if a != g] for g in range(groups)]
+
+
+def _first_equal(rows: list[Tensor]) -> list[int]:
+    return [
+        next(j for j, other in enumerate(rows) if other is row or torch.equal(other, row)) for row in rows
+    ]
+
+
+def _gram(rows: list[Tensor], chosen: list[int]) -> Tensor:
+    """Return the inner products of the chosen clients' group means as (K, G, K, G) float64."""
+    groups, n = rows[0].shape
+    size = len(chosen) * groups
+    gram = torch.zeros(size, size, dtype=torch.float64)
+    width = max(1, _CHUNK // size)
+    for begin in range(0, n, width):
+        piece = torch.cat([rows[j][:, begin : begin + width] for j in chosen]).double()
+        gram += piece @ piece.T
+    return ((gram + gram.T) / 2).view(len(chosen), groups, len(chosen), groups)
+
+
+def _inner(gram: Tensor) -> Tensor:
+    """Return I as (K, K): different groups only, or the plain product of one exact group."""
+    groups = gram.shape[1]
+    total = gram.sum((1, 3))
+    if groups == 1:
+        return total
+    return (total - gram.diagonal(dim1=1, dim2=3).sum(-1)) / (groups * (groups - 1))
+
+
+def _relations(inner: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
+    """Return √I_kk and I_kj / √(I_kk I_jj) of the clients; NaN where a squared norm came out negative."""
+    inner = inner[place][:, place]
+    squares = inner.diagonal()
+    # √(x·x) = x in IEEE arithmetic while √x·√x need not be: so a client's cosine with itself is exactly 1.
+    cosines = inner / torch.outer(squares, squares).sqrt()
+    norms = torch.where(squares > 0, squares, torch.nan).sqrt()
+    return norms, torch.where((norms[:, None] + norms).isnan(), torch.nan, cosines)
+
+
+def _average(matrices: Tensor, pairs: Pairs) -> Tensor:
+    """Average (…, K, K) over pairs."""
+    clients = matrices.shape[-1]
+    if pairs == "all_including_self":
+        return matrices.mean((-2, -1))
+    return matrices[..., ~torch.eye(clients, dtype=torch.bool)].mean(-1)

@@ -1,0 +1,149 @@
+"""The clients of a checkpoint compared, in the paper's reading or in that of its published code.
+
+Where the two disagree each point is an option of its own; the reading sets what was left open:
+
+    reading          paper                                  code
+    weights          each client's                          each client's, of its last participation
+    data             its own training rows                  the run's training data, resampled
+    pairs            distinct                               all, each client with itself included
+    diagonal         parameters (and tensors)               tensors
+    probes           until the intervals are narrow         until the running mean moves little
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+from torch import Tensor, nn
+
+from fedscope.landscape.batches import Batches
+from fedscope.landscape.clients import DEFAULT_RTOL, Diagonals, cross_client
+from fedscope.landscape.diagonal import diagonal
+from fedscope.landscape.eigen import top_eigenpairs
+from fedscope.landscape.operators import Operator
+from fedscope.landscape.overlap import subspace_overlap
+from fedscope.landscape.participants import Holding, Participants, Weights
+from fedscope.landscape.progress import Progress
+from fedscope.landscape.records import estimate_entry
+from fedscope.landscape.results import CrossClient, Pairs, Reading
+from fedscope.streams import key, torch_stream
+
+ReadingName = Literal["paper", "code"]
+GROUPS = 16
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """How clients are compared; what is None is set by the reading."""
+
+    weights: Weights | None = None
+    data: Holding | None = None
+    pairs: Pairs | None = None
+    probes: int | None = None  # per client; None: until rtol
+    rtol: float = DEFAULT_RTOL  # half-widths of the intervals of H_N and H_D, relative to the values
+    max_probes: int = 128
+    aim: Reading = "parameter"  # the diagonals whose intervals rtol is about
+    overlap: int | None = None  # leading eigenvectors to compare with the global model's
+
+    def settled(self, reading: ReadingName) -> "Crossing":
+        """Return the options with nothing left open."""
+        return replace(
+            self,
+            weights=self.weights or "client",
+            data=self.data or ("own" if reading == "paper" else "global"),
+            pairs=self.pairs or ("distinct" if reading == "paper" else "all_including_self"),
+        )
+
+
+@dataclass(frozen=True)
+class Crossed:
+    """The comparison, and what it was of."""
+
+    result: CrossClient
+    options: Crossing  # settled
+    rounds: tuple[int | None, ...]  # that each client's weights are of
+    overlap: tuple[float, ...] = ()  # of each client, where asked for
+    matvecs: int = 0  # products, those for the overlap included
+
+    def record(self) -> dict[str, Any]:
+        """Return the ``cross_client`` entry of schema ``fedscope/hessian/1``; null what a reading has not."""
+        cross, options = self.result, self.options
+        staged = cross.converged is not None  # else by the published scripts, each client to its own end
+        return {
+            "clients": cross.clients,
+            "pairs": cross.pairs,
+            "weights": options.weights,
+            "data": options.data,
+            "aim": options.aim if staged else None,
+            "probes": max(cross.probes) if staged else cross.probes,
+            "converged": cross.converged,
+            "rounds": self.rounds,  # that each client's weights are of
+            "H_N": {name: estimate_entry(cross.H_N.get(name), 0, math.inf) for name in get_args(Reading)},
+            "H_D": {name: estimate_entry(cross.H_D.get(name), -1, 1) for name in get_args(Reading)},
+            "overlap_k": options.overlap,
+            "overlap": self.overlap or None,
+        }
+
+
+def compare_clients(
+    people: Participants,
+    options: Crossing,
+    curvature: Callable[[nn.Module, Batches], Operator],
+    *,
+    seed: int,
+    leading: Tensor | None = None,
+    estimator: Diagonals = diagonal,
+    progress: Progress | None = None,
+) -> Crossed:
+    """Compare clients in the paper's reading.
+
+    ``leading`` (n, k) are the global model's eigenvectors, at least as many as the overlap is asked of;
+    ``estimator`` gives each diagonal, see :func:`cross_client`.
+    """
+    rounds: dict[int, int | None] = {}
+    overlaps, spent = [], 0
+    if options.overlap and leading is not None:
+        for client in people:
+            found = top_eigenpairs(
+                curvature(client.model, client.batches),
+                k=options.overlap,
+                generator=torch_stream(seed, "lanczos"),
+                progress=_after(spent, progress),
+            )
+            spent += found.matvecs
+            overlaps.append(subspace_overlap(found.vectors, leading[:, : options.overlap]))
+    result = cross_client(
+        _Operators(people, curvature, rounds),
+        rtol=None if options.probes else options.rtol,
+        probes=options.probes,
+        max_probes=options.max_probes,
+        aim=options.aim,
+        seed=key(seed, "cross-client"),
+        pairs=options.pairs or "distinct",
+        groups=min(GROUPS, options.probes or GROUPS),
+        estimator=estimator,
+        progress=_after(spent, progress),
+    )
+    return Crossed(result, options, tuple(rounds.values()), tuple(overlaps), spent + result.matvecs)
+
+
+class _Operators:
+    """The clients' operators, built again at each iteration so that one model is in memory at a time."""
+
+    def __init__(
+        self,
+        people: Participants,
+        curvature: Callable[[nn.Module, Batches], Operator],
+        rounds: dict[int, int | None],
+    ) -> None:
+        self._people, self._curvature, self._rounds = people, curvature, rounds
+
+    def __iter__(self) -> Iterator[Operator]:
+        for client in self._people:
+            self._rounds[client.number] = client.info.round if client.info else None
+            yield self._curvature(client.model, client.batches)
+
+
+def _after(before: int, progress: Progress | None) -> Progress | None:
+    return None if progress is None else lambda done, _, *text: progress(before + done, None, *text)

@@ -1,0 +1,94 @@
+"""What an analysis leaves in the registry: products while it runs, its result when it is done.
+
+    FOLDER/products/IDENTITY/…npz   of one operator, until the results that rest on it are written
+    FOLDER/KEY.json                 a result, found again by what was asked of which operator, by which code
+
+Both are named by content alone: the weights, the samples, the network's outputs on them (so that a changed
+network is another one, whatever it is called), the request, and the analysis' own source. So nothing stale is
+ever found, and a folder that is deleted costs time only.
+"""
+
+import hashlib
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedscope.landscape.journal import Journaled
+from fedscope.landscape.lossoperator import LossOperator
+from fedscope.landscape.operators import Operator
+from fedscope.landscape.records import Record
+from fedscope.storage import is_writable, write_text
+
+
+class Keeper:
+    """Keeps products and results in a folder, or nothing without one.
+
+    Args:
+        folder: made when needed; one that cannot be written to is read only.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._journals: list[Journaled] = []
+
+    def operator(self, base: LossOperator) -> Operator:
+        """Return an operator whose products are found after an interruption."""
+        if self._folder is None:
+            return base
+        folder = self._folder / "products" / identity(base)
+        if not is_writable(folder / "any"):
+            return base
+        journal = Journaled(base, folder)
+        self._journals.append(journal)
+        return journal
+
+    def result(self, key: str) -> Record | None:
+        """Return the result of this key, if there is one that can be read."""
+        if self._folder is None:
+            return None
+        try:
+            found = json.loads((self._folder / f"{key}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return None
+        record = found.get("record") if isinstance(found, dict) else None
+        return record if isinstance(record, dict) and found.get("sha256") == _hash(record) else None
+
+    def finish(self, key: str, record: Record) -> None:
+        """Write a result, then let go of the products it rests on."""
+        if self._folder is None or not is_writable(self._folder / f"{key}.json"):
+            return
+        plain = json.loads(json.dumps(record, allow_nan=False))  # as it will be read: keys are texts
+        content = {"sha256": _hash(plain), "record": plain}
+        write_text(self._folder / f"{key}.json", json.dumps(content, ensure_ascii=False))
+        for journal in self._journals:
+            journal.discard()
+
+
+def identity(op: LossOperator) -> str:
+    """Return what names an operator's bits: kind, weights, samples, outputs, and what computes them."""
+    digest = hashlib.sha256(op.fingerprint().encode())
+    digest.update(f"{torch.__version__} {op.device.type} {torch.get_num_threads()} {code()}".encode())
+    return digest.hexdigest()[:32]
+
+
+def key(op: LossOperator, request: dict[str, Any]) -> str:
+    """Return the name of a result: an operator's identity and what was asked."""
+    text = json.dumps(request, sort_keys=True, default=str)
+    return hashlib.sha256(f"{identity(op)} {text}".encode()).hexdigest()[:32]
+
+
+def _hash(record: Record) -> str:
+    """Return what tells that a digit of the file was changed, by a failing disk say."""
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+
+
+@cache
+def code() -> str:
+    """Return a hash of the analysis' own source."""
+    digest = hashlib.sha256()
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()

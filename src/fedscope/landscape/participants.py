@@ -1,0 +1,197 @@
+"""The clients of a checkpoint's run: their weights, and the rows of the data that each trained on.
+
+Beside problem.py the only module here that knows checkpoints, models and data. Who held which rows is not
+stored; it is drawn again from the run's settings, as the trainer drew it.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from fedscope.checkpoints.files import load_checkpoint, load_state_dict
+from fedscope.checkpoints.registry import Run
+from fedscope.checkpoints.schema import CheckpointInfo
+from fedscope.data import catalogue as data_catalogue
+from fedscope.data.partition import FRESH, Division, divide
+from fedscope.errors import UserError
+from fedscope.landscape.batches import Batches
+from fedscope.landscape.problem import Data, Problem, data_of, draw, network, own_network
+from fedscope.landscape.resampled import Loader, Resampling
+
+Weights = Literal["client", "global"]
+Holding = Literal["global", "own"]
+
+
+@dataclass(frozen=True)
+class Client:
+    """One client: at which weights, on which samples."""
+
+    number: int
+    model: nn.Module
+    info: CheckpointInfo | None  # of the weights; None for a plain state_dict
+    batches: Batches
+    rows: Tensor | None  # its own training rows, where the samples are of those
+
+
+class Participants:
+    """The clients of a problem's run, in client order; each iteration builds them one at a time.
+
+    Args:
+        problem: the global model, and the samples to analyse on.
+        weights: each client's last upload by the problem's round (its very last where only that was kept, or
+            with ``latest``), or everywhere those of the problem.
+        data: the problem's samples for all clients, or each client's ``own`` training rows, at most as many.
+        latest: each client's last upload, from whichever round.
+
+    Raises:
+        UserError: fewer than two clients, the rows of a client are not known, or it has none.
+    """
+
+    def __init__(self, problem: Problem, weights: Weights, data: Holding, *, latest: bool = False) -> None:
+        if weights == "global" and data == "global":
+            raise UserError(
+                "at the global weights on the global data all clients are equal; add --client-data own"
+            )
+        self._problem, self._weights, self._own = problem, weights, data == "own"
+        self._files = client_files(problem, latest=latest) if weights == "client" else []
+        if self._own:
+            self._info, self._data = _run_data(problem)
+            self._rows = cache(self._divide)  # of a round
+            numbers = self.numbers
+            if len(numbers) < 2:
+                raise UserError("cross-client metrics need two or more clients; this run has one")
+            self._check_rows(numbers)
+
+    @property
+    def numbers(self) -> list[int]:
+        """Which clients these are."""
+        if self._weights == "client":
+            return [int(path.stem) for path in self._files]
+        assert self._problem.info
+        return list(range(self._problem.info.settings.clients))
+
+    def fingerprint(self) -> str:
+        """Return a hash of what decides the clients: their files, the run's settings, the samples of each."""
+        problem, source = self._problem, self._problem.source
+        info = problem.info.model_dump_json() if problem.info else ""
+        samples = (source.samples, source.split, source.batch_size, source.seed, source.dtype)
+        digest = hashlib.sha256(f"{self._weights} {self._own} {samples} {info}".encode())
+        for path in self._files:
+            digest.update(path.read_bytes())
+        return digest.hexdigest()
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __iter__(self) -> Iterator[Client]:
+        for place, number in enumerate(self.numbers):
+            model, info = self._network(place)
+            if not (self._own and info):
+                yield Client(number, model, info, self._problem.batches, None)
+                continue
+            rows = self.rows(number, info.round)
+            chosen = rows[draw(len(rows), self._problem.source, number)]
+            yield Client(number, model, info, self._data.batches(info, self._problem.source, chosen), rows)
+
+    def rows(self, number: int, round: int) -> Tensor:
+        """Return the training rows that a client held in ``round``, counted from 1."""
+        return self._rows(round if self._info.settings.partition in FRESH else 1)[number]
+
+    def _network(self, place: int) -> tuple[nn.Module, CheckpointInfo | None]:
+        problem = self._problem
+        if self._weights == "global":
+            return problem.model, problem.info
+        path = self._files[place]
+        if problem.source.model:
+            return own_network(path, load_state_dict(path), problem.source), None
+        checkpoint = load_checkpoint(path)
+        return network(checkpoint, problem.source), checkpoint.info
+
+    def _divide(self, round: int) -> list[Tensor]:
+        settings = self._info.settings
+        return divide(
+            self._data.split,
+            Division(
+                settings.partition, settings.clients, settings.alpha, settings.exhausted, settings.phi,
+                settings.rho,
+            ),
+            train_samples=settings.train_samples,
+            seed=settings.seed,
+            round=round - 1,
+        )  # fmt: skip
+
+    def _check_rows(self, numbers: list[int]) -> None:
+        for number in numbers:
+            if not len(self.rows(number, self._info.round)):
+                raise UserError(f"client {number} holds no training rows; use --client-data global")
+
+
+def client_files(problem: Problem, *, latest: bool = False) -> list[Path]:
+    """Return each client's last upload by the checkpoint's round, or its very last where only that was kept.
+
+    Raises:
+        UserError: there are fewer than two.
+    """
+    folder = problem.path.parent
+    run = Run(folder.parent if folder.name == "clients" else folder)
+    files = run.clients(problem.info.round if problem.info and not latest else None)
+    if len(files) < 2:
+        raise UserError(
+            f"cross-client metrics need two or more client checkpoints beside {problem.path}, found "
+            f"{len(files)}; train with --save-clients last"
+        )
+    return files
+
+
+def loader(problem: Problem, resampling: Resampling, client: Client | None = None) -> Loader:
+    """Return the published scripts' training loader: over the run's training data, or a client's own rows.
+
+    Over the samples given where the data is the user's own, which has no augmentation.
+
+    Raises:
+        UserError: too few samples for a batch.
+    """
+    source, generator = problem.source, torch.Generator().manual_seed(resampling.seed)
+    info = client.info if client and client.rows is not None else problem.info
+    if info is None:
+        inputs, labels = (torch.cat(parts) for parts in zip(*problem.batches, strict=True))
+        size = resampling.batch_size or source.batch_size
+        return Loader(
+            lambda rows, _: inputs[rows],
+            labels,
+            batch_size=size,
+            batches=resampling.batches,
+            generator=generator,
+        )
+    data, held = data_of(info, source), client.rows if client else None
+    rows = data.used if held is None else held
+    rows = rows[draw(len(rows), replace(source, samples=resampling.samples), client.number if client else 0)]
+    pipeline = data_catalogue.pipeline(info.data.name, info.data.augmentation)[1]
+
+    def fetch(chosen: Tensor, generator: torch.Generator) -> Tensor:
+        draws = pipeline.draw(len(chosen), generator) if resampling.augment else torch.empty(0, len(chosen))
+        return pipeline.train(data.split.images, rows[chosen], draws).to(source.device, source.dtype)
+
+    return Loader(
+        fetch,
+        data.labels(info)[rows].to(source.device),
+        batch_size=resampling.batch_size or info.settings.batch_size,
+        batches=resampling.batches,
+        generator=generator,
+    )
+
+
+def _run_data(problem: Problem) -> tuple[CheckpointInfo, Data]:
+    if problem.info is None:
+        raise UserError(
+            "which client trained on what is not known of a plain state_dict; use --client-data global"
+        )
+    if problem.source.split != "train":
+        raise UserError("clients hold training rows; use --client-data global with --split test")
+    return problem.info, data_of(problem.info, problem.source)

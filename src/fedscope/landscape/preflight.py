@@ -1,0 +1,163 @@
+"""What is checked before the first product, on a few samples: that the products will mean what they say.
+
+The network must give the same outputs twice, every operation must have a second derivative, and the products
+must be those of a symmetric matrix. What fails is named: the operation and the module it is in.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import Node
+from torch.utils.hooks import RemovableHandle
+
+from fedscope.errors import UserError
+
+
+def close(first: Tensor, second: Tensor, dtype: torch.dtype) -> bool:
+    """Say whether results computed in ``dtype`` differ by rounding only, relative to the largest."""
+    slack = _slack(dtype) * float(first.abs().nan_to_num(posinf=0.0).max())
+    return torch.allclose(first, second, rtol=0, atol=slack, equal_nan=True)
+
+
+def check_repeats(evaluate: Callable[[], Tensor]) -> None:
+    """Refuse outputs that differ between two evaluations by more than rounding.
+
+    Raises:
+        UserError: they do.
+    """
+    with torch.no_grad():
+        first, second = evaluate(), evaluate()
+    if not close(first, second, first.dtype):
+        raise UserError(
+            "the model gives different outputs on the same samples, so that its products would not be those "
+            "of one matrix: remove the randomness, or the state, that its forward keeps in eval mode"
+        )
+
+
+def check_symmetric(times: Callable[[Tensor], Tensor], like: Tensor) -> None:
+    """Refuse products with uᵀAv ≠ vᵀAu, by far more than rounding, for two random sign vectors.
+
+    Args:
+        times: v ↦ A v.
+        like: (n,) any vector of the operator.
+
+    Raises:
+        UserError: they are such.
+    """
+    generator = torch.Generator().manual_seed(0)
+    u, v = (2 * torch.randint(2, (2, len(like)), generator=generator) - 1).to(like)
+    Au, Av = times(u).double(), times(v).double()
+    # For signs uᵀe is about ‖e‖ for an error e of Av: rounding gives some ε·‖Av‖, a wrong derivative ‖Av‖.
+    defect, scale = float(abs(u.double() @ Av - v.double() @ Au)), float(Au.norm() + Av.norm())
+    if defect > _slack(like.dtype) * scale:
+        raise UserError(
+            f"the products are not symmetric: uᵀAv and vᵀAu differ by {defect:.1e} where ‖Au‖ + ‖Av‖ is "
+            f"{scale:.1e}; an operation of the model has a wrong second derivative (an autograd.Function "
+            "whose backward detaches or computes outside autograd?): replace it"
+        )
+
+
+def once_differentiable(gradient: Tensor) -> bool:
+    """Say whether a gradient's graph has a function that forbids a second derivative.
+
+    ``autograd.grad`` does not visit the node that would raise, and returns a product without that term.
+    """
+    return any(node.name() == "torch::autograd::Error" for node in _graph(gradient.grad_fn, set()))
+
+
+@contextmanager
+def explained(model: nn.Module, evaluate: Callable[[], Tensor]) -> Iterator[None]:
+    """Turn PyTorch's errors about missing derivatives into ones that name the operation and the module.
+
+    Args:
+        model: whose modules are named.
+        evaluate: returns the model's outputs, with their graph.
+
+    Raises:
+        UserError: in place of such an error.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if "derivative" not in str(error) and "double backward" not in str(error):
+            raise
+        found = re.search(r"derivative for '?(?:\w+::)?(\w+)", str(error))
+        where = _place(model, evaluate, found[1]) if found else ""
+        raise UserError(
+            f"an operation of the model has no second derivative{where}; replace it ({error})"
+        ) from error
+
+
+def once_error(model: nn.Module, evaluate: Callable[[], Tensor]) -> UserError:
+    """Return the error that names a function marked ``once_differentiable`` and its module."""
+    where = _place(model, evaluate, None)
+    return UserError(f"an autograd.Function of the model is marked once_differentiable{where}; replace it")
+
+
+def _place(model: nn.Module, evaluate: Callable[[], Tensor], operation: str | None) -> str:
+    """Return ': X in module m' for the first node that is ``operation``, or is once differentiable."""
+    wanted = None if operation is None else _bare(operation)
+    for node, name in _owners(model, evaluate).items():
+        if _is_once(node) if wanted is None else _bare(node.name()) == wanted:
+            return f": {node.name()} in {f'module {name!r}' if name else 'the network itself'}"
+    return ""
+
+
+def _bare(name: str) -> str:
+    """Return what an operation, its backward and its node have in common."""
+    return re.sub(r"(_?backward\d*)*$", "", name.lower().rsplit("::", 1)[-1]).replace("_", "")
+
+
+def _is_once(node: Node) -> bool:
+    function = getattr(node, "_forward_cls", None)
+    return hasattr(getattr(function, "backward", None), "__wrapped__")
+
+
+def _owners(model: nn.Module, evaluate: Callable[[], Tensor]) -> dict[Node, str]:
+    """Return the innermost module of each node that the outputs depend on."""
+    owners: dict[Node, str] = {}
+    open_modules: list[str] = [""]
+
+    def claim(value: object, name: str) -> None:
+        for tensor in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(tensor, Tensor):
+                owners.update(dict.fromkeys(_graph(tensor.grad_fn, set(owners)), name))
+
+    def enter(name: str, args: tuple[object, ...]) -> None:
+        claim(args, open_modules[-1])
+        open_modules.append(name)
+
+    def leave(output: object) -> None:
+        claim(output, open_modules.pop())
+
+    handles: list[RemovableHandle] = []
+    for name, module in model.named_modules():
+        handles.append(module.register_forward_pre_hook(lambda _, args, name=name: enter(name, args)))
+        handles.append(module.register_forward_hook(lambda _, args, output: leave(output)))
+    try:
+        with torch.enable_grad():
+            claim(evaluate(), "")
+    finally:
+        for handle in handles:
+            handle.remove()
+    return owners
+
+
+def _graph(root: Node | None, known: set[Node]) -> set[Node]:
+    """Return the nodes that ``root`` depends on, itself included, without looking beyond the known ones."""
+    found: set[Node] = set()
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in found and node not in known:
+            found.add(node)
+            waiting += [parent for parent, _ in node.next_functions]
+    return found
+
+
+def _slack(dtype: torch.dtype) -> float:
+    """Return what passes for rounding in a result of many operations: 7e-5 in float32, 4e-10 in float64."""
+    return float(torch.finfo(dtype).eps ** 0.6)

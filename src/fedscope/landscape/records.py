@@ -1,0 +1,106 @@
+"""Results as the plain data of ``fedscope hessian --json``, schema ``fedscope/hessian/1``.
+
+Beside value and errors an entry holds its 95 % ``interval``, and what a later comparison needs: under
+``batches`` the quantity's part from each batch, under ``samples`` from each probe.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from fedscope.landscape.results import Density, Eigenpairs, Estimate, Trace
+
+Record = dict[str, Any]
+
+
+def eigenvalues(pairs: Eigenpairs) -> list[Record]:
+    """Return an entry for each eigenvalue, descending; the intervals are of the population's values."""
+    return [
+        {
+            "value": float(pairs.values[i]),
+            "residual": float(pairs.residuals[i]),
+            "stderr_data": float(pairs.stderr_data[i]),
+            "bias_data": float(pairs.bias_data[i]),
+            "interval": _known(pairs.interval(i)),
+            "batches": None if pairs.forms is None else pairs.forms[i],
+        }
+        for i in range(len(pairs.values))
+    ]
+
+
+def trace_entry(total: Trace, *, converged: bool | None) -> Record:
+    """Return the trace's entry; the interval holds both errors."""
+    return {
+        "value": total.value,
+        "stderr_probe": total.stderr_probe,
+        "stderr_data": total.stderr_data,
+        "interval": _known(total.population_interval()),
+        "probes": total.probes,
+        "deflated": total.deflated,
+        "converged": converged,
+        "samples": total.samples,
+        "batches": total.batches,
+    }
+
+
+def density_entry(density: Density) -> Record:
+    """Return the density's entry, with each point's own 95 % band."""
+    low, high = density.band()
+    known = bool(low.isfinite().all())
+    return {
+        "grid": density.grid,
+        "density": density.density,
+        "band": [low, high] if known else None,
+        "sigma": density.sigma,
+        "probes": len(density.nodes),
+        "negative_mass": estimate_entry(density.negative_mass, 0, 1),
+        "moments": [estimate_entry(moment, -math.inf, math.inf) for moment in density.moments],
+    }
+
+
+def estimate_entry(estimate: Estimate | None, low: float, high: float) -> Record | None:
+    """Return value, error and 95 % interval, cut to the possible range from ``low`` to ``high``."""
+    if estimate is None:
+        return None
+    known = _known(estimate.interval())
+    return {
+        "value": estimate.value,
+        "stderr": estimate.stderr,
+        "interval": known and [max(low, known[0]), min(high, known[1])],
+        "dof": estimate.dof if math.isfinite(estimate.dof) else None,
+    }
+
+
+def _known(interval: tuple[float, float]) -> list[float] | None:
+    return list(interval) if all(map(math.isfinite, interval)) else None
+
+
+def finite(record: Record) -> Record:
+    """Return ``record`` as plain JSON data; non-finite numbers become null, counted under ``non_finite``.
+
+    An error bar that could not be formed (one batch, another engine) is null too, but no number went wrong.
+    """
+    count = 0
+
+    def plain(value: Any) -> Any:
+        nonlocal count
+        if isinstance(value, Tensor):
+            return plain(value.tolist())
+        if isinstance(value, float) and not math.isfinite(value):
+            count += 1
+            return None
+        if isinstance(value, Mapping):
+            return {name: None if _unformed(name, item) else plain(item) for name, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [plain(item) for item in value]
+        return value
+
+    result = plain(record)
+    return {**result, "non_finite": count}
+
+
+def _unformed(name: str, value: Any) -> bool:
+    error = name == "residual" or name.startswith(("stderr", "bias"))
+    return error and isinstance(value, float) and math.isnan(value)

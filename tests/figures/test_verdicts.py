@@ -1,0 +1,57 @@
+from typing import Any
+
+import pytest
+
+from fedscope.errors import UserError
+from fedscope.figures.verdicts import advice, comparison_table
+
+
+def _record(
+    label: str, top: float, *, data: float = 0.4, probe: float = 9.0, residual: float = 0.01
+) -> dict[str, Any]:
+    spread = [top - data, top + data]
+    return {
+        "checkpoint": {"path": f"{label}.pt", "run": label, "round": 3, "client": None, "average": None},
+        "samples_sha256": "s", "batch_sizes": [5, 5], "noise": 1e-4,
+        "problem": {"operator": "hessian", "reading": "paper"},
+        "lambda_max": {"value": top, "residual": residual, "stderr_data": data, "batches": spread},
+        "trace": {
+            "value": 100.0, "stderr_probe": probe, "stderr_data": 2.0, "batches": [99.0, 101.0],
+            "samples": [91.0, 109.0],
+        },
+        "cross_client": None,
+    }  # fmt: skip
+
+
+def test_the_dominating_error_is_named_with_its_mend() -> None:
+    first, second = advice(_record("a", 50.0))
+    assert first.startswith("λ_max: most of its error is the samples (0.8 %)")
+    assert "--samples" in first
+    assert second.startswith("trace: most of its error is the probes (9 %)")
+    assert "--trace-rtol" in second
+    assert "--tol" in advice(_record("a", 50.0, residual=3.0))[0]
+    assert advice(_record("a", 50.0, probe=1.0))[1].startswith("trace: most of its error is the samples")
+
+
+def test_an_error_that_is_not_known_is_not_judged() -> None:
+    record = _record("a", 50.0)
+    record["lambda_max"] |= {"value": None, "stderr_data": None, "residual": None}
+    record["trace"] |= {"stderr_data": None, "stderr_probe": None}
+    assert advice(record) == []
+
+
+def test_differences_are_to_the_first_and_carry_a_verdict() -> None:
+    table = comparison_table([_record("a", 50.0), _record("b", 40.0), _record("c", 50.1)])
+    assert table.title == "Difference to a@3"
+    assert table.columns == ("checkpoint", "λ_max", "trace")
+    (b, lower, same), (c, unclear, _) = table.rows
+    assert (b, c) == ("b@3", "c@3")
+    assert lower.startswith("-10")
+    assert lower.endswith(": lower")
+    assert unclear.endswith(": undecided") or unclear.endswith(": higher")
+    assert same.endswith(": undecided")
+
+
+def test_a_comparison_needs_two() -> None:
+    with pytest.raises(UserError, match="two or more"):
+        comparison_table([_record("a", 1.0)])

@@ -1,0 +1,129 @@
+"""How often nominal intervals cover the truth: repeated draws from a population whose Hessian is known.
+
+A small BatchNorm net is trained on the digits; a finite population of samples is then all there is, so the
+mean of their Hessians is the truth, and a draw with replacement from it is an independent sample. A row of
+the table is a quantity with its estimate from a draw (an interval) and its value on the population.
+
+Symbols: P samples in the population, n parameters, B batches in a draw.
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+from torch.func import functional_call, hessian, vmap
+from torch.nn.functional import cross_entropy
+
+from fedscope.landscape.eigen import Which, top_eigenpairs
+from fedscope.landscape.operators import Operator, Product
+
+Interval = tuple[float, float]
+
+
+class BatchMatrices(Operator):
+    """The mean of B dense symmetric matrices of equal weight, each that of a batch of ``samples``."""
+
+    def __init__(self, matrices: Tensor, samples: int) -> None:
+        super().__init__(
+            matrices.shape[-1],
+            dtype=matrices.dtype,
+            device="cpu",
+            weights=(samples,) * len(matrices),
+        )
+        self._matrices = matrices
+
+    def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
+        products = []
+        for v in rows:
+            images = self._matrices @ v  # (B, n)
+            onto_images = None if onto is None else images @ onto.T
+            products.append(Product(images.mean(0), images @ v, onto_images))
+        return products
+
+
+@dataclass(frozen=True)
+class Population:
+    """The Hessians of P samples at the weights of a trained net: (P, n, n) float64."""
+
+    hessians: Tensor
+
+    @property
+    def mean(self) -> Tensor:
+        """The truth: (n, n)."""
+        return self.hessians.mean(0)
+
+    def draw(self, seed: int, batches: int = 16, samples: int = 32) -> BatchMatrices:
+        """Return the operator of ``batches``·``samples`` independent draws."""
+        generator = torch.Generator().manual_seed(seed)
+        rows = torch.randint(len(self.hessians), (batches, samples), generator=generator)
+        return BatchMatrices(torch.stack([self.hessians[chosen].mean(0) for chosen in rows]), samples)
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What is estimated: an interval from a draw (and its seed), and the truth."""
+
+    name: str
+    estimate: Callable[[Operator, int], Interval]
+    truth: Callable[[Tensor], float]
+
+
+def _eigenvalue(which: Which) -> Callable[[Operator, int], Interval]:
+    return lambda op, seed: top_eigenpairs(op, which=which).interval()
+
+
+QUANTITIES = (
+    Quantity("λ_max", _eigenvalue("largest"), lambda mean: float(torch.linalg.eigvalsh(mean)[-1])),
+    Quantity("λ_min", _eigenvalue("smallest"), lambda mean: float(torch.linalg.eigvalsh(mean)[0])),
+)
+
+
+def coverage(quantity: Quantity, population: Population, repetitions: int = 300) -> float:
+    """Return the share of seeded repetitions whose interval holds the truth."""
+    truth, hits = quantity.truth(population.mean), 0
+    for seed in range(repetitions):
+        low, high = quantity.estimate(population.draw(seed), seed)
+        hits += low <= truth <= high
+    return hits / repetitions
+
+
+def trained_population(size: int = 800, steps: int = 300) -> Population:
+    """Return the population of a convolutional BatchNorm net, 243 parameters, trained on part of it."""
+    torch.manual_seed(0)
+    images, labels = load_digits(return_X_y=True)
+    order = torch.randperm(len(labels))
+    inputs = torch.tensor(images)[order].reshape(-1, 1, 8, 8) / 16
+    targets = torch.tensor(labels)[order]
+    model = nn.Sequential(
+        nn.Conv2d(1, 3, 3, stride=2, bias=False), nn.BatchNorm2d(3), nn.GELU(), nn.Flatten(),
+        nn.Linear(27, 5), nn.BatchNorm1d(5), nn.Tanh(), nn.Linear(5, 10),
+    ).double()  # fmt: skip
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for _ in range(steps):
+        rows = torch.randint(size, (64,))
+        optimizer.zero_grad()
+        cross_entropy(model(inputs[rows]), targets[rows]).backward()
+        optimizer.step()
+    model.eval()
+    return Population(_sample_hessians(model, inputs[:size], targets[:size]))
+
+
+def _sample_hessians(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+    named = {name: p.detach() for name, p in model.named_parameters()}
+    lengths = [p.numel() for p in named.values()]
+    weights = torch.cat([p.flatten() for p in named.values()])
+
+    def loss(flat: Tensor, image: Tensor, target: Tensor) -> Tensor:
+        pieces = zip(named.items(), flat.split(lengths), strict=True)
+        parameters = {name: piece.view(p.shape) for (name, p), piece in pieces}
+        return cross_entropy(functional_call(model, parameters, (image[None],)), target[None])
+
+    of_sample = vmap(hessian(loss), in_dims=(None, 0, 0), chunk_size=20)
+    with warnings.catch_warnings():
+        # PyTorch's own forward-mode rules still go through its deprecated jit.
+        warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", DeprecationWarning)
+        matrices: Tensor = of_sample(weights, inputs, targets)
+    return matrices

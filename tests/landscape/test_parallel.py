@@ -1,0 +1,48 @@
+"""Two processes that share the batches, against one."""
+
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.multiprocessing.spawn import spawn
+
+from fedscope.landscape import GaussNewton, Hessian, Operator
+
+from .cases import convnet
+
+
+def _products(operator: Operator) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(2, 81, dtype=torch.float64, generator=generator)
+    product = operator.product(rows[0], onto=rows)
+    assert product.forms is not None
+    assert product.onto is not None
+    block = operator.products(rows)
+    return [product.vector, product.forms, product.onto, *(each.vector for each in block)]
+
+
+def _work(rank: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    store = f"file://{folder}/store"
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
+    try:
+        case = convnet()
+        found = [
+            _products(kind(case.model, case.loss_fn, case.batches, group=dist.group.WORLD))
+            for kind in (Hessian, GaussNewton)
+        ]
+        torch.save(found, Path(folder) / f"{rank}.pt")
+    finally:
+        dist.destroy_process_group()
+
+
+def test_two_processes_give_what_one_gives_and_the_same_bits(tmp_path: Path) -> None:
+    spawn(_work, args=(str(tmp_path),), nprocs=2)
+    first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
+    case = convnet()
+    for kind, ours, theirs in zip((Hessian, GaussNewton), first, second, strict=True):
+        for expected, a, b in zip(
+            _products(kind(case.model, case.loss_fn, case.batches)), ours, theirs, strict=True
+        ):
+            assert torch.equal(a, b)
+            torch.testing.assert_close(a, expected, rtol=1e-12, atol=1e-13)

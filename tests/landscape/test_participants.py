@@ -1,0 +1,154 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedscope.checkpoints.registry import Registry, Run
+from fedscope.checkpoints.schema import Settings
+from fedscope.data.augment import Pipeline
+from fedscope.data.catalogue import pipeline
+from fedscope.errors import UserError
+from fedscope.federated.federation import Federation, open_run, prepare
+from fedscope.federated.rounds import train
+from fedscope.landscape.participants import Participants, loader
+from fedscope.landscape.problem import Problem, Source, load
+from fedscope.landscape.resampled import Resampling
+
+SETTINGS = Settings(
+    clients=3, rounds=3, epochs=1, train_samples=200, test_samples=50, keep_every=1, seed=4, batch_size=16,
+    partition="iid", alpha=None, participation=0.7, shift="bernoulli", shift_probability=1.0,
+    save_clients="all",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def shifting(tmp_path_factory: pytest.TempPathFactory) -> tuple[Federation, Run]:
+    """Labels that shift in every round, and clients whose last uploads are of different rounds."""
+    federation = prepare(SETTINGS, {})
+    run = open_run(federation, Registry(tmp_path_factory.mktemp("registry")), "shifting", resume=False)
+    train(federation, run, lambda _: None)
+    return federation, run
+
+
+def _problem(path: Path, samples: int | None = None) -> Problem:
+    return load([path], Source(samples=samples))[0]
+
+
+def test_own_rows_are_those_trained_on(shifting: tuple[Federation, Run]) -> None:
+    federation, run = shifting
+    maps = federation.label_maps
+    assert maps is not None
+    split, (_, prepared) = federation.dataset.train, pipeline("digits")
+    people = list(Participants(_problem(run.final), "client", "own"))
+    assert len({client.info.round for client in people if client.info}) > 1
+    for client in people:
+        assert client.info
+        rows = federation.rows[client.number]
+        assert client.rows is not None
+        assert torch.equal(client.rows, rows)
+        inputs, labels = (torch.cat(parts) for parts in zip(*client.batches, strict=True))
+        assert torch.equal(inputs, prepared.test(split.images, rows))
+        assert torch.equal(labels, maps[client.info.round - 1][split.labels[rows]])
+
+
+def test_own_rows_are_drawn_by_the_number_of_samples(shifting: tuple[Federation, Run]) -> None:
+    federation, run = shifting
+    for client in Participants(_problem(run.final, 20), "client", "own"):
+        inputs = torch.cat([x for x, _ in client.batches])
+        assert len(inputs) == 20
+        held = pipeline("digits")[1].test(federation.dataset.train.images, federation.rows[client.number])
+        assert all(any(torch.equal(x, y) for y in held) for x in inputs)
+
+
+def test_weights_are_the_clients_or_the_global_ones(shifting: tuple[Federation, Run]) -> None:
+    _, run = shifting
+    problem = _problem(run.final)
+    common = list(Participants(problem, "global", "own"))
+    assert [client.number for client in common] == [0, 1, 2]
+    assert all(client.model is problem.model for client in common)
+    own = list(Participants(problem, "client", "global"))
+    assert all(client.batches is problem.batches for client in own)
+    weights = [next(client.model.parameters()) for client in own]
+    assert not torch.equal(weights[0], weights[1])
+    with pytest.raises(UserError, match="add --client-data own"):
+        Participants(problem, "global", "global")
+
+
+def test_uploads_are_of_the_checkpoints_round_or_the_latest(shifting: tuple[Federation, Run]) -> None:
+    _, run = shifting
+    early = _problem(run.kept(2))
+    by_then = [client.info.round for client in Participants(early, "client", "own") if client.info]
+    latest = [
+        client.info.round for client in Participants(early, "client", "own", latest=True) if client.info
+    ]
+    assert max(by_then) == 2
+    assert max(latest) == 3
+
+
+def test_fresh_clients_hold_other_rows_in_each_round(tmp_path: Path) -> None:
+    settings = Settings(
+        clients=2, rounds=2, epochs=1, test_samples=50, seed=1, partition="longtail_stateless", phi=0.1,
+        rho=0.2, alpha=None, keep_every=1, save_clients="all",
+    )  # fmt: skip
+    federation = prepare(settings, {})
+    run = open_run(federation, Registry(tmp_path), "fresh", resume=False)
+    train(federation, run, lambda _: None)
+    for path, round in ((run.kept(1), 1), (run.final, 2)):
+        for client in Participants(_problem(path), "client", "own"):
+            assert client.rows is not None
+            assert torch.equal(client.rows, federation.rows_in(round)[client.number])
+
+
+def test_what_is_not_known_is_refused(
+    shifting: tuple[Federation, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, run = shifting
+    problem = _problem(run.final)
+    tested = replace(problem, source=replace(problem.source, split="test"))
+    with pytest.raises(UserError, match="use --client-data global"):
+        Participants(tested, "client", "own")
+    with pytest.raises(UserError, match="plain state_dict"):
+        Participants(replace(problem, info=None), "global", "own")
+    with pytest.raises(UserError, match="train with --save-clients last"):
+        Participants(replace(problem, path=tmp_path / "final.pt"), "client", "global")
+    monkeypatch.setattr("fedscope.landscape.participants.divide", lambda *_, **__: [torch.arange(0)] * 3)
+    with pytest.raises(UserError, match="client 0 holds no training rows"):
+        Participants(problem, "client", "own")
+
+
+def test_the_published_loader_goes_over_the_training_data(shifting: tuple[Federation, Run]) -> None:
+    federation, run = shifting
+    problem = _problem(run.final, 20)
+    whole = loader(problem, Resampling())
+    assert (whole.samples, whole.batch_size, whole.batches) == (200, 16, 10)
+    assert loader(problem, Resampling(batch_size=64, batches=None)).batches == 3
+    assert loader(problem, Resampling(samples=40)).samples == 40
+    assert problem.info
+    maps = federation.label_maps
+    assert maps is not None
+    order = torch.randperm(200, generator=torch.Generator().manual_seed(1))
+    used = torch.cat(federation.rows).sort().values
+    labels = torch.cat([targets for _, targets in whole()])
+    assert torch.equal(labels, maps[2][federation.dataset.train.labels[used[order[:160]]]])
+    for client in Participants(problem, "client", "own"):
+        assert loader(problem, Resampling(), client).samples == len(federation.rows[client.number])
+
+
+def test_the_published_loader_augments_as_the_run_did(
+    shifting: tuple[Federation, Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    federation, run = shifting
+    recipe = Pipeline((0.3,), (0.4,), flip=0.5, crop=1.0, padding=1)
+    monkeypatch.setattr("fedscope.data.catalogue.pipeline", lambda *_: ("augmenting", recipe))
+    problem = _problem(run.final)
+    first = next(iter(loader(problem, Resampling())()))[0]
+    again = next(iter(loader(problem, Resampling())()))[0]
+    plain = next(iter(loader(problem, Resampling(augment=False))()))[0]
+    assert torch.equal(first, again)
+    assert not torch.equal(first, plain)
+    generator = torch.Generator().manual_seed(1)
+    rows = torch.cat(federation.rows).sort().values[torch.randperm(200, generator=generator)[:16]]
+    images = federation.dataset.train.images
+    assert torch.equal(plain, recipe.test(images, rows))
+    assert torch.equal(first, recipe.train(images, rows, recipe.draw(16, generator)))

@@ -1,0 +1,129 @@
+"""What is refused before the first product, and what is made harmless instead."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedscope.errors import UserError
+from fedscope.landscape import Batches, Hessian
+from fedscope.landscape.flatloss import FlatLoss
+
+
+class _Forgetful(torch.autograd.Function):
+    """x², with a backward that forgets that it depends on the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        product: Tensor = 2 * x * gradient.detach()
+        return product
+
+
+class _Once(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient * 1
+
+
+class _Apply(nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.function(x)
+        return result
+
+
+def _around(layer: nn.Module) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.Tanh(), layer), nn.Linear(3, 2)).double()
+
+
+def _operator(model: nn.Module) -> Hessian:
+    inputs, targets = torch.linspace(-1, 1, 10).double().view(5, 2), torch.ones(5, 2).double()
+    return Hessian(model, nn.functional.mse_loss, Batches(inputs, targets, 3))
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (_Once.apply, r"once_differentiable: _OnceBackward in module '1.1'"),
+        (lambda x: x + torch.cdist(x, x, p=3).sum(), r"Cdist\w+ in module '1.1'"),
+        (_Forgetful.apply, "not symmetric"),
+        (lambda x: nn.functional.dropout(x, 0.5), "different outputs"),
+    ],
+)
+def test_what_makes_products_wrong_is_named(function: Any, message: str) -> None:
+    operator = _operator(_around(_Apply(function)))
+    with pytest.raises(UserError, match=message):
+        operator.matvec(torch.ones(operator.shape[0], dtype=torch.float64))
+
+
+class _Running(nn.Module):
+    """Counts its evaluations in a buffer, by which it scales."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert isinstance(self.seen, Tensor)
+        self.seen += 1
+        return x * self.seen.clone()
+
+
+def test_statistics_updated_in_forward_are_put_back() -> None:
+    v = torch.ones(17, dtype=torch.float64)
+    operator = _operator(_around(_Running()))
+    constant = _operator(_around(_Apply(lambda x: 2 * x)))
+    torch.testing.assert_close(operator.matvec(v), constant.matvec(v))
+    assert torch.equal(operator.matvec(v), operator.matvec(v))
+
+
+def test_attention_recurrence_and_fused_layers_have_an_exact_equivalent() -> None:
+    torch.manual_seed(0)
+    encoder = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), 1, enable_nested_tensor=False
+    )
+    lstm = nn.LSTM(4, 3, batch_first=True)
+    head = nn.Linear(4, 2)
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder, self.head, self.lstm, self.end = encoder, head, lstm, nn.Linear(3, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            logits: Tensor = self.end(self.lstm(self.encoder(x))[0][:, -1]) + self.head(x).mean(1)
+            return logits
+
+    batches = Batches(torch.randn(6, 3, 4), torch.randint(2, (6,)), 4)
+    model = Model()
+    loss = FlatLoss(model, nn.functional.cross_entropy, batches, parameters=["end.*"])
+    with torch.enable_grad(), loss.exact():
+        inputs, targets = next(iter(batches))
+        graph = loss.on_batch(loss.split(loss.center.clone().requires_grad_(True)), inputs, targets)
+    with torch.no_grad(), loss.exact():
+        assert torch.equal(loss.on_batch(loss.split(loss.center), inputs, targets), graph)
+    operator = Hessian(model, nn.functional.cross_entropy, batches)
+    u, v = torch.randn(2, operator.shape[0], generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(u @ operator.matvec(v), v @ operator.matvec(u), rtol=1e-3, atol=1e-4)
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_an_honest_function_of_ones_own_passes() -> None:
+    operator = _operator(_around(_Apply(lambda x: x.exp())))
+    assert operator.plan.kept == operator.plan.graphs == 2
