@@ -1,17 +1,76 @@
+"""What is kept is named by content: the same operator is found again, another never mistaken for it."""
+
+import copy
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
-from fedscope.landscape.keeping import Keeper
+from fedscope.landscape import Batches, GaussNewton, Hessian
+from fedscope.landscape.keeping import Keeper, identity, key
+
+from .cases import convnet, mlp
+
+
+def test_an_operator_is_known_by_its_content() -> None:
+    case = convnet()
+    names = {
+        "same": identity(case.operator),
+        "again": identity(Hessian(copy.deepcopy(case.model), case.loss_fn, case.batches)),
+    }
+    assert names["same"] == names["again"]
+    moved = copy.deepcopy(case.model)
+    with torch.no_grad():
+        next(moved.parameters()).flatten()[0] += 1e-12
+    activation = copy.deepcopy(case.model)
+    activation[2] = nn.Tanh()  # type: ignore[operator]
+    others = [
+        GaussNewton(case.model, case.loss_fn, case.batches),
+        Hessian(moved, case.loss_fn, case.batches),
+        Hessian(activation, case.loss_fn, case.batches),
+        Hessian(case.model, nn.CrossEntropyLoss(label_smoothing=0.1), case.batches),
+        Hessian(case.model, case.loss_fn, case.batches, bn="recalibrate"),
+        Hessian(case.model, case.loss_fn, case.batches, parameters=["0.*"]),
+        Hessian(case.model, case.loss_fn, Batches(case.inputs, case.targets, 9)),
+        Hessian(case.model, case.loss_fn, Batches(case.inputs.flip(0), case.targets.flip(0), 8)),
+    ]
+    found = [names["same"], *map(identity, others)]
+    assert len(set(found)) == len(found)
+
+
+def test_a_key_says_what_was_asked_too() -> None:
+    operator = mlp().operator
+    assert key(operator, {"top_k": 1, "tol": 0.1}) == key(operator, {"tol": 0.1, "top_k": 1})
+    assert key(operator, {"top_k": 1}) != key(operator, {"top_k": 2})
+
+
+def test_results_are_found_until_they_are_damaged(tmp_path: Path) -> None:
+    keeper = Keeper(tmp_path / "a")
+    assert keeper.result("k") is None
+    operator = keeper.operator(mlp().operator)
+    operator.matvec(torch.ones(51, dtype=torch.float64))
+    assert list((tmp_path / "a" / "products").glob("*/*.npz"))
+    keeper.finish("k", {"value": 1.5, "missing": None})
+    assert Keeper(tmp_path / "a").result("k") == {"value": 1.5, "missing": None}
+    assert not list((tmp_path / "a" / "products").glob("*"))  # the result is safe
+    (tmp_path / "a" / "k.json").write_text('{"value": 1.')
+    assert Keeper(tmp_path / "a").result("k") is None
+
+
+def test_without_a_folder_nothing_is_kept(tmp_path: Path) -> None:
+    keeper, operator = Keeper(None), mlp().operator
+    assert keeper.operator(operator) is operator
+    keeper.finish("k", {})
+    assert keeper.result("k") is None
+    (tmp_path / "file").write_text("no folder")
+    blocked = Keeper(tmp_path / "file")
+    assert blocked.operator(operator) is operator
+    blocked.finish("k", {})
+    assert blocked.result("k") is None
+
 
 RECORD = {"lambda_max": {"value": 1.25}, "density": None, "pairs": {"1": [0.5, -3]}}
-
-
-def test_a_result_is_found_as_it_was_kept(tmp_path: Path) -> None:
-    Keeper(tmp_path).finish("a", RECORD)
-    assert Keeper(tmp_path).result("a") == RECORD
-    assert Keeper(tmp_path).result("b") is None
-    assert Keeper(None).result("a") is None
 
 
 @pytest.mark.parametrize("place", range(0, 160, 7))
