@@ -128,10 +128,14 @@ def test_verify_names_every_fault(fedscope: Command, run: Run, tmp_path: Path) -
     (root / "empty").mkdir()
     (root / ".new.abcdefgh").mkdir()
     (root / "loose.pt").touch()
+    (root / ".analysis" / "products").mkdir(parents=True)
+    (root / ".analysis" / "result.json").touch()
+    (root / ".analysis" / "products" / ".x.npz.abcdefgh.tmp").touch()
     done = fedscope(*verify)
     assert done.code == 2
-    assert "11 faults in" in done.err
+    assert "12 faults in" in done.err
     for path, problem in {
+        ".analysis/products/.x.npz.abcdefgh.tmp": "left over by a process",
         ".new.abcdefgh": "left over by a process",
         "edited": "metrics.jsonl, line 2 does not match its check",
         "elsewhere/manifest.json": "is of a run named 'moved'",

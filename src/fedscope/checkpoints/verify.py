@@ -14,6 +14,7 @@ from fedscope.checkpoints.state import check_state
 from fedscope.errors import UserError
 
 Metrics = list[dict[str, object]]
+_LEFT_OVER = "left over by a process that was killed; delete it"
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,11 @@ def verify_root(registry: Registry) -> Iterator[Fault]:
         yield Fault(index.INDEX, f"damaged ({problem}); `fedscope runs rebuild` makes it anew")
     runs = {run.name for run in registry.folders()}
     for entry in sorted(os.scandir(registry.root), key=lambda entry: entry.name):
-        if layout.is_leftover(entry.name):
-            yield Fault(entry.name, "left over by a process that was killed; delete it")
+        if entry.name == ".analysis" and entry.is_dir(follow_symlinks=False):  # of `hessian`: checked at use
+            left = [name for name in layout.files(Path(entry.path)) if layout.is_leftover(name)]
+            yield from (Fault(f"{entry.name}/{name}", _LEFT_OVER) for name in left)
+        elif layout.is_leftover(entry.name):
+            yield Fault(entry.name, _LEFT_OVER)
         elif entry.is_dir() and NAME.fullmatch(entry.name) and entry.name not in runs:
             yield Fault(entry.name, "is no run without a manifest; delete it, or restore the manifest")
         elif entry.name.endswith((".pt", ".jsonl")):
@@ -66,7 +70,7 @@ def _problem(run: Run, name: str, manifest: Manifest, metrics: Metrics) -> str |
     """Return what is wrong with one file, if anything is."""
     path, kind = run.folder / name, layout.kind(name)
     if layout.is_leftover(name):
-        return None if _busy(run) else "left over by a process that was killed; delete it"
+        return None if _busy(run) else _LEFT_OVER
     if kind is None:
         return "belongs to no run of ours; move it elsewhere"
     if path.is_symlink():

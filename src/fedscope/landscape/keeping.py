@@ -51,15 +51,18 @@ class Keeper:
             return None
         try:
             found = json.loads((self._folder / f"{key}.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
-        return found if isinstance(found, dict) else None
+        record = found.get("record") if isinstance(found, dict) else None
+        return record if isinstance(record, dict) and found.get("sha256") == _hash(record) else None
 
     def finish(self, key: str, record: Record) -> None:
         """Write a result, then let go of the products it rests on."""
         if self._folder is None or not is_writable(self._folder / f"{key}.json"):
             return
-        write_text(self._folder / f"{key}.json", json.dumps(record, allow_nan=False, ensure_ascii=False))
+        plain = json.loads(json.dumps(record, allow_nan=False))  # as it will be read: keys are texts
+        content = {"sha256": _hash(plain), "record": plain}
+        write_text(self._folder / f"{key}.json", json.dumps(content, ensure_ascii=False))
         for journal in self._journals:
             journal.discard()
 
@@ -75,6 +78,11 @@ def key(op: LossOperator, request: dict[str, Any]) -> str:
     """Return the name of a result: an operator's identity and what was asked."""
     text = json.dumps(request, sort_keys=True, default=str)
     return hashlib.sha256(f"{identity(op)} {text}".encode()).hexdigest()[:32]
+
+
+def _hash(record: Record) -> str:
+    """Return what tells that a digit of the file was changed, by a failing disk say."""
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
 @cache
