@@ -89,7 +89,7 @@ class LossOperator(Operator):
     def _graph(self, inputs: Tensor, targets: Tensor) -> Graph:
         """Return the tensors of some samples, with their graphs, that every product with them begins at.
 
-        The first is the gradient whose derivative is taken.
+        The first is the one whose derivative is taken again.
         """
 
     @abstractmethod
