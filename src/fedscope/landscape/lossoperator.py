@@ -104,7 +104,7 @@ class LossOperator(Operator):
     def _graph(self, inputs: Tree, targets: Tree) -> Graph:
         """Return the tensors of some samples, with their graphs, that every product with them begins at.
 
-        The first is the gradient whose derivative is taken.
+        The first is the one whose derivative is taken again.
         """
 
     @abstractmethod
