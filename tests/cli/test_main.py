@@ -69,7 +69,7 @@ class Poison:
         (["hessian", "evil.pt"], "asks to run code"),
         (["hessian", "plain.pt"], "add --model MODULE:FACTORY"),
         (["hessian", "plain.pt", "--model", "m:f"], "--model and --data go together"),
-        (["hessian", "plain.pt", "--model", "m:f", "--data", "m"], "takes MODULE:FACTORY"),
+        (["hessian", "plain.pt", "--model", "m:f", "--data", "m"], "takes MODULE:FUNCTION"),
         (["hessian", "plain.pt", "--model", "m:f", "--data", "nomodule:f"], "No module named 'nomodule'"),
         (["hessian", "--samples", "some"], "a number from 1 up, or all"),
         (["hessian", "--engine", "pyhessian", "--density"], "drop --density"),

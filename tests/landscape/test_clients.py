@@ -175,7 +175,7 @@ def test_clients_are_taken_one_at_a_time_and_progress_runs_on() -> None:
             events.append(f"client {client}")
             yield LambdaOperator(lambda v, m=matrix: m @ v, 40)  # type: ignore[misc]
 
-    cross_client(operators(), probes=3, groups=3, progress=lambda done, _: events.append(str(done)))
+    cross_client(operators(), probes=3, groups=3, progress=lambda done, *_: events.append(str(done)))
     assert events == ["client 0", "1", "2", "3", "client 1", "4", "5", "6"]
 
 

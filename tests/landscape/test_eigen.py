@@ -182,7 +182,7 @@ def test_every_product_is_counted_and_announced() -> None:
         calls[0] += 1
         return matrix @ v
 
-    found = top_eigenpairs(LambdaOperator(matvec, 50), k=2, progress=lambda done, _: seen.append(done))
+    found = top_eigenpairs(LambdaOperator(matvec, 50), k=2, progress=lambda done, *_: seen.append(done))
     assert found.matvecs == calls[0] == seen[-1]
     assert seen == sorted(seen)
 

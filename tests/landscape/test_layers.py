@@ -18,7 +18,7 @@ def test_each_layers_largest_eigenvalues_are_those_of_its_block() -> None:
     patterns = layer_patterns(case.names)
     assert patterns == ["0.*", "2.*"]
     found = layer_eigenpairs(
-        restricted, [*patterns, "2.bias"], k=4, tol=1e-9, progress=lambda done, _: seen.append(done)
+        restricted, [*patterns, "2.bias"], k=4, tol=1e-9, progress=lambda done, *_: seen.append(done)
     )
     blocks = {"0.*": slice(0, 30), "2.*": slice(30, 51), "2.bias": slice(48, 51)}
     assert list(found) == list(blocks)

@@ -244,8 +244,8 @@ def test_the_jackknife_of_a_mean_is_its_squared_standard_error() -> None:
 
 def test_progress_knows_the_total_only_with_fixed_probes() -> None:
     operator, seen = matrix_operator(torch.eye(4).double()), list[tuple[int, int | None]]()
-    trace(operator, probes=2, progress=lambda done, total: seen.append((done, total)))
-    trace(operator, rtol=1.0, min_probes=2, progress=lambda done, total: seen.append((done, total)))
+    trace(operator, probes=2, progress=lambda done, total, *_: seen.append((done, total)))
+    trace(operator, rtol=1.0, min_probes=2, progress=lambda done, total, *_: seen.append((done, total)))
     assert seen == [(1, 2), (2, 2), (1, None), (2, None)]
 
 

@@ -67,7 +67,7 @@ class Memory:
             content = bytearray(self._row_bytes)
             handle.readinto(content)
         check_row(self._path(round), self._states[round], row, content)
-        return torch.frombuffer(content, dtype=torch.float32)
+        return torch.frombuffer(content, dtype=torch.float32) if content else torch.empty(0)
 
     def server(self, round: int) -> dict[str, Tensor]:
         """Return the server's vectors after ``round``.
