@@ -1,6 +1,8 @@
 """What is kept is named by content: the same operator is found again, another never mistaken for it."""
 
 import copy
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,16 @@ def test_results_are_found_until_they_are_damaged(tmp_path: Path) -> None:
     assert not list((tmp_path / "a" / "products").glob("*"))  # the result is safe
     (tmp_path / "a" / "k.json").write_text('{"value": 1.')
     assert Keeper(tmp_path / "a").result("k") is None
+
+
+def test_operators_are_let_go_of_when_their_work_is_done(tmp_path: Path) -> None:
+    keeper, case = Keeper(tmp_path), mlp()
+    base = Hessian(case.model, case.loss_fn, case.batches)
+    alive = weakref.ref(base)  # with it the graphs that it keeps between products
+    keeper.operator(base).matvec(torch.ones(51, dtype=torch.float64))
+    del base
+    gc.collect()
+    assert alive() is None
 
 
 def test_without_a_folder_nothing_is_kept(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ LIMIT = 8 << 30  # bytes that a journal may take on disk
 
 
 class Journaled(Operator):
-    """An operator whose products are kept in a folder until ``discard``.
+    """An operator whose products are kept in a folder until :func:`discard`.
 
     Args:
         base: the operator; the folder must belong to it alone, that is, be named by what decides its bits.
@@ -47,10 +47,6 @@ class Journaled(Operator):
         self._folder = folder
         self._left = limit
         self.computed = self.found = 0
-
-    def discard(self) -> None:
-        """Delete what was kept: the results are safe, or not wanted."""
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
         path = self._folder / f"{_key(rows, onto)}.npz"
@@ -93,6 +89,11 @@ class Journaled(Operator):
                 np.savez(file, **arrays)
         except OSError:
             self._left = 0  # the disk is full, or not ours to write on: go on without
+
+
+def discard(folder: Path) -> None:
+    """Delete what was kept in a folder: the results are safe, or not wanted."""
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _key(rows: Tensor, onto: Tensor | None) -> str:

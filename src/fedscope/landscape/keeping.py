@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from fedscope.landscape.journal import Journaled
+from fedscope.landscape.journal import Journaled, discard
 from fedscope.landscape.lossoperator import LossOperator
 from fedscope.landscape.operators import Operator
 from fedscope.landscape.records import Record
@@ -32,7 +32,7 @@ class Keeper:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
-        self._journals: list[Journaled] = []
+        self._used: set[Path] = set()  # not the journals: they would keep every operator's graphs alive
 
     def operator(self, base: LossOperator) -> Operator:
         """Return an operator whose products are found after an interruption."""
@@ -41,9 +41,8 @@ class Keeper:
         folder = self._folder / "products" / identity(base)
         if not is_writable(folder / "any"):
             return base
-        journal = Journaled(base, folder)
-        self._journals.append(journal)
-        return journal
+        self._used.add(folder)
+        return Journaled(base, folder)
 
     def result(self, key: str) -> Record | None:
         """Return the result of this key, if there is one that can be read."""
@@ -63,8 +62,8 @@ class Keeper:
         plain = json.loads(json.dumps(record, allow_nan=False))  # as it will be read: keys are texts
         content = {"sha256": _hash(plain), "record": plain}
         write_text(self._folder / f"{key}.json", json.dumps(content, ensure_ascii=False))
-        for journal in self._journals:
-            journal.discard()
+        for folder in self._used:
+            discard(folder)
 
 
 def identity(op: LossOperator) -> str:
