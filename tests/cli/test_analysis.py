@@ -111,6 +111,14 @@ def test_the_same_file_twice_gives_the_same_digits(fedscope: Command, run: Run) 
     assert first == second == third
 
 
+def test_another_seed_is_another_result_where_the_samples_are_all(fedscope: Command, run: Run) -> None:
+    arguments = ("hessian", str(run.best), "--samples", "all", "--tol", "0.1", "--probes", "2", "--json", "-")
+    first, second = (fedscope(*arguments, "--seed", seed).json for seed in "01")
+    assert first["samples_sha256"] == second["samples_sha256"]
+    assert [record["problem"]["seed"] for record in (first, second)] == [0, 1]
+    assert first["trace"]["samples"] != second["trace"]["samples"]
+
+
 def test_an_interrupted_measurement_goes_on(fedscope: Command, run: Run) -> None:
     arguments = ("hessian", str(run.best), *FAST, "--probes", "20", "--json", "-")
     whole = fedscope(*arguments, "--registry", "elsewhere").json

@@ -124,6 +124,7 @@ def measure(
 def _asked(problem: Problem, request: Request, people: Participants | None) -> Record:
     """Return what a result depends on beside the operator: everything but versions, which only label it."""
     asked = {**asdict(request), "versions": None, "people": people.fingerprint() if people else None}
+    asked["problem"] = problem.description  # its seed draws the probes, and the result repeats its names
     # The published scripts draw from the run's training data, whatever the samples are.
     asked["run"] = problem.info.model_dump_json() if problem.info and request.reading == "code" else None
     return asked
