@@ -279,3 +279,10 @@ def test_the_interval_is_around_the_corrected_value() -> None:
         assert low < float(corrected[i]) < high
     wide, narrow = found.interval(), found.interval(level=0.5)
     assert wide[0] < narrow[0] < narrow[1] < wide[1]
+
+
+def test_progress_ends_with_the_residuals_of_the_result() -> None:
+    operator, texts = matrix_operator(symmetric(torch.linspace(0, 1, 60))), list[str]()
+    found = top_eigenpairs(operator, k=2, progress=lambda _done, _all, text: texts.append(text))
+    assert len(texts) == found.matvecs
+    assert f"residuals up to {float(found.residuals.max()):.1e}" in texts[-1]

@@ -82,16 +82,18 @@ def top_eigenpairs(
     known = ""
     while True:
         krylov.step()
-        if progress:
-            progress(krylov.matvecs, None, known)
         if not krylov.finite:
             return _undefined(op, pairs, krylov.matvecs, seed)
         last = krylov.steps == n or krylov.matvecs == budget
         full = krylov.steps == rows
-        if krylov.steps < pairs or not (last or full or _is_due(krylov.steps)):
+        ritz = None
+        if krylov.steps >= pairs and (last or full or _is_due(krylov.steps)):
+            ritz = _Ritz.of(krylov, wanted, tol)
+            known = ritz.text
+        if progress:
+            progress(krylov.matvecs, None, known)
+        if ritz is None:
             continue
-        ritz = _Ritz.of(krylov, wanted, tol)
-        known = ritz.text
         done = ritz.converged and (krylov.steps == n or _complement_is_beyond(krylov, wanted, ritz))
         if done or last:
             return _result(op, krylov, ritz, seed)
