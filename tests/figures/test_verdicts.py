@@ -40,6 +40,15 @@ def test_an_error_that_is_not_known_is_not_judged() -> None:
     assert advice(record) == []
 
 
+def test_one_batch_leaves_the_largest_error_unknown() -> None:
+    record = _record("a", 50.0)
+    record["batch_sizes"] = [10]
+    record["lambda_max"]["stderr_data"] = record["trace"]["stderr_data"] = None
+    (line,) = advice(record)
+    assert "--batch-size" in line
+    assert "most" not in line
+
+
 def test_differences_are_to_the_first_and_carry_a_verdict() -> None:
     table = comparison_table([_record("a", 50.0), _record("b", 40.0), _record("c", 50.1)])
     assert table.title == "Difference to a@3"
