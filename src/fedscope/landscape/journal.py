@@ -23,6 +23,7 @@ from torch import Tensor
 from fedscope.landscape.operators import Operator, Product
 from fedscope.storage import atomic_file
 
+_COLUMNS = 64  # of a basis, that tell it from others
 LIMIT = 8 << 30  # bytes that a journal may take on disk
 
 
@@ -97,10 +98,13 @@ def discard(folder: Path) -> None:
 
 
 def _key(rows: Tensor, onto: Tensor | None) -> str:
-    """Return the name of a product: the vectors' bits, and onto how many rows its parts are projected.
+    """Return the name of a product: the bits of the vectors, and of some columns of the rows projected onto.
 
-    Those rows are the basis that the same algorithm had built by then, so their number says which.
+    Those rows are the basis that the algorithm had built by then. A restart changes them but not the vector
+    that follows, so that runs which restart otherwise agree in the vector and even in the rows' number.
     """
     digest = hashlib.sha256(f"{tuple(rows.shape)} {0 if onto is None else len(onto)}\0".encode())
     digest.update(rows.cpu().contiguous().numpy().data)
+    if onto is not None:
+        digest.update(onto[:, :: max(1, onto.shape[1] // _COLUMNS)].cpu().contiguous().numpy().data)
     return digest.hexdigest()[:32]
