@@ -1,6 +1,7 @@
 """What is kept is named by content: the same operator is found again, another never mistaken for it."""
 
 import copy
+import errno
 import gc
 import weakref
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedscope.landscape import Batches, GaussNewton, Hessian
+from fedscope.landscape import Batches, GaussNewton, Hessian, keeping
 from fedscope.landscape.keeping import Keeper, identity, key
 
 from .cases import convnet, mlp
@@ -101,3 +102,17 @@ def test_a_result_of_another_shape_is_none(tmp_path: Path) -> None:
     for text in ("[]", "1", "{}", '{"record": []}', '{"record": {}, "sha256": 1}', "[" * 100_000, "\udcff"):
         (tmp_path / "a.json").write_bytes(text.encode("utf-8", "surrogateescape"))
         assert Keeper(tmp_path).result("a") is None
+
+
+def test_a_full_disk_does_not_take_the_result_from_the_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(keeping, "write_text", full)
+    keeper = Keeper(tmp_path)
+    keeper.operator(mlp().operator).matvec(torch.ones(51, dtype=torch.float64))
+    keeper.finish("k", {"value": 1.5})
+    assert keeper.result("k") is None
+    assert list(tmp_path.glob("products/*/*.npz"))

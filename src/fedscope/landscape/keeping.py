@@ -56,12 +56,15 @@ class Keeper:
         return record if isinstance(record, dict) and found.get("sha256") == _hash(record) else None
 
     def finish(self, key: str, record: Record) -> None:
-        """Write a result, then let go of the products it rests on."""
+        """Write a result, then let go of the products it rests on; where the disk is full, they stay."""
         if self._folder is None or not is_writable(self._folder / f"{key}.json"):
             return
         plain = json.loads(json.dumps(record, allow_nan=False))  # as it will be read: keys are texts
         content = {"sha256": _hash(plain), "record": plain}
-        write_text(self._folder / f"{key}.json", json.dumps(content, ensure_ascii=False))
+        try:
+            write_text(self._folder / f"{key}.json", json.dumps(content, ensure_ascii=False))
+        except OSError:
+            return
         for folder in self._used:
             discard(folder)
 
