@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from fedscope.landscape import Batches, GaussNewton, Hessian, keeping
 from fedscope.landscape.keeping import Keeper, identity, key
@@ -40,6 +41,19 @@ def test_an_operator_is_known_by_its_content() -> None:
     ]
     found = [names["same"], *map(identity, others)]
     assert len(set(found)) == len(found)
+
+
+def test_a_loss_that_differs_in_its_derivatives_alone_is_another() -> None:
+    case = mlp()
+
+    def whole(output: Tensor, targets: Tensor) -> Tensor:
+        return cross_entropy(output, targets) + output.square().mean()
+
+    def detached(output: Tensor, targets: Tensor) -> Tensor:
+        return cross_entropy(output, targets) + output.detach().square().mean()
+
+    found = {identity(Hessian(case.model, loss, case.batches)) for loss in (whole, detached)}
+    assert len(found) == 2
 
 
 def test_a_key_says_what_was_asked_too() -> None:

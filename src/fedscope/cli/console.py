@@ -90,6 +90,12 @@ def progress(title: str, *, lines: bool = False) -> Iterator[Report]:
     note(f"{title}: {done} in {time.perf_counter() - start:.1f} s{': ' + text if text and not lines else ''}")
 
 
+@contextmanager
+def silent(_title: str) -> Iterator[Report]:
+    """Show nothing of a long step, for processes beside the one that speaks."""
+    yield lambda _done, _total=None, _text="", /: None
+
+
 def print_table(
     title: str,
     columns: Sequence[str],

@@ -99,8 +99,9 @@ def command(
         console.check_target(target)
     keep = Path(source["registry"]) / ANALYSIS
     with joined_group() as group:
+        stage = console.silent if group is not None and group.rank() else console.progress
         records = [
-            measure(problem, request, console.progress, keep=keep, again=recompute, group=group)
+            measure(problem, request, stage, keep=keep, again=recompute, group=group)
             for problem in problems(**source)
         ]
         if group is not None and group.rank():

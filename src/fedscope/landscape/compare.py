@@ -61,8 +61,9 @@ def differences(reference: Record, other: Record) -> list[Difference]:
     for name in ("samples_sha256", "batch_sizes"):
         if reference.get(name) != other.get(name):
             raise UserError("the two were not measured on the same samples: there is no paired difference")
-    if any(reference["problem"].get(name) != other["problem"].get(name) for name in ("operator", "reading")):
-        raise UserError("the two are not the same quantity: other operator or reading")
+    settings = ("operator", "parameters", "bn", "engine", "reading")
+    if any(reference["problem"].get(name) != other["problem"].get(name) for name in settings):
+        raise UserError(f"the two are not the same quantity: they differ in one of {', '.join(settings)}")
     sizes = reference["batch_sizes"]
     found = [_eigenvalue(reference["lambda_max"], other["lambda_max"], sizes)]
     found.append(_trace(reference["trace"], other["trace"], sizes))

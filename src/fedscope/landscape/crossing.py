@@ -64,6 +64,7 @@ class Crossed:
     options: Crossing  # settled
     rounds: tuple[int | None, ...]  # that each client's weights are of
     overlap: tuple[float, ...] = ()  # of each client, where asked for
+    overlap_converged: bool = True  # whether all clients' eigenpairs were found to the tolerance
     matvecs: int = 0  # products, those for the overlap included
 
     def record(self) -> dict[str, Any]:
@@ -83,6 +84,7 @@ class Crossed:
             "H_D": {name: estimate_entry(cross.H_D.get(name), -1, 1) for name in get_args(Reading)},
             "overlap_k": options.overlap,
             "overlap": self.overlap or None,
+            "overlap_converged": self.overlap_converged if self.overlap else None,
         }
 
 
@@ -93,25 +95,29 @@ def compare_clients(
     *,
     seed: int,
     leading: Tensor | None = None,
+    tol: float = 1e-3,
     estimator: Diagonals = diagonal,
     progress: Progress | None = None,
 ) -> Crossed:
     """Compare clients in the paper's reading.
 
-    ``leading`` (n, k) are the global model's eigenvectors, at least as many as the overlap is asked of;
+    ``leading`` (n, k) are the global model's eigenvectors, at least as many as the overlap is asked of,
+    and ``tol`` the residual that each client's must reach;
     ``estimator`` gives each diagonal, see :func:`cross_client`.
     """
     rounds: dict[int, int | None] = {}
-    overlaps, spent = [], 0
+    overlaps, certain, spent = [], True, 0
     if options.overlap and leading is not None:
         for client in people:
             found = top_eigenpairs(
                 curvature(client.model, client.batches),
                 k=options.overlap,
+                tol=tol,
                 generator=torch_stream(seed, "lanczos"),
                 progress=_after(spent, progress),
             )
             spent += found.matvecs
+            certain = certain and found.converged
             overlaps.append(subspace_overlap(found.vectors, leading[:, : options.overlap]))
     result = cross_client(
         _Operators(people, curvature, rounds),
@@ -125,7 +131,7 @@ def compare_clients(
         estimator=estimator,
         progress=_after(spent, progress),
     )
-    return Crossed(result, options, tuple(rounds.values()), tuple(overlaps), spent + result.matvecs)
+    return Crossed(result, options, tuple(rounds.values()), tuple(overlaps), certain, spent + result.matvecs)
 
 
 class _Operators:

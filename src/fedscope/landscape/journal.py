@@ -6,12 +6,13 @@ algorithm takes the same steps, finds the products it had, and goes on with the 
 sums and diagonals need no state of their own.
 
 One file holds n numbers in the operator's dtype, and a few more. A file that cannot be read is computed
-anew; where no more can be written (disk full, ``limit`` reached), products are computed and not kept.
+anew; where no more can be written (disk full, no room left), products are computed and not kept.
 """
 
 import hashlib
 import io
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -24,7 +25,13 @@ from fedscope.landscape.operators import Operator, Product
 from fedscope.storage import atomic_file
 
 _COLUMNS = 64  # of a basis, that tell it from others
-LIMIT = 8 << 30  # bytes that a journal may take on disk
+
+
+@dataclass
+class Room:
+    """What journals may still take on disk together."""
+
+    left: int = 8 << 30  # bytes
 
 
 class Journaled(Operator):
@@ -33,20 +40,20 @@ class Journaled(Operator):
     Args:
         base: the operator; the folder must belong to it alone, that is, be named by what decides its bits.
         folder: made at the first product.
-        limit: bytes that may be written.
+        room: what this journal may take; it may share it with others.
 
     Attributes:
         computed: products that were computed, not found.
         found: products that were found.
     """
 
-    def __init__(self, base: Operator, folder: Path, *, limit: int = LIMIT) -> None:
+    def __init__(self, base: Operator, folder: Path, *, room: Room | None = None) -> None:
         super().__init__(
             base.shape[0], dtype=base.dtype, device=base.device, blocks=base.blocks, weights=base.weights
         )
         self._base = base
         self._folder = folder
-        self._left = limit
+        self._room = room or Room()
         self.computed = self.found = 0
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
@@ -62,11 +69,12 @@ class Journaled(Operator):
 
     def _read(self, path: Path) -> list[Product] | None:
         try:
-            with io.BytesIO(path.read_bytes()) as file, np.load(file, allow_pickle=False) as content:
+            stored = path.read_bytes()
+            with io.BytesIO(stored) as file, np.load(file, allow_pickle=False) as content:
                 parts = {name: torch.from_numpy(content[name]).to(self.device) for name in content.files}
         except (OSError, ValueError, KeyError, EOFError, BadZipFile):
             return None
-        self._left -= path.stat().st_size
+        self._room.left -= len(stored)
         vectors, forms, onto = parts["vectors"], parts.get("forms"), parts.get("onto")
         return [
             Product(vector, None if forms is None else forms[i], None if onto is None else onto[i])
@@ -82,14 +90,14 @@ class Journaled(Operator):
         arrays: dict[str, Any] = {
             name: torch.stack(part).cpu().numpy() for name, part in parts.items() if part
         }
-        self._left -= sum(array.nbytes for array in arrays.values())
-        if self._left < 0:
+        self._room.left -= sum(array.nbytes for array in arrays.values())
+        if self._room.left < 0:
             return
         try:
             with atomic_file(path) as temporary, temporary.open("wb") as file:
                 np.savez(file, **arrays)
         except OSError:
-            self._left = 0  # the disk is full, or not ours to write on: go on without
+            self._room.left = 0  # the disk is full, or not ours to write on: go on without
 
 
 def discard(folder: Path) -> None:

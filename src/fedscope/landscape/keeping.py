@@ -3,24 +3,28 @@
     FOLDER/products/IDENTITY/…npz   of one operator, until the results that rest on it are written
     FOLDER/KEY.json                 a result, found again by what was asked of which operator, by which code
 
-Both are named by content alone: the weights, the samples, the network's outputs on them (so that a changed
-network is another one, whatever it is called), the request, and the analysis' own source. So nothing stale is
-ever found, and a folder that is deleted costs time only.
+Both are named by content alone: the weights, the samples, what network and loss make of them (so that a
+changed network is another one, whatever it is called), the request, and the analysis' own source. So what is found is
+not stale, and a folder that is deleted costs time only.
 """
 
 import hashlib
 import json
+import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from fedscope.landscape.journal import Journaled, discard
+from fedscope.landscape.journal import Journaled, Room, discard
 from fedscope.landscape.lossoperator import LossOperator
 from fedscope.landscape.operators import Operator
 from fedscope.landscape.records import Record
 from fedscope.storage import is_writable, write_text
+
+_DAYS = 30
 
 
 class Keeper:
@@ -32,6 +36,7 @@ class Keeper:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
+        self._room = Room()
         self._used: set[Path] = set()  # not the journals: they would keep every operator's graphs alive
 
     def operator(self, base: LossOperator) -> Operator:
@@ -41,8 +46,10 @@ class Keeper:
         folder = self._folder / "products" / identity(base)
         if not is_writable(folder / "any"):
             return base
+        if not self._used:
+            _forget(folder.parent)
         self._used.add(folder)
-        return Journaled(base, folder)
+        return Journaled(base, folder, room=self._room)
 
     def result(self, key: str) -> Record | None:
         """Return the result of this key, if there is one that can be read."""
@@ -67,6 +74,14 @@ class Keeper:
             return
         for folder in self._used:
             discard(folder)
+
+
+def _forget(products: Path) -> None:
+    """Delete what runs that nobody has gone on with for ``_DAYS`` days have left."""
+    for folder in products.glob("*"):
+        with suppress(OSError):
+            if time.time() - folder.stat().st_mtime > _DAYS * 86_400:
+                discard(folder)
 
 
 def identity(op: LossOperator) -> str:

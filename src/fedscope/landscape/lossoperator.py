@@ -89,14 +89,20 @@ class LossOperator(Operator):
 
     @torch.no_grad()
     def fingerprint(self) -> str:
-        """Return a hash of what decides the products: kind, names, weights, samples, outputs and loss."""
-        inputs, targets = next(iter(self._loss.batches))
+        """Return a hash of what decides the products: kind, names, weights, samples, and what these give.
+
+        That is every batch's loss, and a product with the first batch's first part, so that another
+        network or loss is told from this one even where it differs in its derivatives alone.
+        """
+        parameters, graphs = self._loss.split(self._loss.center), self._graphs()
+        signs = torch.randint(2, (self.shape[0],), generator=torch.Generator().manual_seed(0))
         with self._loss.exact():
-            outputs = self._loss.outputs(self._loss.split(self._loss.center), inputs)
-            loss = self._loss.of(outputs, targets)
+            losses = [self._loss.on_batch(parameters, *batch) for batch in self._loss.batches]
+            with torch.enable_grad():
+                product = self._times(graphs.graph(0, 0), (2 * signs - 1).to(self._leaf))
         digest = hashlib.sha256(f"{type(self).__name__} {self.names} {self._memory}".encode())
         digest.update(self._loss.batches.sha256.encode())
-        for tensor in (self._loss.center, flat(outputs), loss):
+        for tensor in (self._loss.center, torch.stack(losses), product):
             digest.update(tensor.cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()
 

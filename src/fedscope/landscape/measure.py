@@ -261,7 +261,13 @@ def _fedscope(
     if people:
         with stage(f"{problem.title}: cross-client, products") as progress:
             cross = compare_clients(
-                people, options, curvature, seed=seed, leading=pairs.vectors, progress=progress
+                people,
+                options,
+                curvature,
+                seed=seed,
+                leading=pairs.vectors,
+                tol=request.tol,
+                progress=progress,
             )
     return _Found(pairs, total, density, cross, layers=layers)
 
