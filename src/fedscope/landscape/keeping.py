@@ -4,8 +4,8 @@
     FOLDER/KEY.json                 a result, found again by what was asked of which operator, by which code
 
 Both are named by content alone: the weights, the samples, what network and loss make of them (so that a
-changed network is another one, whatever it is called), the request, and the analysis' own source. So what is found is
-not stale, and a folder that is deleted costs time only.
+changed network is another one, whatever it is called), the request, and the analysis' own source. So what is
+found is not stale, and a folder that is deleted costs time only.
 """
 
 import hashlib
