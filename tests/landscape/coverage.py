@@ -121,7 +121,7 @@ def _sample_hessians(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tenso
         parameters = {name: piece.view(p.shape) for (name, p), piece in pieces}
         return cross_entropy(functional_call(model, parameters, (image[None],)), target[None])
 
-    of_sample = vmap(hessian(loss), in_dims=(None, 0, 0), chunk_size=20)
+    of_sample = vmap(hessian(loss), in_dims=(None, 0, 0), chunk_size=4)
     with warnings.catch_warnings():
         # PyTorch's own forward-mode rules still go through its deprecated jit.
         warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", DeprecationWarning)
