@@ -25,6 +25,8 @@ from fedscope.landscape.preflight import (
 )
 from fedscope.landscape.trees import Tree, count, flat, some
 
+_IMAGES = 256 << 20  # bytes of the batches' products that wait to be projected together
+
 
 class LossOperator(Operator):
     """A = Σ_b (n_b/N)·A_b over the parameters that require a gradient, or over some of them.
@@ -122,14 +124,20 @@ class LossOperator(Operator):
         totals = torch.zeros_like(rows, dtype=torch.float64)
         forms = totals.new_zeros(len(rows), count)
         projections = None if onto is None else totals.new_zeros(len(rows), count, len(onto))
-        for b in share(count, self._group):
-            products = torch.zeros_like(totals)
-            for part in graphs.parts(b):
-                self._add(products, rows, b, part)
-            totals.add_(products, alpha=self._loss.batches.sizes[b] / self._loss.batches.samples)
-            forms[:, b] = torch.linalg.vecdot(rows.double(), products)
+        mine, some_at_a_time = share(count, self._group), max(1, _IMAGES // (rows.numel() * rows.itemsize))
+        for first in range(0, len(mine), some_at_a_time):
+            together, images = mine[first : first + some_at_a_time], []
+            for b in together:
+                products = torch.zeros_like(totals)
+                for part in graphs.parts(b):
+                    self._add(products, rows, b, part)
+                totals.add_(products, alpha=self._loss.batches.sizes[b] / self._loss.batches.samples)
+                forms[:, b] = torch.linalg.vecdot(rows.double(), products)
+                if onto is not None:
+                    images.append(products.to(self.dtype))
             if onto is not None and projections is not None:
-                projections[:, b] = (products.to(self.dtype) @ onto.T).double()
+                inner = (onto @ torch.cat(images).T).T.double()
+                projections[:, list(together)] = inner.view(len(together), len(rows), -1).transpose(0, 1)
         add_up(self._group, totals, forms, projections)
         return [
             Product(total.to(self.dtype), forms[i], None if projections is None else projections[i])
