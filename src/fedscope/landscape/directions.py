@@ -7,16 +7,24 @@ from torch import Tensor, nn
 
 from fedscope.errors import UserError
 from fedscope.landscape.probes import default_generator
-from fedscope.landscape.results import Eigenpairs
+from fedscope.landscape.results import Eigenpairs, Mark
 
 
 @dataclass(frozen=True)
 class Directions:
-    """Two directions and what they are called."""
+    """One or two directions through a point of weight space, what they are called, and what lies near them.
+
+    Vectors and origin are (n,), over the trainable parameters, or (n + s,), over the coordinates of
+    :class:`~fedscope.landscape.statespace.StateSpace`: BatchNorm's running statistics then move along.
+    """
 
     name: str
-    vectors: tuple[Tensor, Tensor]  # (n,) each
-    axes: tuple[str, str]
+    vectors: tuple[Tensor, ...]  # one or two
+    axes: tuple[str, ...]
+    origin: Tensor | None = None  # None: the model's own weights
+    marks: tuple[Mark, ...] = ()
+    path: bool = False  # the marks are a trajectory, in order
+    limits: tuple[tuple[float, float], ...] | None = None  # each axis' natural range, where there is one
 
 
 def eigen_directions(pairs: Eigenpairs) -> Directions:

@@ -10,7 +10,7 @@ Symbols: n parameters, T parameter tensors, k eigenpairs, M probes, K clients.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -210,11 +210,29 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Surface:
-    """The loss on a grid w + a·d₀ + b·d₁; non-finite points are kept as they are."""
+class Mark:
+    """A known network, where a slice of weight space shows it: at its orthogonal projection."""
 
-    axes: tuple[Axis, Axis]
-    loss: Tensor  # (m₀, m₁) float64, first index along axes[0]
+    label: str
+    at: tuple[float, ...]  # a coordinate per axis
+    distance: float  # ‖w − projection‖, in units of the weights: 0 for a network the slice passes through
+
+
+@dataclass(frozen=True)
+class Surface:
+    """Metrics on a grid of a line or a plane, o + a·d₀ (+ b·d₁); non-finite points are kept as they are.
+
+    Grid tensors are (m₀,) on a line and (m₀, m₁) on a plane, float64, first index along ``axes[0]``.
+    """
+
+    axes: tuple[Axis, ...]  # one or two
+    loss: Tensor  # grid
     directions: str
-    center_loss: float
+    center_loss: float  # at o
     non_finite: int
+    stderr: Tensor | None = None  # grid: of the loss, from the spread over samples; None: not asked for
+    metrics: Mapping[str, Tensor] = field(default_factory=dict)  # name → grid; "accuracy" is in [0, 1]
+    marks: tuple[Mark, ...] = ()
+    path: bool = False  # the marks are a trajectory, in order
+    computed: Tensor | None = None  # grid, bool: which points were evaluated; None: all
+    interpolation_error: float | None = None  # stated bound on the others' relative error in the loss

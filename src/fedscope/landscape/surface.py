@@ -51,9 +51,9 @@ def surface(
     """
     loss = FlatLoss(model, loss_fn, batches, bn=bn)
     if isinstance(directions, Directions):
-        kind, vectors, names = directions.name, directions.vectors, names or directions.axes
+        kind, vectors, own = directions.name, directions.vectors, directions.axes
     else:
-        kind, vectors, names = "given", directions, names or ("d0", "d1")
+        kind, vectors, own = "given", directions, ("d0", "d1")
     for vector in vectors:
         if vector.shape != loss.center.shape:
             shape, n = tuple(vector.shape), len(loss.center)
@@ -74,7 +74,7 @@ def surface(
             if progress:
                 progress(i * len(columns) + j + 1, losses.numel())
     return Surface(
-        axes=(Axis(names[0], rows), Axis(names[1], columns)),
+        axes=tuple(map(Axis, names or own, (rows, columns))),
         loss=losses,
         directions=kind,
         center_loss=loss.value(loss.center),

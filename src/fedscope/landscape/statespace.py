@@ -1,0 +1,83 @@
+"""Coordinates for all that a network computes with: its trainable parameters and BatchNorm's statistics.
+
+A plane through several networks passes through them only if what it moves is all they differ in. Running
+means move linearly and running variances geometrically: a combination is positive wherever it lies, and
+equal to a network's own at that network.
+
+Symbols: n trainable parameters, s running statistics.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from fedscope.errors import UserError
+
+
+@dataclass(frozen=True)
+class StateSpace:
+    """Names and shapes of a network's coordinates.
+
+    Attributes:
+        parameters: name → shape of the trainable parameters, in the order of ``named_parameters``.
+        means: name → shape of the running means, in the order of ``named_modules``.
+        variances: the same of the running variances.
+    """
+
+    parameters: Mapping[str, torch.Size]
+    means: Mapping[str, torch.Size]
+    variances: Mapping[str, torch.Size]
+
+    @classmethod
+    def of(cls, model: nn.Module) -> "StateSpace":
+        """Return the coordinates of ``model``."""
+        norms = {
+            name: module.running_mean.shape
+            for name, module in model.named_modules()
+            if isinstance(module, _BatchNorm) and module.running_mean is not None
+        }
+        return cls(
+            {name: p.shape for name, p in model.named_parameters() if p.requires_grad},
+            {_joined(name, "running_mean"): shape for name, shape in norms.items()},
+            {_joined(name, "running_var"): shape for name, shape in norms.items()},
+        )
+
+    @property
+    def n(self) -> int:
+        """The number of trainable parameters: the first coordinates."""
+        return sum(shape.numel() for shape in self.parameters.values())
+
+    def flat(self, state: Mapping[str, Tensor]) -> Tensor:
+        """Return the (n + s,) float64 coordinates of a state_dict.
+
+        Raises:
+            UserError: a tensor is missing, has another shape, or is a variance that is not positive.
+        """
+        own = {**self.parameters, **self.means, **self.variances}
+        for name, shape in own.items():
+            if name not in state or state[name].shape != shape:
+                found = tuple(state[name].shape) if name in state else "nothing"
+                raise UserError(f"the networks differ: {name} is {tuple(shape)} in one, {found} in the other")
+        pieces = [state[name].detach().double().reshape(-1) for name in (*self.parameters, *self.means)]
+        spread = [state[name].detach().double().reshape(-1) for name in self.variances]
+        if any((piece <= 0).any() for piece in spread):
+            raise UserError("a running variance is not positive: this network was not trained as it says")
+        return torch.cat([*pieces, *(piece.log() for piece in spread)])
+
+    def statistics(self, coordinates: Tensor) -> dict[str, Tensor]:
+        """Return the running statistics, float64, at (n + s,) coordinates, by buffer name."""
+        found = {}
+        at = self.n
+        for names, is_variance in ((self.means, False), (self.variances, True)):
+            for name, shape in names.items():
+                piece = coordinates[at : at + shape.numel()].view(shape)
+                found[name] = piece.exp() if is_variance else piece
+                at += shape.numel()
+        return found
+
+
+def _joined(module: str, buffer: str) -> str:
+    return f"{module}.{buffer}" if module else buffer
