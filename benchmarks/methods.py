@@ -2,12 +2,12 @@
 
     python benchmarks/methods.py --data-dir DIR --registry RUNS --json benchmarks/methods.json
 
-10,000 training images, 10 clients, Dirichlet α 0.5, rounds of 2 local epochs: 8 of ``resnet56_bottleneck`` for
-the methods of FedAlign's paper and for FedBN, which needs BatchNorm, 5 of ``convnet_cifar`` for all others;
-those in ``LATER`` run longer. A run that the record or the registry has is not trained again. Seconds are
-those of whole local steps on the same batches; the methods of a family take turns, and a ratio is the median
-over the turns of the ratios to FedAvg within a turn. Costs are counted (:mod:`fedscope.federated.cost`). The
-record is written after each method.
+10,000 training images, 10 clients, Dirichlet α 0.5, rounds of 2 local epochs: 8 of ``resnet56_bottleneck``
+for the methods of FedAlign's paper and for FedBN, which needs BatchNorm, 5 of ``convnet_cifar`` for all
+others; those in ``LATER`` run longer. A run that the record or the registry has is not trained again.
+Seconds are those of whole local steps on the same batches; the methods of a family take turns, and a ratio
+is the median over the turns of the ratios to FedAvg within a turn. Costs are counted
+(:mod:`fedscope.federated.cost`). The record is written after each method.
 """
 
 import argparse
