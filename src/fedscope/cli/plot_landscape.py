@@ -46,12 +46,11 @@ def command(
     check_format(Path(out))
     for target in (out, json_target):
         console.check_target(target)
-    if len(source["checkpoints"]) > MOST_CHECKPOINTS:
-        raise UserError(f"one figure shows up to {MOST_CHECKPOINTS} checkpoints; make several figures")
     plane = Plane(directions=directions, grid=grid_sizes(grid), span=span, bn=bn, versions=versions())
-    results = [
-        scan(problem, plane, console.progress, waypoints) for problem, waypoints in slices(directions, source)
-    ]
+    chosen = slices(directions, source)
+    if len(chosen) > MOST_CHECKPOINTS:
+        raise UserError(f"one figure shows up to {MOST_CHECKPOINTS} checkpoints; make several figures")
+    results = [scan(problem, plane, console.progress, waypoints) for problem, waypoints in chosen]
     records = [record for record, _ in results]
     for title, record in zip(titles(records), records, strict=True):
         for line in geometry(record):

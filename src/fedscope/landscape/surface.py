@@ -34,9 +34,9 @@ def surface(
 ) -> Surface:
     """Evaluate the sample-weighted mean loss on a grid; the same samples at every point.
 
-    Non-finite losses stay where they are and are counted. ``recalibrate`` and ``eval`` keep the centre's
-    BatchNorm statistics over the whole grid, unless the directions move them too; ``batch`` renews them at
-    every point.
+    Non-finite losses stay where they are and are counted. With ``eval`` BatchNorm's statistics are where the
+    directions move them, or the centre's over the whole grid, as with ``recalibrate``; ``batch`` renews them
+    at every point.
 
     Args:
         model: any module; copied, never modified.
@@ -51,7 +51,8 @@ def surface(
         progress: called after every grid point.
 
     Raises:
-        UserError: directions of another length than the parameters, or an axis without points.
+        UserError: directions of another length than the parameters, an axis without points, or statistics
+            that would be recalibrated at the centre of directions that move them.
     """
     loss = FlatLoss(model, loss_fn, batches, bn=bn)
     space = StateSpace.of(getattr(model, "_orig_mod", model))
@@ -62,15 +63,20 @@ def surface(
         if vector.ndim != 1 or len(vector) not in (n, space.size):
             shape = tuple(vector.shape)
             raise UserError(f"a direction has shape {shape}; the model's trainable parameters need ({n},)")
+        if len(vector) > n and bn == "recalibrate":
+            raise UserError(
+                "a slice through several networks has their BatchNorm statistics; use --bn eval or batch"
+            )
     vectors = torch.stack([v.to(loss.device, torch.float64) for v in directions.vectors])
-    axes = [torch.as_tensor(v).double() for v in values or grid_values(directions, grid=grid, span=span)]
+    chosen = values or grid_values(directions, grid=grid, span=span)
+    axes = [torch.as_tensor(axis, dtype=torch.float64) for axis in chosen]
     if any(axis.ndim != 1 or not len(axis) for axis in axes):
         shapes = ", ".join(str(tuple(axis.shape)) for axis in axes)
         raise UserError(f"the axes have shapes {shapes}; give points on each")
     origin = loss.center.double() if directions.origin is None else directions.origin.to(vectors)
 
     def value(point: Tensor) -> float:
-        if len(point) > n:
+        if len(point) > n and bn == "eval":
             for name, statistic in space.statistics(point).items():
                 loss.model.get_buffer(name).copy_(statistic)
         return loss.value(point[:n].to(loss.dtype))
