@@ -87,7 +87,7 @@ class Networks:
         found = []
         for i, label in enumerate(self.labels):
             x = (self.point(i) - origin)[: self.n]
-            at = parameters @ x / squares
+            at = (parameters * x).sum(1) / squares  # summed as the squares are: a line ends at 1, not near it
             found.append(Mark(label, tuple(at.tolist()), float((x - at @ parameters).norm())))
         return tuple(found)
 
