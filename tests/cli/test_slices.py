@@ -160,24 +160,21 @@ def test_what_the_user_can_mend_is_one_line(
     assert message in errors[0]
 
 
-def altered(run: Run, path: Path, **changes: object) -> Path:
-    """Write a copy of the run's network with some tensors multiplied, or another description."""
+def altered(run: Run, path: Path, *, bias: float = 0.0, keep: float = 1.0) -> Path:
+    """Write a copy of the run's network with another bias, and another depth in its description."""
     checkpoint = load_checkpoint(run.final)
     state, info = copy.deepcopy(checkpoint.state), checkpoint.info
-    for name, change in changes.items():
-        if name == "model":
-            info = info.model_copy(update={"model": info.model.model_copy(update=change)})
-        else:
-            state["fc.bias"][0] = change
-    save_checkpoint(path, state, info)
+    state["fc.bias"][0] = bias
+    spec = info.model.model_copy(update={"keep": keep})
+    save_checkpoint(path, state, info.model_copy(update={"model": spec}))
     return path
 
 
 def test_networks_that_cannot_be_compared(fedscope: Command, kept: Run, tmp_path: Path) -> None:
-    deeper = altered(kept, tmp_path / "deep.pt", model={"keep": 0.5})
+    deeper = altered(kept, tmp_path / "deep.pt", keep=0.5)
     done = fedscope("plot-landscape", "kept@1", str(deeper), "--directions", "line", *FEW)
     assert (done.code, "are of another network each" in done.err) == (2, True)
-    broken = altered(kept, tmp_path / "broken.pt", weight=float("nan"))
+    broken = altered(kept, tmp_path / "broken.pt", bias=float("nan"))
     done = fedscope("plot-landscape", "kept@1", str(broken), "--directions", "line", *FEW)
     assert (done.code, "not finite; leave it out, or take an earlier round" in done.err) == (2, True)
     done = fedscope("plot-landscape", str(broken), *FEW, "--grid", "3")

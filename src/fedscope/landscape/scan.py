@@ -55,6 +55,9 @@ def scan(
             bn=plane.bn,
             progress=progress,
         )
+    with stage(f"{problem.title}: curvature at the centre, axes") as progress:
+        bending = _bending(problem, plane, chosen, values)
+        progress(len(values), len(values))
     hump = barrier(found)
     record = finite(
         {
@@ -75,7 +78,7 @@ def scan(
             "center_loss": found.center_loss,
             "barrier": asdict(hump) if hump else None,
             "curvature": chosen.curvature,
-            **_bending(problem, plane, chosen, values),
+            **bending,
             "converged": chosen.converged,
             "seconds": time.perf_counter() - start,
             "versions": dict(plane.versions or {}),
