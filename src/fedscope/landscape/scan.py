@@ -3,9 +3,9 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from fedscope.landscape.directions import eigen_directions, random_directions
+from fedscope.landscape.directions import Directions, eigen_directions, random_directions
 from fedscope.landscape.eigen import top_eigenpairs
 from fedscope.landscape.hessian import Hessian
 from fedscope.landscape.measure import Stage
@@ -29,23 +29,27 @@ class Plane:
     versions: Mapping[str, str] | None = None
 
 
-def scan(problem: Problem, plane: Plane, stage: Stage) -> tuple[Record, Surface]:
+@dataclass(frozen=True)
+class Found:
+    """The directions of a plane, and what is known of the checkpoint they were found at."""
+
+    directions: Directions
+    checkpoint: Mapping[str, Any]
+    curvature: list[float] | None = None  # λ₀, λ₁ along them
+    converged: bool | None = None
+
+
+def scan(
+    problem: Problem, plane: Plane, stage: Stage, *, given: Found | None = None
+) -> tuple[Record, Surface]:
     """Return the JSON record of schema ``fedscope/landscape/1`` and the surface in it.
 
-    ``eigen``: along the two top eigenvectors at unit norm (Mendieta et al. 2022, Fig. 1); ``random``: along
-    two filter-normalised Gaussian directions (Li et al. 2018).
+    ``given`` are directions found at another checkpoint, see :mod:`fedscope.landscape.frames`.
     """
     start = time.perf_counter()
-    generator = torch_stream(problem.source.seed, plane.directions)
-    curvature = converged = None
-    if plane.directions == "eigen":
-        operator = Hessian(problem.model, problem.loss_fn, problem.batches, bn=plane.bn)
-        with stage(f"{problem.title}: eigenvectors, products") as progress:
-            pairs = top_eigenpairs(operator, k=2, tol=plane.tol, generator=generator, progress=progress)
-        directions = eigen_directions(pairs)
-        curvature, converged = pairs.values.tolist(), pairs.converged
-    else:
-        directions = random_directions(problem.model, generator)
+    found_at = given or find(problem, plane, stage)
+    directions = found_at.directions
+    own = None if given else found_at
     with stage(f"{problem.title}: surface, points") as progress:
         found = surface(
             problem.model,
@@ -66,10 +70,26 @@ def scan(problem: Problem, plane: Plane, stage: Stage) -> tuple[Record, Surface]
             "loss": found.loss,
             "directions": found.directions,
             "center_loss": found.center_loss,
-            "curvature": curvature,
-            "converged": converged,
+            "curvature": own and own.curvature,
+            "converged": own and own.converged,
+            "directions_of": given and given.checkpoint,
             "seconds": time.perf_counter() - start,
             "versions": dict(plane.versions or {}),
         }
     )
     return {**record, "non_finite": found.non_finite}, found
+
+
+def find(problem: Problem, plane: Plane, stage: Stage) -> Found:
+    """Find a plane's directions at a checkpoint.
+
+    ``eigen``: along the two top eigenvectors at unit norm (Mendieta et al. 2022, Fig. 1); ``random``: along
+    two filter-normalised Gaussian directions (Li et al. 2018).
+    """
+    generator = torch_stream(problem.source.seed, plane.directions)
+    if plane.directions == "random":
+        return Found(random_directions(problem.model, generator), problem.checkpoint)
+    operator = Hessian(problem.model, problem.loss_fn, problem.batches, bn=plane.bn)
+    with stage(f"{problem.title}: eigenvectors, products") as progress:
+        pairs = top_eigenpairs(operator, k=2, tol=plane.tol, generator=generator, progress=progress)
+    return Found(eigen_directions(pairs), problem.checkpoint, pairs.values.tolist(), pairs.converged)

@@ -3,7 +3,7 @@ import pytest
 from matplotlib.colors import LogNorm
 
 from fedscope.errors import UserError
-from fedscope.figures.loss_scale import Grid, format_loss, shared_scale
+from fedscope.figures.scale import Grid, format_value, shared_scale
 
 SIDE = np.linspace(-1, 1, 21)
 RADIUS = SIDE[:, None] ** 2 + SIDE[None, :] ** 2
@@ -89,10 +89,10 @@ def test_ticks_are_few_round_and_inside(top: float) -> None:
         (-1e5, r"$-1\times10^{5}$"),
     ],
 )
-def test_format_loss(loss: float, label: str) -> None:
-    assert format_loss(loss) == label
+def test_format_value(loss: float, label: str) -> None:
+    assert format_value(loss) == label
 
 
-def test_format_loss_rounds_before_it_chooses_the_form() -> None:
-    assert format_loss(9999.9, digits=2) == "$10^{4}$"
-    assert format_loss(11043.0, digits=2) == r"$1.1\times10^{4}$"
+def test_format_value_rounds_before_it_chooses_the_form() -> None:
+    assert format_value(9999.9, digits=2) == "$10^{4}$"
+    assert format_value(11043.0, digits=2) == r"$1.1\times10^{4}$"
