@@ -86,6 +86,8 @@ def _write_gif(pictures: Sequence[Pixels], path: Path, comment: str, seconds: fl
     palette = Image.fromarray(np.concatenate(chosen)).quantize(
         COLORS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE
     )
+    # the medians of the lightest colours are not quite the white of the page
+    palette.putpalette([*(palette.getpalette() or [])[: 3 * COLORS], 255, 255, 255])
     images = [
         Image.fromarray(picture).quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures
     ]
@@ -101,8 +103,8 @@ def _write_mp4(pictures: Sequence[Pixels], path: Path, comment: str, seconds: fl
     height, width = (size - size % 2 for size in pictures[0].shape[:2])  # the format wants even sizes
     command = [
         "ffmpeg", "-y", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24",
-        "-s", f"{width}x{height}", "-framerate", f"{1 / seconds:.6g}", "-i", "-", "-pix_fmt", "yuv420p", "-r", "25", "-movflags",
-        "+faststart", "-metadata", f"comment={comment}", "-f", "mp4", str(path),
+        "-s", f"{width}x{height}", "-framerate", f"{1 / seconds:.6g}", "-i", "-", "-pix_fmt", "yuv420p",
+        "-r", "25", "-movflags", "+faststart", "-metadata", f"comment={comment}", "-f", "mp4", str(path),
     ]  # fmt: skip
     frames = [*pictures, *[pictures[-1]] * (LAST - 1)]
     content = b"".join(frame[:height, :width].tobytes() for frame in frames)

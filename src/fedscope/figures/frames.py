@@ -105,8 +105,12 @@ def _heading(film: Sequence[Frame]) -> str:
     first = film[0].records[0]
     parts = titles([first]) if len(film[0].records) == 1 else []
     if film[0].reached is None:
-        parts.append(f"{first['axes'][0]['name']} and 2 of round {first['directions_of']['round']}")
-    return f"{', '.join(parts)} ({first['problem']['samples']} samples)"
+        directions = _DIRECTIONS.get(first["directions"], f"the {first['directions']} directions")
+        parts.append(f"along {directions} of round {first['directions_of']['round']}")
+    return f"{' '.join(parts)} ({first['problem']['samples']} samples)"
+
+
+_DIRECTIONS = {"eigen": "the eigenvectors", "random": "the random directions"}
 
 
 def _scale(film: Sequence[Frame], metric: str) -> Scale:

@@ -106,7 +106,7 @@ class _Layout:
         title: str,
     ) -> None:
         self.title = wrapped(title, width=width, size=style.TITLE_SIZE)
-        self.top = TOP + TITLE_LINE * len(self.title)
+        self.top = TOP + (TITLE_LINE + UNDER_HEADER) * len(self.title)
         self.panels, self.scale, self.kind, self.columns, self.side = panels, scale, kind, columns, side
         self.header = UNDER_HEADER + max(
             TITLE_LINE * len(panel.title) + DETAIL_LINE * len(panel.details) for panel in panels

@@ -2,8 +2,8 @@
 
 All frames lie along the same directions, those found at the last of the rounds, and each is centred at its
 own round's weights: what moves in the picture is how the loss bends around the network along the directions
-that in the end are the sharpest. A plane that moved with every round's own eigenvectors would turn as well, and
-one fixed in weight space would soon not contain the network.
+that in the end are the sharpest. A plane that moved with every round's own eigenvectors would turn as well,
+and one fixed in weight space would soon not contain the network.
 """
 
 from collections.abc import Sequence
