@@ -12,12 +12,12 @@ from itertools import pairwise
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patheffects import AbstractPathEffect, Normal, withStroke
-from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 from matplotlib.typing import ColorType
 from numpy.typing import NDArray
 
 from fedscope.figures import style
+from fedscope.figures.page import POINTS
 from fedscope.figures.placing import Place, Points, covers, place, samples, text_size
 from fedscope.landscape.results import Mark
 
@@ -65,37 +65,39 @@ def draw_marks(
     path: bool,
     size: tuple[float, float],
     fill: Callable[[float, float], ColorType],
-    ends_only: bool = False,
+    reached: int | None = None,
 ) -> None:
     """Draw marks on a plane of ``size`` inches whose limits are set, label them, and a path's direction.
 
-    ``fill`` says what colour the plane has at a point; ``ends_only`` names only a path's ends. Labels of
-    contour lines that a mark's would touch are hidden; marks whose label has no room stay without.
+    ``fill`` says what colour the plane has at a point. Of a path only the marks ``reached`` are drawn, and
+    then only its ends are named. Labels of contour lines that a mark's would touch are hidden; marks whose
+    label has no room stay without.
     """
     if not marks:
         return
-    page = (72 * size[0], 72 * size[1])
-    points = _on_page(axes, marks, page)
-    line = samples(points) if path and len(points) > 1 else None
+    page = (POINTS * size[0], POINTS * size[1])
+    everywhere = _on_page(axes, marks, page)
+    points, labels = everywhere[:reached], short_labels(marks)
+    _, numbers = kind_and_numbers(marks)
     if path:
         _draw_path(axes, points, page)
-    _draw_points(axes, points, marks, page, path=path)
-    _, numbers = kind_and_numbers(marks)
-    order = _path_order(points, marks) if path else _cloud_order(points, numbers)
-    order = order[:2] if path and ends_only else order
-    names = [style.typeset(short_labels(marks)[i]) for i in order]
+    _draw_points(axes, points, numbers, page, path=path)
+    order = _path_order(len(points), numbers) if path else _cloud_order(points, numbers)
+    order = order if reached is None else order[:2]
+    names = [style.typeset(labels[i]) for i in order]
     sizes = np.array([text_size(name, LABEL_SIZE) for name in names])
-    rest = [i for i in range(len(marks)) if i not in order]
-    radius = (SMALL_POINT if path else POINT) / 2 + 0.6
-    places = place(points[[*order, *rest]], sizes, page=page, radius=radius, lines=line)
+    rest = [i for i in range(len(points)) if i not in order]
+    places = place(
+        points[[*order, *rest]],
+        sizes,
+        page=page,
+        radius=(SMALL_POINT if path else POINT) / 2 + 0.6,
+        lines=samples(points) if path and len(points) > 1 else None,
+    )
     for name, found in zip(names, places, strict=True):
         if found:
             _write(axes, name, found, page, fill)
-    for text in axes.texts:
-        spot = axes.transLimits.transform(text.get_position()) * page
-        if text.get_gid() != _LABEL and _is_inside(axes, text):
-            hidden = covers(places, sizes, spot, 6.0) or (np.hypot(*(points - spot).T) < 10.0).any()
-            text.set_visible(text.get_visible() and not hidden)
+    _clear(axes, everywhere, places, sizes, page)
 
 
 def draw_distances(
@@ -143,6 +145,7 @@ def draw_distances(
 
 
 _LABEL = "label of a mark"
+LINE_LABEL_ROOM = 6.0  # points from a mark's label, and 4 more from a mark, to that of a contour line
 _DOT = {"marker": "o", "markersize": 2.4}
 
 
@@ -183,11 +186,10 @@ def _draw_arrow(axes: Axes, at: Points, ray: Points) -> None:
 
 
 def _draw_points(
-    axes: Axes, points: Points, marks: Sequence[Mark], page: tuple[float, float], *, path: bool
+    axes: Axes, points: Points, numbers: dict[int, int], page: tuple[float, float], *, path: bool
 ) -> None:
-    _, numbers = kind_and_numbers(marks)
     for i, (x, y) in enumerate(_shares(points, page)):
-        special = i == len(marks) - 1 if path else _is_special(i, numbers)
+        special = i == len(points) - 1 if path else _is_special(i, numbers)
         start = path and i == 0
         marker = "*" if special else "s" if start else "o"
         diameter = 6.5 if special else 3.4 if start else SMALL_POINT if path else POINT
@@ -197,12 +199,11 @@ def _draw_points(
         )  # fmt: skip
 
 
-def _path_order(points: Points, marks: Sequence[Mark]) -> list[int]:
+def _path_order(count: int, numbers: dict[int, int]) -> list[int]:
     """Return which marks of a path are named, the most important first: the ends, then round numbers."""
-    ends = [len(points) - 1, 0] if len(points) > 1 else [0]
-    _, numbers = kind_and_numbers(marks)
+    ends = [count - 1, 0] if count > 1 else [0]
     for step in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000):
-        inner = [i for i in range(1, len(points) - 1) if numbers.get(i, i) % step == 0]
+        inner = [i for i in range(1, count - 1) if numbers.get(i, i) % step == 0]
         if len(inner) <= MOST_ROUNDS_NAMED:
             break
     return [*ends, *inner]
@@ -236,8 +237,21 @@ def _write(
     )  # fmt: skip
 
 
-def _is_inside(axes: Axes, text: Text) -> bool:
-    return text.get_transform() is not axes.transAxes
+def _clear(
+    axes: Axes,
+    points: Points,
+    places: Sequence[Place | None],
+    sizes: Points,
+    page: tuple[float, float],
+) -> None:
+    """Hide labels of contour lines that marks or their labels would touch."""
+    for text in axes.texts:
+        if text.get_transform() is axes.transAxes:
+            continue  # a mark's own, or the note on points that are not finite
+        spot: Points = axes.transLimits.transform(text.get_position()) * page
+        near = bool((np.hypot(*(points - spot).T) < LINE_LABEL_ROOM + 4).any())
+        if near or covers(places, sizes, spot, LINE_LABEL_ROOM):
+            text.set_visible(False)
 
 
 def _casing(width: float = 1.7) -> list[AbstractPathEffect]:

@@ -1,4 +1,4 @@
-"""Where labels go beside their points, so that no label covers a point, another label or a leader.
+"""Where labels go beside their points, so that no label covers a point or another label.
 
 Each label in turn takes the nearest place of rings around its point. Everything is in typographic points from
 the lower left corner of the panel, and lines are known by samples along them.
@@ -22,6 +22,7 @@ MARGIN = 1.0  # to the frame and between labels
 STEP = 1.5  # between samples of a line
 CLEAR = 1.2  # least distance of a leader to other lines
 CROSSING = 1.0  # cost of a sample of a line under a label, in points of distance
+COVERED = 4.0  # of a sample of a leader that runs over a point or into another leader
 
 
 @dataclass(frozen=True)
@@ -70,14 +71,16 @@ def place(
         best: tuple[float, Points, Points] | None = None
         for distance in np.arange(radius + GAP, radius + reach, RING):
             if best is not None and distance >= best[0]:
-                break
+                break  # every cost is at least the distance
             for cost, middle, rim in _ring(points[index], size, distance, radius):
                 box = np.concatenate([middle - size / 2, middle + size / 2])
                 if not _inside(box, page) or _overlaps(box, boxes) or _near(box, points, radius).any():
                     continue
                 leader = _leader(rim, box) if distance > radius + GAP + RING else rim[None]
-                if len(leader) > 1 and not _free(leader, others, radius, boxes, leaders):
-                    continue
+                if len(leader) > 1:
+                    if any(_near(box, leader, MARGIN / 2).any() for box in boxes):
+                        continue
+                    cost += COVERED * (_hits(leader, others, radius) + _hits(leader, leaders, CLEAR))
                 cost += CROSSING * (_near(box, ink, 0.0).sum() + 3 * _near(box, leaders, 0.0).sum())
                 if best is None or cost < best[0]:
                     best = cost, middle, leader
@@ -132,12 +135,7 @@ def _leader(rim: Points, box: Points) -> Points:
     return samples(np.stack([rim, np.clip(rim, box[:2], box[2:])]))
 
 
-def _free(leader: Points, others: Points, radius: float, boxes: Points, leaders: Points) -> bool:
-    hits = [_near(box, leader, MARGIN / 2).any() for box in boxes]
-    rooms = ((others, radius + CLEAR / 2), (leaders, CLEAR))
-    return not any(hits) and all(_apart(leader, spots, room) for spots, room in rooms)
-
-
-def _apart(leader: Points, spots: Points, room: float) -> bool:
+def _hits(leader: Points, spots: Points, room: float) -> int:
+    """Count the samples of a leader that come within ``room`` of any spot."""
     gaps = leader[:, None] - spots
-    return bool((np.hypot(gaps[..., 0], gaps[..., 1]) > room).all())
+    return int((np.hypot(gaps[..., 0], gaps[..., 1]) <= room).any(axis=1).sum())

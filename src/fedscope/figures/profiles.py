@@ -144,8 +144,8 @@ def _draw(lines: Sequence[_Line], names: Sequence[str], *, title: str, caption: 
     panels[-1].set_xlabel(style.typeset(lines[0].axis))
     if legend:
         panels[0].legend(
-            handles=_legend(lines), loc="lower left", borderaxespad=0, labelspacing=0.25, handlelength=3,
-            bbox_to_anchor=(0, 1 + above / HIGH),
+            handles=_legend(lines), loc="lower left", borderaxespad=0, borderpad=0, labelspacing=0.25,
+            handlelength=3, bbox_to_anchor=(0, 1 + (above + 0.02) / HIGH),
         )  # fmt: skip
     return page.figure
 

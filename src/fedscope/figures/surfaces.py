@@ -156,8 +156,7 @@ class _Layout:
             FLAT[self.kind](axes, panel, self.scale, self.limits, leftmost=leftmost)
             fill = partial(fill_at, panel, self.scale)
             draw_marks(
-                axes, panel.marks[:reached], path=panel.path, size=(side, side), fill=fill,
-                ends_only=reached is not None,
+                axes, panel.marks, path=panel.path, size=(side, side), fill=fill, reached=reached
             )  # fmt: skip
             top += side + X_LABELS
             if self.farthest and panel.marks:
