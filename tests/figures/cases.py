@@ -151,3 +151,44 @@ def crossing(clients: int = 6, *, seed: int = 0, unresolved: bool = False) -> di
     plain = finite(entry)
     del plain["non_finite"]
     return plain
+
+
+def landscape_record(surface: Surface, *, round: int = 5, run: str = "a", **more: Any) -> dict[str, Any]:
+    """The surface as ``fedscope plot-landscape --json`` writes it."""
+    record = finite(
+        {
+            "schema": "fedscope/landscape/1",
+            "checkpoint": {
+                "path": f"{run}.pt",
+                "sha256": "0" * 64,
+                "run": run,
+                "round": round,
+                "client": None,
+            },
+            "problem": {"method": run, "samples": 512},
+            "axes": [{"name": axis.name, "values": axis.values} for axis in surface.axes],
+            "loss": surface.loss,
+            "directions": surface.directions,
+            "center_loss": surface.center_loss,
+            "curvature": [10.0, 10.0],
+            "stderr": surface.stderr,
+            "metrics": dict(surface.metrics),
+            "marks": [{"label": m.label, "at": m.at, "distance": m.distance} for m in surface.marks],
+            "path": surface.path,
+            "computed": surface.computed,
+            "interpolation_error": surface.interpolation_error,
+            "versions": {},
+            **more,
+        }
+    )
+    return {**record, "non_finite": surface.non_finite}
+
+
+def film_records(rounds: int = 3, runs: tuple[str, ...] = ("a",)) -> list[dict[str, Any]]:
+    """Bowls that deepen from round to round, along the directions of the last one."""
+    last = {"run": "a", "round": rounds}
+    return [
+        landscape_record(bowl(floor=1.0 / t, points=7), round=t, run=run, directions_of=last)
+        for run in runs
+        for t in range(1, rounds + 1)
+    ]

@@ -58,7 +58,7 @@ def test_values_that_are_not_finite_are_counted() -> None:
 
 
 def test_what_cannot_be_drawn() -> None:
-    with pytest.raises(UserError, match="not finite|no eigenvalue is finite"):
+    with pytest.raises(UserError, match="no eigenvalue is finite"):
         eigenvalue_figure([[{"value": None}]], ["a"])
     with pytest.raises(UserError, match="1 to 10"):
         eigenvalue_figure([], [])

@@ -86,17 +86,22 @@ def _write_gif(pictures: Sequence[Pixels], path: Path, comment: str, seconds: fl
     palette = Image.fromarray(np.concatenate(chosen)).quantize(
         COLORS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE
     )
-    # the medians of the lightest colours are not quite the white of the page
     palette.putpalette([*(palette.getpalette() or [])[: 3 * COLORS], 255, 255, 255])
-    images = [
-        Image.fromarray(picture).quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures
-    ]
+    images = [_indexed(picture, palette) for picture in pictures]
     each = round(1000 * seconds)
     durations = [each] * (len(images) - 1) + [LAST * each]
     images[0].save(
         path, format="GIF", save_all=True, append_images=images[1:], duration=durations, loop=0,
         comment=comment.encode(),
     )  # fmt: skip
+
+
+def _indexed(picture: Pixels, palette: Image.Image) -> Image.Image:
+    """Return the picture in the palette's colours, whose last is the white of the page and kept as such."""
+    image = Image.fromarray(picture).quantize(palette=palette, dither=Image.Dither.NONE)
+    # the search for the nearest colour is coarse: it takes a light grey for white
+    image.paste(COLORS, mask=Image.fromarray((picture == 255).all(axis=-1)))
+    return image
 
 
 def _write_mp4(pictures: Sequence[Pixels], path: Path, comment: str, seconds: float) -> None:

@@ -167,10 +167,14 @@ def _center(surface: Surface, metric: str) -> str:
 
 
 def _center_error(surface: Surface) -> float | None:
-    places = [(axis.values == 0).nonzero() for axis in surface.axes]
-    if surface.stderr is None or any(len(place) != 1 for place in places):
+    nearest = [axis.values.abs().argmin() for axis in surface.axes]
+    steps = [axis.values.diff().min() for axis in surface.axes]
+    there = all(
+        abs(axis.values[i]) < 1e-6 * step for axis, i, step in zip(surface.axes, nearest, steps, strict=True)
+    )
+    if surface.stderr is None or not there:
         return None
-    error = float(surface.stderr[tuple(int(place) for place in places)])
+    error = float(surface.stderr[tuple(nearest)])
     return error if np.isfinite(error) else None
 
 
