@@ -1,4 +1,5 @@
 import io
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def test_cells_are_the_pairs_and_self_pairs_are_left_out() -> None:
     entry = crossing(4)
     H_N, H_D = _matrices(client_matrix_figure([entry], ["a"]))
     for axes, symbol in ((H_N, "H_N"), (H_D, "H_D")):
-        cells = np.ma.asarray(_mesh(axes).get_array())
+        cells: Any = np.ma.asarray(_mesh(axes).get_array())
         expected = np.array(entry["matrices"][symbol]["parameter"], dtype=float)
         off = ~np.eye(4, dtype=bool)
         np.testing.assert_allclose(cells.data[off], expected[off])

@@ -23,8 +23,10 @@ def test_few_eigenvalues_have_bars_many_a_band() -> None:
     assert isinstance(bars, LineCollection)
     ends = [np.asarray(segment)[:, 1] for segment in bars.get_segments()]
     np.testing.assert_allclose(ends[0], [45, 55])
-    np.testing.assert_allclose(few.lines[0].get_ydata(), [entry["value"] for entry in eigenvalues(5)])
-    np.testing.assert_allclose(few.lines[0].get_xdata(), [1, 2, 3, 4, 5])
+    np.testing.assert_allclose(
+        np.ravel(few.lines[0].get_ydata()), [entry["value"] for entry in eigenvalues(5)]
+    )
+    np.testing.assert_allclose(np.ravel(few.lines[0].get_xdata()), [1, 2, 3, 4, 5])
     (band,) = _drawn(eigenvalue_figure([eigenvalues(200)], ["a"])).axes[0].collections
     assert isinstance(band, PolyCollection)
 
@@ -45,8 +47,8 @@ def test_the_smallest_are_counted_from_their_own_end_on_a_symmetric_axis() -> No
     figure = _drawn(eigenvalue_figure([eigenvalues(3)], ["a"], smallest=[below]))
     (axes,) = figure.axes
     assert axes.get_yscale() == "symlog"
-    np.testing.assert_allclose(axes.lines[1].get_xdata(), [1, 2, 3])
-    np.testing.assert_allclose(axes.lines[1].get_ydata(), [-3, -2, -0.001])
+    np.testing.assert_allclose(np.ravel(axes.lines[1].get_xdata()), [1, 2, 3])
+    np.testing.assert_allclose(np.ravel(axes.lines[1].get_ydata()), [-3, -2, -0.001])
     assert axes.lines[0].get_color() == axes.lines[1].get_color()
     assert len(axes.get_legend_handles_labels()[1]) == 1
 

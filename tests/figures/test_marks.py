@@ -87,8 +87,8 @@ def test_a_path_shows_its_ends_rounds_and_direction() -> None:
     angle = np.degrees(np.arctan2(*(there - here)[::-1]))
     assert first.get_marker()[2] == pytest.approx(angle - 90)  # type: ignore[index]
     (line,) = distances.lines
-    np.testing.assert_allclose(line.get_xdata(), np.arange(1, 31))
-    np.testing.assert_allclose(line.get_ydata(), [mark.distance for mark in surface.marks])
+    np.testing.assert_allclose(np.ravel(line.get_xdata()), np.arange(1, 31))
+    np.testing.assert_allclose(np.ravel(line.get_ydata()), [mark.distance for mark in surface.marks])
     assert distances.get_xlabel() == "round"
 
 

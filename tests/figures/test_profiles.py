@@ -28,8 +28,8 @@ def test_loss_with_its_band_above_accuracy_in_percent() -> None:
     surface = profile()
     figure = _drawn(profile_figure([surface], ["x"]))
     loss, accuracy = figure.axes
-    np.testing.assert_allclose(loss.lines[0].get_ydata(), surface.loss)
-    np.testing.assert_allclose(accuracy.lines[0].get_ydata(), 100 * surface.metrics["accuracy"])
+    np.testing.assert_allclose(np.ravel(loss.lines[0].get_ydata()), surface.loss)
+    np.testing.assert_allclose(np.ravel(accuracy.lines[0].get_ydata()), 100 * surface.metrics["accuracy"])
     assert accuracy.get_ylabel() == "accuracy (%)"
     assert loss.get_xlim() == accuracy.get_xlim() == (-0.25, 1.25)
     corners = loss.collections[0].get_paths()[0].vertices

@@ -1,5 +1,6 @@
 """`fedscope plot-landscape`: the loss surface around checkpoints, side by side or along rounds."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def command(
     if saved:
         if source["checkpoints"] or round_range or json_target:
             raise UserError("--from draws saved records as they are: leave out CKPT, --rounds and --json")
-        records = read_records(saved)
+        records: Sequence[Mapping[str, Any]] = read_records(saved)
     elif round_range:
         records = _scan_rounds(plane, round_range, source)
     else:

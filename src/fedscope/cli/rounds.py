@@ -1,7 +1,7 @@
 """`--rounds A:B:C`: which rounds of which runs, and the film or strip that they become."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,7 @@ def check_output(path: Path, *, film_wanted: bool) -> None:
 
 
 def write(
-    records: Sequence[dict[str, Any]], path: Path, *, kind: Kind | None, metric: str, seconds: float
+    records: Sequence[Mapping[str, Any]], path: Path, *, kind: Kind | None, metric: str, seconds: float
 ) -> None:
     """Write the rounds as a film (.gif, .mp4) or as a strip of panels."""
     found, made = frames(records), made_from(records)

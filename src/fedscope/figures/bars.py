@@ -113,8 +113,8 @@ def _estimate(entry: Record | None, *errors: str) -> tuple[float, float]:
     """Return value and root of the summed squares of the errors; NaN for null."""
     if entry is None or entry["value"] is None:
         return math.nan, math.nan
-    known = [entry.get(name) for name in errors]
-    return entry["value"], math.nan if None in known else math.hypot(*known)
+    known = [float(entry[name]) for name in errors if entry.get(name) is not None]
+    return entry["value"], math.hypot(*known) if len(known) == len(errors) else math.nan
 
 
 def _draw(axes: Axes, values: Sequence[tuple[float, float]]) -> None:
@@ -123,7 +123,7 @@ def _draw(axes: Axes, values: Sequence[tuple[float, float]]) -> None:
     axes.bar(at, heights, width=0.72, color=style.method_colors(1)[0], alpha=0.75, linewidth=0)
     bars = axes.errorbar(at, heights, yerr=errors, fmt="none", ecolor=style.INK, elinewidth=0.7, capsize=0)
     bars.lines[2][0].set_capstyle("butt")
-    for place in np.flatnonzero(~np.isfinite(heights)):
+    for place in np.flatnonzero(~np.isfinite(heights)).tolist():
         axes.text(place, 0, "not finite", rotation=90, fontsize=style.SMALL_SIZE, ha="center", va="bottom",
                   color=style.FAINT_INK)  # fmt: skip
     axes.axhline(0, color=style.INK, linewidth=0.5)
@@ -136,7 +136,11 @@ def _draw(axes: Axes, values: Sequence[tuple[float, float]]) -> None:
 
 def _name(axes: Axes, labels: Sequence[str], *, slanted: bool, shown: bool) -> None:
     every = 1 if slanted else -(-len(labels) // MOST_NAMED)
-    look = {"rotation": math.degrees(math.asin(SLOPE)), "ha": "right", "rotation_mode": "anchor"}
+    look: dict[str, Any] = {
+        "rotation": math.degrees(math.asin(SLOPE)),
+        "ha": "right",
+        "rotation_mode": "anchor",
+    }
     axes.set_xticks(
         range(0, len(labels), every), labels[::every] if shown else [], **(look if slanted else {})
     )

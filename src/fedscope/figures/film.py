@@ -76,8 +76,8 @@ def _pixels(figure: Figure) -> Pixels:
     with paper_style():
         figure.set_dpi(DPI)
         canvas = FigureCanvasAgg(figure)
-        canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+        canvas.draw()  # type: ignore[no-untyped-call]
+    return np.asarray(canvas.buffer_rgba(), dtype=np.uint8)[..., :3].copy()  # type: ignore[no-untyped-call]
 
 
 def _write_gif(pictures: Sequence[Pixels], path: Path, comment: str, seconds: float) -> None:

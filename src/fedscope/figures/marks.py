@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -128,7 +129,7 @@ def draw_distances(
     else:
         axes.vlines(range(len(marks)), 0, distances, color=style.INK, linewidth=0.7)
         for i, distance in enumerate(distances):
-            look = {"marker": "*", "markersize": 4.5} if _is_special(i, numbers) else _DOT
+            look: dict[str, Any] = {"marker": "*", "markersize": 4.5} if _is_special(i, numbers) else _DOT
             axes.plot(i, distance, color=style.INK, markeredgewidth=0, clip_on=False, **look)
         axes.set_xlim(-0.7, len(marks) - 0.3)
         labels = [style.typeset(label) for label in short_labels(marks)]
@@ -146,7 +147,7 @@ def draw_distances(
 
 _LABEL = "label of a mark"
 LINE_LABEL_ROOM = 6.0  # points from a mark's label, and 4 more from a mark, to that of a contour line
-_DOT = {"marker": "o", "markersize": 2.4}
+_DOT: dict[str, Any] = {"marker": "o", "markersize": 2.4}
 
 
 def _is_special(i: int, numbers: dict[int, int]) -> bool:

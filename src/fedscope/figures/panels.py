@@ -103,7 +103,7 @@ def draw_contours(axes: Axes, panel: Panel, scale: Scale, limits: Limits, *, lef
 def draw_heat(axes: Axes, panel: Panel, scale: Scale, limits: Limits, *, leftmost: bool) -> None:
     """Draw every grid point as a cell of its own, with hatching where the value is not finite."""
     _frame(axes, panel, limits, leftmost=leftmost)
-    values = np.ma.masked_invalid(np.clip(panel.values.T, None, scale.high))
+    values = np.clip(np.ma.masked_invalid(panel.values.T), None, scale.high)
     # the colour of the edges closes the seams that viewers show between neighbouring cells
     axes.pcolormesh(
         cell_edges(panel.x), cell_edges(panel.y), values, cmap=style.loss_colormap(), norm=scale.norm(),

@@ -129,7 +129,7 @@ def _draw(lines: Sequence[_Line], names: Sequence[str], *, title: str, caption: 
     for end in ends:
         at = top - SMALL_LINE * (1 + end.row)
         page.write(end.text, center=end.center, top=at, fontsize=style.SMALL_SIZE, color=style.FAINT_INK)
-    panels = []
+    panels: list[Axes] = []
     for name in names:
         tall = LOW if panels else HIGH
         axes = page.figure.add_axes(page.box(left=LEFT, top=top, width=across, height=tall))
@@ -213,7 +213,7 @@ def _draw_barrier(axes: Axes, line: _Line) -> None:
         return
     ends = sorted((line.marks[0].at[0], line.marks[-1].at[0]))
     losses = np.interp(ends, line.x, line.values["loss"])
-    between = np.linspace(*ends, 50)  # a straight line is none on a logarithmic axis
+    between = np.linspace(ends[0], ends[1], 50)  # a straight line is none on a logarithmic axis
     straight = np.interp(between, ends, losses)
     axes.plot(between, straight, color=style.INK, linewidth=0.6, linestyle=(0, (2, 2)), zorder=1.5)
     if not line.barrier.height > 0:
