@@ -1,6 +1,7 @@
 import json
 import re
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,10 +12,14 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from fedscope.errors import UserError
+from fedscope.figures.bars import bar_figure, client_bars
+from fedscope.figures.clients import client_matrix_figure
+from fedscope.figures.eigenvalues import eigenvalue_figure
+from fedscope.figures.profiles import Barrier, profile_figure
 from fedscope.figures.spectra import density_figure
 from fedscope.figures.style import loss_colormap, method_colors, paper_style, save, typeset
 from fedscope.figures.surfaces import landscape_figure
-from tests.figures.cases import bowl, spectrum
+from tests.figures.cases import bowl, crossing, drift, eigenvalues, profile, spectrum, trajectory
 
 RECORD = {"checkpoint": "fedavg@25", "seed": 3}
 
@@ -27,10 +32,36 @@ def _spectra() -> Figure:
     return density_figure([spectrum(), spectrum(top=20.0)], ["FedAvg", "FedDyn"], lambda_max=[50.0, 20.0])
 
 
-@pytest.mark.parametrize("make", [_landscape, _spectra])
+def _plane() -> Figure:
+    return landscape_figure([drift(5), trajectory(5)], ["FedAvg", "FedDyn"], kind="contour")
+
+
+def _heat() -> Figure:
+    return landscape_figure([bowl(bad=3)], ["FedAvg"], kind="heat")
+
+
+def _profile() -> Figure:
+    return profile_figure([profile(bad=2)], ["FedAvg"], barriers=[Barrier(1.0, 0.5)])
+
+
+def _leading() -> Figure:
+    return eigenvalue_figure([eigenvalues(40), eigenvalues(4)], ["FedAvg", "FedDyn"])
+
+
+def _matrices() -> Figure:
+    return client_matrix_figure([crossing(5, unresolved=True)], ["FedAvg"])
+
+
+def _bars() -> Figure:
+    return bar_figure(client_bars(crossing(5)), axis="client")
+
+
+MAKERS = [_landscape, _spectra, _plane, _heat, _profile, _leading, _matrices, _bars]
+
+
+@pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg"])
-def test_the_same_input_gives_the_same_bytes(tmp_path: Path, make: object, suffix: str) -> None:
-    assert callable(make)
+def test_the_same_input_gives_the_same_bytes(tmp_path: Path, make: Callable[[], Figure], suffix: str) -> None:
     for name in ("first", "second"):
         save(make(), (tmp_path / name).with_suffix(suffix), record=RECORD)
     assert (tmp_path / f"first{suffix}").read_bytes() == (tmp_path / f"second{suffix}").read_bytes()
@@ -49,8 +80,9 @@ def test_png_has_300_dpi_its_record_and_a_picture(tmp_path: Path) -> None:
     assert (pixels[:, -3:] == 255).all(), "something is cut off at the right edge"
 
 
-def test_pdf_embeds_type_42_fonts_and_no_date(tmp_path: Path) -> None:
-    save(_landscape(), tmp_path / "a.pdf", record=RECORD)
+@pytest.mark.parametrize("make", MAKERS)
+def test_pdf_embeds_type_42_fonts_and_no_date(tmp_path: Path, make: Callable[[], Figure]) -> None:
+    save(make(), tmp_path / "a.pdf", record=RECORD)
     data = (tmp_path / "a.pdf").read_bytes()
     assert data.startswith(b"%PDF-")
     streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", data, flags=re.DOTALL)

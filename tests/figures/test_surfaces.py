@@ -136,3 +136,34 @@ def test_grids_that_cannot_be_drawn_are_errors_that_say_what_to_do() -> None:
             landscape_figure([bowl()] * count, ["x"] * count)
     with pytest.raises(ValueError):
         landscape_figure([bowl()], ["one", "two"])
+
+
+def test_kinds_draw_their_rows_only() -> None:
+    surface = landscape_figure([bowl(), bowl()], NAMES[:2], kind="surface")
+    assert (len(_spaces(surface)), len(_contours(surface))) == (2, 0)
+    for kind in ("contour", "heat"):
+        figure = landscape_figure([bowl(), bowl()], NAMES[:2], kind=kind)  # type: ignore[arg-type]
+        assert (len(_spaces(figure)), len(_contours(figure))) == (0, 2)
+        assert figure.get_figheight() < 3.5
+
+
+def test_a_heat_map_has_a_cell_per_point_and_holes_where_not_finite() -> None:
+    figure = landscape_figure([bowl(bad=5)], ["a"], kind="heat")
+    _draw(figure)
+    (axes,) = _contours(figure)
+    cells = np.ma.masked_invalid(np.ma.asarray(axes.collections[0].get_array()))
+    np.testing.assert_allclose(cells.filled(-1)[0, 5:], bowl().loss[5:, 0])
+    assert int(np.ma.getmaskarray(cells).sum()) == 5
+    assert "5 of 121 points not finite" in _texts(figure)
+
+
+def test_an_accuracy_has_its_own_scale_in_percent() -> None:
+    surface = replace(bowl(), metrics={"accuracy": 0.9 - 0.05 * bowl().loss})
+    figure = landscape_figure([surface], ["a"], metric="accuracy")
+    _draw(figure)
+    assert _bar(figure).get_xlabel() == "accuracy (%)"
+    low, high = _spaces(figure)[0].get_zlim()
+    assert (low, high) == pytest.approx((0.9 - 0.05 * 10.2, 0.89))
+    assert {"50", "60", "70", "80"} & set(_texts(figure))
+    with pytest.raises(UserError, match="it has loss, accuracy"):
+        landscape_figure([surface], ["a"], metric="f1")

@@ -78,6 +78,20 @@ def test_a_full_orthogonal_set_gives_the_dense_values(case: Case) -> None:
         assert found.H_N[reading].stderr == found.H_D[reading].stderr == 0  # type: ignore[index]
     assert found.matvecs == 3 * diagonals.shape[1]
     assert found.clients == 3
+    torch.testing.assert_close(
+        torch.tensor([trace.value for trace in found.traces]), diagonals.sum(1).float(), rtol=1e-5, atol=1e-6
+    )
+    assert {trace.stderr for trace in found.traces} == {0.0}
+
+
+def test_the_clients_traces_have_the_error_of_their_probes() -> None:
+    matrices = _noisy(2)
+    found = cross_client(_operators(matrices), probes=256)
+    for trace, matrix in zip(found.traces, matrices, strict=True):
+        # of a Rademacher probe: twice the sum of the squares off the diagonal (Hutchinson 1990)
+        variance = 2 * float((matrix - torch.diag(matrix.diagonal())).square().sum())
+        assert trace.stderr == pytest.approx((variance / 256) ** 0.5, rel=0.5)
+        assert trace.value == pytest.approx(float(matrix.trace()), abs=4 * trace.stderr)
 
 
 @pytest.mark.parametrize("pairs", ["distinct", "all_including_self"])

@@ -7,9 +7,11 @@ import click
 from fedscope.checkpoints.files import versions
 from fedscope.checkpoints.registry import Registry
 from fedscope.cli import console, options
-from fedscope.cli.hessian import ANALYSIS, draw_densities, show
-from fedscope.cli.plot_landscape import draw
+from fedscope.cli.hessian import ANALYSIS, show
 from fedscope.cli.training import train_run
+from fedscope.figures import hessian_records, landscape_records
+from fedscope.figures.record import made_from
+from fedscope.figures.style import save
 from fedscope.landscape.crossing import Crossing
 from fedscope.landscape.measure import Request, measure
 from fedscope.landscape.problem import Source, load
@@ -44,9 +46,11 @@ def command(registry: Path, threads: int | None, out: Path) -> None:
 
     console.write_json(str(out / "hessian.json"), records)
     console.write_json(str(out / "landscape.json"), [record for record, _ in scanned])
-    draw_densities(records, out / "density.png")
+    save(hessian_records.draw(records), out / "density.png", record=made_from(records))
+    surfaces = [record for record, _ in scanned]
     for suffix in ("png", "pdf"):
-        draw(scanned, out / f"landscape.{suffix}")
+        figure = landscape_records.draw(surfaces)
+        save(figure, out / f"landscape.{suffix}", record=made_from(surfaces))
     show(records)
     for path in sorted(out.iterdir()):
         click.echo(path)

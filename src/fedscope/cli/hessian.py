@@ -15,10 +15,10 @@ from fedscope.cli.analysis import SHARED, analysis, problems
 from fedscope.cli.reading import by_reading, reading_options
 from fedscope.errors import UserError
 from fedscope.federated import workers
-from fedscope.figures.labels import label, titles
+from fedscope.figures.hessian_records import KINDS, draw
+from fedscope.figures.labels import label
 from fedscope.figures.record import made_from
 from fedscope.figures.rounding import format_estimate
-from fedscope.figures.spectra import density_figure
 from fedscope.figures.style import check_format, save
 from fedscope.figures.tables import hessian_table
 from fedscope.figures.verdicts import advice, comparison_table
@@ -52,7 +52,10 @@ ANALYSIS = ".analysis"  # in the registry: results, and the products of interrup
 @click.option("--both-ends", is_flag=True, help="Also the --top-k smallest eigenvalues.")
 @click.option("--layers", is_flag=True, help="Also λ_max of each layer's own diagonal block.")
 @click.option("--recompute", is_flag=True, help="Measure again what the registry has a result of.")
-@click.option("--figure", metavar="FILE", help="Draw the density to a .png, .pdf or .svg file.")
+@click.option("--figure", metavar="FILE", help="Also draw to a .png, .pdf or .svg file.")
+@click.option("--kind", type=click.Choice(KINDS), default="density", show_default=True,
+              help="What --figure draws: the density, the --top-k eigenvalues, H_N and H_D of the pairs of "
+              "clients, or bars of λ_max and trace.")  # fmt: skip
 def command(
     json_target: str | None,
     bn: Any,
@@ -69,6 +72,7 @@ def command(
     layers: bool,
     recompute: bool,
     figure: str | None,
+    kind: Any,
     **others: Any,
 ) -> None:
     """Measure the curvature of the training loss at checkpoints.
@@ -84,8 +88,8 @@ def command(
         tol=tol,
         probes=probes,
         trace_rtol=trace_rtol,
-        density=density or figure is not None,
-        clients=clients,
+        density=density or (figure is not None and kind == "density"),
+        clients=clients or (figure is not None and kind == "clients"),
         engine=engine,
         operator=operator,
         parameters=parameters,
@@ -111,7 +115,7 @@ def command(
     if json_target != "-":
         show(records)
     if figure:
-        draw_densities(records, Path(figure))
+        save(draw(records, kind), Path(figure), record=made_from(records))
 
 
 def show(records: list[Record]) -> None:
@@ -171,12 +175,3 @@ def compare(records: list[Record]) -> None:
         return
     click.echo()
     console.print_table(table.title, table.columns, table.rows, table.notes)
-
-
-def draw_densities(records: list[Record], path: Path) -> None:
-    """Draw the eigenvalue densities of several records on shared axes."""
-    largest = [float(r["lambda_max"]["value"]) for r in records if r["lambda_max"]["value"] is not None]
-    if len(largest) < len(records):
-        raise UserError("the curvature is not finite, so there is no density to draw; see --json")
-    densities = [record["density"] for record in records]
-    save(density_figure(densities, titles(records), lambda_max=largest), path, record=made_from(records))

@@ -1,21 +1,25 @@
-"""`fedscope plot-landscape`: the loss surface around checkpoints, side by side."""
+"""`fedscope plot-landscape`: the loss surface around checkpoints, side by side or along rounds."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from fedscope.checkpoints.files import versions
-from fedscope.cli import console
-from fedscope.cli.analysis import analysis
+from fedscope.cli import console, rounds
+from fedscope.cli.analysis import analysis, problems
 from fedscope.cli.slices import geometry, grid_sizes, slices
 from fedscope.errors import UserError
+from fedscope.figures import film
+from fedscope.figures.frames import is_film
 from fedscope.figures.labels import titles
-from fedscope.figures.record import made_from
-from fedscope.figures.style import check_format, save
-from fedscope.figures.surfaces import MOST_CHECKPOINTS, landscape_figure
+from fedscope.figures.landscape_records import draw
+from fedscope.figures.record import made_from, read_records
+from fedscope.figures.style import save
+from fedscope.figures.surfaces import MOST_CHECKPOINTS, Kind
+from fedscope.landscape.frames import scan_rounds
 from fedscope.landscape.records import Record
-from fedscope.landscape.results import Surface
 from fedscope.landscape.scan import Plane, scan
 
 DIRECTIONS = ("eigen", "ggn", "random", "pca", "points", "line", "clients")
@@ -31,47 +35,79 @@ DIRECTIONS = ("eigen", "ggn", "random", "pca", "points", "line", "clients")
 @click.option("--span", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,
               help="The axes run from -SPAN to SPAN; through networks, SPAN times as far as these "
               "reach.")  # fmt: skip
-@click.option(
-    "--out", default="landscape.png", show_default=True, metavar="FILE", help="A .png, .pdf or .svg file."
-)
+@click.option("--rounds", "round_range", metavar="A:B:C",
+              help="Rounds A, A+C, … B of each RUN, along the directions of the last one: a film or a "
+              "strip.")  # fmt: skip
+@click.option("--kind", type=click.Choice(["both", "surface", "contour", "heat"]),
+              help="Surfaces in space, contours, a heat map of the points, or surfaces above contours. "
+              "[default: both; contour for a strip of rounds]")  # fmt: skip
+@click.option("--show", "metric", default="loss", show_default=True, metavar="METRIC",
+              help="What is drawn: the loss or another metric of the record, such as accuracy.")  # fmt: skip
+@click.option("--seconds", type=click.FloatRange(0.04, 60), default=film.SECONDS, show_default=True,
+              help="How long each frame of a film is seen.")  # fmt: skip
+@click.option("--from", "saved", multiple=True, type=click.Path(path_type=Path), metavar="FILE.json",
+              help="Draw what --json wrote, without computing; may be repeated.")  # fmt: skip
+@click.option("--out", default="landscape.png", show_default=True, metavar="FILE",
+              help="A .png, .pdf or .svg file; of rounds or a trajectory also .gif or .mp4 (with "
+              "ffmpeg).")  # fmt: skip
 def command(
-    json_target: str | None, bn: Any, directions: Any, grid: str, span: float, out: str, **source: Any
+    json_target: str | None,
+    bn: Any,
+    directions: Any,
+    grid: str,
+    span: float,
+    round_range: str | None,
+    kind: Kind | None,
+    metric: str,
+    seconds: float,
+    saved: tuple[Path, ...],
+    out: str,
+    **source: Any,
 ) -> None:
     """Draw the loss on a plane through each checkpoint, on shared axes, camera and colours.
 
     CKPT is a file, or RUN, RUN@25, RUN@best, RUN@final, RUN@client3 of the registry; left out, the newest
     run. Points takes three of them and line two; pca takes runs that kept their rounds (--keep-every), or
-    several checkpoints in order; clients takes global models whose clients were saved (--save-clients).
+    several checkpoints in order; clients takes global models whose clients were saved (--save-clients). With
+    --rounds it is the name of a run.
     """
-    check_format(Path(out))
+    rounds.check_output(Path(out), film_wanted=bool(round_range or saved))
     for target in (out, json_target):
         console.check_target(target)
     plane = Plane(directions=directions, grid=grid_sizes(grid), span=span, bn=bn, versions=versions())
-    chosen = slices(directions, source)
-    if len(chosen) > MOST_CHECKPOINTS:
-        raise UserError(f"one figure shows up to {MOST_CHECKPOINTS} checkpoints; make several figures")
-    results = [scan(problem, plane, console.progress, waypoints) for problem, waypoints in chosen]
-    records = [record for record, _ in results]
-    for title, record in zip(titles(records), records, strict=True):
-        for line in geometry(record):
-            console.note(f"{title}: {line}")
+    if saved:
+        if source["checkpoints"] or round_range or json_target:
+            raise UserError("--from draws saved records as they are: leave out CKPT, --rounds and --json")
+        records: Sequence[Mapping[str, Any]] = read_records(saved)
+    elif round_range:
+        records = _scan_rounds(plane, round_range, source)
+    else:
+        records = _scan(plane, source)
     if json_target:
         console.write_json(json_target, records[0] if len(records) == 1 else records)
-    draw(results, Path(out))
+    if film.is_film_file(Path(out)) or (is_film(records) and len(records) > 1):
+        rounds.write(records, Path(out), kind=kind, metric=metric, seconds=seconds)
+    else:
+        save(draw(records, kind=kind or "both", metric=metric), Path(out), record=made_from(records))
     if json_target != "-":
         click.echo(out)
 
 
-def draw(results: list[tuple[Record, Surface]], path: Path) -> None:
-    """Draw surfaces with their records' titles to ``path``."""
-    records = [record for record, _ in results]
-    captions = [_caption(record) for record in records]
-    figure = landscape_figure([surface for _, surface in results], titles(records), captions=captions)
-    save(figure, path, record=made_from(records))
+def _scan(plane: Plane, source: dict[str, Any]) -> list[Record]:
+    chosen = slices(plane.directions, source)
+    if len(chosen) > MOST_CHECKPOINTS:
+        raise UserError(f"one figure shows up to {MOST_CHECKPOINTS} checkpoints; make several figures")
+    records = [scan(problem, plane, console.progress, waypoints)[0] for problem, waypoints in chosen]
+    for title, record in zip(titles(records), records, strict=True):
+        for line in geometry(record):
+            console.note(f"{title}: {line}")
+    return records
 
 
-def _caption(record: Record) -> str:
-    round, values = record["checkpoint"]["round"], record["curvature"]
-    parts = [f"round {round}"] if round is not None else []
-    parts += [f"λ₁ {values[0]:.3g}, λ₂ {values[1]:.3g}"] if values and None not in values else []
-    return f"{', '.join(parts)} ({record['problem']['samples']} samples)".strip()
+def _scan_rounds(plane: Plane, text: str, source: dict[str, Any]) -> list[Record]:
+    runs = rounds.checkpoints(source["checkpoints"], rounds.parse(text), source["registry"])
+    return [
+        record
+        for names in runs
+        for record in scan_rounds(problems(**{**source, "checkpoints": names}), plane, console.progress)
+    ]

@@ -1,10 +1,21 @@
 """A figure that is laid out in inches from its top left corner, so that text keeps its room at any size."""
 
+from textwrap import wrap
 from typing import Any
 
 from matplotlib.figure import Figure
 
+from fedscope.figures import style
+
+POINTS = 72.0  # per inch
+
 Box = tuple[float, float, float, float]
+
+
+def wrapped(text: str, *, width: float, size: float) -> list[str]:
+    """Return ``text`` typeset in lines of ``size`` points that fit ``width`` inches."""
+    # a character is half as wide as high
+    return [style.typeset(line) for line in wrap(text, max(8, int(width * POINTS / (0.5 * size))))]
 
 
 class Page:

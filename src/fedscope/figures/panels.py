@@ -1,8 +1,7 @@
-"""One checkpoint's share of a landscape figure: its header, its surface in space, its contours."""
+"""One checkpoint's share of a landscape figure: its header, and its plane seen from above."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from textwrap import wrap
 from typing import Literal
 
 import numpy as np
@@ -12,18 +11,16 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import AbstractPathEffect, withStroke
 from matplotlib.ticker import MaxNLocator
 from matplotlib.typing import ColorType
-from mpl_toolkits.mplot3d import Axes3D
-from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 from numpy.typing import NDArray
 from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.loss_scale import Grid, LossScale, format_loss
-from fedscope.figures.mesh import facets
-from fedscope.landscape.results import Axis, Surface
+from fedscope.figures.page import wrapped
+from fedscope.figures.rounding import format_estimate
+from fedscope.figures.scale import Grid, Scale, format_value
+from fedscope.landscape.results import Axis, Mark, Surface
 
-CAMERA = {"elev": 34.0, "azim": -58.0}
 LABEL_SIZE = 5.0  # points, on the contour lines
 SMALLEST_LABELLED = 0.25  # extent of a contour line that gets a label, in panel widths
 Limits = tuple[tuple[float, float], tuple[float, float]]
@@ -36,39 +33,56 @@ class Panel:
     names: tuple[str, str]  # of the axes
     x: Grid  # (m₀,)
     y: Grid  # (m₁,)
-    loss: Grid  # (m₀, m₁)
+    values: Grid  # (m₀, m₁): the metric that is drawn
     title: list[str]  # lines
     details: list[str]  # lines
+    marks: tuple[Mark, ...] = ()
+    path: bool = False
 
     @property
     def non_finite(self) -> int:
-        """The number of grid points whose loss is not finite."""
-        return int((~np.isfinite(self.loss)).sum())
+        """The number of grid points whose value is not finite."""
+        return int((~np.isfinite(self.values)).sum())
 
 
-def make_panel(surface: Surface, title: str, caption: str, *, width: float) -> Panel:
+def make_panel(surface: Surface, title: str, caption: str, *, width: float, metric: str = "loss") -> Panel:
     """Check the grid, and break the text into lines for a panel of ``width`` inches.
 
     Raises:
-        UserError: when an axis has fewer than two coordinates, or coordinates that do not increase.
+        UserError: a line and no plane, an axis of fewer than two coordinates or whose coordinates do not
+            increase, or a metric that was not computed.
     """
+    if len(surface.axes) != 2:
+        raise UserError(f"'{title}' is a profile along one axis, not a plane: draw it without --kind")
     for axis in surface.axes:
-        _check_axis(axis, title)
-    center = surface.center_loss
-    details = [
-        f"centre loss {format_loss(center, digits=3)}"
-        if np.isfinite(center)
-        else "the centre loss is not finite"
-    ]
+        check_axis(axis, title)
+    details = [line for line in (_center(surface, metric), _interpolated(surface)) if line]
     return Panel(
         names=(surface.axes[0].name, surface.axes[1].name),
-        x=_array(surface.axes[0].values),
-        y=_array(surface.axes[1].values),
-        loss=_array(surface.loss),
-        title=[style.typeset(line) for line in wrap(title, _characters(width, style.TITLE_SIZE))],
-        details=details
-        + [style.typeset(line) for line in wrap(caption, _characters(width, style.SMALL_SIZE))],
+        x=array(surface.axes[0].values),
+        y=array(surface.axes[1].values),
+        values=grid_of(surface, metric, title),
+        title=wrapped(title, width=width, size=style.TITLE_SIZE),
+        details=[
+            part for line in (*details, caption) for part in wrapped(line, width=width, size=style.SMALL_SIZE)
+        ],
+        marks=surface.marks,
+        path=surface.path,
     )
+
+
+def grid_of(surface: Surface, metric: str, title: str) -> Grid:
+    """Return the values of ``metric`` on the surface's grid.
+
+    Raises:
+        UserError: it was not computed.
+    """
+    if metric == "loss":
+        return array(surface.loss)
+    if metric not in surface.metrics:
+        known = ", ".join(["loss", *surface.metrics])
+        raise UserError(f"the landscape of '{title}' has no {metric}; it has {known}")
+    return array(surface.metrics[metric])
 
 
 def shared_limits(panels: Sequence[Panel]) -> Limits:
@@ -79,82 +93,137 @@ def shared_limits(panels: Sequence[Panel]) -> Limits:
     )
 
 
-def draw_surface(axes: Axes3D, panel: Panel, scale: LossScale, limits: Limits) -> None:
-    """Draw the loss as a surface, cut at the scale's ceiling, with holes where it is not finite."""
-    low, high = scale.height(np.array([scale.low, scale.high]))
-    polygons = facets(panel.x, panel.y, scale.height(panel.loss), ceiling=float(high))
-    levels = np.array([(polygon[:, 2].mean() - low) / (high - low) for polygon in polygons])
-    colors = style.loss_colormap()(levels)
-    mesh = Poly3DCollection(polygons, facecolors=colors, edgecolors=_darker(colors), linewidths=0.15)
-    mesh.set_rasterized(True)  # thousands of facets: vector files stay small and free of seams
-    axes.add_collection3d(mesh, autolim=False)
-    axes.set(xlim=limits[0], ylim=limits[1], zlim=(low, high))
-    _dress_space(axes, panel.names)
-    heights = {format_loss(loss): float(scale.height(np.array(loss))) for loss in scale.ticks()}
-    # a label at the foot of the axis would meet the label of the axis beside it
-    raised = {label: h for label, h in heights.items() if h > low + 0.06 * (high - low)}
-    axes.set_zticks(list(raised.values()), list(raised), ha="left")
-    axes.text(limits[0][1], limits[1][1], high + 0.1 * (high - low), "loss", ha="center")
+def draw_contours(axes: Axes, panel: Panel, scale: Scale, limits: Limits, *, leftmost: bool) -> None:
+    """Draw filled and labelled contours, with hatching where the value is not finite."""
+    _frame(axes, panel, limits, leftmost=leftmost)
+    if panel.non_finite < panel.values.size:
+        _fill(axes, panel, scale)
 
 
-def draw_contours(axes: Axes, panel: Panel, scale: LossScale, limits: Limits, *, leftmost: bool) -> None:
-    """Draw filled and labelled contours, hatching where the loss is not finite, and mark the centre."""
+def draw_heat(axes: Axes, panel: Panel, scale: Scale, limits: Limits, *, leftmost: bool) -> None:
+    """Draw every grid point as a cell of its own, with hatching where the value is not finite."""
+    _frame(axes, panel, limits, leftmost=leftmost)
+    values = np.clip(np.ma.masked_invalid(panel.values.T), None, scale.high)
+    # the colour of the edges closes the seams that viewers show between neighbouring cells
+    axes.pcolormesh(
+        cell_edges(panel.x), cell_edges(panel.y), values, cmap=style.loss_colormap(), norm=scale.norm(),
+        edgecolors="face", linewidth=0.1,
+    )  # fmt: skip
+
+
+def fill_at(panel: Panel, scale: Scale, x: float, y: float) -> ColorType:
+    """Return the colour that the plane has at a point."""
+    value = panel.values[abs(panel.x - x).argmin(), abs(panel.y - y).argmin()]
+    inside = panel.x[0] <= x <= panel.x[-1] and panel.y[0] <= y <= panel.y[-1]
+    if not inside:
+        return "white"
+    return style.loss_colormap()(scale.norm()(value)) if np.isfinite(value) else style.NOT_FINITE_FILL
+
+
+def check_axis(axis: Axis, title: str) -> None:
+    """Check that there is something to draw along an axis.
+
+    Raises:
+        UserError: fewer than two coordinates, or they do not increase.
+    """
+    if len(axis.values) < 2:
+        raise UserError(
+            f"the landscape of '{title}' has {len(axis.values)} point along {axis.name}: "
+            "compute it with --grid 3 or more"
+        )
+    if not bool((axis.values.diff() > 0).all()):
+        raise UserError(
+            f"the coordinates of '{title}' along {axis.name} do not increase: "
+            "compute it with a --span above zero"
+        )
+
+
+def array(values: Tensor) -> NDArray[np.float64]:
+    """Return a tensor as float64 numbers."""
+    return values.detach().cpu().double().numpy()
+
+
+def cell_edges(values: Grid) -> Grid:
+    """Return the (m + 1,) borders of the cells around m coordinates; the outermost cells are half as wide."""
+    middles = (values[:-1] + values[1:]) / 2
+    return np.concatenate([values[:1], middles, values[-1:]])
+
+
+def coordinate(value: float, _: float) -> str:
+    """Return the label of a tick."""
+    return f"{value:g}".replace("-", "−")
+
+
+def _center(surface: Surface, metric: str) -> str:
+    """Tell the loss at the centre, where the centre is a network: marks name the networks on other planes."""
+    if metric != "loss" or surface.marks:
+        return ""
+    if not np.isfinite(surface.center_loss):
+        return "the centre loss is not finite"
+    error = _center_error(surface)
+    if error is None:
+        return f"centre loss {format_value(surface.center_loss, digits=3)}"
+    return f"centre loss {format_estimate(surface.center_loss, error)}"
+
+
+def _center_error(surface: Surface) -> float | None:
+    nearest = [axis.values.abs().argmin() for axis in surface.axes]
+    steps = [axis.values.diff().min() for axis in surface.axes]
+    there = all(
+        abs(axis.values[i]) < 1e-6 * step for axis, i, step in zip(surface.axes, nearest, steps, strict=True)
+    )
+    if surface.stderr is None or not there:
+        return None
+    error = float(surface.stderr[tuple(nearest)])
+    return error if np.isfinite(error) else None
+
+
+def _interpolated(surface: Surface) -> str:
+    if surface.computed is None or bool(surface.computed.all()):
+        return ""
+    text = f"{int(surface.computed.sum())} of {surface.computed.numel()} points computed, others interpolated"
+    if surface.interpolation_error is None:
+        return text
+    return f"{text} within {100 * surface.interpolation_error:.2g} %"
+
+
+def _frame(axes: Axes, panel: Panel, limits: Limits, *, leftmost: bool) -> None:
     axes.set(xlim=limits[0], ylim=limits[1])
     if panel.non_finite:
         _hatch(axes, panel)
-    if panel.non_finite < panel.loss.size:
-        _fill(axes, panel, scale)
-    axes.plot(0, 0, "o", markersize=3, color="white", markeredgecolor=style.INK, markeredgewidth=0.6)
+    if not panel.marks:
+        axes.plot(0, 0, "o", markersize=3, color="white", markeredgecolor=style.INK, markeredgewidth=0.6)
     for axis, name in ((axes.xaxis, panel.names[0]), (axes.yaxis, panel.names[1])):
         axis.set_major_locator(MaxNLocator(4))
-        axis.set_major_formatter(_coordinate)
+        axis.set_major_formatter(coordinate)
         axis.set_label_text(style.typeset(name))
     if not leftmost:
         axes.tick_params(labelleft=False)
         axes.yaxis.label.set_visible(False)
 
 
-def _dress_space(axes: Axes3D, names: tuple[str, str]) -> None:
-    axes.set_proj_type("persp", focal_length=1.4)
-    axes.view_init(**CAMERA)
-    axes.set_box_aspect((1, 1, 0.82), zoom=0.96)
-    axes.patch.set_visible(False)
-    for axis, name in ((axes.xaxis, names[0]), (axes.yaxis, names[1]), (axes.zaxis, "")):
-        axis.set_pane_color((1, 1, 1, 0))
-        axis.line.set_linewidth(0.5)
-        axis._axinfo["grid"].update(color="0.9", linewidth=0.35)
-        axis.set_rotate_label(False)
-        axis.set_label_text(style.typeset(name))
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(2))
-        axis.set_major_formatter(_coordinate)
-    axes.tick_params(pad=-4)
-    axes.tick_params(axis="z", pad=-6.5)
-    axes.xaxis.labelpad = axes.yaxis.labelpad = -9
-
-
-def _fill(axes: Axes, panel: Panel, scale: LossScale) -> None:
-    loss = np.ma.masked_invalid(panel.loss.T)
+def _fill(axes: Axes, panel: Panel, scale: Scale) -> None:
+    values = np.ma.masked_invalid(panel.values.T)
     colormap, norm = style.loss_colormap(), scale.norm()
     extend: Literal["max", "neither"] = "max" if scale.clipped else "neither"
     filled = axes.contourf(
-        panel.x, panel.y, loss, levels=scale.bands(), cmap=colormap, norm=norm, extend=extend
+        panel.x, panel.y, values, levels=scale.bands(), cmap=colormap, norm=norm, extend=extend
     )
     filled.set_edgecolor("face")  # closes the seams that viewers show between neighbouring bands
     filled.set_linewidth(0.2)
-    levels = [level for level in scale.lines() if loss.min() < level < loss.max()]
+    levels = [level for level in scale.lines() if values.min() < level < values.max()]
     if levels:
-        inks = ["white" if norm(level) < 0.6 else style.INK for level in levels]
-        lines = axes.contour(panel.x, panel.y, loss, levels=levels, colors=inks, linewidths=0.4)
-        _label_lines(axes, lines, {format_loss(level): colormap(norm(level)) for level in levels})
+        inks = [style.ink_on(colormap(norm(level))) for level in levels]
+        lines = axes.contour(panel.x, panel.y, values, levels=levels, colors=inks, linewidths=0.4)
+        _label_lines(axes, lines, scale, {scale.format(level): colormap(norm(level)) for level in levels})
 
 
-def _label_lines(axes: Axes, lines: ContourSet, fills: Mapping[str, ColorType]) -> None:
+def _label_lines(axes: Axes, lines: ContourSet, scale: Scale, fills: Mapping[str, ColorType]) -> None:
     """Label the contour lines that are large enough, where the label does not touch the frame."""
     width, height = np.ptp(axes.get_xlim()), np.ptp(axes.get_ylim())
     sizes = [max((np.ptp(part, axis=0) / (width, height)).max() for part in parts) for parts in lines.allsegs]
     large = [level for level, size in zip(lines.levels, sizes, strict=True) if size > SMALLEST_LABELLED]
-    for text in axes.clabel(lines, large, fmt=format_loss, fontsize=LABEL_SIZE, inline=False):
+    for text in axes.clabel(lines, large, fmt=scale.format, fontsize=LABEL_SIZE, inline=False):
         x, y = axes.transLimits.transform(text.get_position())
         text.set_visible(bool(min(x, y, 1 - x, 1 - y) > 0.06))
         text.set_path_effects(_halo(fills[text.get_text()]))
@@ -178,7 +247,7 @@ def _hatch(axes: Axes, panel: Panel) -> None:
     axes.text(
         0.03,
         0.03,
-        f"{panel.non_finite} of {panel.loss.size} points not finite",
+        f"{panel.non_finite} of {panel.values.size} points not finite",
         transform=axes.transAxes,
         fontsize=5.5,
         zorder=5,
@@ -186,35 +255,5 @@ def _hatch(axes: Axes, panel: Panel) -> None:
     )
 
 
-def _check_axis(axis: Axis, title: str) -> None:
-    if len(axis.values) < 2:
-        raise UserError(
-            f"the landscape of '{title}' has {len(axis.values)} point along {axis.name}: "
-            "compute it with --grid 3 or more"
-        )
-    if not bool((axis.values.diff() > 0).all()):
-        raise UserError(
-            f"the coordinates of '{title}' along {axis.name} do not increase: "
-            "compute it with a --span above zero"
-        )
-
-
-def _array(values: Tensor) -> NDArray[np.float64]:
-    return values.detach().cpu().double().numpy()
-
-
-def _characters(width: float, size: float) -> int:
-    """How many characters of ``size`` points fit ``width`` inches; a character is half as wide as high."""
-    return max(8, int(width * 72 / (0.5 * size)))
-
-
-def _darker(colors: NDArray[np.float64]) -> NDArray[np.float64]:
-    return colors * [0.8, 0.8, 0.8, 1.0]
-
-
 def _halo(color: ColorType) -> list[AbstractPathEffect]:
     return [withStroke(linewidth=1.8, foreground=color)]
-
-
-def _coordinate(value: float, _: float) -> str:
-    return f"{value:g}".replace("-", "−")

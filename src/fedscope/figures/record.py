@@ -12,7 +12,7 @@ from typing import Any
 from fedscope.checkpoints.limits import MOST_BYTES, parse_json, read_bytes
 from fedscope.errors import UserError
 
-_ANALYSIS = ("schema", "checkpoint", "problem", "directions", "versions")
+_ANALYSIS = ("schema", "checkpoint", "problem", "directions", "directions_of", "versions")
 
 
 def made_from(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def made_from(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def read_record(path: Path) -> Any:
-    """Return the record in a figure (.png, .pdf, .svg), or the content of a .json file.
+    """Return the record in a figure (.png, .pdf, .svg, .gif), or the content of a .json file.
 
     Raises:
         UserError: no such file, of another kind, or without a record of ours.
@@ -36,10 +36,28 @@ def read_record(path: Path) -> Any:
         kind = path.suffix.lower()
         text = content if kind == ".json" else _READERS[kind](content)
         return parse_json(text)
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, IndexError) as error:
         raise UserError(
             f"{path} holds no record of fedscope; give a figure or a --json file that it wrote"
         ) from error
+
+
+def read_records(paths: Sequence[Path]) -> list[Mapping[str, Any]]:
+    """Return the records in .json files, each of which holds one or a list.
+
+    Raises:
+        UserError: no such file, of another kind, or what is in it are no records.
+    """
+    found: list[Mapping[str, Any]] = []
+    for path in paths:
+        if path.suffix.lower() != ".json":
+            raise UserError(f"{path} is no .json file; give what --json wrote")
+        content = read_record(path)
+        records = content if isinstance(content, list) else [content]
+        if not records or not all(isinstance(record, dict) and "schema" in record for record in records):
+            raise UserError(f"{path} holds no record of fedscope; give what --json wrote")
+        found += records
+    return found
 
 
 def _png(content: bytes) -> bytes:
@@ -72,4 +90,19 @@ def _pdf(content: bytes) -> bytes:
     return text.decode("utf-16" if text.startswith(b"\xfe\xff") else "latin-1").encode()
 
 
-_READERS = {".png": _png, ".svg": _svg, ".pdf": _pdf}
+def _gif(content: bytes) -> bytes:
+    """Return the first comment, a chain of blocks that each begin with their length."""
+    colors = content[10]
+    at = 13 + (3 << (colors & 7) + 1 if colors & 0x80 else 0)
+    while content[at] == 0x21:  # an extension; the first picture ends the search
+        kind, at, text = content[at + 1], at + 2, b""
+        while size := content[at]:
+            text += content[at + 1 : at + 1 + size]
+            at += 1 + size
+        if kind == 0xFE:
+            return text
+        at += 1
+    raise ValueError("no comment")
+
+
+_READERS = {".png": _png, ".svg": _svg, ".pdf": _pdf, ".gif": _gif}

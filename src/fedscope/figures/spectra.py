@@ -55,11 +55,10 @@ def density_figure(
         page = Page(width=width, height=TOP + legend + AXES_HEIGHT + BOTTOM)
         box = page.box(left=LEFT, top=TOP + legend, width=width - LEFT - RIGHT, height=AXES_HEIGHT)
         axes = page.figure.add_axes(box)
-        colors = style.method_colors(len(curves))
         for index, (curve, label, marker) in enumerate(zip(curves, labels, markers, strict=True)):
-            look = {"color": colors[index], "linestyle": style.LINESTYLES[index % len(style.LINESTYLES)]}
+            look = style.curve_look(index)
             _draw_curve(axes, curve, label, marker, look)
-            _draw_band(axes, curve[0], densities[index].get("band"), colors[index])
+            _draw_band(axes, curve[0], densities[index].get("band"), look["color"])
         axes.set_yscale("log")
         axes.set(ylim=(low, high), xlabel="eigenvalue", ylabel="density")
         axes.yaxis.set_major_locator(LogLocator(numticks=7))

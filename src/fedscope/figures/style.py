@@ -14,8 +14,9 @@ from typing import Any
 
 import matplotlib.style
 import seaborn
-from matplotlib.colors import Colormap
+from matplotlib.colors import Colormap, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.typing import ColorType
 
 from fedscope import __version__
 from fedscope.errors import UserError
@@ -37,6 +38,7 @@ NOT_FINITE_HATCH = "0.6"
 Color = tuple[float, float, float]  # RGB
 
 LINESTYLES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)), (0, (9, 2)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
 
 _RC: dict[str, Any] = {
     "font.family": ["STIXGeneral", "DejaVu Sans", "serif"],
@@ -95,6 +97,11 @@ def method_colors(count: int) -> list[Color]:
     return list(seaborn.color_palette("colorblind", count))
 
 
+def curve_look(index: int) -> dict[str, Any]:
+    """Return colour and line style of the ``index``-th curve; in greyscale the style tells them apart."""
+    return {"color": method_colors(index + 1)[-1], "linestyle": LINESTYLES[index % len(LINESTYLES)]}
+
+
 def class_colors(count: int) -> list[Color]:
     """Return a colour per class: up to ten that are told apart, of more a sequential map in class order.
 
@@ -107,6 +114,12 @@ def loss_colormap() -> Colormap:
     """Return the sequential map of the surfaces: perceptually uniform, lightness grows with the loss."""
     colormap: Colormap = seaborn.color_palette("mako", as_cmap=True)
     return colormap
+
+
+def ink_on(fill: ColorType) -> str:
+    """Return the colour of text on ``fill``: white on dark, ink on light."""
+    red, green, blue = to_rgb(fill)
+    return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.55 else INK
 
 
 def typeset(text: str) -> str:

@@ -1,10 +1,12 @@
-"""Loss landscapes of several checkpoints side by side: surfaces in space above, contours below.
+"""Landscapes of several checkpoints side by side: surfaces in space, contours, heat maps.
 
 Everything that a reader compares is shared: the axes' limits, the camera, the heights, and one colour
 scale. What is cut off or missing is said in the figure.
 """
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Literal
 
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
@@ -12,75 +14,162 @@ from mpl_toolkits.mplot3d import Axes3D
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.loss_scale import LossScale, format_loss, shared_scale
-from fedscope.figures.page import Page
-from fedscope.figures.panels import Panel, draw_contours, draw_surface, make_panel, shared_limits
+from fedscope.figures.marks import draw_distances, draw_marks, has_distances
+from fedscope.figures.page import Page, wrapped
+from fedscope.figures.panels import (
+    Limits,
+    Panel,
+    draw_contours,
+    draw_heat,
+    fill_at,
+    make_panel,
+    shared_limits,
+)
+from fedscope.figures.scale import Scale, shared_scale
+from fedscope.figures.spaces import draw_surface
 from fedscope.landscape.results import Surface
 
+Kind = Literal["both", "surface", "contour", "heat"]
+
 MOST_CHECKPOINTS = 6
+FLAT = {"both": draw_contours, "contour": draw_contours, "heat": draw_heat}
 
 # inches
 LEFT, RIGHT, TOP = 0.4, 0.12, 0.06
 GAP = 0.2  # least distance of neighbouring panels
 TWO_BANDS_SIDE = 1.75  # so that two bands fit a page
-TITLE_LINE, DETAIL_LINE = 0.14, 0.115
+TITLE_LINE, DETAIL_LINE, UNDER_HEADER = 0.14, 0.115, 0.03
 SPACE = 1.0  # height of the surfaces, in panel widths
 SPACE_LABELS = 0.08  # room for their lowest labels
 X_LABELS = 0.42  # under the contours
+DISTANCES, DISTANCE_LABELS = 0.42, 0.34
 BAR, BAR_LABELS = 0.07, 0.34
 
 
 def landscape_figure(
-    surfaces: Sequence[Surface], titles: Sequence[str], *, captions: Sequence[str] | None = None
+    surfaces: Sequence[Surface],
+    titles: Sequence[str],
+    *,
+    captions: Sequence[str] | None = None,
+    kind: Kind = "both",
+    metric: str = "loss",
+    scale: Scale | None = None,
+    columns: int | None = None,
+    title: str = "",
+    reached: int | None = None,
 ) -> Figure:
     """Draw one column per checkpoint (two bands of three columns from five on), with everything shared.
 
-    The loss at the centre stands under each title; ``captions`` adds a line there.
+    ``both`` has surfaces in space above contours. The loss at the centre stands under each title;
+    ``captions`` adds a line there. Known networks are marked on the plane, and where they lie off it a panel
+    below shows their distances. ``metric`` is "loss" or one of the surfaces' metrics. ``scale`` is found from
+    the surfaces unless given, and so is the number of ``columns``; ``title`` stands above all. Of a path only
+    as many marks as are ``reached`` are drawn.
 
     Raises:
-        UserError: for no or more than six surfaces, a grid too small to draw, or no finite loss at all.
+        UserError: for no or more than six surfaces (any number in given ``columns``), a grid too small to
+            draw, a metric that was not computed, or no finite value at all.
         ValueError: when the numbers of surfaces, titles and captions differ.
     """
-    if not 1 <= len(surfaces) <= MOST_CHECKPOINTS:
+    if not surfaces or (columns is None and len(surfaces) > MOST_CHECKPOINTS):
         raise UserError(
             f"one figure shows 1 to {MOST_CHECKPOINTS} checkpoints, not {len(surfaces)}: make several figures"
         )
-    columns = len(surfaces) if len(surfaces) <= 4 else 3
+    columns = columns or (len(surfaces) if len(surfaces) <= 4 else 3)
     width = {1: style.SINGLE_COLUMN, 2: style.WIDE_COLUMN}.get(columns, style.DOUBLE_COLUMN)
     side = (width - LEFT - RIGHT - (columns - 1) * GAP) / columns
     if len(surfaces) > columns:
         side = min(side, TWO_BANDS_SIDE)
     captions = captions if captions is not None else [""] * len(surfaces)
     panels = [
-        make_panel(surface, title, caption, width=side)
+        make_panel(surface, title, caption, width=side, metric=metric)
         for surface, title, caption in zip(surfaces, titles, captions, strict=True)
     ]
-    scale = shared_scale([panel.loss for panel in panels])
+    scale = scale or shared_scale([panel.values for panel in panels], metric)
     with style.paper_style():
-        return _draw(panels, scale, columns=columns, width=width, side=side)
+        layout = _Layout(panels, scale, kind, columns=columns, width=width, side=side, title=title)
+        return layout.draw(reached)
 
 
-def _draw(panels: Sequence[Panel], scale: LossScale, *, columns: int, width: float, side: float) -> Figure:
-    header = max(TITLE_LINE * len(panel.title) + DETAIL_LINE * len(panel.details) for panel in panels)
-    band = header + (SPACE + 1) * side + SPACE_LABELS + X_LABELS
-    bar_top = TOP + -(-len(panels) // columns) * band
-    page = Page(width=width, height=bar_top + BAR + BAR_LABELS + DETAIL_LINE * scale.clipped)
-    limits = shared_limits(panels)
-    step = (width - LEFT - RIGHT - side) / max(columns - 1, 1)
-    for index, panel in enumerate(panels):
-        row, column = divmod(index, columns)
-        left, top = LEFT + column * step, TOP + row * band
+class _Layout:
+    """Bands of panels on a page; lengths are in inches."""
+
+    def __init__(
+        self,
+        panels: Sequence[Panel],
+        scale: Scale,
+        kind: Kind,
+        *,
+        columns: int,
+        width: float,
+        side: float,
+        title: str,
+    ) -> None:
+        self.title = wrapped(title, width=width, size=style.TITLE_SIZE)
+        self.top = TOP + (TITLE_LINE + UNDER_HEADER) * len(self.title)
+        self.panels, self.scale, self.kind, self.columns, self.side = panels, scale, kind, columns, side
+        self.header = UNDER_HEADER + max(
+            TITLE_LINE * len(panel.title) + DETAIL_LINE * len(panel.details) for panel in panels
+        )
+        self.limits: Limits = shared_limits(panels)
+        self.farthest = max(
+            (mark.distance for p in panels if has_distances(p.marks) for mark in p.marks), default=0.0
+        )
+        space = SPACE * side + SPACE_LABELS if kind in ("both", "surface") else 0.0
+        flat = side + X_LABELS if kind in FLAT else 0.0
+        distances = DISTANCES + DISTANCE_LABELS if kind in FLAT and self.farthest else 0.0
+        self.band = self.header + space + flat + distances
+        self.bar_top = self.top + -(-len(panels) // columns) * self.band
+        height = self.bar_top + BAR + BAR_LABELS + DETAIL_LINE * scale.clipped
+        self.page = Page(width=width, height=height)
+        self.step = (width - LEFT - RIGHT - side) / max(columns - 1, 1)
+        if columns > 1 and columns * (side + GAP) < 0.9 * (width - LEFT - RIGHT):
+            self.step = side + 2 * GAP
+
+    def draw(self, reached: int | None) -> Figure:
+        """Draw the title, all bands, and the colour bar under them."""
+        for index, line in enumerate(self.title):
+            top = TOP + index * TITLE_LINE
+            self.page.write(line, center=self.page.width / 2, top=top, fontsize=style.TITLE_SIZE)
+        first = (self.page.width - LEFT - RIGHT - (self.columns - 1) * self.step - self.side) / 2 + LEFT
+        for index, panel in enumerate(self.panels):
+            row, column = divmod(index, self.columns)
+            left, top = first + column * self.step, self.top + row * self.band
+            self._draw_column(panel, reached, left=left, top=top, leftmost=column == 0)
+        _draw_bar(self.page, self.scale, top=self.bar_top)
+        return self.page.figure
+
+    def _draw_column(
+        self, panel: Panel, reached: int | None, *, left: float, top: float, leftmost: bool
+    ) -> None:
+        page, side = self.page, self.side
         _write_header(page, panel, center=left + side / 2, top=top)
-        top += header
-        box = page.box(left=left - 0.07 * side, top=top - 0.045 * side, width=side, height=SPACE * side)
-        space = Axes3D(page.figure, box)
-        page.figure.add_axes(space)
-        draw_surface(space, panel, scale, limits)
-        top += SPACE * side + SPACE_LABELS
-        box = page.box(left=left, top=top, width=side, height=side)
-        draw_contours(page.figure.add_axes(box), panel, scale, limits, leftmost=column == 0)
-    _draw_bar(page, scale, top=bar_top)
-    return page.figure
+        top += self.header
+        if self.kind in ("both", "surface"):
+            box = page.box(left=left - 0.07 * side, top=top - 0.045 * side, width=side, height=SPACE * side)
+            space = Axes3D(page.figure, box)
+            page.figure.add_axes(space)
+            draw_surface(space, panel, self.scale, self.limits)
+            top += SPACE * side + SPACE_LABELS
+        if self.kind in FLAT:
+            axes = page.figure.add_axes(page.box(left=left, top=top, width=side, height=side))
+            FLAT[self.kind](axes, panel, self.scale, self.limits, leftmost=leftmost)
+            fill = partial(fill_at, panel, self.scale)
+            draw_marks(
+                axes, panel.marks, path=panel.path, size=(side, side), fill=fill, reached=reached
+            )  # fmt: skip
+            top += side + X_LABELS
+            if self.farthest and panel.marks:
+                box = page.box(left=left, top=top, width=side, height=DISTANCES)
+                axes = page.figure.add_axes(box)
+                draw_distances(
+                    axes,
+                    panel.marks,
+                    path=panel.path,
+                    reached=reached,
+                    highest=self.farthest,
+                    leftmost=leftmost,
+                )
 
 
 def _write_header(page: Page, panel: Panel, *, center: float, top: float) -> None:
@@ -92,7 +181,7 @@ def _write_header(page: Page, panel: Panel, *, center: float, top: float) -> Non
         top += DETAIL_LINE
 
 
-def _draw_bar(page: Page, scale: LossScale, *, top: float) -> None:
+def _draw_bar(page: Page, scale: Scale, *, top: float) -> None:
     length = min(0.72 * page.width, 3.6)
     left = (page.width - length) / 2
     bar = page.figure.colorbar(
@@ -101,15 +190,15 @@ def _draw_bar(page: Page, scale: LossScale, *, top: float) -> None:
         orientation="horizontal",
         extend="max" if scale.clipped else "neither",
         ticks=scale.ticks(),
-        format=lambda loss, _: format_loss(loss),
+        format=lambda value, _: scale.format(value),
     )
-    bar.set_label(scale.label())
+    bar.set_label(style.typeset(scale.label()))
     bar.minorticks_off()
     bar.outline.set_linewidth(0.4)
     if scale.clipped:
         page.write(
-            f"Surfaces and colours are cut at {format_loss(scale.high, digits=2)}; "
-            f"the highest loss is {format_loss(scale.highest, digits=2)}.",
+            f"Surfaces and colours are cut at {scale.format(scale.high, digits=2)}; "
+            f"the highest {scale.metric} is {scale.format(scale.highest, digits=2)}.",
             center=page.width / 2,
             top=top + BAR + BAR_LABELS - 0.02,
             fontsize=style.SMALL_SIZE,

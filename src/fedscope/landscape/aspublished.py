@@ -18,7 +18,12 @@ from fedscope.landscape.operators import Operator
 from fedscope.landscape.participants import Client, Participants, loader
 from fedscope.landscape.problem import Problem
 from fedscope.landscape.progress import Progress
-from fedscope.landscape.published import published_comparison, published_eigenpairs, published_trace
+from fedscope.landscape.published import (
+    PublishedTrace,
+    published_comparison,
+    published_eigenpairs,
+    published_trace,
+)
 from fedscope.landscape.resampled import Loader, Resampled, Resampling
 from fedscope.landscape.results import Eigenpairs, Trace
 
@@ -59,9 +64,9 @@ class AsPublished:
 
     def clients(self, people: Participants, options: Crossing, progress: Progress | None = None) -> Crossed:
         """Compare clients by their tensors' traces."""
-        rounds, traces, spent = [], [], 0
+        rounds, traces, spent = dict[int, int | None](), list[PublishedTrace](), 0
         for client in people:
-            rounds.append(client.info.round if client.info else None)
+            rounds[client.number] = client.info.round if client.info else None
             traces.append(
                 published_trace(
                     self._operator(client), generator=self._vectors(), tol=self.tol,
@@ -70,7 +75,7 @@ class AsPublished:
             )  # fmt: skip
             spent += traces[-1].iterations
         result = published_comparison(traces, options.pairs or "all_including_self")
-        return Crossed(result, options, tuple(rounds), matvecs=spent)
+        return Crossed(result, options, rounds, matvecs=spent)
 
     def loader(self) -> Loader:
         """Return the loader that the problem's own products begin with."""

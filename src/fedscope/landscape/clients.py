@@ -19,7 +19,7 @@ from fedscope.landscape.diagonal import diagonal
 from fedscope.landscape.operators import Blocks, Operator
 from fedscope.landscape.probes import DEFAULT_SEED
 from fedscope.landscape.progress import Progress
-from fedscope.landscape.results import CrossClient, Diagonal, Pairs, Reading
+from fedscope.landscape.results import CrossClient, Diagonal, Estimate, Pairs, Reading, probe_mean
 
 DEFAULT_RTOL = 0.1
 _GROWTH = 4  # most probes after a stage, in those before it
@@ -109,7 +109,14 @@ def cross_client(
         probes=(tally.probes,) * len(tally.parameter),
         converged=probes is not None or _reach(found[aim]) <= goal,
         matvecs=tally.matvecs,
+        traces=tuple(_trace(groups) for groups in tally.tensor),
     )
+
+
+def _trace(groups: Tensor) -> Estimate:
+    """Return the trace from the (G, T) block traces of groups of probes; one group is exact."""
+    sums = groups.sum(1)
+    return probe_mean(sums, exact=False) if len(sums) > 1 else Estimate(float(sums), 0.0)
 
 
 def _reach(found: Comparison) -> float:

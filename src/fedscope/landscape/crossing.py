@@ -11,9 +11,9 @@ Where the two disagree each point is an option of its own; the reading sets what
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from torch import Tensor, nn
 
@@ -25,7 +25,7 @@ from fedscope.landscape.operators import Operator
 from fedscope.landscape.overlap import subspace_overlap
 from fedscope.landscape.participants import Holding, Participants, Weights
 from fedscope.landscape.progress import Progress
-from fedscope.landscape.records import estimate_entry
+from fedscope.landscape.records import Record, eigenvalues, estimate_entry
 from fedscope.landscape.results import CrossClient, Pairs, Reading
 from fedscope.streams import key, torch_stream
 
@@ -62,12 +62,13 @@ class Crossed:
 
     result: CrossClient
     options: Crossing  # settled
-    rounds: tuple[int | None, ...]  # that each client's weights are of
+    rounds: Mapping[int, int | None]  # client → the round that its weights are of
     overlap: tuple[float, ...] = ()  # of each client, where asked for
+    largest: tuple[Record, ...] = ()  # the entry of each client's λ_max, where the overlap was asked for
     overlap_converged: bool = True  # whether all clients' eigenpairs were found to the tolerance
     matvecs: int = 0  # products, those for the overlap included
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """Return the ``cross_client`` entry of schema ``fedscope/hessian/1``; null what a reading has not."""
         cross, options = self.result, self.options
         staged = cross.converged is not None  # else by the published scripts, each client to its own end
@@ -79,9 +80,16 @@ class Crossed:
             "aim": options.aim if staged else None,
             "probes": max(cross.probes) if staged else cross.probes,
             "converged": cross.converged,
-            "rounds": self.rounds,  # that each client's weights are of
+            "numbers": list(self.rounds),
+            "rounds": list(self.rounds.values()),  # that each client's weights are of
             "H_N": {name: estimate_entry(cross.H_N.get(name), 0, math.inf) for name in get_args(Reading)},
             "H_D": {name: estimate_entry(cross.H_D.get(name), -1, 1) for name in get_args(Reading)},
+            "matrices": {
+                "H_N": {name: cross.H_N_matrix.get(name) for name in get_args(Reading)},
+                "H_D": {name: cross.H_D_matrix.get(name) for name in get_args(Reading)},
+            },
+            "traces": [estimate_entry(found, -math.inf, math.inf) for found in cross.traces],
+            "lambda_max": self.largest or None,
             "overlap_k": options.overlap,
             "overlap": self.overlap or None,
             "overlap_converged": self.overlap_converged if self.overlap else None,
@@ -106,7 +114,7 @@ def compare_clients(
     ``estimator`` gives each diagonal, see :func:`cross_client`.
     """
     rounds: dict[int, int | None] = {}
-    overlaps, certain, spent = [], True, 0
+    overlaps, largest, certain, spent = [], list[Record](), True, 0
     if options.overlap and leading is not None:
         for client in people:
             found = top_eigenpairs(
@@ -119,6 +127,7 @@ def compare_clients(
             spent += found.matvecs
             certain = certain and found.converged
             overlaps.append(subspace_overlap(found.vectors, leading[:, : options.overlap]))
+            largest.append(eigenvalues(found)[0])
     result = cross_client(
         _Operators(people, curvature, rounds),
         rtol=None if options.probes else options.rtol,
@@ -131,7 +140,8 @@ def compare_clients(
         estimator=estimator,
         progress=_after(spent, progress),
     )
-    return Crossed(result, options, tuple(rounds.values()), tuple(overlaps), certain, spent + result.matvecs)
+    spent += result.matvecs
+    return Crossed(result, options, rounds, tuple(overlaps), tuple(largest), certain, spent)
 
 
 class _Operators:

@@ -176,6 +176,7 @@ def _measured(
         },
         "lambda_max": eigenvalues(pairs)[0],
         "eigenvalues": _wanted(eigenvalues(pairs), request),
+        "both_ends": request.both_ends,  # the last half of these are the smallest
         "layers": found.layers
         and [{"name": name, **eigenvalues(own)[0]} for name, own in found.layers.items()],
         "converged": pairs.converged if _certified(request) else None,

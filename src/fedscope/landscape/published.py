@@ -13,6 +13,7 @@
 The products are meant to be :class:`~fedscope.landscape.resampled.Resampled`. There are no error bars.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -22,7 +23,7 @@ from fedscope.landscape.comparison import compare
 from fedscope.landscape.operators import Operator
 from fedscope.landscape.probes import default_generator, rademacher
 from fedscope.landscape.progress import Progress
-from fedscope.landscape.results import CrossClient, Pairs
+from fedscope.landscape.results import CrossClient, Estimate, Pairs
 
 MAX_ITERATIONS = 100
 TOLERANCE = 1e-3
@@ -143,6 +144,7 @@ def published_comparison(traces: list[PublishedTrace], pairs: Pairs = "all_inclu
         probes=probes,
         converged=None,
         matvecs=sum(probes),
+        traces=tuple(Estimate(trace.value, math.nan) for trace in traces),
     )
 
 

@@ -156,6 +156,7 @@ class CrossClient:
     probes: tuple[int, ...]  # of each client
     converged: bool | None  # whether the intervals are as narrow as was asked for; None: there are none
     matvecs: int
+    traces: tuple[Estimate, ...]  # of each client, from the same products
 
 
 @dataclass(frozen=True)

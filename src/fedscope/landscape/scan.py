@@ -31,8 +31,21 @@ class Plane:
     versions: Mapping[str, str] | None = None
 
 
+@dataclass(frozen=True)
+class Shared:
+    """A slice found at another checkpoint, whose directions a scan takes over."""
+
+    slice: Slice
+    checkpoint: Record  # where they were found
+
+
 def scan(
-    problem: Problem, plane: Plane, stage: Stage, waypoints: Waypoints | None = None
+    problem: Problem,
+    plane: Plane,
+    stage: Stage,
+    waypoints: Waypoints | None = None,
+    *,
+    shared: Shared | None = None,
 ) -> tuple[Record, Surface]:
     """Return the JSON record of schema ``fedscope/landscape/1`` and the surface in it.
 
@@ -41,9 +54,13 @@ def scan(
         plane: which slice, see ``slice_through``.
         stage: see ``measure``.
         waypoints: the networks that a slice through several is about.
+        shared: directions found at another checkpoint, see :mod:`fedscope.landscape.frames`.
     """
     start = time.perf_counter()
-    chosen = slice_through(problem, plane.directions, waypoints, stage, tol=plane.tol, bn=plane.bn)
+    if shared:
+        chosen = Slice(shared.slice.directions)  # eigenvalues belong to where they were found
+    else:
+        chosen = slice_through(problem, plane.directions, waypoints, stage, tol=plane.tol, bn=plane.bn)
     values = grid_values(chosen.directions, grid=plane.grid, span=plane.span)
     with stage(f"{problem.title}: surface, points") as progress:
         found = surface(
@@ -80,6 +97,7 @@ def scan(
             "curvature": chosen.curvature,
             **bending,
             "converged": chosen.converged,
+            "directions_of": shared and shared.checkpoint,
             "seconds": time.perf_counter() - start,
             "versions": dict(plane.versions or {}),
         }

@@ -3,7 +3,7 @@ import pytest
 from matplotlib.colors import LogNorm
 
 from fedscope.errors import UserError
-from fedscope.figures.loss_scale import Grid, format_loss, shared_scale
+from fedscope.figures.scale import Grid, format_value, shared_scale
 
 SIDE = np.linspace(-1, 1, 21)
 RADIUS = SIDE[:, None] ** 2 + SIDE[None, :] ** 2
@@ -89,10 +89,21 @@ def test_ticks_are_few_round_and_inside(top: float) -> None:
         (-1e5, r"$-1\times10^{5}$"),
     ],
 )
-def test_format_loss(loss: float, label: str) -> None:
-    assert format_loss(loss) == label
+def test_format_value(loss: float, label: str) -> None:
+    assert format_value(loss) == label
 
 
-def test_format_loss_rounds_before_it_chooses_the_form() -> None:
-    assert format_loss(9999.9, digits=2) == "$10^{4}$"
-    assert format_loss(11043.0, digits=2) == r"$1.1\times10^{4}$"
+def test_format_value_rounds_before_it_chooses_the_form() -> None:
+    assert format_value(9999.9, digits=2) == "$10^{4}$"
+    assert format_value(11043.0, digits=2) == r"$1.1\times10^{4}$"
+
+
+def test_an_accuracy_is_linear_in_percent_and_never_beyond_it() -> None:
+    scale = shared_scale([np.array([[0.2, 0.7]])], "test accuracy")
+    assert (scale.log, scale.low, scale.high, scale.clipped) == (False, 0.2, 0.7, False)
+    assert scale.label() == "test accuracy (%)"
+    assert scale.format(0.3) == "30"
+    flat = shared_scale([np.ones((2, 2))], "accuracy")
+    assert (flat.low, flat.high) == (0.5, 1.0)
+    other = shared_scale([np.array([[1e-6, 1e6]])], "sharpness")
+    assert (other.log, other.label(), other.format(2.0)) == (False, "sharpness", "2")

@@ -1,0 +1,121 @@
+"""Figures one after the other: a GIF that any viewer loops, or an MP4 where ffmpeg is installed."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from PIL import Image
+
+from fedscope.errors import UserError
+from fedscope.figures.style import paper_style
+from fedscope.storage import atomic_file
+
+FORMATS = ("gif", "mp4")
+DPI = 160
+COLORS = 255
+SECONDS = 0.5  # that a frame is seen
+LAST = 4  # times as long for the last one, before the film begins again
+MOST_RECORD = 1 << 16  # bytes of it that an MP4's comment holds
+
+Pixels = NDArray[np.uint8]  # (height, width, 3)
+
+
+def is_film_file(path: Path) -> bool:
+    """Say whether the suffix of ``path`` names a film."""
+    return path.suffix.lower().removeprefix(".") in FORMATS
+
+
+def check_encoder(path: Path) -> None:
+    """Check, before the work, that a film of this format can be made here.
+
+    Raises:
+        UserError: an MP4, and ffmpeg is not installed.
+    """
+    if path.suffix.lower() == ".mp4" and shutil.which("ffmpeg") is None:
+        raise UserError(
+            f"{path} needs the program ffmpeg, which is not installed: install it (apt-get install ffmpeg, "
+            "brew install ffmpeg), or name the film .gif, which needs nothing"
+        )
+
+
+def save_film(
+    figures: Sequence[Figure], path: Path, *, record: Mapping[str, Any], seconds: float = SECONDS
+) -> None:
+    """Write a film that loops, atomically, each frame seen for ``seconds`` and the last one longer.
+
+    ``record`` (plain JSON data: what made the film) is embedded as the file's comment; of a record that is
+    too long for an MP4's, only the checkpoints. The same figures and record give the same bytes of a GIF.
+
+    Raises:
+        UserError: an MP4, and ffmpeg is not installed or cannot make it.
+        ValueError: no figure, figures of different sizes, or a record with a number that is not finite.
+    """
+    if not figures:
+        raise ValueError("a film needs a figure")
+    check_encoder(path)
+    text = json.dumps(record, sort_keys=True, allow_nan=False)
+    pictures = [_pixels(figure) for figure in figures]
+    if len({picture.shape for picture in pictures}) > 1:
+        raise ValueError("the frames of a film have one size")
+    with atomic_file(path) as temporary:
+        if path.suffix.lower() == ".mp4":
+            comment = text if len(text) <= MOST_RECORD else json.dumps({"checkpoints": record["checkpoints"]})
+            _write_mp4(pictures, temporary, comment, seconds)
+        else:
+            _write_gif(pictures, temporary, text, seconds)
+
+
+def _pixels(figure: Figure) -> Pixels:
+    with paper_style():
+        figure.set_dpi(DPI)
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()  # type: ignore[no-untyped-call]
+    return np.asarray(canvas.buffer_rgba(), dtype=np.uint8)[..., :3].copy()  # type: ignore[no-untyped-call]
+
+
+def _write_gif(pictures: Sequence[Pixels], path: Path, comment: str, seconds: float) -> None:
+    # one palette for all frames: colours that flicker would look like a change of the loss
+    chosen = [pictures[i] for i in sorted({0, len(pictures) // 2, len(pictures) - 1})]
+    palette = Image.fromarray(np.concatenate(chosen)).quantize(
+        COLORS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE
+    )
+    palette.putpalette([*(palette.getpalette() or [])[: 3 * COLORS], 255, 255, 255])
+    images = [_indexed(picture, palette) for picture in pictures]
+    each = round(1000 * seconds)
+    durations = [each] * (len(images) - 1) + [LAST * each]
+    images[0].save(
+        path, format="GIF", save_all=True, append_images=images[1:], duration=durations, loop=0,
+        comment=comment.encode(),
+    )  # fmt: skip
+
+
+def _indexed(picture: Pixels, palette: Image.Image) -> Image.Image:
+    """Return the picture in the palette's colours, whose last is the white of the page and kept as such."""
+    image = Image.fromarray(picture).quantize(palette=palette, dither=Image.Dither.NONE)
+    # the search for the nearest colour is coarse: it takes a light grey for white
+    image.paste(COLORS, mask=Image.fromarray((picture == 255).all(axis=-1)))
+    return image
+
+
+def _write_mp4(pictures: Sequence[Pixels], path: Path, comment: str, seconds: float) -> None:
+    height, width = (size - size % 2 for size in pictures[0].shape[:2])  # the format wants even sizes
+    command = [
+        "ffmpeg", "-y", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24",
+        "-s", f"{width}x{height}", "-framerate", f"{1 / seconds:.6g}", "-i", "-", "-pix_fmt", "yuv420p",
+        "-r", "25", "-movflags", "+faststart", "-metadata", f"comment={comment}", "-f", "mp4", str(path),
+    ]  # fmt: skip
+    frames = [*pictures, *[pictures[-1]] * (LAST - 1)]
+    content = b"".join(frame[:height, :width].tobytes() for frame in frames)
+    done = subprocess.run(command, input=content, capture_output=True, check=False)
+    if done.returncode:
+        reason = done.stderr.decode(errors="replace").strip().splitlines()
+        raise UserError(
+            f"ffmpeg could not write the film ({reason[-1] if reason else done.returncode}); name it .gif"
+        )

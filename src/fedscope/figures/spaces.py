@@ -1,0 +1,56 @@
+"""One panel's surface in space: the values as heights, cut at the scale's ceiling."""
+
+import numpy as np
+from matplotlib.ticker import MaxNLocator
+from mpl_toolkits.mplot3d import Axes3D
+from mpl_toolkits.mplot3d.art3d import Poly3DCollection
+from numpy.typing import NDArray
+
+from fedscope.figures import style
+from fedscope.figures.mesh import facets
+from fedscope.figures.panels import Limits, Panel, coordinate
+from fedscope.figures.scale import Scale, is_percentage
+
+CAMERA = {"elev": 34.0, "azim": -58.0}
+
+
+def draw_surface(axes: Axes3D, panel: Panel, scale: Scale, limits: Limits) -> None:
+    """Draw the values as a surface, cut at the scale's ceiling, with holes where they are not finite."""
+    low, high = scale.height(np.array([scale.low, scale.high]))
+    polygons = facets(panel.x, panel.y, scale.height(panel.values), ceiling=float(high))
+    levels = np.array([(polygon[:, 2].mean() - low) / (high - low) for polygon in polygons])
+    colors = style.loss_colormap()(levels)
+    mesh = Poly3DCollection(polygons, facecolors=colors, edgecolors=_darker(colors), linewidths=0.15)
+    mesh.set_rasterized(True)  # thousands of facets: vector files stay small and free of seams
+    axes.add_collection3d(mesh, autolim=False)
+    axes.set(xlim=limits[0], ylim=limits[1], zlim=(low, high))
+    _dress(axes, panel.names)
+    heights = {scale.format(value): float(scale.height(np.array(value))) for value in scale.ticks()}
+    # a label at the foot of the axis would meet the label of the axis beside it
+    raised = {label: h for label, h in heights.items() if h > low + 0.06 * (high - low)}
+    axes.set_zticks(list(raised.values()), list(raised), ha="left")
+    name = f"{scale.metric} (%)" if is_percentage(scale.metric) else scale.metric
+    axes.text(limits[0][1], limits[1][1], high + 0.1 * (high - low), style.typeset(name), ha="center")
+
+
+def _dress(axes: Axes3D, names: tuple[str, str]) -> None:
+    axes.set_proj_type("persp", focal_length=1.4)
+    axes.view_init(**CAMERA)
+    axes.set_box_aspect((1, 1, 0.82), zoom=0.96)
+    axes.patch.set_visible(False)
+    for axis, name in ((axes.xaxis, names[0]), (axes.yaxis, names[1]), (axes.zaxis, "")):
+        axis.set_pane_color((1, 1, 1, 0))
+        axis.line.set_linewidth(0.5)
+        axis._axinfo["grid"].update(color="0.9", linewidth=0.35)
+        axis.set_rotate_label(False)
+        axis.set_label_text(style.typeset(name))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(2))
+        axis.set_major_formatter(coordinate)
+    axes.tick_params(pad=-4)
+    axes.tick_params(axis="z", pad=-6.5)
+    axes.xaxis.labelpad, axes.yaxis.labelpad = -8.5, -7.0
+
+
+def _darker(colors: NDArray[np.float64]) -> NDArray[np.float64]:
+    return colors * [0.8, 0.8, 0.8, 1.0]

@@ -1,0 +1,29 @@
+"""One run's landscape at several rounds, so that they can be seen one after the other.
+
+All frames lie along the same directions, those found at the last of the rounds, and each is centred at its
+own round's weights: what moves in the picture is how the loss bends around the network along the directions
+that in the end are the sharpest. A plane that moved with every round's own eigenvectors would turn as well,
+and one fixed in weight space would soon not contain the network.
+"""
+
+from collections.abc import Sequence
+
+from fedscope.landscape.measure import Stage
+from fedscope.landscape.problem import Problem
+from fedscope.landscape.records import Record
+from fedscope.landscape.scan import Plane, Shared, scan
+from fedscope.landscape.slicing import slice_through
+
+
+def scan_rounds(problems: Sequence[Problem], plane: Plane, stage: Stage) -> list[Record]:
+    """Return a record of schema ``fedscope/landscape/1`` per round, in the rounds' order.
+
+    Each names under ``directions_of`` the checkpoint whose directions it shares; only that one's own record
+    has their curvature.
+    """
+    last = problems[-1]
+    found = slice_through(last, plane.directions, None, stage, tol=plane.tol, bn=plane.bn)
+    shared = Shared(found, last.checkpoint)
+    frames = [scan(problem, plane, stage, shared=shared)[0] for problem in problems]
+    own = {"curvature": found.curvature, "converged": found.converged}
+    return [*frames[:-1], {**frames[-1], **own}]

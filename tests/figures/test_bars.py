@@ -1,0 +1,63 @@
+import io
+import math
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from fedscope.errors import UserError
+from fedscope.figures import style
+from fedscope.figures.bars import Bar, bar_figure, checkpoint_bars, client_bars
+from tests.figures.cases import crossing
+
+
+def _drawn(figure: Figure) -> Figure:
+    with style.paper_style():
+        figure.savefig(io.BytesIO(), format="png", dpi=100)
+    return figure
+
+
+def test_clients_have_their_numbers_traces_and_errors() -> None:
+    entry = crossing(4)
+    bars = client_bars(entry)
+    assert [bar.name for bar in bars] == ["0", "2", "4", "6"]
+    assert bars[1].values["trace"] == (entry["traces"][1]["value"], 5.0)
+    entry["lambda_max"] = [{"value": 3.0, "stderr_data": 0.5}] * 4
+    assert client_bars(entry)[0].values["λ_max"] == (3.0, 0.5)
+    figure = _drawn(bar_figure(client_bars(entry), axis="client"))
+    assert [axes.get_ylabel() for axes in figure.axes] == [r"$\lambda_{\max}$", "trace"]
+    heights = [patch.get_height() for patch in figure.axes[1].patches]  # type: ignore[attr-defined]
+    np.testing.assert_allclose(heights, [found["value"] for found in entry["traces"]])
+    with pytest.raises(UserError, match="--recompute"):
+        client_bars({**entry, "traces": None})
+
+
+def test_the_error_of_a_trace_holds_probes_and_data() -> None:
+    record = {
+        "lambda_max": {"value": 2.0, "stderr_data": None},
+        "trace": {"value": 7.0, "stderr_probe": 3.0, "stderr_data": 4.0},
+    }
+    (bar,) = checkpoint_bars([record], ["x"])
+    assert bar.values["trace"] == (7.0, 5.0)
+    assert bar.values["λ_max"][0] == 2.0
+    assert math.isnan(bar.values["λ_max"][1])
+
+
+def test_long_names_slant_and_stay_on_the_page() -> None:
+    names = ["fedavg-cifar100@30", "fedavg+man-cifar100@30", "scaffold-cifar100@30"]
+    figure = _drawn(bar_figure([Bar(name, {"trace": (1.0, 0.1)}) for name in names], title="t"))
+    boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
+    assert all(box.y0 >= 0 for box in boxes)
+    assert figure.axes[0].get_xticklabels()[0].get_rotation() == pytest.approx(30)
+    many = _drawn(bar_figure([Bar(str(i), {"trace": (1.0, 0.1)}) for i in range(100)], axis="client"))
+    assert len(many.axes[0].get_xticks()) <= 20
+
+
+def test_what_is_not_finite_is_said() -> None:
+    values = {"trace": (math.nan, math.nan)}
+    figure = _drawn(bar_figure([Bar("a", {"trace": (1.0, 0.1)}), Bar("b", values)]))
+    assert [text.get_text() for text in figure.axes[0].texts] == ["not finite"]
+    with pytest.raises(UserError, match="finite"):
+        bar_figure([Bar("b", values)])
+    with pytest.raises(UserError, match="1 to 100"):
+        bar_figure([])

@@ -1,0 +1,77 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedscope.errors import UserError
+from fedscope.figures.hessian_records import draw
+from tests.figures.cases import crossing, eigenvalues, spectrum
+
+
+def _record(**more: Any) -> dict[str, Any]:
+    return {
+        "schema": "fedscope/hessian/1",
+        "checkpoint": {"path": "a.pt", "run": "a", "round": 5, "client": None, "sha256": "0" * 64},
+        "problem": {"method": "fedavg"},
+        "lambda_max": {"value": 50.0, "stderr_data": 1.0},
+        "eigenvalues": eigenvalues(4),
+        "both_ends": False,
+        "trace": {"value": 500.0, "stderr_probe": 3.0, "stderr_data": 4.0},
+        "density": spectrum(),
+        "cross_client": crossing(4),
+        **more,
+    }
+
+
+def test_each_kind_draws_its_part() -> None:
+    records = [_record(), _record(problem={"method": "moon"})]
+    assert [axes.get_ylabel() for axes in draw(records, "density").axes] == ["density"]
+    assert [axes.get_ylabel() for axes in draw(records, "eigenvalues").axes] == ["eigenvalue"]
+    assert sum(axes.get_xlabel() == "client" for axes in draw(records, "clients").axes) == 4
+    bars = draw(records, "bars")
+    assert [text.get_text() for text in bars.axes[1].get_xticklabels()] == ["fedavg", "moon"]
+
+
+def test_of_one_record_the_bars_are_its_clients() -> None:
+    (axes,) = draw([_record()], "bars").axes
+    assert (axes.get_ylabel(), axes.get_xlabel()) == ("trace", "client")
+    alone = draw([_record(cross_client=None)], "bars")
+    assert len(alone.axes) == 2
+
+
+def test_records_of_one_runs_clients_are_named_by_number() -> None:
+    checkpoints = [{"path": "c.pt", "run": "a", "round": 5, "client": i, "sha256": ""} for i in (0, 3)]
+    figure = draw([_record(checkpoint=one, cross_client=None) for one in checkpoints], "bars")
+    assert [text.get_text() for text in figure.axes[1].get_xticklabels()] == ["0", "3"]
+    assert figure.axes[1].get_xlabel() == "client"
+
+
+def test_both_ends_are_split() -> None:
+    below = [{"value": -value, "interval": None} for value in (0.1, 0.2)]
+    found = draw([_record(eigenvalues=[*eigenvalues(2), *below], both_ends=True)], "eigenvalues")
+    assert np.ravel(found.axes[0].lines[1].get_ydata()).tolist() == [-0.2, -0.1]
+
+
+def test_the_published_reading_has_matrices_of_tensors_only() -> None:
+    entry = crossing(3)
+    for symbol in ("H_N", "H_D"):
+        entry[symbol]["parameter"] = entry["matrices"][symbol]["parameter"] = None
+    assert (
+        sum(axes.get_xlabel() == "client" for axes in draw([_record(cross_client=entry)], "clients").axes)
+        == 2
+    )
+
+
+@pytest.mark.parametrize(("kind", "flag"), [("density", "--density"), ("clients", "--clients")])
+def test_a_missing_part_names_its_option(kind: Any, flag: str) -> None:
+    with pytest.raises(UserError, match=flag):
+        draw([_record(density=None, cross_client=None)], kind)
+
+
+def test_what_is_no_hessian_record() -> None:
+    with pytest.raises(UserError, match="schema"):
+        draw([{"schema": "fedscope/landscape/1"}])
+    with pytest.raises(UserError, match="no record"):
+        draw([])
+    with pytest.raises(UserError, match="not finite"):
+        draw([_record(lambda_max={"value": None})])

@@ -1,0 +1,82 @@
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from fedscope.errors import UserError
+from fedscope.figures.landscape_records import draw, read_surface
+from tests.figures.cases import bowl, drift, landscape_record, profile, trajectory
+
+
+def _texts(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)]
+
+
+@pytest.mark.parametrize("surface", [bowl(), drift(3), trajectory(4), profile(points=9)])
+def test_a_surface_survives_its_record(surface: Any) -> None:
+    grid = surface.loss.shape
+    whole = replace(surface, computed=torch.ones(grid, dtype=torch.bool), interpolation_error=0.01)
+    found = read_surface(json.loads(json.dumps(landscape_record(whole))))
+    assert (found.directions, found.path, found.interpolation_error) == (
+        surface.directions, surface.path, 0.01,
+    )  # fmt: skip
+    assert found.marks == surface.marks
+    assert [axis.name for axis in found.axes] == [axis.name for axis in surface.axes]
+    assert torch.equal(found.loss, surface.loss)
+    assert set(found.metrics) == set(surface.metrics)
+    assert found.computed is not None
+    assert found.computed.all()
+
+
+def test_null_is_not_finite() -> None:
+    found = read_surface(json.loads(json.dumps(landscape_record(bowl(bad=5)))))
+    assert found.non_finite == 5
+    assert int(found.loss.isnan().sum()) == 5
+
+
+def test_a_record_from_before_marks_is_drawn() -> None:
+    old = landscape_record(bowl())
+    for key in ("stderr", "metrics", "marks", "path", "computed", "interpolation_error"):
+        del old[key]
+    texts = _texts(draw([old]))
+    assert {"a", "centre loss 0.2", r"round 5, λ$_{1}$ 10, λ$_{2}$ 10 (512 samples)"} <= set(texts)
+
+
+def test_interpolated_points_and_errors_are_said() -> None:
+    computed = torch.ones(11, 11, dtype=torch.bool)
+    computed[::2] = False
+    surface = replace(
+        bowl(), computed=computed, interpolation_error=0.013, stderr=torch.full((11, 11), 0.05).double()
+    )
+    texts = _texts(draw([landscape_record(surface)]))
+    assert "55 of 121 points computed, others interpolated within 1.3 %" in texts
+    assert "centre loss 0.200 ± 0.050" in texts
+
+
+def test_a_line_becomes_a_profile_with_its_barrier() -> None:
+    record = landscape_record(profile(), barrier={"height": 1.0, "at": 0.5})
+    texts = _texts(draw([record]))
+    assert {"barrier 1", "512 samples; band: ± one standard error over samples"} <= set(texts)
+    with pytest.raises(UserError, match="apart"):
+        draw([record, landscape_record(bowl())])
+
+
+def test_what_is_no_landscape_is_refused() -> None:
+    good = landscape_record(bowl())
+    for broken, message in [
+        ({"schema": "fedscope/hessian/1"}, "schema"),
+        ({**good, "loss": [[1.0, 2.0]]}, "shape"),
+        ({**good, "loss": [[1.0, 2.0], [3.0]]}, "not whole"),
+        ({**good, "marks": [{"label": "x"}]}, "not whole"),
+        ({**good, "axes": good["axes"] * 2}, "shape"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            read_surface(broken)
+    with pytest.raises(UserError, match="no landscape"):
+        draw([])
+    with pytest.raises(UserError, match="it has loss"):
+        draw([good], metric="accuracy")
