@@ -24,7 +24,7 @@ def made_from(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def read_record(path: Path) -> Any:
-    """Return the record in a figure (.png, .pdf, .svg), or the content of a .json file.
+    """Return the record in a figure (.png, .pdf, .svg) or a report (.html), or the content of a .json file.
 
     Raises:
         UserError: no such file, of another kind, or without a record of ours.
@@ -72,4 +72,13 @@ def _pdf(content: bytes) -> bytes:
     return text.decode("utf-16" if text.startswith(b"\xfe\xff") else "latin-1").encode()
 
 
-_READERS = {".png": _png, ".svg": _svg, ".pdf": _pdf}
+def _html(content: bytes) -> bytes:
+    found = re.search(
+        rb'<script type="application/json" id="page-provenance">(.*?)</script>', content, re.DOTALL
+    )
+    if not found:
+        raise ValueError("no provenance")
+    return found[1]
+
+
+_READERS = {".png": _png, ".svg": _svg, ".pdf": _pdf, ".html": _html}
