@@ -9,11 +9,13 @@ from fedscope.checkpoints.registry import Registry
 from fedscope.cli import console, options
 from fedscope.cli.hessian import ANALYSIS, draw_densities, show
 from fedscope.cli.plot_landscape import draw
+from fedscope.cli.reporting import as_record, page_of, runs_of
 from fedscope.cli.training import train_run
 from fedscope.landscape.crossing import Crossing
 from fedscope.landscape.measure import Request, measure
 from fedscope.landscape.problem import Source, load
 from fedscope.landscape.scan import Plane, scan
+from fedscope.storage import write_text
 
 METHODS = ("fedavg", "fedavg+man")
 SAMPLES, CLIENT_PROBES, GRID = 512, 16, 31  # enough to see something, in under three minutes on two cores
@@ -23,7 +25,7 @@ SAMPLES, CLIENT_PROBES, GRID = 512, 16, 31  # enough to see something, in under 
 @options.registry
 @options.threads
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("demo"),
-              show_default=True, help="Folder for the pictures and records.")  # fmt: skip
+              show_default=True, help="Folder for the report, pictures and records.")  # fmt: skip
 def command(registry: Path, threads: int | None, out: Path) -> None:
     """Train FedAvg and FedAvg+MAN on the bundled digits, then measure and draw their minima."""
     device = options.use_device("cpu", threads)
@@ -47,6 +49,9 @@ def command(registry: Path, threads: int | None, out: Path) -> None:
     draw_densities(records, out / "density.png")
     for suffix in ("png", "pdf"):
         draw(scanned, out / f"landscape.{suffix}")
+    write_text(
+        out / "report.html", page_of([*map(as_record, runs_of(paths))], [*records, *(r for r, _ in scanned)])
+    )
     show(records)
     for path in sorted(out.iterdir()):
         click.echo(path)

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedscope.errors import UserError
 from fedscope.figures.labels import titles
-from fedscope.figures.report import curves, metrics, page, planes, provenance, spectra
+from fedscope.figures.report import clients, curves, metrics, page, planes, provenance, spectra
 from fedscope.figures.report.subjects import Key, Record, Subject, key_of, subjects
 from fedscope.figures.surfaces import MOST_CHECKPOINTS, landscape_figure
 
@@ -64,6 +64,7 @@ def _page(
         "convergence": curves.convergence(runs, who),
         "density": [density] if density else [],
         "spectrum": [spectrum] if spectrum else [],
+        "pairs": clients.pair_charts(shown),
     }
     drawn = [_drawn(place, group, who) for place, group in enumerate(planes.groups(landscapes))]
     context = {
@@ -73,6 +74,7 @@ def _page(
         "subjects": list(who.values()),
         "runs": metrics.rows_of_runs(runs, who) if runs else None,
         "metrics": metrics.metrics_table(runs, curvatures, who) if runs or curvatures else None,
+        "clients": clients.clients_table(shown),
         "comparison": metrics.comparison(curvatures),
         "charts": charts,
         "target": curves.target(runs),

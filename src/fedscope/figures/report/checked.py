@@ -78,6 +78,20 @@ class _Cross(_Loose):
     pairs: Literal["distinct", "all_including_self"]
     H_N: _Both
     H_D: _Both
+    numbers: list[Count] | None = None
+    rounds: list[Count | None] | None = None
+    traces: list[_Estimate] | None = None
+    lambda_max: list[_Top] | None = None
+    overlap: list[Number] | None = None
+    matrices: dict[str, dict[str, list[list[Number]] | None]] | None = None
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        for name in ("numbers", "rounds", "traces", "lambda_max", "overlap"):
+            values = getattr(self, name)
+            if values and len(values) != self.clients:
+                raise ValueError(f"{name} are not of {self.clients} clients")
+        return self
 
 
 class _Hessian(_Loose):
@@ -130,6 +144,7 @@ class _Landscape(_Loose):
     marks: list[_Mark] = []
     path: bool = False
     barrier: _Barrier | None = None
+    networks: list[_Checkpoint] = []
     versions: dict[str, str] = {}
 
     @model_validator(mode="after")

@@ -41,7 +41,7 @@ def layout(x: str, y: str, **changes: Any) -> dict[str, Any]:
             "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},
             "paper_bgcolor": "white",
             "plot_bgcolor": "white",
-            "margin": {"l": 60, "r": 16, "t": 16, "b": 50},
+            "margin": {"l": 60, "r": 16, "t": 34, "b": 55},
             "height": 380,
             "showlegend": True,
             "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},

@@ -104,12 +104,12 @@ def _cells(run: Record | None, record: Record | None, who: Mapping[Key, Subject]
     subject = who[key_of(record["checkpoint"]) if record else run_key(run or {})]
     cells = {"method": Cell(subject.name, subject.name, subject.color), **_training(run)}
     if record is None:
-        missing = dict.fromkeys(("measured at", *_measured(None)), Cell(NOT_MEASURED, missing=True))
+        missing = dict.fromkeys((*_measured(None), "measured at"), Cell(NOT_MEASURED, missing=True))
         return {**cells, **missing}
     problem = record["problem"]
     operator = "" if problem.get("operator", "hessian") == "hessian" else f", {problem['operator']}"
     words = f"{label(record['checkpoint'])}, {problem['samples']} samples{operator}"
-    return {**cells, "measured at": Cell(words, words), **_measured(record)}
+    return {**cells, **_measured(record), "measured at": Cell(words, words)}
 
 
 def _training(run: Record | None) -> dict[str, Cell]:

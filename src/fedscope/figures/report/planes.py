@@ -29,6 +29,8 @@ TITLES = {
     "random": "Along two random filter-normalised directions",
     "pca": "The trajectory's principal plane",
     "clients": "The plane of the clients' drift",
+    "points": "The plane through three networks",
+    "line": "The line between two networks",
     "ggn": "Along the two top eigenvectors of the Gauss–Newton matrix",
 }
 
@@ -51,7 +53,7 @@ def groups(records: Sequence[Record]) -> list[Group]:
     found: dict[tuple[int, str], list[Record]] = {}
     for record in records:
         found.setdefault((len(record["axes"]), str(record["directions"])), []).append(record)
-    return [Group(_title(axes, name), members) for (axes, name), members in found.items()]
+    return [Group(_title(name), members) for (_, name), members in found.items()]
 
 
 def obstacle(group: Group) -> str | None:
@@ -153,9 +155,7 @@ def caption(record: Record) -> str:
     return f"{label(record['checkpoint'])}, {record['problem']['samples']} samples: {'; '.join(parts)}."
 
 
-def _title(axes: int, directions: str) -> str:
-    if axes == 1:
-        return "Between two networks" if directions not in TITLES else f"{TITLES[directions]} (a line)"
+def _title(directions: str) -> str:
     return TITLES.get(directions, f"Directions: {directions}")
 
 

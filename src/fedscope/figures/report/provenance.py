@@ -15,10 +15,12 @@ def source_of_analysis(record: Record) -> dict[str, Any]:
     settings = ", ".join(
         f"{name} {value}" for name, value in asked.items() if value is not None and name != "seed"
     )
+    networks = record.get("networks") or []
     return {
         "title": f"{label(record['checkpoint'])} ({record['schema']})",
         "lines": {
             "checkpoint sha256": record["checkpoint"]["sha256"],
+            **({"networks": ", ".join(map(_network, networks))} if networks else {}),
             "settings": settings,
             "seed": record["problem"].get("seed", "not recorded"),
             "versions": _versions(record.get("versions")),
@@ -55,11 +57,23 @@ def provenance(runs: Sequence[Record], records: Sequence[Record]) -> dict[str, A
     Of a path only the file's name is kept: a page is sent around.
     """
     stripped = [
-        {**r, "checkpoint": {**r["checkpoint"], "path": PurePath(str(r["checkpoint"].get("path"))).name}}
-        for r in records
+        {
+            **record,
+            "checkpoint": _without_folder(record["checkpoint"]),
+            "networks": [_without_folder(one) for one in record.get("networks") or ()],
+        }
+        for record in records
     ]
     about = [{"manifest": run["manifest"], "checkpoints": run.get("checkpoints", {})} for run in runs]
     return {**made_from(stripped), "runs": about}
+
+
+def _without_folder(checkpoint: Record) -> dict[str, Any]:
+    return {**checkpoint, "path": PurePath(str(checkpoint.get("path"))).name}
+
+
+def _network(checkpoint: Record) -> str:
+    return f"{label(checkpoint)} {checkpoint['sha256']}"
 
 
 def _versions(versions: Record | None) -> str:

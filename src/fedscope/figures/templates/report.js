@@ -5,6 +5,7 @@ const all = (selector, within = document) => [...within.querySelectorAll(selecto
 const buttons = (...names) => ({ responsive: true, displaylogo: false, modeBarButtons: [names] });
 const FLAT = buttons("toImage", "zoom2d", "pan2d", "resetScale2d");
 const SPACE = buttons("toImage", "zoom3d", "pan3d", "orbitRotation", "tableRotation");
+const LIGHT = { ambient: 0.85, diffuse: 0.3, specular: 0.03, roughness: 0.9, fresnel: 0 };
 
 // Tables: a head's button sorts by its column, what has no value comes last.
 
@@ -130,7 +131,7 @@ class Plane {
         aspectmode: "manual", aspectratio: { x: 1, y: 1, z: 0.82 }, camera: this.camera(), dragmode: "orbit",
       },
     };
-    await Plotly.react(space, [{ ...this.grid(view, quantity, scale), type: "surface", showscale: false }], layout, SPACE);
+    await Plotly.react(space, [{ ...this.grid(view, quantity, scale), type: "surface", showscale: false, lighting: LIGHT }], layout, SPACE);
     if (fresh) space.on("plotly_relayout", (event) => event["scene.camera"] && this.look(event["scene.camera"].eye));
   }
 
@@ -176,7 +177,7 @@ class Plane {
     const [x, y] = [view.x, view.y].map((values) => [values[0], values.at(-1)]);
     const axis = (text, range) => ({ title: { text }, range, linecolor: this.scene.ink, ticks: "outside", showgrid: false, zeroline: false });
     return {
-      ...this.common(), height: 380, margin: { l: 60, r: 10, t: 10, b: 50 }, plot_bgcolor: this.scene.missing,
+      ...this.common(), height: 380, margin: { l: 60, r: 10, t: 34, b: 55 }, plot_bgcolor: this.scene.missing,
       xaxis: { ...axis(this.scene.axes[0], x), constrain: "domain" },
       yaxis: { ...axis(this.scene.axes[1], y), scaleanchor: "x", constrain: "domain" },
     };
