@@ -10,7 +10,7 @@ from tests.figures.records import landscape
 from tests.figures.test_report import Page
 
 FEW = ("--samples", "48", "--threads", "1", "--grid", "3", "--top-k", "2", "--probes", "2",
-       "--client-probes", "2")  # fmt: skip
+       "--client-probes", "3")  # fmt: skip
 
 
 def page() -> Page:

@@ -33,7 +33,8 @@ FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1100,900",
     # the Linux packages ask for GPU rasterisation, which is slow without a GPU; WebGL is there in software
     "--disable-gpu-rasterization", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
-    "--disable-background-networking", "--hide-scrollbars", "--disable-component-update", "--disable-extensions", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-extensions", "--no-first-run",
+    "--hide-scrollbars",
 )  # fmt: skip
 
 

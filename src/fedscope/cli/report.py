@@ -30,7 +30,7 @@ from fedscope.storage import write_text
     "--top-k", type=click.IntRange(2), default=5, show_default=True, help="Largest eigenvalues to compute."
 )
 @click.option("--probes", type=click.IntRange(2), help="Fixed number of trace probes, instead of to 5 %.")
-@click.option("--client-probes", type=click.IntRange(2), default=16, show_default=True,
+@click.option("--client-probes", type=click.IntRange(3), default=16, show_default=True,
               help="Probes per client for H_N and H_D, where a run kept its clients.")  # fmt: skip
 @click.option("--no-clients", is_flag=True, help="Leave H_N and H_D out.")
 @click.option("--rounds", metavar="A:B:C", help="Also landscapes of the kept rounds A, A+C, … up to B.")

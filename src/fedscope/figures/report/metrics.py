@@ -93,7 +93,7 @@ def rows_of_runs(runs: Sequence[Record], who: Mapping[Key, Subject]) -> Sortable
             Cell(UNSAID if seed is None else str(seed), seed),
         )
         rows.append(values)
-    columns = ("method", "run", "trained on", "data set", "model", "partition", "local work", "seed")
+    columns = ("method", "run", "started", "data set", "model", "partition", "local work", "seed")
     return SortableTable("The runs", columns, tuple(rows))
 
 

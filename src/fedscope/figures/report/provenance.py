@@ -31,12 +31,9 @@ def source_of_analysis(record: Record) -> dict[str, Any]:
 def source_of_run(run: Record) -> dict[str, Any]:
     """Return what made a run's curves."""
     manifest = run["manifest"]
-    settings = manifest["settings"]
-    known = {
-        name: value
-        for name, value in settings.items()
-        if value is not None and value != {} and name != "seed"
-    }
+    settings = dict(manifest["settings"])
+    seed, options = settings.pop("seed", "not recorded"), settings.pop("options", {})
+    known = {name: value for name, value in {**settings, **options}.items() if value is not None}
     return {
         "title": f"{manifest['name']} ({manifest['format']})",
         "lines": {
@@ -45,7 +42,7 @@ def source_of_run(run: Record) -> dict[str, Any]:
             "started": manifest["created"],
             "data fingerprint": manifest["data"].get("fingerprint") or "not recorded",
             "settings": ", ".join(f"{name} {value}" for name, value in known.items()),
-            "seed": settings.get("seed", "not recorded"),
+            "seed": seed,
             "versions": _versions(manifest.get("versions")),
         },
     }

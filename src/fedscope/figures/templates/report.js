@@ -4,7 +4,7 @@ const page = JSON.parse(document.getElementById("page-data").textContent);
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 const buttons = (...names) => ({ responsive: true, displaylogo: false, modeBarButtons: [names] });
 const FLAT = buttons("toImage", "zoom2d", "pan2d", "resetScale2d");
-const SPACE = buttons("toImage", "zoom3d", "pan3d", "orbitRotation", "tableRotation");
+const SPACE = buttons("toImage", "zoom3d", "tableRotation");
 const LIGHT = { ambient: 0.85, diffuse: 0.3, specular: 0.03, roughness: 0.9, fresnel: 0 };
 
 // Tables: a head's button sorts by its column, what has no value comes last.
@@ -128,7 +128,7 @@ class Plane {
       scene: {
         xaxis: axis(this.scene.axes[0]), yaxis: axis(this.scene.axes[1]),
         zaxis: { ...axis(quantity), range: [scale.low, scale.high], tickvals: scale.ticks, ticktext: scale.words },
-        aspectmode: "manual", aspectratio: { x: 1, y: 1, z: 0.82 }, camera: this.camera(), dragmode: "orbit",
+        aspectmode: "manual", aspectratio: { x: 1, y: 1, z: 0.82 }, camera: this.camera(), dragmode: "turntable",
       },
     };
     await Plotly.react(space, [{ ...this.grid(view, quantity, scale), type: "surface", showscale: false, lighting: LIGHT }], layout, SPACE);
