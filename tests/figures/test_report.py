@@ -92,7 +92,7 @@ def test_everything_is_labelled(whole: Page) -> None:
     assert all((attrs["alt"] or "").startswith("Surfaces and contours of the loss") for attrs in images)
     charts = [attrs for _, attrs in whole.tags if "data-chart" in attrs]
     assert len(charts) == 6  # two curves, two of the line, density, spectrum
-    assert all(attrs["role"] == "img" and attrs["aria-label"] for attrs in charts)
+    assert all(attrs["role"] == "group" and attrs["aria-label"] for attrs in charts)
     assert not [attrs for _, attrs in whole.tags if "onclick" in attrs or attrs.get("tabindex", "0") != "0"]
     assert set(whole.attributes("button", "type")) == {"button"}
     assert set(whole.attributes("th", "aria-sort")) == {"none"}

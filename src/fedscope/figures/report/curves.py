@@ -33,7 +33,7 @@ def best(run: Record) -> tuple[int, float] | None:
 
 def target(runs: Sequence[Record]) -> int | None:
     """Return the accuracy in whole per cent to count rounds to: the runs' own, or what all reached."""
-    own = {stated(run).get("target") for run in runs} - {None}
+    own = {float(found) for run in runs if (found := stated(run).get("target")) is not None}
     if len(own) == 1:
         return max(1, round(100 * own.pop()))
     reached = [found[1] for found in map(best, runs) if found]

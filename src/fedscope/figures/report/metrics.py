@@ -44,9 +44,11 @@ def metrics_table(
 
     A column is left out where nothing of its kind can be: the accuracies where there is no run.
     """
-    rows = []
+    rows: list[tuple[Record | None, Record | None]] = []
     for run in runs:
-        own = [record for record in curvatures if key_of(record["checkpoint"]) == run_key(run)]
+        own: list[Record | None] = [
+            record for record in curvatures if key_of(record["checkpoint"]) == run_key(run)
+        ]
         rows += [(run, record) for record in own or [None]]
     known = [run_key(run) for run in runs]
     rows += [(None, r) for r in curvatures if key_of(r["checkpoint"]) not in known]

@@ -101,7 +101,7 @@ def plane_data(group: Group, who: Subjects) -> dict[str, Any]:
     losses = [_array(record["loss"]) for record in group.records]
     shown = sorted({key_of(r["checkpoint"]): None for r in group.records}, key=lambda key: who[key].index)
     named = set.intersection(*({*(record.get("metrics") or {})} for record in group.records))
-    quantities = {"loss": _scale(shared_scale(losses))}
+    quantities: dict[str, dict[str, Any] | None] = {"loss": _scale(shared_scale(losses))}
     for name in sorted(named):
         quantities[name] = _plain_scale(name, [_array(record["metrics"][name]) for record in group.records])
     return {

@@ -41,7 +41,7 @@ def density_chart(shown: Shown) -> Chart | None:
         for subject, _, one in curves
     ]
     layout = look.layout(
-        f"eigenvalue (linear within ±{look.plain(threshold)}, logarithmic beyond)",
+        f"eigenvalue (linear within ±{look.plain(threshold)})",
         "density",
         xaxis={
             "tickvals": look.numbers(squeeze(np.array(ticks)).tolist()),
@@ -53,7 +53,7 @@ def density_chart(shown: Shown) -> Chart | None:
     return Chart(
         "density",
         f"Eigenvalue densities on a logarithmic scale. {'; '.join(masses)}.",
-        "The band is each point's 95 % interval over the probes; triangles mark λ_max. "
+        "Both scales are logarithmic, the eigenvalues' beyond the linear middle. The band is each point's 95 % interval over the probes; triangles mark λ_max. "
         + "; ".join(masses)
         + ".",
         traces,
