@@ -10,6 +10,7 @@ import pytest
 
 from fedscope.errors import UserError
 from fedscope.figures.report import landscape_page, report_page
+from fedscope.figures.report.checked import checked
 from tests.figures.records import curvature, landscape, profile, run
 
 VOID = {"meta", "link", "img", "input", "br", "hr"}
@@ -258,3 +259,70 @@ def test_a_line_shows_its_barrier_and_band() -> None:
     curve, low, high = charts["line-0-loss"]["data"]
     assert curve["y"][10] == pytest.approx(2.0)
     assert (low["y"][10], high["y"][10]) == (pytest.approx(1.8), pytest.approx(2.2))
+
+
+def estimate(value: float | None, stderr: float | None = 0.1) -> dict[str, Any]:
+    return {"value": value, "stderr": stderr, "interval": None, "dof": None}
+
+
+def crossed(**changes: Any) -> dict[str, Any]:
+    """A comparison of three clients whose H_N are powers of ten."""
+    both = {"tensor": estimate(12.0), "parameter": estimate(None, None)}
+    pairs = [[0.0, 10.0, 100.0], [10.0, 0.0, 1000.0], [100.0, 1000.0, 0.0]]
+    agreement = [[1.0, 0.5, 0.25], [0.5, 1.0, 0.75], [0.25, 0.75, 1.0]]
+    return {
+        "clients": 3,
+        "pairs": "distinct",
+        "rounds": [4, 4, 3],
+        "H_N": both,
+        "H_D": both,
+        "numbers": [0, 2, 5],
+        "traces": [estimate(1.0), estimate(2.0), estimate(3.0)],
+        "lambda_max": None,
+        "overlap": [0.9, 0.8, 0.7],
+        "matrices": {
+            "H_N": {"tensor": pairs, "parameter": None},
+            "H_D": {"tensor": agreement, "parameter": None},
+        },
+    } | changes
+
+
+def test_clients_are_shown_one_by_one_and_in_pairs() -> None:
+    found = Page(report_page([], [curvature(cross_client=crossed())], []))
+    assert "Clients" in [words for level, words in found.headings if level == 2]
+    table = rows(found, "Client by client")
+    for word in ("2.00 ± 0.10", "0.8000", "5"):
+        assert word in table
+    assert "λ_max ± data" not in table  # no client's was measured
+    assert "12.00 ± 0.10" in found.text
+    assert "unresolved" in found.text
+    charts = found.json("page-data")["charts"]
+    pairs, agreement = charts["pairs-0"]["data"][0], charts["pairs-1"]["data"][0]
+    assert pairs["z"] == [[None, 1.0, 2.0], [1.0, None, 3.0], [2.0, 3.0, None]]
+    assert (pairs["zmin"], pairs["zmax"]) == (1.0, 3.0)
+    assert (agreement["z"][0][1], agreement["zmax"]) == (0.5, 1.0)
+
+
+def test_records_without_the_clients_own_numbers_have_no_such_part() -> None:
+    old = {
+        key: value
+        for key, value in crossed().items()
+        if key not in ("numbers", "traces", "overlap", "matrices")
+    }
+    found = Page(report_page([], [curvature(cross_client=old)], []))
+    assert "Clients" not in [words for level, words in found.headings if level == 2]
+
+
+def test_saved_records_are_checked_before_they_are_shown() -> None:
+    whole = [curvature(cross_client=crossed()), landscape(), profile(), curvature(density=None)]
+    assert checked(whole, "x") is whole
+    for broken, message in (
+        (curvature(trace=None), "trace"),
+        (curvature(lambda_max={"value": "1", "residual": None, "stderr_data": None}), "lambda_max.value"),
+        (curvature(cross_client=crossed(numbers=[1])), "numbers are not of 3 clients"),
+        (curvature(checkpoint={"sha256": "<b>"}), "checkpoint.sha256"),
+        (landscape(stderr=[[1.0]]), "stderr is no grid of 11 × 11"),
+        (landscape(metrics={"accuracy": [[1.0]]}), "accuracy is no grid"),
+    ):
+        with pytest.raises(UserError, match=message):
+            checked(broken, "x.json")

@@ -53,9 +53,8 @@ def density_chart(shown: Shown) -> Chart | None:
     return Chart(
         "density",
         f"Eigenvalue densities on a logarithmic scale. {'; '.join(masses)}.",
-        "Both scales are logarithmic, the eigenvalues' beyond the linear middle. The band is each point's 95 % interval over the probes; triangles mark λ_max. "
-        + "; ".join(masses)
-        + ".",
+        "Both scales are logarithmic, the eigenvalues' beyond the linear middle. The band is each point's 95 "
+        "% interval over the probes; triangles mark λ_max. " + "; ".join(masses) + ".",
         traces,
         layout,
     )
