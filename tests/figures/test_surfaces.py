@@ -1,6 +1,7 @@
 import io
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from mpl_toolkits.mplot3d import Axes3D
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.surfaces import landscape_figure
+from fedscope.figures.surfaces import Kind, landscape_figure
 from tests.figures.cases import bowl
 
 NAMES = ["FedAvg", "FedProx", "FedDyn", "FedDC", "SCAFFOLD", "FedAlign"]
@@ -141,8 +142,9 @@ def test_grids_that_cannot_be_drawn_are_errors_that_say_what_to_do() -> None:
 def test_kinds_draw_their_rows_only() -> None:
     surface = landscape_figure([bowl(), bowl()], NAMES[:2], kind="surface")
     assert (len(_spaces(surface)), len(_contours(surface))) == (2, 0)
-    for kind in ("contour", "heat"):
-        figure = landscape_figure([bowl(), bowl()], NAMES[:2], kind=kind)  # type: ignore[arg-type]
+    kinds: tuple[Kind, ...] = ("contour", "heat")
+    for kind in kinds:
+        figure = landscape_figure([bowl(), bowl()], NAMES[:2], kind=kind)
         assert (len(_spaces(figure)), len(_contours(figure))) == (0, 2)
         assert figure.get_figheight() < 3.5
 
@@ -151,7 +153,7 @@ def test_a_heat_map_has_a_cell_per_point_and_holes_where_not_finite() -> None:
     figure = landscape_figure([bowl(bad=5)], ["a"], kind="heat")
     _draw(figure)
     (axes,) = _contours(figure)
-    cells = np.ma.masked_invalid(np.ma.asarray(axes.collections[0].get_array()))
+    cells: Any = np.ma.masked_invalid(np.ma.asarray(axes.collections[0].get_array()))
     np.testing.assert_allclose(cells.filled(-1)[0, 5:], bowl().loss[5:, 0])
     assert int(np.ma.getmaskarray(cells).sum()) == 5
     assert "5 of 121 points not finite" in _texts(figure)

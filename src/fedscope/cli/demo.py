@@ -8,6 +8,7 @@ from fedscope.checkpoints.files import versions
 from fedscope.checkpoints.registry import Registry
 from fedscope.cli import console, options
 from fedscope.cli.hessian import ANALYSIS, show
+from fedscope.cli.reporting import as_record, page_of, runs_of
 from fedscope.cli.training import train_run
 from fedscope.figures import hessian_records, landscape_records
 from fedscope.figures.record import made_from
@@ -16,6 +17,7 @@ from fedscope.landscape.crossing import Crossing
 from fedscope.landscape.measure import Request, measure
 from fedscope.landscape.problem import Source, load
 from fedscope.landscape.scan import Plane, scan
+from fedscope.storage import write_text
 
 METHODS = ("fedavg", "fedavg+man")
 SAMPLES, CLIENT_PROBES, GRID = 512, 16, 31  # enough to see something, in under three minutes on two cores
@@ -25,7 +27,7 @@ SAMPLES, CLIENT_PROBES, GRID = 512, 16, 31  # enough to see something, in under 
 @options.registry
 @options.threads
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("demo"),
-              show_default=True, help="Folder for the pictures and records.")  # fmt: skip
+              show_default=True, help="Folder for the report, pictures and records.")  # fmt: skip
 def command(registry: Path, threads: int | None, out: Path) -> None:
     """Train FedAvg and FedAvg+MAN on the bundled digits, then measure and draw their minima."""
     device = options.use_device("cpu", threads)
@@ -51,6 +53,7 @@ def command(registry: Path, threads: int | None, out: Path) -> None:
     for suffix in ("png", "pdf"):
         figure = landscape_records.draw(surfaces)
         save(figure, out / f"landscape.{suffix}", record=made_from(surfaces))
+    write_text(out / "report.html", page_of([*map(as_record, runs_of(paths))], [*records, *surfaces]))
     show(records)
     for path in sorted(out.iterdir()):
         click.echo(path)

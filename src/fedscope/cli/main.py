@@ -19,6 +19,7 @@ COMMANDS = {
     "hessian": ("hessian", "Measure the curvature of a checkpoint."),
     "plot-landscape": ("plot_landscape", "Draw the loss landscape around checkpoints."),
     "plot-hessian": ("plot_hessian", "Draw spectra and clients' matrices from records of `hessian`."),
+    "report": ("report", "Make one interactive HTML file of runs: metrics, curves, landscapes, spectra."),
     "presets": ("presets", "List the papers' experiments, or show one."),
     "methods": ("methods", "List the methods, or show one: objective, state, traffic, options, sources."),
     "models": ("models", "List the networks, or show one: source, input, layers, parameters, costs."),

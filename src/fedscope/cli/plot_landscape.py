@@ -16,11 +16,13 @@ from fedscope.figures.frames import is_film
 from fedscope.figures.labels import titles
 from fedscope.figures.landscape_records import draw
 from fedscope.figures.record import made_from, read_records
+from fedscope.figures.report import landscape_page
 from fedscope.figures.style import save
 from fedscope.figures.surfaces import MOST_CHECKPOINTS, Kind
 from fedscope.landscape.frames import scan_rounds
 from fedscope.landscape.records import Record
 from fedscope.landscape.scan import Plane, scan
+from fedscope.storage import write_text
 
 DIRECTIONS = ("eigen", "ggn", "random", "pca", "points", "line", "clients")
 
@@ -48,8 +50,8 @@ DIRECTIONS = ("eigen", "ggn", "random", "pca", "points", "line", "clients")
 @click.option("--from", "saved", multiple=True, type=click.Path(path_type=Path), metavar="FILE.json",
               help="Draw what --json wrote, without computing; may be repeated.")  # fmt: skip
 @click.option("--out", default="landscape.png", show_default=True, metavar="FILE",
-              help="A .png, .pdf or .svg file; of rounds or a trajectory also .gif or .mp4 (with "
-              "ffmpeg).")  # fmt: skip
+              help="A .png, .pdf or .svg file, an interactive .html one; of rounds or a trajectory also .gif "
+              "or .mp4 (with ffmpeg).")  # fmt: skip
 def command(
     json_target: str | None,
     bn: Any,
@@ -71,7 +73,8 @@ def command(
     several checkpoints in order; clients takes global models whose clients were saved (--save-clients). With
     --rounds it is the name of a run.
     """
-    rounds.check_output(Path(out), film_wanted=bool(round_range or saved))
+    if not is_page(Path(out)):
+        rounds.check_output(Path(out), film_wanted=bool(round_range or saved))
     for target in (out, json_target):
         console.check_target(target)
     plane = Plane(directions=directions, grid=grid_sizes(grid), span=span, bn=bn, versions=versions())
@@ -82,10 +85,12 @@ def command(
     elif round_range:
         records = _scan_rounds(plane, round_range, source)
     else:
-        records = _scan(plane, source)
+        records = _scan(plane, source, most=None if is_page(Path(out)) else MOST_CHECKPOINTS)
     if json_target:
         console.write_json(json_target, records[0] if len(records) == 1 else records)
-    if film.is_film_file(Path(out)) or (is_film(records) and len(records) > 1):
+    if is_page(Path(out)):
+        write_text(Path(out), landscape_page(records))
+    elif film.is_film_file(Path(out)) or (is_film(records) and len(records) > 1):
         rounds.write(records, Path(out), kind=kind, metric=metric, seconds=seconds)
     else:
         save(draw(records, kind=kind or "both", metric=metric), Path(out), record=made_from(records))
@@ -93,10 +98,15 @@ def command(
         click.echo(out)
 
 
-def _scan(plane: Plane, source: dict[str, Any]) -> list[Record]:
+def is_page(path: Path) -> bool:
+    """Say whether this is to be an interactive page."""
+    return path.suffix.lower() == ".html"
+
+
+def _scan(plane: Plane, source: dict[str, Any], *, most: int | None) -> list[Record]:
     chosen = slices(plane.directions, source)
-    if len(chosen) > MOST_CHECKPOINTS:
-        raise UserError(f"one figure shows up to {MOST_CHECKPOINTS} checkpoints; make several figures")
+    if most and len(chosen) > most:
+        raise UserError(f"one figure shows up to {most} checkpoints; make several figures")
     records = [scan(problem, plane, console.progress, waypoints)[0] for problem, waypoints in chosen]
     for title, record in zip(titles(records), records, strict=True):
         for line in geometry(record):

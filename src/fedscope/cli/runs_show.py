@@ -12,7 +12,7 @@ from fedscope.checkpoints.registry import Registry
 from fedscope.cli import console, options
 from fedscope.figures.record import read_record
 
-RECORDS = (".png", ".pdf", ".svg", ".json")
+RECORDS = (".png", ".pdf", ".svg", ".html", ".json")
 
 
 @click.command("show")

@@ -24,7 +24,7 @@ def made_from(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def read_record(path: Path) -> Any:
-    """Return the record in a figure (.png, .pdf, .svg, .gif), or the content of a .json file.
+    """Return the record in a figure (.png, .pdf, .svg, .gif), a report (.html) or a .json file.
 
     Raises:
         UserError: no such file, of another kind, or without a record of ours.
@@ -105,4 +105,13 @@ def _gif(content: bytes) -> bytes:
     raise ValueError("no comment")
 
 
-_READERS = {".png": _png, ".svg": _svg, ".pdf": _pdf, ".gif": _gif}
+def _html(content: bytes) -> bytes:
+    found = re.search(
+        rb'<script type="application/json" id="page-provenance">(.*?)</script>', content, re.DOTALL
+    )
+    if not found:
+        raise ValueError("no provenance")
+    return found[1]
+
+
+_READERS = {".png": _png, ".svg": _svg, ".pdf": _pdf, ".gif": _gif, ".html": _html}

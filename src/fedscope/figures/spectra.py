@@ -48,7 +48,7 @@ def density_figure(
     if not densities:
         raise UserError("there is no spectrum to draw: compute one with 'fedscope hessian --density'")
     curves = [(_values(one["grid"]), _values(one["density"])) for one in densities]
-    low, high = _density_range([density for _, density in curves])
+    low, high = density_range([density for _, density in curves])
     markers = [float("nan")] * len(curves) if lambda_max is None else lambda_max
     legend = LEGEND_LINE * len(curves) + 0.05
     with style.paper_style():
@@ -123,7 +123,7 @@ def _scale_eigenvalues(axes: Axes, x_scale: Literal["symlog", "linear"], *, sigm
     axes.xaxis.set_minor_locator(NullLocator())
 
 
-def _density_range(densities: Sequence[Values]) -> tuple[float, float]:
+def density_range(densities: Sequence[Values]) -> tuple[float, float]:
     """Return limits that hold every bump, at most ``MOST_DECADES`` below the highest."""
     positive = [np.where(np.isfinite(density), density, 0.0) for density in densities]
     top = max(float(density.max()) for density in positive)

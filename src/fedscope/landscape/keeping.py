@@ -53,14 +53,12 @@ class Keeper:
 
     def result(self, key: str) -> Record | None:
         """Return the result of this key, if there is one that can be read."""
-        if self._folder is None:
-            return None
-        try:
-            found = json.loads((self._folder / f"{key}.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
-            return None
-        record = found.get("record") if isinstance(found, dict) else None
-        return record if isinstance(record, dict) and found.get("sha256") == _hash(record) else None
+        return None if self._folder is None else _read(self._folder / f"{key}.json")
+
+    def results(self) -> list[Record]:
+        """Return every result that can be read, whatever made it, in the order of their keys."""
+        files = sorted(self._folder.glob("*.json")) if self._folder else []
+        return [record for record in map(_read, files) if record is not None]
 
     def finish(self, key: str, record: Record) -> None:
         """Write a result, then let go of the products it rests on; where the disk is full, they stay."""
@@ -74,6 +72,15 @@ class Keeper:
             return
         for folder in self._used:
             discard(folder)
+
+
+def _read(path: Path) -> Record | None:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    record = found.get("record") if isinstance(found, dict) else None
+    return record if isinstance(record, dict) and found.get("sha256") == _hash(record) else None
 
 
 def _forget(products: Path) -> None:

@@ -1,0 +1,146 @@
+"""What `fedscope report` puts into its file: records that are there, and those that it measures."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fedscope.checkpoints.files import describe_checkpoint
+from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.run import Run
+from fedscope.cli import console
+from fedscope.cli.analysis import problems
+from fedscope.cli.hessian import ANALYSIS
+from fedscope.cli.rounds import parse
+from fedscope.errors import UserError
+from fedscope.figures.report import report_page
+from fedscope.landscape.kept import kept_of, kept_scan
+from fedscope.landscape.measure import Request, measure
+from fedscope.landscape.participants import Participants
+from fedscope.landscape.problem import Problem
+from fedscope.landscape.records import Record
+from fedscope.landscape.results import HESSIAN_SCHEMA, LANDSCAPE_SCHEMA
+from fedscope.landscape.scan import Plane
+
+
+def measured(
+    paths: Sequence[Path],
+    earlier: Sequence[Path],
+    given: Sequence[Record],
+    request: Request,
+    plane: Plane,
+    source: Mapping[str, Any],
+) -> list[Record]:
+    """Return ``given`` and what it lacks: curvature of ``paths``, landscapes of these and of ``earlier``."""
+    keep = Path(source["registry"]) / ANALYSIS
+    targets = problems(tuple(map(str, paths)), **source) if paths else []
+    records = list(given)
+    for problem in targets:
+        if not _has(records, HESSIAN_SCHEMA, problem.sha256):
+            records.append(measure(problem, _possible(request, problem), console.progress, keep=keep))
+    before = problems(tuple(map(str, earlier)), **source) if earlier else []
+    for problem in (*targets, *before):
+        if not _has(records, LANDSCAPE_SCHEMA, problem.sha256):
+            records.append(kept_scan(problem, plane, console.progress, keep))
+    return records
+
+
+def kept(
+    store: Registry, paths: Sequence[Path], earlier: Sequence[Path], given: Sequence[Record]
+) -> list[Record]:
+    """Return ``given`` and, of what the registry has, the fullest record of each checkpoint that has none.
+
+    Landscapes are of ``paths`` and ``earlier``, curvature of ``paths`` alone.
+    """
+    complete = [describe_checkpoint(path)[1] for path in paths]
+    every = [*complete, *(describe_checkpoint(path)[1] for path in earlier)]
+    found = best_of(kept_of(store.root / ANALYSIS, every), complete)
+    missing = [r for r in found if not _has(given, r["schema"], r["checkpoint"]["sha256"])]
+    return [*given, *missing]
+
+
+def best_of(records: Sequence[Record], complete: Sequence[str]) -> list[Record]:
+    """Return of each checkpoint the fullest curvature record, and the finest landscape of each kind.
+
+    Curvature is of the checkpoints with the hashes ``complete``, in their order, and of the Hessian by our
+    own engine.
+    """
+    chosen: dict[tuple[object, ...], Record] = {}
+    for record in records:
+        sha256, problem = record["checkpoint"]["sha256"], record["problem"]
+        kind = (record.get("directions"), len(record.get("axes", ())))
+        if record["schema"] == HESSIAN_SCHEMA:
+            usual = tuple(problem.get(key) for key in ("operator", "engine", "reading", "parameters"))
+            if sha256 not in complete or usual != ("hessian", "fedscope", "paper", None):
+                continue
+        name = (record["schema"], sha256, *kind)
+        if name not in chosen or _fullness(record) > _fullness(chosen[name]):
+            chosen[name] = record
+    order = {sha256: place for place, sha256 in enumerate(complete)}
+    return sorted(chosen.values(), key=lambda r: order.get(r["checkpoint"]["sha256"], len(order)))
+
+
+def kept_rounds(store: Registry, reference: str, rounds: str | None) -> list[Path]:
+    """Return the kept global models of the rounds A, A+C, … up to B of ``A:B:C``; none without.
+
+    Raises:
+        UserError: ``rounds`` is not of that form, or the run kept none of them.
+    """
+    if rounds is None:
+        return []
+    wanted = parse(rounds)
+    run = store.run(reference.partition("@")[0])
+    found = [run.kept(round) for round in run.rounds() if round in wanted]
+    if not found:
+        names = ", ".join(map(str, run.rounds())) or "none; train with --keep-every"
+        raise UserError(f"run {run.name!r} kept none of the rounds {rounds}; it has {names}")
+    return found
+
+
+def runs_of(paths: Sequence[Path]) -> list[Run]:
+    """Return the runs that the checkpoints lie in, each once."""
+    folders = [parent for path in paths for parent in path.absolute().parents]
+    return [Run(folder) for folder in dict.fromkeys(folders) if (folder / "manifest.json").is_file()]
+
+
+def as_record(run: Run) -> Record:
+    """Return a run as the report takes it."""
+    files = [path for path in (run.best, run.final if run.final.exists() else run.last) if path.exists()]
+    return {
+        "manifest": run.manifest().model_dump(mode="json"),
+        "metrics": run.metrics(),
+        "checkpoints": {path.name: describe_checkpoint(path)[1] for path in files},
+    }
+
+
+def page_of(runs: Sequence[Record], records: Sequence[Record]) -> str:
+    """Return the HTML of runs and records of either schema."""
+    curvatures = [record for record in records if record["schema"] == HESSIAN_SCHEMA]
+    return report_page(runs, curvatures, [r for r in records if r["schema"] == LANDSCAPE_SCHEMA])
+
+
+def _has(records: Sequence[Record], schema: str, sha256: str) -> bool:
+    return any(r["schema"] == schema and r["checkpoint"]["sha256"] == sha256 for r in records)
+
+
+def _possible(request: Request, problem: Problem) -> Request:
+    """Return the request without the clients where they cannot be compared, which is said."""
+    if not request.clients:
+        return request
+    options = request.crossing.settled(request.reading)
+    assert options.weights
+    assert options.data
+    try:
+        Participants(problem, options.weights, options.data)
+    except UserError as reason:
+        console.note(f"{problem.title}: no H_N and H_D: {reason}")
+        return replace(request, clients=False)
+    return request
+
+
+def _fullness(record: Record) -> tuple[Any, ...]:
+    """Return what makes one of two records of the same the better one to show."""
+    if record["schema"] == HESSIAN_SCHEMA:
+        parts = bool(record["density"]) + bool(record["cross_client"])
+        return parts, record["problem"]["samples"], len(record["eigenvalues"])
+    return record["problem"]["samples"], len(record["axes"][0]["values"])

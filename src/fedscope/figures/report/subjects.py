@@ -1,0 +1,84 @@
+"""Who a report shows: every run, and every checkpoint from elsewhere, with one name, colour and line."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from matplotlib.colors import to_hex
+
+from fedscope.figures import style
+
+Record = Mapping[str, Any]
+Key = tuple[str, object, object]
+LINE_WIDTH = 2  # pixels
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "star")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One run or checkpoint."""
+
+    index: int
+    name: str
+    color: str  # as CSS has it
+    dash: str  # as plotly has it: solid, or lengths in pixels
+    symbol: str  # of a point
+
+
+def run_key(run: Record) -> Key:
+    """Return the key of a run's own global model."""
+    return (run["manifest"]["name"], None, None)
+
+
+def key_of(checkpoint: Record) -> Key:
+    """Return what tells checkpoints of different subjects apart; rounds of one run are the same subject."""
+    if checkpoint.get("run") is None:
+        return (str(checkpoint["sha256"]), None, None)
+    average = checkpoint.get("average")
+    return (str(checkpoint["run"]), checkpoint.get("client"), None if average == "cld" else average)
+
+
+def subjects(runs: Sequence[Record], records: Sequence[Record]) -> dict[Key, Subject]:
+    """Return the subjects in the order given: by method where each has its own, else by name."""
+    methods: dict[Key, object] = {run_key(run): stated(run).get("method") for run in runs}
+    labels = {key: key[0] for key in methods}
+    for record in records:
+        key = key_of(record["checkpoint"])
+        if key not in methods:
+            methods[key], labels[key] = record["problem"].get("method"), _label(key, record["checkpoint"])
+    known = [method for method in methods.values() if method not in (None, "unknown")]
+    if len(set(known)) == len(methods):
+        names = {key: str(method) for key, method in methods.items()}
+    else:
+        names = dict(zip(labels, _apart(labels), strict=True))
+    colors = style.method_colors(len(names))
+    return {
+        key: Subject(i, name, to_hex(colors[i]), _dash(i), SYMBOLS[i % len(SYMBOLS)])
+        for i, (key, name) in enumerate(names.items())
+    }
+
+
+def stated(run: Record) -> dict[str, Any]:
+    """Return a run's settings, without those that a run from elsewhere does not say."""
+    settings, added = run["manifest"]["settings"], run["manifest"].get("added")
+    return {key: value for key, value in settings.items() if not added or key in added["stated"]}
+
+
+def _label(key: Key, checkpoint: Record) -> str:
+    name, client, average = key
+    if checkpoint.get("run") is None:
+        return PurePath(checkpoint["path"]).name
+    return f"{name}, client {client}" if client is not None else f"{name}, {average}" if average else name
+
+
+def _apart(labels: Mapping[Key, str]) -> Iterable[str]:
+    """Return the labels; files of one name get the beginning of their hash."""
+    times = Counter(labels.values())
+    return [f"{label} ({key[0][:8]})" if times[label] > 1 else label for key, label in labels.items()]
+
+
+def _dash(index: int) -> str:
+    pattern = style.LINESTYLES[index % len(style.LINESTYLES)]
+    return "solid" if pattern == "-" else ",".join(f"{LINE_WIDTH * length:g}px" for length in pattern[1])

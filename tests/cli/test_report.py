@@ -1,0 +1,136 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from fedscope.checkpoints.files import load_checkpoint
+from fedscope.checkpoints.registry import Run
+from tests.cli.conftest import Command
+from tests.figures.records import landscape
+from tests.figures.test_report import Page
+
+FEW = ("--samples", "48", "--threads", "1", "--grid", "3", "--top-k", "2", "--probes", "2",
+       "--client-probes", "3")  # fmt: skip
+
+
+def page() -> Page:
+    return Page(Path("report.html").read_text(encoding="utf-8"))
+
+
+def test_a_report_is_measured_once_and_made_again_from_what_is_kept(
+    fedscope: Command, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = fedscope("report", "tiny", *FEW, "--json", "records.json")
+    assert (done.code, done.out) == (0, "report.html\n"), done.err
+    first = Path("report.html").read_bytes()
+    shown, records = page(), json.loads(Path("records.json").read_text())
+    assert [record["schema"] for record in records] == ["fedscope/hessian/1", "fedscope/landscape/1"]
+    about = shown.json("page-provenance")
+    sha256 = load_checkpoint(run.final).sha256
+    assert about["checkpoints"] == [sha256] * 2
+    assert about["runs"][0]["checkpoints"]["final.pt"] == sha256
+    assert about["runs"][0]["manifest"] == run.manifest().model_dump(mode="json")
+    curves = shown.json("page-data")["curves"]
+    assert curves == [{"name": "fedavg", "accuracy": [[m["round"], m["accuracy"]] for m in run.metrics()]}]
+    assert records[1]["loss"][1][1] == pytest.approx(records[1]["center_loss"], rel=1e-6)
+    assert str(run.folder) not in first.decode()
+
+    def again(*_: object, **__: object) -> None:
+        raise AssertionError("it was measured again")
+
+    monkeypatch.setattr("fedscope.landscape.measure._measured", again)
+    monkeypatch.setattr("fedscope.landscape.kept.scan", again)
+    for more in ((), ("--no-compute",)):
+        assert fedscope("report", "tiny", *FEW, *more).code == 0
+        assert Path("report.html").read_bytes() == first
+    assert fedscope("report", "--record", "records.json").code == 0  # a record alone, without its run
+    assert "Convergence" not in page().text
+
+
+def test_an_interrupted_report_goes_on(fedscope: Command, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    arguments = ("report", "tiny@best", *FEW, "--no-clients")
+    with monkeypatch.context() as patch:
+        patch.setattr("fedscope.landscape.kept.scan", interrupted)
+        assert fedscope(*arguments).code == 130
+    assert not Path("report.html").exists()
+    monkeypatch.setattr("fedscope.landscape.measure._measured", interrupted)  # that part is kept
+    assert fedscope(*arguments).code == 0
+
+
+def test_without_computing_it_says_what_to_run(fedscope: Command) -> None:
+    done = fedscope("report", "tiny", "--no-compute", "--registry", str(Path("nowhere").absolute()))
+    assert done.code == 2
+    few = ("--clients", "2", "--rounds", "2", "--epochs", "1", "--keep-every", "1")
+    assert fedscope("train", *few, "--registry", "runs", "--name", "new").code == 0
+    assert fedscope("report", "--no-compute", "--registry", "runs").code == 0  # the newest run
+    assert "fedscope hessian new --density" in page().text
+    assert [words for level, words in page().headings if level == 2] == [
+        "Runs", "Metrics", "Convergence", "Provenance",
+    ]  # fmt: skip
+
+
+def test_kept_rounds_are_slid_through(fedscope: Command) -> None:
+    few = ("--clients", "2", "--rounds", "3", "--epochs", "1", "--keep-every", "1", "--save-clients", "none")
+    assert fedscope("train", *few, "--registry", "runs", "--name", "kept").code == 0
+    done = fedscope("report", "kept", *FEW, "--rounds", "1:3:1", "--registry", "runs")
+    assert done.code == 0, done.err
+    assert "no H_N and H_D" in done.err
+    (plane,) = page().json("page-data")["planes"]
+    assert plane["rounds"] == [1, 2, 3]
+    assert len(plane["views"]) == 3  # the last round is the final model
+    assert [attrs["max"] for _, attrs in page().tags if "data-rounds" in attrs] == ["2"]
+    done = fedscope("report", "kept", *FEW, "--rounds", "7:9:1", "--registry", "runs")
+    assert (done.code, "it has 1, 2, 3" in done.err) == (2, True)
+
+
+def test_a_landscape_becomes_a_page(fedscope: Command, run: Run) -> None:
+    done = fedscope("plot-landscape", "tiny", "--samples", "48", "--grid", "3", "--out", "x.html")
+    assert (done.code, done.out) == (0, "x.html\n"), done.err
+    shown = Page(Path("x.html").read_text())
+    assert [words for level, words in shown.headings if level == 2] == ["Loss landscapes", "Provenance"]
+    chain = fedscope("runs", "show", "--provenance", "x.html", "--json").json
+    assert [link["kind"] for link in chain][:3] == ["figure", "analysis", "code"]
+    (found,) = (link for link in chain if link["kind"] == "checkpoint")
+    assert (found["sha256"], found["fault"]) == (load_checkpoint(run.final).sha256, None)
+
+
+BROKEN = {
+    "text": "{",
+    "other": {"schema": "fedscope/other/1"},
+    "nothing": None,
+    "short": landscape() | {"loss": [[1.0]]},
+    "words": landscape() | {"center_loss": "<script>"},
+    "marks": landscape() | {"marks": [{"label": "a", "at": [0.0], "distance": 0.0}]},
+    "cut": {"schema": "fedscope/hessian/1", "checkpoint": {"sha256": "a"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tiny", "--out", "report.pdf"], "with the suffix .html"),
+        (["tiny", "--out", "text.json/report.html"], "cannot write"),
+        (["tinny"], "did you mean 'tiny'?"),
+        (["tiny", "--rounds", "1-3"], "FIRST:LAST:STEP"),
+        (["tiny", "--rounds", "1:3:0"], "FIRST:LAST:STEP"),
+        (["tiny", "--rounds", "3:1:1"], "FIRST:LAST:STEP"),
+        (["--record", "absent.json"], "no such file"),
+        (["--record", "text.json"], "holds no record"),
+        (["--record", "other.json"], "is no record of"),
+        (["--record", "nothing.json"], "is no record of"),
+        (["--record", "short.json"], "loss is no grid of 11 × 11 numbers"),
+        (["--record", "words.json"], "center_loss"),
+        (["--record", "marks.json"], "a mark has not a coordinate per axis"),
+        (["--record", "cut.json"], "problem: Field required"),
+    ],
+)
+def test_bad_input_is_one_line(fedscope: Command, arguments: list[str], message: str) -> None:
+    for name, content in BROKEN.items():
+        Path(f"{name}.json").write_text(content if isinstance(content, str) else json.dumps(content))
+    done = fedscope("report", *arguments)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done.err
+    assert message in done.err
+    assert not Path("report.html").exists()

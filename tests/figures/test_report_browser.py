@@ -1,0 +1,277 @@
+"""The report in a real browser: headless Chromium, from a file, by mouse, by keyboard and on paper.
+
+Screenshots stay in build/screenshots.
+"""
+
+import base64
+import io
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from selenium.webdriver import Chrome, ChromeOptions
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+from fedscope.figures.report import report_page
+from tests.figures.records import curvature, landscape, run
+
+pytestmark = pytest.mark.slow
+
+SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+PATIENCE = 400  # seconds: surfaces in space are rendered without a GPU, perhaps on a busy machine
+FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1100,900",
+    # the Linux packages ask for GPU rasterisation, which is slow without a GPU; WebGL is there in software
+    "--disable-gpu-rasterization", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
+    "--disable-background-networking", "--disable-component-update", "--disable-extensions", "--no-first-run",
+    "--hide-scrollbars",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Chrome]:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    browser = next((found for found in map(shutil.which, names) if found), None)
+    driver = shutil.which("chromedriver")
+    if not (browser and driver):
+        reason = "no Chromium with chromedriver is here; apt-get install chromium chromium-driver"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    options = ChromeOptions()
+    options.binary_location = browser
+    for flag in FLAGS:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    found = Chrome(options=options, service=Service(driver))
+    found.set_script_timeout(PATIENCE)
+    found.set_page_load_timeout(PATIENCE)
+    assert not isinstance(found.command_executor, str)
+    found.command_executor.client_config.timeout = PATIENCE
+    yield found
+    found.quit()
+
+
+@pytest.fixture
+def visit(chrome: Chrome, tmp_path: Path) -> Iterator[Callable[[str], Chrome]]:
+    """Open a page from a file; in the end it must have said no error and asked for nothing."""
+    requests: list[str] = []
+
+    def opened(text: str) -> Chrome:
+        path = tmp_path / "report.html"
+        path.write_text(text, encoding="utf-8")
+        chrome.get(path.as_uri())
+        wait(chrome, "return document.documentElement.dataset.ready === 'yes'")
+        return chrome
+
+    yield opened
+    for entry in log(chrome, "performance"):
+        message = json.loads(entry["message"])["message"]
+        if message["method"] == "Network.requestWillBeSent":
+            requests.append(message["params"]["request"]["url"])
+    assert [url for url in requests if url.startswith("file:")] == [(tmp_path / "report.html").as_uri()]
+    assert not [url for url in requests if not url.startswith(("file:", "data:", "blob:"))]
+    assert [e["message"] for e in log(chrome, "browser") if e["level"] == "SEVERE"] == []
+
+
+def log(chrome: Chrome, kind: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = chrome.get_log(kind)  # type: ignore[no-untyped-call]
+    return found
+
+
+def wait(chrome: Chrome, condition: str, *arguments: Any) -> Any:
+    return WebDriverWait(chrome, PATIENCE).until(lambda c: c.execute_script(condition, *arguments))
+
+
+def keep(chrome: Chrome, name: str) -> None:
+    """Keep a picture of the whole page."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    size = chrome.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
+    clip = {**size, "x": 0, "y": 0, "scale": 1}
+    shot = chrome.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
+    (SCREENSHOTS / f"{name}.png").write_bytes(base64.b64decode(shot["data"]))
+
+
+def pixels(element: WebElement) -> Any:
+    return np.asarray(Image.open(io.BytesIO(element.screenshot_as_png)).convert("RGB"), dtype=float)
+
+
+def colourful(element: WebElement) -> float:
+    """The share of pixels with a colour: no paper, no ink."""
+    image = pixels(element)
+    return float((np.ptp(image, axis=2) > 24).mean())
+
+
+def names_in_order(chrome: Chrome, table: str) -> list[str]:
+    rows = chrome.find_elements(By.CSS_SELECTOR, f"{table} tbody th")
+    return [row.text for row in rows]
+
+
+METHODS = {"one": "fedavg", "two": "fedavg+man"}
+
+
+@pytest.fixture(scope="module")
+def report() -> str:
+    """Two methods; the second's landscape becomes gentler from round 2 to round 4."""
+    runs = [run(name, method, rounds=4 + i) for i, (name, method) in enumerate(METHODS.items())]
+    tops = {"one": 50.0, "two": 20.0}
+    curvatures = [curvature(name, method, top=tops[name]) for name, method in METHODS.items()]
+    planes = [
+        landscape(name, method, round=round, points=7, curvature=tops[name] / round)
+        for name, method in METHODS.items()
+        for round in (2, 4)
+    ]
+    return report_page(runs, curvatures, planes)
+
+
+def test_a_reader_looks_around(visit: Callable[[str], Chrome], report: str) -> None:
+    chrome = visit(report)
+    keep(chrome, "report")
+    one = chrome.find_element(By.CSS_SELECTOR, "figure[data-side='0']")
+    two = chrome.find_element(By.CSS_SELECTOR, "figure[data-side='1']")
+
+    # everything is drawn
+    for chart in chrome.find_elements(By.CSS_SELECTOR, "[data-chart]"):
+        assert chart.find_elements(By.CSS_SELECTOR, "svg .trace path")
+        assert colourful(chart) > 0.0005
+    for space in chrome.find_elements(By.CSS_SELECTOR, ".space"):
+        assert space.find_elements(By.TAG_NAME, "canvas")
+        assert colourful(space) > 0.1
+    assert all(colourful(flat) > 0.3 for flat in chrome.find_elements(By.CSS_SELECTOR, ".flat"))
+
+    # a method is switched: the first side shows what the second shows
+    before = pixels(one.find_element(By.CLASS_NAME, "flat"))
+    Select(chrome.find_element(By.CSS_SELECTOR, "select[data-side='0']")).select_by_visible_text("fedavg+man")
+    wait(
+        chrome,
+        "return arguments[0].textContent.startsWith('two@4')",
+        one.find_element(By.TAG_NAME, "figcaption"),
+    )
+    wait(chrome, "return document.querySelectorAll('.flat')[0].data[0].z[0][0] === "
+                 "document.querySelectorAll('.flat')[1].data[0].z[0][0]")  # fmt: skip
+    assert np.abs(pixels(one.find_element(By.CLASS_NAME, "flat")) - before).max() > 20
+    assert one.find_element(By.CLASS_NAME, "name").text == "fedavg+man"
+
+    # the slider is moved: an earlier round, and as steep as that was
+    corner = "return document.querySelectorAll('.flat')[1].data[0].z[0][0]"
+    assert chrome.execute_script(corner) == pytest.approx(np.log10(0.2 + 20 / 4), rel=1e-5)
+    chrome.find_element(By.CSS_SELECTOR, "input[type='range']").send_keys(Keys.LEFT)
+    wait(
+        chrome,
+        "return arguments[0].textContent.startsWith('two@2')",
+        two.find_element(By.TAG_NAME, "figcaption"),
+    )
+    wait(chrome, f"{corner} > 0.9")
+    assert chrome.execute_script(corner) == pytest.approx(np.log10(0.2 + 20 / 2), rel=1e-5)
+    assert chrome.find_element(By.TAG_NAME, "output").text == "round 2"
+
+    # a table is sorted, up and down
+    by_trace = chrome.find_element(By.XPATH, "//section[@id='metrics']//button[starts-with(., 'trace')]")
+    for expected, direction in (
+        (["fedavg+man", "fedavg"], "ascending"),
+        (["fedavg", "fedavg+man"], "descending"),
+    ):
+        by_trace.click()
+        assert names_in_order(chrome, "#metrics table:first-of-type")[:2] == expected
+        assert by_trace.find_element(By.XPATH, "..").get_attribute("aria-sort") == direction
+
+    # a method is hidden, in every chart
+    chrome.find_element(By.CSS_SELECTOR, "#convergence input[data-subject='0']").click()
+    hidden = "return [...document.querySelectorAll('[data-chart]')].map(c => c.data[0].visible)"
+    assert set(chrome.execute_script(hidden)) == {"legendonly"}
+    assert not chrome.find_element(By.CSS_SELECTOR, "#spectra input[data-subject='0']").is_selected()
+    keep(chrome, "report-used")
+
+
+def test_the_keyboard_is_enough(visit: Callable[[str], Chrome], report: str) -> None:
+    chrome = visit(report)
+    stops: list[str] = []
+    body = chrome.find_element(By.TAG_NAME, "body")
+    body.send_keys(Keys.TAB)
+    assert chrome.switch_to.active_element.text == "Skip to the content"
+    for _ in range(200):
+        here = chrome.switch_to.active_element
+        stops.append(f"{here.tag_name} {here.get_attribute('type') or ''} {here.text[:20]}".strip())
+        outline = chrome.execute_script("return getComputedStyle(arguments[0]).outlineStyle", here)
+        assert outline != "none", stops[-1]
+        assert here.accessible_name, stops[-1]
+        if here.get_attribute("id") == "provenance-link":
+            break
+        here.send_keys(Keys.TAB)
+    else:
+        pytest.fail(f"the keyboard does not reach the end: {stops}")
+    reached = " | ".join(stops)
+    for control in ("button button λ_max", "input checkbox", "input number", "select", "input range",
+                    "button button Turn left", "summary"):  # fmt: skip
+        assert control in reached, control
+
+    # each control answers to its keys
+    turn = chrome.find_element(By.CSS_SELECTOR, "[data-turn='left']")
+    eyes = "return [...document.querySelectorAll('.space')].map(s => s._fullLayout.scene.camera.eye.x)"
+    before = chrome.execute_script(eyes)
+    turn.send_keys(Keys.ENTER)
+    wait(chrome, f"{eyes}.every(x => Math.abs(x - arguments[0]) > 0.1)".replace("return [", "return (["
+         ).replace("eye.x)", "eye.x))"), before[0])  # fmt: skip
+    after = chrome.execute_script(eyes)
+    assert after[0] == pytest.approx(after[1])
+    target = chrome.find_element(By.ID, "target")
+    target.send_keys(Keys.CONTROL, "a")
+    target.send_keys("45")
+    items = [item.text for item in chrome.find_elements(By.CSS_SELECTOR, "#reached li")]
+    assert items == ["fedavg: not reached", "fedavg+man: 5 rounds"]
+    summary = chrome.find_element(By.CSS_SELECTOR, "#metrics summary")
+    summary.send_keys(Keys.SPACE)
+    assert "5" * 3 not in summary.text
+    assert chrome.find_element(By.CSS_SELECTOR, "#metrics details").get_attribute("open")
+
+
+EVIL = "<img src=x onerror='window.hit=1'><script>window.hit=1</script></script><a href='http://a.example/'>b</a>"
+
+
+def test_texts_do_nothing_and_the_policy_holds(visit: Callable[[str], Chrome]) -> None:
+    chrome = visit(report_page([run("one", EVIL), run("two", "fedavg")], [curvature("one", EVIL)], []))
+    assert EVIL in chrome.find_element(By.TAG_NAME, "h1").text
+    legends = chrome.find_elements(By.CSS_SELECTOR, ".legendtext")
+    assert EVIL in [legend.text for legend in legends]
+    assert not chrome.find_elements(By.CSS_SELECTOR, "svg a")
+    assert chrome.execute_script("return window.hit") is None
+    # whatever came in as a script, or asked for something, would be refused
+    refused = chrome.execute_async_script("""
+        const done = arguments[0], refused = [];
+        document.addEventListener("securitypolicyviolation", (e) => refused.push(e.effectiveDirective));
+        const script = document.createElement("script");
+        script.textContent = "window.hit = 1";
+        document.body.append(script);
+        fetch("http://127.0.0.1:9/").catch(() => setTimeout(() => done([refused.sort(), window.hit]), 200));
+    """)
+    assert refused == [["connect-src", "script-src-elem"], None]
+    assert {e["level"] for e in log(chrome, "browser")} >= {"SEVERE"}  # so it says
+
+
+@pytest.mark.parametrize("width", [375])
+def test_it_fits_a_phone_and_paper(visit: Callable[[str], Chrome], width: int) -> None:
+    runs = [run(name, method) for name, method in METHODS.items()]
+    text = report_page(runs, [curvature(name, method) for name, method in METHODS.items()], [])
+    chrome = visit(text)
+    printed = base64.b64decode(chrome.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    (SCREENSHOTS / "report.pdf").write_bytes(printed)
+    assert printed.startswith(b"%PDF-")
+    assert len(printed) > 20_000
+    wait(chrome, "return [...document.querySelectorAll('details')].every(d => !d.open)")  # as before
+    phone = {"width": width, "height": 700, "deviceScaleFactor": 1, "mobile": True}
+    chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
+    wait(chrome, "return document.querySelector('[data-chart] svg').clientWidth <= arguments[0]", width)
+    keep(chrome, "report-phone")
+    assert chrome.execute_script("return document.documentElement.scrollWidth") <= width
+    chrome.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
