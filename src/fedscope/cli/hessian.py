@@ -18,8 +18,6 @@ from fedscope.federated import workers
 from fedscope.figures.labels import label, titles
 from fedscope.figures.record import made_from
 from fedscope.figures.rounding import format_estimate
-from fedscope.figures.spectra import density_figure
-from fedscope.figures.style import check_format, save
 from fedscope.figures.tables import hessian_table
 from fedscope.figures.verdicts import advice, comparison_table
 from fedscope.landscape.measure import Request, measure
@@ -94,6 +92,8 @@ def command(
         **by_reading(source, **others),
     )
     if figure:
+        from fedscope.figures.style import check_format  # matplotlib: not for a table
+
         check_format(Path(figure))
     for target in (figure, json_target):
         console.check_target(target)
@@ -175,6 +175,9 @@ def compare(records: list[Record]) -> None:
 
 def draw_densities(records: list[Record], path: Path) -> None:
     """Draw the eigenvalue densities of several records on shared axes."""
+    from fedscope.figures.spectra import density_figure
+    from fedscope.figures.style import save
+
     largest = [float(r["lambda_max"]["value"]) for r in records if r["lambda_max"]["value"] is not None]
     if len(largest) < len(records):
         raise UserError("the curvature is not finite, so there is no density to draw; see --json")
