@@ -1,6 +1,7 @@
 """Fixtures every test may use: small trained runs, and the real CIFAR-100 where it is at hand."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,24 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["FEDSCOPE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _commands_take_one_thread() -> None:
+    """Threads of several tests' commands that share a core wait for each other most of the time."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+
+
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
     """The bits depend on the threads, and the tests already take all cores."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _freed_memory_is_returned() -> Iterator[None]:
+    """A command's process keeps it for steps of one size; here, after all sizes, it would be gigabytes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedscope.process.reuse_freed_memory", lambda: False)
+        yield
 
 
 @pytest.fixture(autouse=True)

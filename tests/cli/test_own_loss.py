@@ -20,7 +20,11 @@ class Two(nn.Module):
     def forward(self, ids, scale):
         return {"logits": self.out(self.embed(ids).mean(1) * scale)}
 
+class Crooked(Two):
+    def forward(self, ids, scale): return super().forward(ids, scale[:3])
+
 def network(): return Two()
+def crooked(): return Crooked()
 def data():
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(5, (20, 4), generator=generator)
@@ -28,6 +32,9 @@ def data():
         yield {"ids": ids[rows], "scale": ids[rows, :1] / 4}, ids[rows, 0]
 def loss(output, labels): return cross_entropy(output["logits"], labels)
 def total(output, labels): return cross_entropy(output["logits"], labels, reduction="sum")
+def between(output, labels):
+    z = output["logits"] / output["logits"].norm(dim=1, keepdim=True)
+    return cross_entropy(z @ z.T, torch.arange(len(z)))
 def broken(output, labels): raise ValueError("no loss today")
 """
 OWN = ("--model", "two:network", "--data", "two:data", "--batch-size", "8", "--threads", "1")
@@ -59,13 +66,23 @@ def test_a_folder_two_inputs_and_a_loss_of_ones_own(fedscope: Command, folder: s
     assert drawn["problem"]["samples"] == 10
 
 
+def test_a_loss_between_samples_is_taken_in_one_batch(fedscope: Command, folder: str) -> None:
+    done = fedscope(
+        "hessian", folder, *OWN[:4], "--loss", "two:between", "--batch-size", "20", "--probes", "4"
+    )
+    assert done.code == 0, done.err
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ((*OWN, "--loss", "two:total"), "the loss is no mean over samples"),
-        ((*OWN, "--loss", "two:broken"), "fails in two:network: ValueError: no loss today"),
+        ((*OWN, "--loss", "two:total"), "the loss is a sum over samples"),
+        ((*OWN, "--loss", "two:total", "--batch-size", "20"), "the loss is a sum over samples"),
+        ((*OWN, "--loss", "two:between"), "the loss is no mean over samples"),
+        ((*OWN, "--loss", "two:broken"), "fails in two:broken: ValueError: no loss today"),
         ((*OWN, "--loss", "two:absent"), "--loss two:absent: AttributeError"),
-        (OWN, "fails in two:network"),  # cross-entropy of a dict
+        (OWN, "fails in cross-entropy (give another with --loss): TypeError"),  # of a dict
+        ((*OWN, "--loss", "two:loss", "--model", "two:crooked"), "fails in two:crooked: RuntimeError"),
         (("--loss", "two:loss"), "--model and --data go together"),
     ],
 )

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from fedscope.checkpoints.files import load_checkpoint
 from fedscope.checkpoints.registry import Run
 from fedscope.federated.memory import Memory
-from fedscope.federated.workers import Workers, started
+from fedscope.federated.workers import Workers, joined, started
 from tests.data.layouts import make
 
 FEDSCOPE = [sys.executable, "-m", "fedscope"]
@@ -170,6 +171,24 @@ def test_an_error_of_rank_0_ends_the_others() -> None:
     with pytest.raises(KeyError), started(2, torch.device("cpu"), 1, never):
         raise KeyError
     assert children(os.getpid()) == before
+
+
+def test_the_groups_threads_end_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a reference to it waits for the collector, as those of an operator's graphs do."""
+    home = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    for name, value in home.items():
+        monkeypatch.setenv(name, value)
+
+    def threads() -> set[str]:
+        return {(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()}
+
+    with joined():
+        waiting: list[object] = [dist.group.WORLD]
+        waiting.append(waiting)
+        dist.all_reduce(torch.ones(1))
+        assert "pt_gloo_runloop" in threads()
+        del waiting
+    assert "pt_gloo_runloop" not in threads()
 
 
 @pytest.mark.slow

@@ -2,24 +2,24 @@
 
 A small BatchNorm net is trained on the digits; a finite population of samples is then all there is, so the
 mean of their Hessians is the truth, and a draw with replacement from it is an independent sample. A row of
-the table is a quantity with its estimate from a draw (an interval) and its value on the population.
+the table is a quantity with its estimate from an operator (intervals) and its values on the population.
 
 Symbols: P samples in the population, n parameters, B batches in a draw.
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.func import functional_call, hessian, vmap
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, embedding_bag
 
-from fedscope.landscape.eigen import Which, top_eigenpairs
-from fedscope.landscape.operators import Operator, Product
+from fedscope.landscape.operators import LambdaOperator, Operator, Product
 
+TENSORS = (27, 3, 3, 135, 5, 5, 5, 50, 10)  # lengths of the net's parameters
 Interval = tuple[float, float]
 
 
@@ -36,12 +36,13 @@ class BatchMatrices(Operator):
         self._matrices = matrices
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
-        products = []
-        for v in rows:
-            images = self._matrices @ v  # (B, n)
-            onto_images = None if onto is None else images @ onto.T
-            products.append(Product(images.mean(0), images @ v, onto_images))
-        return products
+        images = (self._matrices @ rows.T).mT  # (B, m, n)
+        forms = (images * rows).sum(2)
+        projections = None if onto is None else images @ onto.T  # (B, m, r)
+        return [
+            Product(vector, forms[:, i], None if projections is None else projections[:, i])
+            for i, vector in enumerate(images.mean(0))
+        ]
 
 
 @dataclass(frozen=True)
@@ -59,35 +60,44 @@ class Population:
         """Return the operator of ``batches``·``samples`` independent draws."""
         generator = torch.Generator().manual_seed(seed)
         rows = torch.randint(len(self.hessians), (batches, samples), generator=generator)
-        return BatchMatrices(torch.stack([self.hessians[chosen].mean(0) for chosen in rows]), samples)
+        means = embedding_bag(rows, self.hessians.flatten(1), mode="mean")  # without a copy of the samples
+        return BatchMatrices(means.view(batches, *self.hessians.shape[1:]), samples)
+
+    def whole(self) -> LambdaOperator:
+        """Return the operator of all, in which only an estimate's probes are random."""
+        mean = self.mean
+        blocks = tuple((str(i), length) for i, length in enumerate(TENSORS))
+        return LambdaOperator(lambda v: mean @ v, len(mean), blocks=blocks)
 
 
 @dataclass(frozen=True)
-class Quantity:
-    """What is estimated: an interval from a draw (and its seed), and the truth."""
+class Row:
+    """A quantity: its intervals from an operator and a seed, and its values for the population's matrix."""
 
     name: str
-    estimate: Callable[[Operator, int], Interval]
-    truth: Callable[[Tensor], float]
+    estimate: Callable[[Operator, int], Sequence[Interval]]
+    truth: Callable[[Tensor], Sequence[float]]
 
 
-def _eigenvalue(which: Which) -> Callable[[Operator, int], Interval]:
-    return lambda op, seed: top_eigenpairs(op, which=which).interval()
+def shares(
+    rows: Iterable[Row], mean: Tensor, operator: Callable[[int], Operator], repetitions: int = 300
+) -> dict[str, float]:
+    """Return for each row the share of its intervals, over all seeds, that hold the truth.
 
-
-QUANTITIES = (
-    Quantity("λ_max", _eigenvalue("largest"), lambda mean: float(torch.linalg.eigvalsh(mean)[-1])),
-    Quantity("λ_min", _eigenvalue("smallest"), lambda mean: float(torch.linalg.eigvalsh(mean)[0])),
-)
-
-
-def coverage(quantity: Quantity, population: Population, repetitions: int = 300) -> float:
-    """Return the share of seeded repetitions whose interval holds the truth."""
-    truth, hits = quantity.truth(population.mean), 0
+    Args:
+        rows: what is estimated, all of it from the same operator.
+        mean: the population's matrix.
+        operator: of a seed.
+        repetitions: seeds.
+    """
+    truths = {row.name: (row, row.truth(mean)) for row in rows}
+    hits = dict.fromkeys(truths, 0)
     for seed in range(repetitions):
-        low, high = quantity.estimate(population.draw(seed), seed)
-        hits += low <= truth <= high
-    return hits / repetitions
+        op = operator(seed)
+        for name, (row, truth) in truths.items():
+            found = row.estimate(op, seed)
+            hits[name] += sum(low <= value <= high for (low, high), value in zip(found, truth, strict=True))
+    return {name: hits[name] / repetitions / len(truth) for name, (_, truth) in truths.items()}
 
 
 def trained_population(size: int = 800, steps: int = 300) -> Population:

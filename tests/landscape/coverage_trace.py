@@ -1,13 +1,14 @@
-"""How often the intervals of trace, diagonal and density cover the truth, on the net of ``coverage``.
+"""The quantities whose intervals are tried on the net of ``coverage``.
 
-Some rows take the population's own matrix, so that only the probes are random; the others draw samples from
-the population as well. A row with several numbers (one per tensor) gives the share over all of them.
+Those of ``DRAWN`` take a draw of samples from the population, those of ``PROBED`` the population's own
+matrix, so that only the probes are random. A row with several numbers (one per tensor) gives the share over
+all of them.
 
 Symbols: n parameters, B batches in a draw.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -15,42 +16,18 @@ from torch import Tensor
 
 from fedscope.landscape.density import spectral_density
 from fedscope.landscape.diagonal import diagonal, squared_norm
+from fedscope.landscape.eigen import Which, top_eigenpairs
 from fedscope.landscape.errorbars import interval
 from fedscope.landscape.lanczos import Lanczos
-from fedscope.landscape.operators import LambdaOperator, Operator
+from fedscope.landscape.operators import Operator
 from fedscope.landscape.results import Trace
 from fedscope.landscape.subspace import Subspace
 from fedscope.landscape.trace import trace
 
-from .coverage import Interval, Population
-
-TENSORS = (27, 3, 3, 135, 5, 5, 5, 50, 10)  # lengths of the net's parameters
-Estimator = Callable[[Operator, int], Sequence[Interval]]
+from .coverage import TENSORS, Interval, Row
 
 
-@dataclass(frozen=True)
-class Row:
-    """A quantity: its intervals from an operator and a seed, and its values for the population's matrix."""
-
-    name: str
-    estimate: Estimator
-    truth: Callable[[Tensor], Sequence[float]]
-    draws: bool = False  # whether the operator is a draw of samples
-
-
-def share(row: Row, population: Population, repetitions: int = 300) -> float:
-    """Return the share of intervals that hold the truth."""
-    matrix = population.mean
-    whole = LambdaOperator(
-        lambda v: matrix @ v, len(matrix), blocks=tuple((str(i), k) for i, k in enumerate(TENSORS))
-    )
-    truth, hits = row.truth(matrix), 0
-    for seed in range(repetitions):
-        found = row.estimate(population.draw(seed) if row.draws else whole, seed)
-        hits += sum(low <= value <= high for (low, high), value in zip(found, truth, strict=True))
-    return hits / repetitions / len(truth)
-
-
+@lru_cache(maxsize=1)
 def krylov_space(op: Operator, steps: int = 12) -> Subspace:
     """Return a Krylov space of ``op``, from one start for all seeds."""
     generator = torch.Generator().manual_seed(12345)
@@ -59,6 +36,10 @@ def krylov_space(op: Operator, steps: int = 12) -> Subspace:
     for _ in range(steps):
         process.step()
     return process.subspace()
+
+
+def _eigenvalue(op: Operator, which: Which) -> Sequence[Interval]:
+    return [top_eigenpairs(op, which=which).interval()]
 
 
 def _generator(seed: int) -> torch.Generator:
@@ -72,7 +53,7 @@ def _trace(op: Operator, seed: int, **options: Any) -> Trace:
 def _data_error(op: Operator, seed: int) -> Sequence[Interval]:
     """The exact trace of the draw, with the data's error as ten deflated probes have it."""
     found = _trace(op, seed, probes=10, known=krylov_space(op))
-    exact = float(sum(op.product(row).vector[i] for i, row in enumerate(torch.eye(op.shape[0]).double())))
+    exact = float(op.matmat(torch.eye(op.shape[0], dtype=op.dtype)).trace())
     return [interval(exact, found.stderr_data, found.dof_data)]
 
 
@@ -117,7 +98,31 @@ def _above(matrix: Tensor) -> Sequence[float]:
     return [float((torch.linalg.eigvalsh(matrix) > 0.1).double().mean())]
 
 
-ROWS = (
+DRAWN = (
+    Row(
+        "λ_max",
+        lambda op, seed: _eigenvalue(op, "largest"),
+        lambda mean: [float(torch.linalg.eigvalsh(mean)[-1])],
+    ),
+    Row(
+        "λ_min",
+        lambda op, seed: _eigenvalue(op, "smallest"),
+        lambda mean: [float(torch.linalg.eigvalsh(mean)[0])],
+    ),
+    Row(
+        "trace of the population, 20 probes",
+        lambda op, seed: [_trace(op, seed, probes=20).population_interval()],
+        _traces,
+    ),
+    Row(
+        "trace of the population, stopped at 2 %",
+        lambda op, seed: [_trace(op, seed, rtol=0.02).population_interval()],
+        _traces,
+    ),
+    Row("trace's data error from 10 probes", _data_error, _traces),
+)
+
+PROBED = (
     Row("trace, 20 probes", lambda op, seed: [_trace(op, seed, probes=20).interval()], _traces),
     Row(
         "trace, 20 probes, deflated",
@@ -130,19 +135,6 @@ ROWS = (
         _traces,
     ),
     Row("trace, stopped at 2 %", lambda op, seed: [_trace(op, seed, rtol=0.02).interval()], _traces),
-    Row(
-        "trace of the population, 20 probes",
-        lambda op, seed: [_trace(op, seed, probes=20).population_interval()],
-        _traces,
-        draws=True,
-    ),
-    Row(
-        "trace of the population, stopped at 2 %",
-        lambda op, seed: [_trace(op, seed, rtol=0.02).population_interval()],
-        _traces,
-        draws=True,
-    ),
-    Row("trace's data error from 10 probes", _data_error, _traces, draws=True),
     Row("traces of tensors, 32 probes", _tensors, _tensor_traces),
     Row(
         "traces of tensors, 32 probes, deflated",

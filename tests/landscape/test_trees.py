@@ -217,9 +217,13 @@ def test_a_loss_that_is_no_mean_over_samples_is_refused() -> None:
     check_mean(model, per_sentence, batches)
     with pytest.raises(UserError, match=r"no mean over samples: .* with --batch-size 9"):
         check_mean(model, padded, batches)
-    check_mean(model, padded, Batches(tokens, tokens))  # one batch is whatever it is
-    with pytest.raises(UserError, match="no mean over samples"):
-        check_mean(model, lambda o, t: cross_entropy(o.transpose(1, 2), t, reduction="sum"), batches)
+    whole = Batches(tokens, tokens)
+    check_mean(model, padded, whole)  # one batch is whatever it is
+    check_mean(model, lambda o, t: padded(o, tokens), whole)  # so is a loss for these samples only
+    check_mean(model, lambda o, _t: 0 * o.sum(), batches)  # 0 is the mean of zeros
+    for some in (batches, whole):
+        with pytest.raises(UserError, match="is a sum over samples"):
+            check_mean(model, lambda o, t: cross_entropy(o.transpose(1, 2), t, reduction="sum"), some)
     with pytest.raises(UserError, match=r"the loss has shape \(6, 5\)"):
         check_mean(model, lambda o, t: cross_entropy(o.transpose(1, 2), t, reduction="none"), batches)
     with pytest.raises(UserError, match="the loss has type float"):

@@ -72,7 +72,7 @@ def import_run(registry: Registry, path: Path, name: str | None = None) -> Run:
             return _imported(registry, archive, members(archive, path.stat().st_size), path, name)
     except FileExistsError as error:
         raise UserError(f"{error.filename} is taken; import under another --name") from error
-    except (BadZipFile, ValueError, KeyError, EOFError, NotImplementedError) as error:
+    except (BadZipFile, ValueError, EOFError, NotImplementedError) as error:
         raise UserError(f"{path} is no archive of a run, or is damaged ({error}); get it anew") from error
 
 
@@ -99,6 +99,8 @@ def _imported(
 
 def _contents(archive: ZipFile, found: dict[str, ZipInfo], path: Path) -> dict[str, Any]:
     """Return the list of files, once it is clear that the archive holds these and no others."""
+    if _CONTENTS not in found:
+        raise BadZipFile("it has no list of files")
     if found[_CONTENTS].file_size > MOST_BYTES:
         raise BadZipFile("its list of files is too long")
     contents = upgraded(parse_json(archive.read(_CONTENTS)), ARCHIVE_FORMAT, str(path))

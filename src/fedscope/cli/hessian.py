@@ -15,11 +15,8 @@ from fedscope.cli.analysis import SHARED, analysis, problems
 from fedscope.cli.reading import by_reading, reading_options
 from fedscope.errors import UserError
 from fedscope.federated import workers
-from fedscope.figures.hessian_records import KINDS, draw
 from fedscope.figures.labels import label
-from fedscope.figures.record import made_from
 from fedscope.figures.rounding import format_estimate
-from fedscope.figures.style import check_format, save
 from fedscope.figures.tables import hessian_table
 from fedscope.figures.verdicts import advice, comparison_table
 from fedscope.landscape.measure import Request, measure
@@ -53,7 +50,7 @@ ANALYSIS = ".analysis"  # in the registry: results, and the products of interrup
 @click.option("--layers", is_flag=True, help="Also λ_max of each layer's own diagonal block.")
 @click.option("--recompute", is_flag=True, help="Measure again what the registry has a result of.")
 @click.option("--figure", metavar="FILE", help="Also draw to a .png, .pdf or .svg file.")
-@click.option("--kind", type=click.Choice(KINDS), default="density", show_default=True,
+@click.option("--kind", type=click.Choice(["density", "eigenvalues", "clients", "bars"]), default="density", show_default=True,
               help="What --figure draws: the density, the --top-k eigenvalues, H_N and H_D of the pairs of "
               "clients, or bars of λ_max and trace.")  # fmt: skip
 def command(
@@ -98,6 +95,8 @@ def command(
         **by_reading(source, **others),
     )
     if figure:
+        from fedscope.figures.style import check_format  # matplotlib: not for a table
+
         check_format(Path(figure))
     for target in (figure, json_target):
         console.check_target(target)
@@ -115,6 +114,10 @@ def command(
     if json_target != "-":
         show(records)
     if figure:
+        from fedscope.figures.hessian_records import draw
+        from fedscope.figures.record import made_from
+        from fedscope.figures.style import save
+
         save(draw(records, kind), Path(figure), record=made_from(records))
 
 

@@ -5,6 +5,7 @@ which they may then share. A worker that dies closes its connections, so that wh
 error at once; rank 0 also watches its children, in case it waits for something else.
 """
 
+import gc
 import os
 import pickle
 import signal
@@ -154,6 +155,9 @@ def _group(rank: int, size: int, store: TCPStore | None) -> Iterator[Workers]:
         yield Workers(rank, size)
     finally:
         dist.destroy_process_group()
+        # Whatever refers to the group and waits for the collector keeps its threads alive, and a thread that
+        # frees a tensor while Python ends aborts the process.
+        gc.collect()
 
 
 @contextmanager

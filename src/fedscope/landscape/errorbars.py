@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 import torch
-from scipy.stats import t as student
+from scipy.special import stdtrit  # scipy.stats takes a second to import
 from torch import Tensor
 
 
@@ -67,7 +67,7 @@ def interval(value: float, stderr: float, dof: float, level: float = 0.95) -> tu
     """
     if stderr == 0:
         return value, value
-    reach = float(student.ppf((1 + level) / 2, dof)) * stderr if dof > 0 else math.nan
+    reach = float(stdtrit(dof, (1 + level) / 2)) * stderr if dof > 0 else math.nan
     return value - reach, value + reach
 
 
@@ -90,7 +90,7 @@ def sloped_interval(
     """
     if stderr == 0 or slope == 0:
         return interval(value, stderr, dof, level)
-    t = float(student.ppf((1 + level) / 2, dof)) if dof > 0 else math.nan
+    t = float(stdtrit(dof, (1 + level) / 2)) if dof > 0 else math.nan
     shift = t * t * slope / 2
     reach = math.hypot(shift, t * stderr)
     return value + shift - reach, value + shift + reach

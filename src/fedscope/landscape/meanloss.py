@@ -6,32 +6,36 @@ from torch import nn
 from fedscope.errors import UserError
 from fedscope.landscape.batches import Batches
 from fedscope.landscape.flatloss import FlatLoss, LossFunction
-from fedscope.landscape.trees import count, some
+from fedscope.landscape.trees import Tree, count, joined, some
 
 _ROUNDING = 1e-5  # of a float32 mean over a batch, relative
 
 
 @torch.no_grad()
 def check_mean(model: nn.Module, loss_fn: LossFunction, batches: Batches) -> None:
-    """Compare the loss of the first batch with the mean over its two parts, weighted by their samples.
+    """Try the loss on the first batch: on it twice over, and on its two parts.
 
-    They differ for a sum, a mean over unequal numbers of tokens, or a loss between samples. Then the result
-    would depend on how the samples fall into batches, and a single batch is required.
+    A sum doubles where every sample is there twice, and its curvature is that of the mean times a number of
+    samples; it is refused. The mean over the parts, weighted by their samples, differs from the whole for a
+    mean over unequal numbers of tokens, or a loss between samples. Then the result would depend on how the
+    samples fall into batches, and a single batch is required.
 
     Raises:
-        UserError: the loss is no scalar; or they differ, and there are several batches.
+        UserError: the loss is no scalar, or a sum; or it is no mean, and there are several batches.
     """
     loss = FlatLoss(model, loss_fn, batches)
-    center = loss.split(loss.center)
     inputs, targets = next(iter(loss.batches))
     samples, cut = count(inputs), count(inputs) // 3
-    with loss.exact():
-        whole = float(loss.on_batch(center, inputs, targets))
-        if len(batches) == 1 or not cut:
-            return
-        values = []
-        for rows in (slice(None, cut), slice(cut, None)):
-            values.append(float(loss.on_batch(center, some(inputs, rows), some(targets, rows))))
+    whole = _value(loss, inputs, targets)
+    if _doubles(loss, inputs, targets, whole):
+        raise UserError(
+            f"the loss is a sum over samples: {whole:.6g} for a batch of {samples}, twice that for each of "
+            "them twice; divide it by their number (reduction='mean')"
+        )
+    if len(batches) == 1 or not cut:
+        return
+    parts = slice(None, cut), slice(cut, None)
+    values = [_value(loss, some(inputs, rows), some(targets, rows)) for rows in parts]
     mean = (cut * values[0] + (samples - cut) * values[1]) / samples
     if abs(mean - whole) > _ROUNDING * max(map(abs, (whole, *values))):
         raise UserError(
@@ -39,3 +43,16 @@ def check_mean(model: nn.Module, loss_fn: LossFunction, batches: Batches) -> Non
             "its parts; average over each sample's own terms, then over samples, or take all as one batch "
             f"with --batch-size {batches.samples}"
         )
+
+
+def _value(loss: FlatLoss, inputs: Tree, targets: Tree) -> float:
+    with loss.exact():
+        return float(loss.on_batch(loss.split(loss.center), inputs, targets))
+
+
+def _doubles(loss: FlatLoss, inputs: Tree, targets: Tree, whole: float) -> bool:
+    try:
+        twice = _value(loss, joined([inputs, inputs]), joined([targets, targets]))
+    except Exception:  # whatever it raises: one that takes so many samples and no others is no plain sum
+        return False
+    return whole != 0 and abs(twice - 2 * whole) <= _ROUNDING * abs(whole)

@@ -7,11 +7,14 @@ rows of a basis. Several vectors are the rows of a matrix, so that each is conti
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from scipy.sparse.linalg import LinearOperator
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from scipy.sparse.linalg import LinearOperator
 
 Blocks = tuple[tuple[str, int], ...]
 """Names and lengths of consecutive stretches of coordinates, in order; the lengths sum to n."""
@@ -94,8 +97,9 @@ class Operator(ABC):
         found = self.products(V.T.contiguous())
         return torch.stack([product.vector for product in found], dim=1) if found else torch.empty_like(V)
 
-    def to_scipy(self) -> LinearOperator:
+    def to_scipy(self) -> "LinearOperator":
         """Return the operator for SciPy's solvers, in the NumPy dtype of the same name."""
+        from scipy.sparse.linalg import LinearOperator
 
         def apply(v: np.ndarray) -> np.ndarray:
             return self.matvec(torch.as_tensor(v.reshape(-1))).cpu().numpy()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ from fedscope.factories import called, imported, reason
 from fedscope.landscape.batches import Batches
 from fedscope.landscape.flatloss import LossFunction
 from fedscope.landscape.meanloss import check_mean
-from fedscope.landscape.trees import joined, some
+from fedscope.landscape.trees import Tree, joined, some
 from fedscope.models import catalogue as model_catalogue
 from fedscope.streams import torch_stream
 
@@ -217,12 +217,20 @@ def draw(available: int, source: Source, client: int = 0) -> Tensor:
 
 def _own(path: Path, source: Source, batches: Batches) -> Problem:
     model, notes, sha256 = own_network(path, source)
-    loss_fn = _loss(source)
+    loss_fn = imported(source.loss, "--loss") if source.loss else cross_entropy
+
+    def named(output: Any, targets: Tree) -> Tensor:
+        try:
+            return loss_fn(output, targets)
+        except Exception as error:  # whatever the user's loss raises
+            name = source.loss or "cross-entropy (give another with --loss)"
+            raise UserError(f"the first batch of {source.data} fails in {name}: {reason(error)}") from error
+
     try:
-        check_mean(model, loss_fn, batches)
+        check_mean(model, named, batches)
     except UserError:
         raise
-    except Exception as error:  # whatever the user's network, or its loss, raises
+    except Exception as error:  # whatever the user's network raises
         raise UserError(
             f"the first batch of {source.data} fails in {source.model}: {reason(error)}"
         ) from error
@@ -254,7 +262,3 @@ def _own_batches(source: Source) -> Batches:
     rows = draw(batches.samples, source)
     inputs, targets = (some(part, rows) for part in (inputs, targets))
     return Batches(inputs, targets, source.batch_size).to(source.device, source.dtype)
-
-
-def _loss(source: Source) -> LossFunction:
-    return imported(source.loss, "--loss") if source.loss else cross_entropy
