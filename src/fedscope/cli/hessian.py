@@ -50,7 +50,8 @@ ANALYSIS = ".analysis"  # in the registry: results, and the products of interrup
 @click.option("--layers", is_flag=True, help="Also λ_max of each layer's own diagonal block.")
 @click.option("--recompute", is_flag=True, help="Measure again what the registry has a result of.")
 @click.option("--figure", metavar="FILE", help="Also draw to a .png, .pdf or .svg file.")
-@click.option("--kind", type=click.Choice(["density", "eigenvalues", "clients", "bars"]), default="density", show_default=True,
+@click.option("--kind", type=click.Choice(["density", "eigenvalues", "clients", "bars"]),
+              default="density", show_default=True,
               help="What --figure draws: the density, the --top-k eigenvalues, H_N and H_D of the pairs of "
               "clients, or bars of λ_max and trace.")  # fmt: skip
 def command(
@@ -114,11 +115,15 @@ def command(
     if json_target != "-":
         show(records)
     if figure:
-        from fedscope.figures.hessian_records import draw
-        from fedscope.figures.record import made_from
-        from fedscope.figures.style import save
+        _draw(records, kind, Path(figure))
 
-        save(draw(records, kind), Path(figure), record=made_from(records))
+
+def _draw(records: list[Record], kind: Any, path: Path) -> None:
+    from fedscope.figures.hessian_records import draw
+    from fedscope.figures.record import made_from
+    from fedscope.figures.style import save
+
+    save(draw(records, kind), path, record=made_from(records))
 
 
 def show(records: list[Record]) -> None:
