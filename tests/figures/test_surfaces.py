@@ -1,6 +1,7 @@
 import io
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -142,16 +143,28 @@ def test_kinds_draw_their_rows_only() -> None:
     surface = landscape_figure([bowl(), bowl()], NAMES[:2], kind="surface")
     assert (len(_spaces(surface)), len(_contours(surface))) == (2, 0)
     for kind in ("contour", "heat"):
-        figure = landscape_figure([bowl(), bowl()], NAMES[:2], kind=kind)  # type: ignore[arg-type]
+        figure = landscape_figure([bowl(), bowl()], NAMES[:2], kind=kind)
         assert (len(_spaces(figure)), len(_contours(figure))) == (0, 2)
         assert figure.get_figheight() < 3.5
+
+
+def test_long_names_of_axes_fit_their_panels() -> None:
+    name = "distance towards fedavg+man-cifar100@client3 (round 30)"
+    surface = bowl()
+    axes = tuple(replace(axis, name=name) for axis in surface.axes)
+    figure = landscape_figure([replace(surface, axes=axes)] * 3, NAMES[:3])
+    _draw(figure)
+    for panel in _contours(figure):
+        frame = panel.get_window_extent()
+        assert panel.xaxis.label.get_window_extent().width <= 1.05 * frame.width
+        assert panel.yaxis.label.get_window_extent().height <= 1.05 * frame.height
 
 
 def test_a_heat_map_has_a_cell_per_point_and_holes_where_not_finite() -> None:
     figure = landscape_figure([bowl(bad=5)], ["a"], kind="heat")
     _draw(figure)
     (axes,) = _contours(figure)
-    cells = np.ma.masked_invalid(np.ma.asarray(axes.collections[0].get_array()))
+    cells: Any = np.ma.masked_invalid(np.ma.asarray(axes.collections[0].get_array()))
     np.testing.assert_allclose(cells.filled(-1)[0, 5:], bowl().loss[5:, 0])
     assert int(np.ma.getmaskarray(cells).sum()) == 5
     assert "5 of 121 points not finite" in _texts(figure)

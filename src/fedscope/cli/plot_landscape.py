@@ -62,7 +62,7 @@ def command(
     CKPT is a file, or RUN, RUN@25, RUN@best, RUN@final, RUN@client3 of the registry; left out, the newest
     run. With --rounds it is the name of a run.
     """
-    rounds.check_output(Path(out), film_wanted=bool(round_range or saved))
+    rounds.check_output(Path(out), film_wanted=bool(round_range or saved) or directions == "pca")
     for target in (out, json_target):
         console.check_target(target)
     plane = Plane(directions=directions, grid=grid, span=span, bn=bn, versions=versions())
