@@ -56,7 +56,7 @@ def test_long_names_slant_and_stay_on_the_page() -> None:
 def test_what_is_not_finite_is_said() -> None:
     values = {"trace": (math.nan, math.nan)}
     figure = _drawn(bar_figure([Bar("a", {"trace": (1.0, 0.1)}), Bar("b", values)]))
-    assert [text.get_text() for text in figure.axes[0].texts] == ["not finite"]
+    assert [text.get_text() for text in figure.axes[0].texts] == [" not finite"]
     with pytest.raises(UserError, match="finite"):
         bar_figure([Bar("b", values)])
     with pytest.raises(UserError, match="1 to 100"):

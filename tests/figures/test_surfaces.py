@@ -149,6 +149,18 @@ def test_kinds_draw_their_rows_only() -> None:
         assert figure.get_figheight() < 3.5
 
 
+def test_long_names_of_axes_fit_their_panels() -> None:
+    name = "distance towards fedavg+man-cifar100@client3 (round 30)"
+    surface = bowl()
+    axes = tuple(replace(axis, name=name) for axis in surface.axes)
+    figure = landscape_figure([replace(surface, axes=axes)] * 3, NAMES[:3])
+    _draw(figure)
+    for panel in _contours(figure):
+        frame = panel.get_window_extent()
+        assert panel.xaxis.label.get_window_extent().width <= 1.05 * frame.width
+        assert panel.yaxis.label.get_window_extent().height <= 1.05 * frame.height
+
+
 def test_a_heat_map_has_a_cell_per_point_and_holes_where_not_finite() -> None:
     figure = landscape_figure([bowl(bad=5)], ["a"], kind="heat")
     _draw(figure)

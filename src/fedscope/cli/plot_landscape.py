@@ -74,7 +74,7 @@ def command(
     --rounds it is the name of a run.
     """
     if not is_page(Path(out)):
-        rounds.check_output(Path(out), film_wanted=bool(round_range or saved))
+        rounds.check_output(Path(out), film_wanted=bool(round_range or saved) or directions == "pca")
     for target in (out, json_target):
         console.check_target(target)
     plane = Plane(directions=directions, grid=grid_sizes(grid), span=span, bn=bn, versions=versions())

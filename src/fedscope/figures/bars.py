@@ -124,7 +124,7 @@ def _draw(axes: Axes, values: Sequence[tuple[float, float]]) -> None:
     bars = axes.errorbar(at, heights, yerr=errors, fmt="none", ecolor=style.INK, elinewidth=0.7, capsize=0)
     bars.lines[2][0].set_capstyle("butt")
     for place in np.flatnonzero(~np.isfinite(heights)).tolist():
-        axes.text(place, 0, "not finite", rotation=90, fontsize=style.SMALL_SIZE, ha="center", va="bottom",
+        axes.text(place, 0, " not finite", rotation=90, fontsize=style.SMALL_SIZE, ha="center", va="bottom",
                   color=style.FAINT_INK)  # fmt: skip
     axes.axhline(0, color=style.INK, linewidth=0.5)
     axes.set_xlim(-0.6, len(values) - 0.4)

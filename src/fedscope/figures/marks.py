@@ -108,9 +108,13 @@ def draw_distances(
     path: bool,
     highest: float,
     leftmost: bool,
+    width: float,
     reached: int | None = None,
 ) -> None:
-    """Draw each mark's distance from the plane, of a path those ``reached``; ``highest`` ends the axis."""
+    """Draw each mark's distance from the plane, of a path those ``reached``; ``width`` is in inches.
+
+    ``highest`` ends the axis.
+    """
     kind, numbers = kind_and_numbers(marks)
     distances = [mark.distance for mark in marks]
     if path and len(numbers) == len(marks):
@@ -134,7 +138,9 @@ def draw_distances(
         axes.set_xlim(-0.7, len(marks) - 0.3)
         labels = [style.typeset(label) for label in short_labels(marks)]
         ticks = sorted(numbers) or range(len(marks))
-        axes.set_xticks(ticks[:: -(-len(ticks) // 16)], [labels[i] for i in ticks[:: -(-len(ticks) // 16)]])
+        room = max(text_size(label, style.SMALL_SIZE)[0] for label in labels) + 3.0
+        every = -(-len(ticks) // max(1, int(POINTS * width / room)))
+        axes.set_xticks(ticks[::every], [labels[i] for i in ticks[::every]])
     axes.set_ylim(0, 1.08 * highest)
     axes.yaxis.set_major_locator(MaxNLocator(2))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -142,7 +148,7 @@ def draw_distances(
     axes.set_xlabel(kind)
     axes.tick_params(labelleft=leftmost)
     if leftmost:
-        axes.set_ylabel("distance\nfrom plane", fontsize=style.SMALL_SIZE, linespacing=0.9, labelpad=1)
+        axes.set_ylabel("distance\nfrom plane", fontsize=style.SMALL_SIZE, linespacing=0.9, labelpad=2.5)
 
 
 _LABEL = "label of a mark"
@@ -234,7 +240,7 @@ def _write(
     axes.text(
         x, y, name, fontsize=LABEL_SIZE, color=style.ink_on(color), ha="center", va="center",
         transform=axes.transAxes, zorder=7, gid=_LABEL,
-        path_effects=[withStroke(linewidth=1.5, foreground=color)],
+        path_effects=[withStroke(linewidth=2.2, foreground=color)],
     )  # fmt: skip
 
 

@@ -16,12 +16,14 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.page import wrapped
+from fedscope.figures.page import POINTS, wrapped
+from fedscope.figures.placing import fitting_size
 from fedscope.figures.rounding import format_estimate
 from fedscope.figures.scale import Grid, Scale, format_value
 from fedscope.landscape.results import Axis, Mark, Surface
 
 LABEL_SIZE = 5.0  # points, on the contour lines
+CAMERA = {"elev": 34.0, "azim": -58.0}
 SMALLEST_LABELLED = 0.25  # extent of a contour line that gets a label, in panel widths
 Limits = tuple[tuple[float, float], tuple[float, float]]
 
@@ -189,6 +191,9 @@ def _interpolated(surface: Surface) -> str:
 
 def _frame(axes: Axes, panel: Panel, limits: Limits, *, leftmost: bool) -> None:
     axes.set(xlim=limits[0], ylim=limits[1])
+    figure = axes.get_figure()
+    assert figure is not None
+    room = POINTS * axes.get_position().width * figure.get_size_inches()[0]
     if panel.non_finite:
         _hatch(axes, panel)
     if not panel.marks:
@@ -196,7 +201,7 @@ def _frame(axes: Axes, panel: Panel, limits: Limits, *, leftmost: bool) -> None:
     for axis, name in ((axes.xaxis, panel.names[0]), (axes.yaxis, panel.names[1])):
         axis.set_major_locator(MaxNLocator(4))
         axis.set_major_formatter(coordinate)
-        axis.set_label_text(style.typeset(name))
+        axis.set_label_text(style.typeset(name), fontsize=fitting_size(style.typeset(name), room))
     if not leftmost:
         axes.tick_params(labelleft=False)
         axes.yaxis.label.set_visible(False)

@@ -13,6 +13,8 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 from numpy.typing import NDArray
 
+from fedscope.figures import style
+
 Points = NDArray[np.float64]  # (k, 2)
 
 GAP = 1.2  # between a point's rim and its label
@@ -37,6 +39,11 @@ def text_size(text: str, size: float) -> tuple[float, float]:
     """Return the width and height of plain or math text of ``size`` points in the current style."""
     found = text_to_path.get_text_width_height_descent(text, FontProperties(size=size), ismath="$" in text)
     return float(found[0]), float(found[1])
+
+
+def fitting_size(text: str, room: float) -> float:
+    """Return the size in which an axis' name fits ``room`` points: the style's own, or a smaller one."""
+    return min(style.TEXT_SIZE, style.TEXT_SIZE * room / max(1.0, text_size(text, style.TEXT_SIZE)[0]))
 
 
 def samples(line: Points) -> Points:

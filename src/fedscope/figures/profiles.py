@@ -19,7 +19,7 @@ from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.page import POINTS, Page, wrapped
 from fedscope.figures.panels import array, cell_edges, check_axis, coordinate, grid_of
-from fedscope.figures.placing import text_size
+from fedscope.figures.placing import fitting_size, text_size
 from fedscope.figures.scale import Grid, format_value, is_loss, is_percentage
 from fedscope.landscape.results import Mark, Surface
 
@@ -141,7 +141,8 @@ def _draw(lines: Sequence[_Line], names: Sequence[str], *, title: str, caption: 
         _draw_barrier(panels[0], lines[0])
     for axes in panels[:-1]:
         axes.tick_params(labelbottom=False)
-    panels[-1].set_xlabel(style.typeset(lines[0].axis))
+    axis = style.typeset(lines[0].axis)
+    panels[-1].set_xlabel(axis, fontsize=fitting_size(axis, POINTS * (width - 0.1)))
     if legend:
         panels[0].legend(
             handles=_legend(lines), loc="lower left", borderaxespad=0, borderpad=0, labelspacing=0.25,

@@ -8,10 +8,12 @@ from numpy.typing import NDArray
 
 from fedscope.figures import style
 from fedscope.figures.mesh import facets
-from fedscope.figures.panels import Limits, Panel, coordinate
+from fedscope.figures.page import POINTS
+from fedscope.figures.panels import CAMERA, Limits, Panel, coordinate
+from fedscope.figures.placing import fitting_size
 from fedscope.figures.scale import Scale, is_percentage
 
-CAMERA = {"elev": 34.0, "azim": -58.0}
+LABEL_SHARE = 0.5  # of the panel's width that an axis' name may take
 
 
 def draw_surface(axes: Axes3D, panel: Panel, scale: Scale, limits: Limits) -> None:
@@ -34,6 +36,9 @@ def draw_surface(axes: Axes3D, panel: Panel, scale: Scale, limits: Limits) -> No
 
 
 def _dress(axes: Axes3D, names: tuple[str, str]) -> None:
+    figure = axes.get_figure()
+    assert figure is not None
+    room = LABEL_SHARE * POINTS * axes.get_position().width * figure.get_size_inches()[0]
     axes.set_proj_type("persp", focal_length=1.4)
     axes.view_init(**CAMERA)
     axes.set_box_aspect((1, 1, 0.82), zoom=0.96)
@@ -43,7 +48,7 @@ def _dress(axes: Axes3D, names: tuple[str, str]) -> None:
         axis.line.set_linewidth(0.5)
         axis._axinfo["grid"].update(color="0.9", linewidth=0.35)
         axis.set_rotate_label(False)
-        axis.set_label_text(style.typeset(name))
+        axis.set_label_text(style.typeset(name), fontsize=fitting_size(style.typeset(name), room))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(2))
         axis.set_major_formatter(coordinate)

@@ -168,6 +168,7 @@ class _Layout:
                     path=panel.path,
                     reached=reached,
                     highest=self.farthest,
+                    width=side,
                     leftmost=leftmost,
                 )
 
