@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 PATIENCE = 400  # seconds: surfaces in space are rendered without a GPU, perhaps on a busy machine
 FLAGS = (
-    "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1100,900",
+    "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=960,800",
     # the Linux packages ask for GPU rasterisation, which is slow without a GPU; WebGL is there in software
     "--disable-gpu-rasterization", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
     "--disable-background-networking", "--disable-component-update", "--disable-extensions", "--no-first-run",
@@ -120,22 +120,27 @@ def names_in_order(chrome: Chrome, table: str) -> list[str]:
 METHODS = {"one": "fedavg", "two": "fedavg+man"}
 
 
-@pytest.fixture(scope="module")
-def report() -> str:
-    """Two methods; the second's landscape becomes gentler from round 2 to round 4."""
+TOPS = {"one": 50.0, "two": 20.0}
+EYES = "return [...document.querySelectorAll('.space')].map(s => s._fullLayout.scene.camera.eye.x)"
+
+
+def without_landscapes() -> str:
+    return with_landscapes([])
+
+
+def with_landscapes(planes: list[dict[str, Any]]) -> str:
     runs = [run(name, method, rounds=4 + i) for i, (name, method) in enumerate(METHODS.items())]
-    tops = {"one": 50.0, "two": 20.0}
-    curvatures = [curvature(name, method, top=tops[name]) for name, method in METHODS.items()]
+    return report_page(runs, [curvature(name, METHODS[name], top=top) for name, top in TOPS.items()], planes)
+
+
+def test_a_reader_looks_around(visit: Callable[[str], Chrome]) -> None:
+    # the landscapes become gentler from round 2 to round 4
     planes = [
-        landscape(name, method, round=round, points=7, curvature=tops[name] / round)
-        for name, method in METHODS.items()
+        landscape(name, METHODS[name], round=round, points=7, curvature=top / round)
+        for name, top in TOPS.items()
         for round in (2, 4)
     ]
-    return report_page(runs, curvatures, planes)
-
-
-def test_a_reader_looks_around(visit: Callable[[str], Chrome], report: str) -> None:
-    chrome = visit(report)
+    chrome = visit(with_landscapes(planes))
     keep(chrome, "report")
     one = chrome.find_element(By.CSS_SELECTOR, "figure[data-side='0']")
     two = chrome.find_element(By.CSS_SELECTOR, "figure[data-side='1']")
@@ -185,6 +190,19 @@ def test_a_reader_looks_around(visit: Callable[[str], Chrome], report: str) -> N
         assert names_in_order(chrome, "#metrics table:first-of-type")[:2] == expected
         assert by_trace.find_element(By.XPATH, "..").get_attribute("aria-sort") == direction
 
+    # the camera is turned by a key, for both sides, as is every control of theirs reached
+    chrome.execute_script(
+        "arguments[0].focus({focusVisible: true})", chrome.find_element(By.TAG_NAME, "select")
+    )
+    reached = walk(chrome, lambda here: here.text == "Turn left")
+    assert reached == ["select Show", "select beside", "input Round", "button Turn left"]
+    before = chrome.execute_script(EYES)
+    chrome.switch_to.active_element.send_keys(Keys.ENTER)
+    turned = f"const eyes = (() => {{ {EYES} }})(); return eyes.every(x => Math.abs(x - arguments[0]) > 0.1)"
+    wait(chrome, turned, before[0])
+    after = chrome.execute_script(EYES)
+    assert after[0] == pytest.approx(after[1])
+
     # a method is hidden, in every chart
     chrome.find_element(By.CSS_SELECTOR, "#convergence input[data-subject='0']").click()
     hidden = "return [...document.querySelectorAll('[data-chart]')].map(c => c.data[0].visible)"
@@ -193,46 +211,43 @@ def test_a_reader_looks_around(visit: Callable[[str], Chrome], report: str) -> N
     keep(chrome, "report-used")
 
 
-def test_the_keyboard_is_enough(visit: Callable[[str], Chrome], report: str) -> None:
-    chrome = visit(report)
+def walk(chrome: Chrome, last: Callable[[WebElement], bool]) -> list[str]:
+    """Go from the focused element by the tabulator to the last one; each shows its focus and has a name."""
     stops: list[str] = []
-    body = chrome.find_element(By.TAG_NAME, "body")
-    body.send_keys(Keys.TAB)
-    assert chrome.switch_to.active_element.text == "Skip to the content"
     for _ in range(200):
         here = chrome.switch_to.active_element
-        stops.append(f"{here.tag_name} {here.get_attribute('type') or ''} {here.text[:20]}".strip())
-        outline = chrome.execute_script("return getComputedStyle(arguments[0]).outlineStyle", here)
-        assert outline != "none", stops[-1]
-        assert here.accessible_name, stops[-1]
-        if here.get_attribute("id") == "provenance-link":
-            break
+        stops.append(f"{here.tag_name} {here.accessible_name}")
+        assert chrome.execute_script("return getComputedStyle(arguments[0]).outlineStyle", here) != "none", (
+            stops
+        )
+        assert here.accessible_name, stops
+        if last(here):
+            return stops
         here.send_keys(Keys.TAB)
-    else:
-        pytest.fail(f"the keyboard does not reach the end: {stops}")
-    reached = " | ".join(stops)
-    for control in ("button button λ_max", "input checkbox", "input number", "select", "input range",
-                    "button button Turn left", "summary"):  # fmt: skip
-        assert control in reached, control
+    pytest.fail(f"the keyboard does not reach the end: {stops}")
+
+
+def test_the_keyboard_is_enough(visit: Callable[[str], Chrome]) -> None:
+    chrome = visit(without_landscapes())
+    chrome.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB)
+    assert chrome.switch_to.active_element.text == "Skip to the content"
+    reached = walk(chrome, lambda here: here.get_attribute("id") == "provenance-link")
+    for control in ("a Metrics", "button λ_max ± data", "input fedavg+man", "input Target accuracy (%)",
+                    "summary Where the spectra come from"):  # fmt: skip
+        assert control in reached
 
     # each control answers to its keys
-    turn = chrome.find_element(By.CSS_SELECTOR, "[data-turn='left']")
-    eyes = "return [...document.querySelectorAll('.space')].map(s => s._fullLayout.scene.camera.eye.x)"
-    before = chrome.execute_script(eyes)
-    turn.send_keys(Keys.ENTER)
-    wait(chrome, f"{eyes}.every(x => Math.abs(x - arguments[0]) > 0.1)".replace("return [", "return (["
-         ).replace("eye.x)", "eye.x))"), before[0])  # fmt: skip
-    after = chrome.execute_script(eyes)
-    assert after[0] == pytest.approx(after[1])
     target = chrome.find_element(By.ID, "target")
     target.send_keys(Keys.CONTROL, "a")
     target.send_keys("45")
     items = [item.text for item in chrome.find_elements(By.CSS_SELECTOR, "#reached li")]
     assert items == ["fedavg: not reached", "fedavg+man: 5 rounds"]
-    summary = chrome.find_element(By.CSS_SELECTOR, "#metrics summary")
-    summary.send_keys(Keys.SPACE)
-    assert "5" * 3 not in summary.text
-    assert chrome.find_element(By.CSS_SELECTOR, "#metrics details").get_attribute("open")
+    head = chrome.find_element(By.CSS_SELECTOR, "#metrics thead button")
+    head.send_keys(Keys.SPACE)
+    head.send_keys(Keys.SPACE)
+    assert names_in_order(chrome, "#metrics table")[:2] == ["fedavg+man", "fedavg"]
+    chrome.find_element(By.CSS_SELECTOR, "#metrics summary").send_keys(Keys.ENTER)
+    assert curvature()["checkpoint"]["sha256"] in chrome.find_element(By.ID, "metrics").text
 
 
 EVIL = "<img src=x onerror='window.hit=1'><script>window.hit=1</script></script><a href='http://a.example/'>b</a>"
@@ -258,11 +273,9 @@ def test_texts_do_nothing_and_the_policy_holds(visit: Callable[[str], Chrome]) -
     assert {e["level"] for e in log(chrome, "browser")} >= {"SEVERE"}  # so it says
 
 
-@pytest.mark.parametrize("width", [375])
-def test_it_fits_a_phone_and_paper(visit: Callable[[str], Chrome], width: int) -> None:
-    runs = [run(name, method) for name, method in METHODS.items()]
-    text = report_page(runs, [curvature(name, method) for name, method in METHODS.items()], [])
-    chrome = visit(text)
+def test_it_fits_a_phone_and_paper(visit: Callable[[str], Chrome]) -> None:
+    width = 375
+    chrome = visit(without_landscapes())
     printed = base64.b64decode(chrome.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     (SCREENSHOTS / "report.pdf").write_bytes(printed)

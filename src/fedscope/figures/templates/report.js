@@ -79,7 +79,8 @@ class Plane {
     this.eye = this.scene.eye;
     this.slider = box.querySelector("[data-rounds]");
     this.sides = all("figure", box);
-    for (const control of all("select, input", box)) control.addEventListener("input", () => this.draw());
+    for (const select of all("select", box)) select.addEventListener("change", () => this.draw());
+    this.slider?.addEventListener("input", () => this.draw());
     for (const button of all("[data-turn]", box)) button.addEventListener("click", () => this.turn(button.dataset.turn));
   }
 
