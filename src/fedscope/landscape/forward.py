@@ -1,7 +1,7 @@
 """A network's outputs on all batches at any weights and statistics, as fast as can be without derivatives.
 
-On the CPU float32 convolutional networks run in fused operations (:mod:`fedscope.landscape.fusion`) where their
-outputs on some samples agree with the plain network's to rounding, others with BatchNorm folded as for
+On the CPU float32 convolutional networks run in fused operations (:mod:`fedscope.landscape.fusion`) where
+their outputs on some samples agree with the plain network's to rounding, others with BatchNorm folded as for
 curvature. The samples go through the network in blocks whose largest activation stays in the cache, which
 changes nothing where samples do not depend on each other; where they do, each batch goes at once.
 """
@@ -139,7 +139,7 @@ class _Largest(TorchDispatchMode):
     """Notes the bytes of the largest floating tensor over ``samples`` that an operation returns."""
 
     def __init__(self, samples: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._samples, self.bytes = samples, 0
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -1,9 +1,9 @@
 """A convolutional network's forward pass in the fused operations of PyTorch's CPU library, oneDNN.
 
-A convolution, the BatchNorm after it, an addition and a ReLU are one operation there, and nothing between them
-goes through memory. Which of them belong together is read off the graph that :mod:`torch.fx` traces; networks
-that it cannot trace are not fused. BatchNorm is folded (see :mod:`fedscope.landscape.fold`) once per point, in
-float64.
+A convolution, the BatchNorm after it, an addition and a ReLU are one operation there, and nothing between
+them goes through memory. Which of them belong together is read off the graph that :mod:`torch.fx` traces;
+networks that it cannot trace are not fused. BatchNorm is folded (see :mod:`fedscope.landscape.fold`) once per
+point.
 
 oneDNN's ReLU makes 0 of NaN. So a ReLU straight after a convolution runs as a leaky one whose slope is lost
 in rounding but which keeps NaN, and one after an addition is PyTorch's own, in place.
@@ -210,4 +210,6 @@ def _added(node: fx.Node, term: fx.Node) -> fx.Node | None:
     shapes = [
         getattr(n.meta.get("tensor_meta"), "shape", None) for n in (term, others[0]) if isinstance(n, fx.Node)
     ]
-    return others[0] if len(shapes) == 2 and shapes[0] is not None and shapes[0] == shapes[1] else None
+    other = others[0]
+    same = len(shapes) == 2 and shapes[0] is not None and shapes[0] == shapes[1]
+    return other if same and isinstance(other, fx.Node) else None

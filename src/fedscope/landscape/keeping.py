@@ -1,7 +1,7 @@
 """What an analysis leaves in the registry: products while it runs, its result when it is done.
 
     FOLDER/products/IDENTITY/…npz   of one operator, until the results that rest on it are written
-    FOLDER/points/IDENTITY.rows     a slice's points (:mod:`fedscope.landscape.pointfile`), for good: they are small
+    FOLDER/points/IDENTITY.rows     of one slice, for good: it is small (:mod:`fedscope.landscape.pointfile`)
     FOLDER/KEY.json                 a result, found again by what was asked of which operator, by which code
 
 All are named by content alone: the weights, the samples, what network and loss make of them (so that a

@@ -1,7 +1,7 @@
-"""Numbers of a network's outputs on the batches: the loss with its error, accuracy, and what else is asked for.
+"""Numbers of a network's outputs on the batches: the loss with its error, accuracy, and a user's own.
 
-A loss is a mean over samples. Where :func:`torch.vmap` can evaluate it sample by sample, and the samples' mean
-is the batch's, its standard error comes from the spread over samples, else from that over batches.
+A loss is a mean over samples. Where :func:`torch.vmap` can evaluate it sample by sample, and the mean is the
+batch's, its standard error comes from the spread over samples, else from that over batches.
 """
 
 import math
@@ -48,14 +48,13 @@ def accuracy(output: Any, targets: Any) -> Tensor:
         or targets.is_floating_point()
         or output.shape[:1] + output.shape[2:] != targets.shape
     ):
-        shapes = [tuple(t.shape) if isinstance(t, Tensor) else type(t).__name__ for t in (output, targets)]
+        kinds = [tuple(t.shape) if isinstance(t, Tensor) else type(t).__name__ for t in (output, targets)]
         raise UserError(
-            f"accuracy needs logits (samples, classes) and labels (samples,), not {shapes[0]} and {shapes[1]};"
-            " give a function of (output, targets) of your own"
+            f"accuracy needs logits (samples, classes) and labels (samples,), not {kinds[0]} and {kinds[1]}; "
+            "give a function of (output, targets) of your own"
         )
-    return (output.argmax(1) == targets).double().flatten(1).mean(1) if output.ndim > 2 else (
-        output.argmax(1) == targets
-    ).double()  # fmt: skip
+    right = (output.argmax(1) == targets).double()
+    return right.flatten(1).mean(1) if right.ndim > 1 else right
 
 
 def named(metrics: Metrics) -> dict[str, Metric]:
@@ -108,7 +107,11 @@ class Metering:
                 found = [Measured(found[0].value, _spread(each.double()))]
             for name, metric in self._metrics.items():
                 values = [metric(o, t) for o, t in zip(outputs, targets, strict=True)]
-                found.append(self._measured([self._checked(name, v, n) for v, n in zip(values, self._sizes)]))
+                found.append(
+                    self._measured(
+                        [self._checked(name, v, n) for v, n in zip(values, self._sizes, strict=True)]
+                    )
+                )
         return found
 
     def _measured(self, values: list[Tensor]) -> Measured:

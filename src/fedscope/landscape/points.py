@@ -1,4 +1,4 @@
-"""The numbers at a point of a slice of weight space, o + a·d₀ (+ b·d₁): a pure function of the coordinates."""
+"""The numbers at a point o + a·d₀ (+ b·d₁) of weight space: a pure function of the coordinates."""
 
 import hashlib
 import math
@@ -25,10 +25,10 @@ class Points:
     """Evaluates points.
 
     BatchNorm's statistics, by ``bn`` and the directions. ``eval``: as they are in the model, or at an origin
-    that has them; they move where the directions have coordinates for them. ``recalibrate``: re-estimated once,
-    at the model, where the slice goes through the model and has no coordinates for statistics, so that the
-    surface has the curvature of the model's Hessian; else at every point, because no one network's would do
-    for all. ``batch``: the batch's own.
+    that has them; they move where the directions have coordinates for them. ``recalibrate``: re-estimated,
+    once, at the model, where the slice goes through the model and has no coordinates for statistics, so that
+    the surface has the curvature of the model's Hessian; else at every point, because no one network's would
+    do for all. ``batch``: the batch's own.
 
     Args:
         model: any module; copied, never modified.
@@ -90,9 +90,8 @@ class Points:
         The numbers at the origin tell another network or loss from this one, and so do the outputs on some
         samples beside it.
         """
-        digest = hashlib.sha256(
-            f"{self._loss.names} {self.names} {self.statistics} {self._forward.precision} {self.origin}".encode()
-        )
+        settings = self._loss.names, self.names, self.statistics, self._forward.precision, self.origin
+        digest = hashlib.sha256(f"{settings}".encode())
         digest.update(self._loss.batches.sha256.encode())
         tensors = [self._origin, *self._vectors, self._loss.center, *self._loss.model.buffers()]
         self._load((1.0,) * len(self._vectors))
@@ -103,7 +102,7 @@ class Points:
     def _load(self, point: Point) -> None:
         at = self._origin.clone()
         for coordinate, vector in zip(point, self._vectors, strict=True):
-            at += coordinate * vector
+            at[: len(vector)] += coordinate * vector
         weights = at[: self._space.n]
         self._forward.load(weights, self._statistics_at(at))
 
@@ -127,8 +126,6 @@ def _checked(
     """Return origin and vectors, float64 on the loss' device, if they fit the model."""
     n, s = space.n, 2 * sum(shape.numel() for shape in space.means.values())
     kinds = {tuple(vector.shape) for vector in directions.vectors}
-    if len(directions.vectors) not in (1, 2):
-        raise UserError(f"a surface has one or two directions, not {len(directions.vectors)}")
     for shape in kinds:
         if shape not in ((n,), (n + s,)):
             also = f", or ({n + s},) with BatchNorm's statistics" if s else ""

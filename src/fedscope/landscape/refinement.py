@@ -1,17 +1,18 @@
 """Which points of a grid to evaluate so that the others can be interpolated to a stated error.
 
-Each level of a hierarchy of grids has every second point of the next. A new point of a level is predicted from
-the level before by cubic interpolation of log-losses. Where the prediction misses an evaluated point by
+Each level of a hierarchy of grids has every second point of the next. A new point of a level is predicted
+from the level before by cubic interpolation of log-losses. Where the prediction misses an evaluated point by
 so much that the next level's would miss the tolerance, that level is evaluated around it, elsewhere it is
-interpolated; the first two levels are evaluated whole (after Harten's multiresolution, 1995). Then points drawn from those not evaluated
-are: where one misses, its neighbourhood is evaluated, and more are drawn, until none does.
+interpolated; the first two levels are evaluated whole (after Harten's multiresolution, 1995). Then points
+drawn from those not evaluated are: where one misses, its neighbourhood is evaluated, and more are drawn,
+until none does.
 
-So the error that is stated was seen at points that had no part in the interpolation. With m of them, the share
-of interpolated points with a larger error is below 3/m with a confidence of 95 %.
+So the error that is stated was seen at points that had no part in the interpolation. With m of them, the
+share of interpolated points with a larger error is below 3/m with a confidence of 95 %.
 
-Points are next to each other on the grid, whatever their coordinates are. Where a loss is not finite nothing can
-be interpolated: its border is refined to the grid's own width, and its inside, where all neighbours agree,
-is taken to be like them.
+Points are next to each other on the grid, whatever their coordinates are. Where a loss is not finite nothing
+can be interpolated: its border is refined to the grid's own width, and its inside, where all neighbours are
+alike, is taken to be so too.
 """
 
 from collections.abc import Callable, Iterator
@@ -109,7 +110,7 @@ def hierarchy(shape: tuple[int, ...]) -> list[Level]:
 
 
 def _doubtful(losses: Grid, known: Mask, level: int, tol: float) -> Mask:
-    """Return the level's points near one of the level before that was missed, or beside what is not finite."""
+    """Return the level's points near one of the level before that was missed, or beside one not finite."""
     scale, back = _scaled(losses, known)
     steps = list(_ascent(scale, known))
     (middle, guess, _, _), (fine, _, torn, _) = steps[level - 2 : level]

@@ -68,8 +68,8 @@ def surface(
         adaptive: a relative error of the loss, such as 0.01: only as many points are evaluated as this takes
             (:mod:`fedscope.landscape.refinement`). None: all.
         precision: ``bf16`` computes in bfloat16; ``precision_error`` says what it does to the loss.
-        keep: folder in which every row is kept, by content (:mod:`fedscope.landscape.pointfile`): what is there
-            is not evaluated again.
+        keep: folder in which every point is kept, by content (:mod:`fedscope.landscape.pointfile`): what is
+            there is not evaluated again.
         group: processes that call this with the same arguments and share the points; all get the same bits.
         progress: called after every point with the number of those that are there.
 
@@ -165,6 +165,9 @@ class _Evaluation:
 
 
 def _slice(directions: Directions | tuple[Tensor, ...]) -> Directions:
+    count = len(directions.vectors if isinstance(directions, Directions) else directions)
+    if count not in (1, 2):
+        raise UserError(f"a surface has one or two directions, not {count}")
     if isinstance(directions, Directions):
         return directions
     return Directions("given", tuple(directions), ("d0", "d1")[: len(directions)])
