@@ -1,6 +1,7 @@
 """Adaptive grids against the full ones."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -45,10 +46,10 @@ def test_smooth_surfaces_take_fewer_points(name: str, shape: tuple[int, int]) ->
     truth = _sampled(SMOOTH[name], shape)
     known, stated, full = _run(truth, 0.01)
     error = np.abs(full - truth) / np.abs(truth)
-    assert error.max() < 0.03
+    assert error.max() < 0.02
     assert stated <= 0.01
     assert (error > 0.01).mean() < 0.02
-    assert known.mean() < (0.5 if min(shape) > 2 else 0.9)
+    assert known.mean() < (0.75 if min(shape) > 2 else 0.9)
 
 
 @settings(max_examples=30, deadline=None)
@@ -61,7 +62,7 @@ def test_smooth_surfaces_take_fewer_points(name: str, shape: tuple[int, int]) ->
 def test_where_it_is_not_finite_is_found_exactly(
     rows: int, columns: int, border: float, value: float
 ) -> None:
-    truth = _sampled(lambda x, y: np.where(x + 0.5 * y > border, value, 2 + x + y), (rows, columns))
+    truth = _sampled(lambda x, y: np.where(x + 0.5 * y > border, value, 3 + x + y), (rows, columns))
     _, _, full = _run(truth, 0.02)
     assert (np.isfinite(full) == np.isfinite(truth)).all()
     finite = np.isfinite(truth)
@@ -81,7 +82,7 @@ def test_levels_are_nested_and_end_in_the_grid(rows: int, columns: int) -> None:
     levels = hierarchy((rows, columns))
     for axis, size in ((0, rows), (1, columns)):
         assert (levels[-1][axis] == np.arange(size)).all()
-        for coarse, fine in zip(levels, levels[1:], strict=False):
+        for coarse, fine in pairwise(levels):
             assert set(coarse[axis]) <= set(fine[axis])
             assert {0, size - 1} <= set(coarse[axis])
 

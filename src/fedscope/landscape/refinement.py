@@ -2,10 +2,9 @@
 
 Each level of a hierarchy of grids has every second point of the next. A new point of a level is predicted
 from the level before by cubic interpolation of log-losses. Where the prediction misses an evaluated point by
-so much that the next level's would miss the tolerance, that level is evaluated around it, elsewhere it is
-interpolated; the first two levels are evaluated whole (after Harten's multiresolution, 1995). Then points
-drawn from those not evaluated are: where one misses, its neighbourhood is evaluated, and more are drawn,
-until none does.
+more than the tolerance, the next level is evaluated around it, elsewhere it is interpolated; the first two
+levels are evaluated whole (after Harten's multiresolution, 1995). Then points drawn from those not evaluated
+are: where one misses, its neighbourhood is evaluated, and more are drawn, until none does.
 
 So the error that is stated was seen at points that had no part in the interpolation. With m of them, the
 share of interpolated points with a larger error is below 3/m with a confidence of 95 %.
@@ -31,7 +30,6 @@ Level = tuple[NDArray[np.intp], NDArray[np.intp]]
 """Which rows and which columns of the grid."""
 
 _COARSE = 6  # points of the first level along an axis, about
-_GAIN = 4  # by which a level's error falls at the next; 16 where the loss is smooth
 _DRAWN = 0.03  # share of the points not evaluated that are drawn to check them
 _FEWEST = 20
 
@@ -116,7 +114,7 @@ def _doubtful(losses: Grid, known: Mask, level: int, tol: float) -> Mask:
     (middle, guess, _, _), (fine, _, torn, _) = steps[level - 2 : level]
     missed, beside = np.zeros(losses.shape, bool), np.zeros(losses.shape, bool)
     error = relative_error(back(guess), losses[np.ix_(*middle)])
-    missed[np.ix_(*middle)] = known[np.ix_(*middle)] & (error > _GAIN * tol)
+    missed[np.ix_(*middle)] = known[np.ix_(*middle)] & (error > tol)
     beside[np.ix_(*fine)] = torn
     reach = max(int(np.diff(axis).max(initial=1)) for axis in middle)
     result: Mask = (_grown(missed, reach) | beside) & _at(losses.shape, fine)
