@@ -6,12 +6,11 @@ curvature. The samples go through the network in blocks whose largest activation
 changes nothing where samples do not depend on each other; where they do, each batch goes at once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedscope.errors import UserError
 from fedscope.landscape.flatloss import SAMPLE, FlatLoss
@@ -117,8 +116,7 @@ class Forward:
     def _cut(self, sample: Tree) -> list[Tree] | None:
         """Return the samples in blocks, if the network gives the same on them as on its batches."""
         run = self._plain if self._fused is None else self._quick
-        with _Largest(count(sample)) as largest:
-            whole = run(sample)
+        whole, largest = _largest(self._loss.model, count(sample), lambda: self._plain(sample))
         half = max(1, count(sample) // 2)
         try:
             parts = [
@@ -132,19 +130,20 @@ class Forward:
         except (UserError, RuntimeError, TypeError):  # samples of one batch that do not stand alone
             return None
         room = _BLOCK.get(self._loss.device.type, _BLOCK["cpu"])
-        return split(inputs, max(1, room * count(sample) // max(1, largest.bytes)))
+        return split(inputs, max(1, room * count(sample) // max(1, largest)))
 
 
-class _Largest(TorchDispatchMode):
-    """Notes the bytes of the largest floating tensor over ``samples`` that an operation returns."""
+def _largest(model: nn.Module, samples: int, run: Callable[[], Any]) -> tuple[Any, int]:
+    """Return what ``run`` does, and the bytes of the largest output over ``samples`` of a module meanwhile."""
+    sizes = [0]
 
-    def __init__(self, samples: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._samples, self.bytes = samples, 0
+    def note(_module: nn.Module, _inputs: Any, output: Any) -> None:
+        if isinstance(output, Tensor) and output.shape[:1] == (samples,):
+            sizes.append(output.nbytes)
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation."""
-        result = function(*args, **(kwargs or {}))
-        if isinstance(result, Tensor) and result.is_floating_point() and result.shape[:1] == (self._samples,):
-            self.bytes = max(self.bytes, result.nbytes)
-        return result
+    handles = [module.register_forward_hook(note) for module in model.modules()]
+    try:
+        return run(), max(sizes)
+    finally:
+        for handle in handles:
+            handle.remove()
