@@ -7,7 +7,8 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing.spawn import spawn
 
-from fedscope.landscape import GaussNewton, Hessian, Operator
+from fedscope.landscape import GaussNewton, Hessian, Operator, surface
+from fedscope.landscape.pointfile import PointFile
 
 from .cases import convnet
 
@@ -22,6 +23,17 @@ def _products(operator: Operator) -> list[torch.Tensor]:
     return [product.vector, product.forms, product.onto, *(each.vector for each in block)]
 
 
+def _grid(keep: Path | None) -> torch.Tensor:
+    case = convnet()
+    directions = torch.randn(2, 81, generator=torch.Generator().manual_seed(1)).unbind()
+    found = surface(
+        case.model, case.loss_fn, case.batches, directions=directions, grid=(9, 5), adaptive=0.01, keep=keep,
+        group=dist.group.WORLD if dist.is_initialized() else None,
+    )  # fmt: skip
+    assert found.stderr is not None
+    return torch.stack([found.loss, found.stderr])
+
+
 def _work(rank: int, folder: str) -> None:
     torch.set_num_threads(1)
     store = f"file://{folder}/store"
@@ -33,6 +45,8 @@ def _work(rank: int, folder: str) -> None:
             for kind in (Hessian, GaussNewton)
         ]
         torch.save(found, Path(folder) / f"{rank}.pt")
+        kept = Path(folder) / f"kept{rank}"
+        torch.save([_grid(kept), _grid(kept)], Path(folder) / f"grids{rank}.pt")
     finally:
         dist.destroy_process_group()
         gc.collect()  # ends the group's threads, which operators' cycles keep, before Python ends
@@ -48,3 +62,9 @@ def test_two_processes_give_what_one_gives_and_the_same_bits(tmp_path: Path) -> 
         ):
             assert torch.equal(a, b)
             torch.testing.assert_close(a, expected, rtol=1e-12, atol=1e-13)
+    for rank in (0, 1):
+        for ours in torch.load(tmp_path / f"grids{rank}.pt"):
+            assert torch.equal(ours, _grid(None))
+    (file,) = (tmp_path / "kept0" / "points").iterdir()  # the first process keeps, each row once
+    assert file.stat().st_size == len(PointFile(file, axes=2, numbers=2).read()) * (4 + 8 * 4 + 8)
+    assert not (tmp_path / "kept1").exists()

@@ -91,6 +91,11 @@ class FlatLoss:
             self._written = written_buffers(self.model, sample)
             fold(self.model, lambda: flat(functional_call(self.model, self._unwritten(), *arguments(sample))))
 
+    @property
+    def writes(self) -> bool:
+        """Whether an evaluation changes a buffer, which is then put back."""
+        return bool(self._written)
+
     def _unwritten(self) -> dict[str, Tensor]:
         return {name: value.clone() for name, value in self._written.items()}
 

@@ -1,9 +1,10 @@
 """What an analysis leaves in the registry: products while it runs, its result when it is done.
 
     FOLDER/products/IDENTITY/…npz   of one operator, until the results that rest on it are written
+    FOLDER/points/IDENTITY.rows     of one slice, for good: it is small (:mod:`fedscope.landscape.pointfile`)
     FOLDER/KEY.json                 a result, found again by what was asked of which operator, by which code
 
-Both are named by content alone: the weights, the samples, what network and loss make of them (so that a
+All are named by content alone: the weights, the samples, what network and loss make of them (so that a
 changed network is another one, whatever it is called), the request, and the analysis' own source. So what is
 found is not stale, and a folder that is deleted costs time only.
 """
@@ -94,8 +95,13 @@ def _forget(products: Path) -> None:
 def identity(op: LossOperator) -> str:
     """Return what names an operator's bits: kind, weights, samples, outputs, and what computes them."""
     digest = hashlib.sha256(op.fingerprint().encode())
-    digest.update(f"{torch.__version__} {op.device.type} {torch.get_num_threads()} {code()}".encode())
+    digest.update(surroundings(op.device).encode())
     return digest.hexdigest()[:32]
+
+
+def surroundings(device: torch.device) -> str:
+    """Return what decides a result's bits beside what was asked: program, library, device, threads."""
+    return f"{torch.__version__} {device.type} {torch.get_num_threads()} {code()}"
 
 
 def key(op: LossOperator, request: dict[str, Any]) -> str:

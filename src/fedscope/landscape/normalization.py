@@ -46,7 +46,7 @@ def frozen_copy(model: nn.Module, *, bn: BatchNormMode = "eval", batches: Batche
             f"{batches.samples} samples in one batch, or use bn='eval' with layers that keep running ones"
         )
     if bn == "recalibrate":
-        _recalibrate(frozen, layers, batches)
+        recalibrate(frozen, batches)
     return frozen
 
 
@@ -78,7 +78,13 @@ def _forget_running_statistics(layers: list[_BatchNorm]) -> None:
 
 
 @torch.no_grad()
-def _recalibrate(model: nn.Module, layers: list[_BatchNorm], batches: Batches) -> None:
+def recalibrate(model: nn.Module, batches: Batches) -> None:
+    """Re-estimate the running statistics of a frozen model on these batches, in place.
+
+    Raises:
+        UserError: a batch is too small.
+    """
+    layers = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     for layer in layers:
         layer.reset_running_stats()
         layer.train()

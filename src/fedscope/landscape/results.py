@@ -233,7 +233,11 @@ class Surface:
     non_finite: int
     stderr: Tensor | None = None  # grid: of the loss, from the spread over samples; None: not asked for
     metrics: Mapping[str, Tensor] = field(default_factory=dict)  # name → grid; "accuracy" is in [0, 1]
+    metrics_stderr: Mapping[str, Tensor] = field(default_factory=dict)  # the same; NaN where unknown
     marks: tuple[Mark, ...] = ()
     path: bool = False  # the marks are a trajectory, in order
     computed: Tensor | None = None  # grid, bool: which points were evaluated; None: all
     interpolation_error: float | None = None  # stated bound on the others' relative error in the loss
+    statistics: str = "kept"  # what BatchNorm's running statistics do from point to point
+    precision: str = "fp32"
+    precision_error: float | None = None  # largest relative error of the loss by bf16, at points of the grid

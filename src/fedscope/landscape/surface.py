@@ -1,20 +1,30 @@
-"""The loss on a line or a plane of weight space: L(o + a·d₀) or L(o + a·d₀ + b·d₁)."""
+"""The loss, and other numbers, on a line or a plane through weight space: L(o + a·d₀ + b·d₁)."""
 
-from collections.abc import Sequence
+import hashlib
+import math
+from collections.abc import Callable, Sequence
 from itertools import product
+from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.distributed import ProcessGroup
 
 from fedscope.errors import UserError
 from fedscope.landscape.batches import Batches
 from fedscope.landscape.directions import Directions
-from fedscope.landscape.flatloss import FlatLoss, LossFunction
-from fedscope.landscape.grids import grid_values
+from fedscope.landscape.flatloss import LossFunction
+from fedscope.landscape.forward import Precision
+from fedscope.landscape.keeping import surroundings
+from fedscope.landscape.metrics import Metrics, named
 from fedscope.landscape.normalization import BatchNormMode
+from fedscope.landscape.pointfile import PointFile
+from fedscope.landscape.points import Point, Points
 from fedscope.landscape.progress import Progress
+from fedscope.landscape.refinement import Grid, Mask, interpolated, refined, relative_error
 from fedscope.landscape.results import Axis, Surface
-from fedscope.landscape.statespace import StateSpace
+from fedscope.landscape.spread import Spread
 
 Coordinates = Sequence[float] | Tensor
 
@@ -25,74 +35,178 @@ def surface(
     batches: Batches,
     *,
     directions: Directions | tuple[Tensor, ...],
-    values: tuple[Coordinates, ...] | None = None,
+    values: Sequence[Coordinates] | None = None,
     span: float = 1.0,
-    grid: int = 41,
+    grid: int | tuple[int, ...] = 41,
     bn: BatchNormMode = "eval",
     names: tuple[str, ...] | None = None,
+    metrics: Metrics = (),
+    adaptive: float | None = None,
+    precision: Precision = "fp32",
+    keep: Path | None = None,
+    group: ProcessGroup | None = None,
     progress: Progress | None = None,
 ) -> Surface:
-    """Evaluate the sample-weighted mean loss on a grid; the same samples at every point.
+    """Evaluate the sample-weighted mean loss, and metrics, on a grid; the same samples at every point.
 
-    Non-finite losses stay where they are and are counted. With ``eval`` BatchNorm's statistics are where the
-    directions move them, or the centre's over the whole grid, as with ``recalibrate``; ``batch`` renews them
-    at every point.
+    Non-finite values stay where they are, at the centre too, and are counted. A span or a direction of zero
+    gives a grid on which nothing changes.
 
     Args:
         model: any module; copied, never modified.
         loss_fn: (output, targets) ↦ scalar batch mean.
         batches: the samples.
-        directions: a record, or flat (n,) vectors over the parameters that require a gradient.
-        values: the coordinates (a's, b's); left out, what ``grid_values`` says.
-        span: see ``grid_values``.
-        grid: points per axis.
-        bn: what BatchNorm does, see ``frozen_copy``.
+        directions: a record; or one or two flat vectors over the parameters that require a gradient, (n,), or
+            over these and BatchNorm's statistics, (n + s,) (:mod:`fedscope.landscape.statespace`).
+        values: the coordinates, one sequence per axis; left out, ``grid`` points from −span to span.
+        span: half the width of the grid, in units of the directions.
+        grid: points per axis, or one number for each.
+        bn: what BatchNorm does, see :class:`~fedscope.landscape.points.Points`.
         names: of the axes; by default the record's, or d0 and d1.
-        progress: called after every grid point.
+        metrics: ``accuracy``, or functions of (output, targets) that return a value per sample or the batch's
+            mean; or a mapping of names to such functions.
+        adaptive: a relative error of the loss, such as 0.01: only as many points are evaluated as this takes
+            (:mod:`fedscope.landscape.refinement`). None: all.
+        precision: ``bf16`` computes in bfloat16; ``precision_error`` says what it does to the loss.
+        keep: folder in which every point is kept, by content (:mod:`fedscope.landscape.pointfile`): what is
+            there is not evaluated again.
+        group: processes that call this with the same arguments and share the points; all get the same bits.
+        progress: called after every point with the number of those that are there.
 
     Raises:
-        UserError: directions of another length than the parameters, an axis without points, or statistics
-            that would be recalibrated at the centre of directions that move them.
+        UserError: directions that do not fit the parameters, an axis without points, a grid, span or
+            tolerance that is none.
     """
-    loss = FlatLoss(model, loss_fn, batches, bn=bn)
-    space = StateSpace.of(getattr(model, "_orig_mod", model))
-    if not isinstance(directions, Directions):
-        directions = Directions("given", directions, tuple(f"d{i}" for i in range(len(directions))))
-    n = len(loss.center)
-    for vector in directions.vectors:
-        if vector.ndim != 1 or len(vector) not in (n, space.size):
-            shape = tuple(vector.shape)
-            raise UserError(f"a direction has shape {shape}; the model's trainable parameters need ({n},)")
-        if len(vector) > n and bn == "recalibrate":
-            raise UserError(
-                "a slice through several networks has their BatchNorm statistics; use --bn eval or batch"
-            )
-    vectors = torch.stack([v.to(loss.device, torch.float64) for v in directions.vectors])
-    chosen = values or grid_values(directions, grid=grid, span=span)
-    axes = [torch.as_tensor(axis, dtype=torch.float64) for axis in chosen]
-    if any(axis.ndim != 1 or not len(axis) for axis in axes):
-        shapes = ", ".join(str(tuple(axis.shape)) for axis in axes)
-        raise UserError(f"the axes have shapes {shapes}; give points on each")
-    origin = loss.center.double() if directions.origin is None else directions.origin.to(vectors)
+    slice_ = _slice(directions)
+    axes = _axes(values, span, grid, len(slice_.vectors))
+    if adaptive is not None and not 0 < adaptive < 1:
+        raise UserError(f"adaptive is {adaptive}; give a relative error between 0 and 1, such as 0.01")
+    if precision not in ("fp32", "bf16"):
+        raise UserError(f"precision is {precision!r}; use 'fp32' or 'bf16'")
+    chosen = named(metrics)
 
-    def value(point: Tensor) -> float:
-        if len(point) > n and bn == "eval":
-            for name, statistic in space.statistics(point).items():
-                loss.model.get_buffer(name).copy_(statistic)
-        return loss.value(point[:n].to(loss.dtype))
+    def points(kind: Precision) -> Points:
+        return Points(model, loss_fn, batches, slice_, bn=bn, metrics=chosen, precision=kind)
 
-    losses = torch.empty([len(axis) for axis in axes], dtype=torch.float64)
-    flat = losses.view(-1)
-    for i, at in enumerate(product(*(axis.tolist() for axis in axes))):
-        flat[i] = value(origin + torch.tensor(at, dtype=torch.float64, device=loss.device) @ vectors)
-        if progress:
-            progress(i + 1, len(flat))
+    rows = points(precision)
+    path = None if keep is None else keep / "points" / f"{_identity(rows)}.rows"
+    store = PointFile(path, axes=len(axes), numbers=2 * len(rows.names))
+    evaluation = _Evaluation(Spread(rows, store, group), axes, progress)
+    known, error = evaluation.all() if adaptive is None else evaluation.some(adaptive)
+    columns = np.moveaxis(evaluation.rows, -1, 0)
+    full = [_filled(column, known, inside=place > 0) for place, column in enumerate(columns)]
+    grids = [torch.tensor(column).reshape([len(axis) for axis in axes]) for column in full]
+    off = None
+    if precision != "fp32":
+        off = evaluation.against(Spread(points("fp32"), PointFile(None, axes=0, numbers=0), group), known)
     return Surface(
-        axes=tuple(map(Axis, names or directions.axes, axes)),
-        loss=losses,
-        directions=directions.name,
-        center_loss=value(origin),
-        non_finite=int((~losses.isfinite()).sum()),
-        marks=directions.marks,
-        path=directions.path,
+        axes=tuple(map(Axis, names or slice_.axes, axes)),
+        loss=grids[0],
+        directions=slice_.name,
+        center_loss=rows.origin[0],
+        non_finite=int((~grids[0].isfinite()).sum()),
+        stderr=None if bool(grids[1].isnan().all()) else grids[1],
+        metrics=dict(zip(rows.names[1:], grids[2::2], strict=True)),
+        metrics_stderr=dict(zip(rows.names[1:], grids[3::2], strict=True)),
+        marks=slice_.marks,
+        path=slice_.path,
+        computed=None if known.all() else torch.from_numpy(known).reshape(grids[0].shape),
+        interpolation_error=error,
+        statistics=rows.statistics,
+        precision=precision,
+        precision_error=off,
     )
+
+
+class _Evaluation:
+    """The rows of a grid, as far as they are known."""
+
+    def __init__(self, spread: Spread, axes: tuple[Tensor, ...], progress: Progress | None) -> None:
+        self.spread = spread
+        self._axes = axes
+        self._progress = progress
+        self._done = 0
+        self.shape = (len(axes[0]), len(axes[1]) if len(axes) > 1 else 1)
+        self.rows = np.full((*self.shape, spread.numbers), np.nan)
+
+    def all(self) -> tuple[Mask, None]:
+        """Evaluate every point."""
+        everywhere = np.ones(self.shape, bool)
+        self._evaluate(everywhere, total=everywhere.size)
+        return everywhere, None
+
+    def some(self, tol: float) -> tuple[Mask, float]:
+        """Evaluate what interpolating the others takes; return which, and the others' error."""
+        return refined(self.shape, self._evaluate, tol)
+
+    def against(self, exact: Spread, known: Mask) -> float:
+        """Return the largest relative difference of the loss to that of others, at some of the points."""
+        places = [[*{0, size // 2, size - 1}] for size in self.shape]
+        some = [index for index in product(*places) if known[index]]
+        truth = np.array(exact([self._point(index) for index in some]))[:, 0]
+        ours = np.array([self.rows[index][0] for index in some])
+        return float(relative_error(ours, truth).max())
+
+    def _evaluate(self, wanted: Mask, total: int | None = None) -> Grid:
+        indices = [(int(i), int(j)) for i, j in np.argwhere(wanted)]
+        found = self.spread([self._point(index) for index in indices], self._report(total))
+        for index, row in zip(indices, found, strict=True):
+            self.rows[index] = row
+        losses: Grid = self.rows[..., 0]
+        self._done += len(indices)
+        return losses
+
+    def _report(self, total: int | None) -> Callable[[int], None] | None:
+        progress, before = self._progress, self._done
+        return None if progress is None else lambda done: progress(before + done, total)
+
+    def _point(self, index: tuple[int, ...]) -> Point:
+        return tuple(float(axis[i]) for axis, i in zip(self._axes, index, strict=False))
+
+
+def _slice(directions: Directions | tuple[Tensor, ...]) -> Directions:
+    count = len(directions.vectors if isinstance(directions, Directions) else directions)
+    if count not in (1, 2):
+        raise UserError(f"a surface has one or two directions, not {count}")
+    if isinstance(directions, Directions):
+        return directions
+    return Directions("given", tuple(directions), ("d0", "d1")[: len(directions)])
+
+
+def _axes(
+    values: Sequence[Coordinates] | None, span: float, grid: int | tuple[int, ...], count: int
+) -> tuple[Tensor, ...]:
+    """Return each axis' coordinates, float64."""
+    if values is not None:
+        axes = tuple(torch.as_tensor(axis, dtype=torch.float64).cpu() for axis in values)
+    else:
+        sizes = (grid,) * count if isinstance(grid, int) else tuple(grid)
+        if min(sizes, default=0) < 1 or not 0 <= span < math.inf:
+            raise UserError(
+                f"the grid is {grid} over a span of {span}; give points on both axes, and a span ≥ 0"
+            )
+        # A single point is the middle of the axis, where linspace would give its end.
+        axes = tuple(
+            torch.linspace(-span, span, size, dtype=torch.float64) if size > 1 else torch.zeros(1).double()
+            for size in sizes
+        )
+    shapes = [tuple(axis.shape) for axis in axes]
+    if len(axes) != count or any(len(shape) != 1 or not shape[0] for shape in shapes):
+        raise UserError(f"the axes have shapes {shapes}; give points on each of the {count}")
+    if not all(bool(axis.isfinite().all()) for axis in axes):
+        raise UserError("a coordinate is not finite; give numbers on every axis")
+    return axes
+
+
+def _filled(column: Grid, known: Mask, *, inside: bool) -> Grid:
+    """Return a column with what is not known interpolated; ``inside`` the range of what is."""
+    if known.all():
+        return column
+    full, own = interpolated(column, known), column[known & np.isfinite(column)]
+    result: Grid = np.where(known, full, full.clip(own.min(), own.max())) if inside and own.size else full
+    return result
+
+
+def _identity(points: Points) -> str:
+    text = f"{points.fingerprint()} {surroundings(points.device)}"
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,0 +1,186 @@
+"""Fused operations against the network as PyTorch runs it."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, relu
+
+from fedscope.landscape import Batches, surface
+from fedscope.landscape.flatloss import FlatLoss
+from fedscope.landscape.forward import Forward
+from fedscope.landscape.fusion import Fused
+
+
+class Residual(nn.Module):
+    """Convolutions before BatchNorm and ReLU, before an addition and ReLU, and alone."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace))
+        self.one, self.bn1 = nn.Conv2d(4, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4)
+        self.two, self.bn2 = nn.Conv2d(4, 8, 3, 2, 1, groups=2), nn.BatchNorm2d(8, affine=False)
+        self.shortcut = nn.Conv2d(4, 8, 1, 2, bias=False)
+        self.act = nn.ReLU(inplace)
+        self.alone = nn.Conv2d(8, 8, 3)
+        self.fc = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        y = self.bn2(self.two(self.act(self.bn1(self.one(x)))))
+        x = self.act(y + self.shortcut(x))
+        x = torch.sigmoid(self.alone(x)) + 0.1 * relu(self.alone(x))
+        logits: Tensor = self.fc(x.mean((2, 3)))
+        return logits
+
+
+class Adding(nn.Module):
+    """Additions in place, of a number, with a factor, of another shape, of a tensor to itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(nn.Conv2d(c, 4, 3, padding=1) for c in (1, 4, 4, 4, 4, 4))
+        self.fc = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        a, b, c, d, e, f = self.convs
+        x = a(x)
+        y = b(x)
+        y += x
+        y = torch.relu(y)
+        z = torch.add(c(y), x, alpha=0.5)
+        z = (d(z) + 1.5).relu()
+        z = e(z) + z.mean((2, 3), keepdim=True)
+        z = f(relu(z))
+        z = (z + z).relu_()
+        logits: Tensor = self.fc(z.mean((2, 3)))
+        return logits
+
+
+class Branching(nn.Module):
+    """A forward that looks at its values: it cannot be traced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.fc = nn.Conv2d(1, 4, 3), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv(x)
+        logits: Tensor = self.fc((x if float(x.sum()) > 0 else -x).mean((2, 3)))
+        return logits
+
+
+class Late(nn.Module):
+    """The convolution's input is changed after it and before the ReLU that would be fused with it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.conv, self.bn = nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.fc = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        y = self.conv(x)
+        x.tanh_()
+        logits: Tensor = self.fc((relu(self.bn(y)) * x).mean((2, 3)))
+        return logits
+
+
+NETS: dict[str, tuple[Callable[[], nn.Module], int]] = {
+    "residual": (Residual, 6),
+    "residual, in place": (lambda: Residual(inplace=True), 6),
+    "adding": (Adding, 6),
+    "branching": (Branching, 0),
+    "late": (Late, 0),
+}
+
+
+def _case(name: str) -> tuple[nn.Module, Batches, int]:
+    torch.manual_seed(4)
+    model, count = NETS[name]
+    net, inputs = model(), torch.randn(21, 1, 9, 9)
+    net(inputs)
+    for module in net.modules():
+        if isinstance(module, nn.BatchNorm2d) and module.affine:
+            nn.init.normal_(module.weight, 1, 0.3)
+            nn.init.normal_(module.bias, 0, 0.3)
+    return net.eval(), Batches(inputs, torch.randint(3, (21,)), 8), count
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_outputs_are_the_networks_own_wherever_its_weights_are(name: str) -> None:
+    model, batches, count = _case(name)
+    loss = FlatLoss(model, cross_entropy, batches)
+    forward = Forward(model, loss)
+    assert forward.fused == count
+    moved = loss.center + 0.2 * torch.randn(len(loss.center), generator=torch.Generator().manual_seed(1))
+    forward.load(moved)
+    outputs = forward.outputs()
+    torch.nn.utils.vector_to_parameters(moved, model.parameters())
+    with torch.no_grad():
+        for output, (inputs, _) in zip(outputs, batches, strict=True):
+            torch.testing.assert_close(output, model(inputs), rtol=1e-5, atol=1e-6)
+
+
+def test_additions_of_other_kinds_stay_as_they_are() -> None:
+    model, batches, _ = _case("adding")
+    fused = Fused(model.requires_grad_(False), (next(iter(batches))[0],), torch.float32)
+    adding = [node for node in fused._graph.graph.nodes if node.op == "call_module" and len(node.args) == 2]
+    assert len(adding) == 1  # b(x) += x
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1e30, 1e38])
+@pytest.mark.parametrize(
+    "layer", ["stem.0.weight", "one.weight", "two.bias", "shortcut.weight", "bn1.weight"]
+)
+def test_what_is_not_finite_is_not_hidden(layer: str, value: float) -> None:
+    model, batches, _ = _case("residual")
+    with torch.no_grad():
+        parameters = dict(model.named_parameters())
+        parameters[layer].fill_(value)
+        truth = sum(len(y) * cross_entropy(model(x), y).double() for x, y in batches) / batches.samples
+    n = sum(p.numel() for p in parameters.values())
+    found = surface(model, cross_entropy, batches, directions=(torch.zeros(n),), grid=1)
+    torch.testing.assert_close(found.loss[0], truth, rtol=1e-5, atol=0, equal_nan=True)
+
+
+def test_hooks_see_what_they_saw() -> None:
+    model, batches, _ = _case("residual")
+    model.get_submodule("one").register_forward_hook(lambda _m, _i, output: 2 * output)
+    forward = Forward(model, FlatLoss(model, cross_entropy, batches))
+    assert forward.fused == 0
+    with torch.no_grad():
+        for output, (inputs, _) in zip(forward.outputs(), batches, strict=True):
+            torch.testing.assert_close(output, model(inputs), rtol=1e-5, atol=1e-6)
+
+
+def test_small_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, batches, _ = _case("residual")
+    loss = FlatLoss(model, cross_entropy, batches)
+    whole = Forward(model, loss).outputs()
+    monkeypatch.setattr("fedscope.landscape.forward._BLOCK", {"cpu": 3 * 9 * 9 * 4 * 4})
+    blocks = Forward(model, loss)
+    assert [len(block) for block in blocks._blocks or []] == [3] * 7
+    for ours, theirs in zip(blocks.outputs(), whole, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+
+
+def test_samples_that_depend_on_each_other_stay_together() -> None:
+    class Centred(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(2, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            logits: Tensor = self.fc(x - x.mean(0))
+            return logits
+
+    batches = Batches(torch.randn(9, 2), torch.randint(3, (9,)), 5)
+    loss = FlatLoss(Centred(), cross_entropy, batches)
+    forward = Forward(Centred(), loss)
+    assert forward._blocks is None
+    for output, (inputs, _) in zip(forward.outputs(), batches, strict=True):
+        own = loss.outputs(loss.split(loss.center), inputs)
+        torch.testing.assert_close(output, own, rtol=0, atol=0)

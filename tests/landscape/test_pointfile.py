@@ -1,0 +1,72 @@
+"""Rows on disk: read as they were written, whatever happened to the file."""
+
+import math
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedscope.landscape.pointfile import PointFile, Row
+
+LENGTH = 4 + 8 * 4 + 8
+
+
+def _file(path: Path | None) -> PointFile:
+    return PointFile(path, axes=2, numbers=2)
+
+
+def _written(path: Path, count: int = 5) -> dict[Row, Row]:
+    rows = {(float(i), 0.1 * i): (math.exp(i), -math.inf if i % 2 else 0.5) for i in range(count)}
+    for point, row in rows.items():
+        _file(path).add(point, row)
+    return rows
+
+
+def _bits(row: Row) -> bytes:
+    return struct.pack(f"<{len(row)}d", *row)
+
+
+def test_rows_are_found_with_their_bits(tmp_path: Path) -> None:
+    file = _file(tmp_path / "a" / "b.rows")
+    assert file.read() == {}
+    file.add((0.1, -2.0), (math.nan, 1 / 3))
+    file.add((0.1, -2.5), (math.inf, -0.0))
+    found = _file(tmp_path / "a" / "b.rows").read()
+    assert {point: _bits(row) for point, row in found.items()} == {
+        (0.1, -2.0): _bits((math.nan, 1 / 3)),
+        (0.1, -2.5): _bits((math.inf, -0.0)),
+    }
+
+
+@given(place=st.integers(0, 5 * LENGTH - 1), flip=st.integers(1, 255))
+def test_a_changed_byte_costs_one_row(
+    tmp_path_factory: pytest.TempPathFactory, place: int, flip: int
+) -> None:
+    path = tmp_path_factory.mktemp("rows") / "a"
+    rows = _written(path)
+    content = bytearray(path.read_bytes())
+    content[place] ^= flip
+    path.write_bytes(content)
+    found = _file(path).read()
+    lost = list(rows)[place // LENGTH]
+    assert found == {point: row for point, row in rows.items() if point != lost}
+
+
+@given(cut=st.integers(0, 5 * LENGTH))
+def test_a_file_cut_short_goes_on_after_its_end(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+    path = tmp_path_factory.mktemp("rows") / "a"
+    rows = _written(path)
+    path.write_bytes(path.read_bytes()[:cut])
+    _file(path).add((9.0, 9.0), (1.0, 2.0))
+    kept = dict(list(rows.items())[: cut // LENGTH])
+    assert _file(path).read() == {**kept, (9.0, 9.0): (1.0, 2.0)}
+
+
+def test_where_nothing_can_be_written_nothing_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    for path in (tmp_path / "file" / "a", None):
+        file = _file(path)
+        file.add((0.0, 0.0), (1.0, 1.0))
+        assert file.read() == {}
