@@ -52,7 +52,7 @@ def _dress(axes: Axes3D, names: tuple[str, str]) -> None:
         axis.set_major_formatter(coordinate)
     axes.tick_params(pad=-4)
     axes.tick_params(axis="z", pad=-6.5)
-    axes.xaxis.labelpad, axes.yaxis.labelpad = -8.5, -7.0
+    axes.xaxis.labelpad, axes.yaxis.labelpad = -8.5, -4.5
 
 
 def _darker(colors: NDArray[np.float64]) -> NDArray[np.float64]:
