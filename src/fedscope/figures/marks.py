@@ -138,7 +138,7 @@ def draw_distances(
         axes.set_xlim(-0.7, len(marks) - 0.3)
         labels = [style.typeset(label) for label in short_labels(marks)]
         ticks = sorted(numbers) or range(len(marks))
-        room = max(text_size(label, style.SMALL_SIZE)[0] for label in labels) + 3.0
+        room = max(text_size(labels[i], style.SMALL_SIZE)[0] for i in ticks) + 3.0
         every = -(-len(ticks) // max(1, int(POINTS * width / room)))
         axes.set_xticks(ticks[::every], [labels[i] for i in ticks[::every]])
     axes.set_ylim(0, 1.08 * highest)

@@ -3,6 +3,7 @@
 from textwrap import wrap
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedscope.figures import style
@@ -16,6 +17,13 @@ def wrapped(text: str, *, width: float, size: float) -> list[str]:
     """Return ``text`` typeset in lines of ``size`` points that fit ``width`` inches."""
     # a character is half as wide as high
     return [style.typeset(line) for line in wrap(text, max(8, int(width * POINTS / (0.5 * size))))]
+
+
+def width_of(axes: Axes) -> float:
+    """Return the width of ``axes`` in points."""
+    figure = axes.get_figure()
+    assert figure is not None
+    return float(POINTS * axes.bbox.width / figure.dpi)
 
 
 class Page:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.page import POINTS, wrapped
+from fedscope.figures.page import width_of, wrapped
 from fedscope.figures.placing import fitting_size
 from fedscope.figures.rounding import format_estimate
 from fedscope.figures.scale import Grid, Scale, format_value
@@ -191,9 +191,7 @@ def _interpolated(surface: Surface) -> str:
 
 def _frame(axes: Axes, panel: Panel, limits: Limits, *, leftmost: bool) -> None:
     axes.set(xlim=limits[0], ylim=limits[1])
-    figure = axes.get_figure()
-    assert figure is not None
-    room = POINTS * axes.get_position().width * figure.get_size_inches()[0]
+    room = width_of(axes)
     if panel.non_finite:
         _hatch(axes, panel)
     if not panel.marks:

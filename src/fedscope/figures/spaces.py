@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fedscope.figures import style
 from fedscope.figures.mesh import facets
-from fedscope.figures.page import POINTS
+from fedscope.figures.page import width_of
 from fedscope.figures.panels import CAMERA, Limits, Panel, coordinate
 from fedscope.figures.placing import fitting_size
 from fedscope.figures.scale import Scale, is_percentage
@@ -36,9 +36,7 @@ def draw_surface(axes: Axes3D, panel: Panel, scale: Scale, limits: Limits) -> No
 
 
 def _dress(axes: Axes3D, names: tuple[str, str]) -> None:
-    figure = axes.get_figure()
-    assert figure is not None
-    room = LABEL_SHARE * POINTS * axes.get_position().width * figure.get_size_inches()[0]
+    room = LABEL_SHARE * width_of(axes)
     axes.set_proj_type("persp", focal_length=1.4)
     axes.view_init(**CAMERA)
     axes.set_box_aspect((1, 1, 0.82), zoom=0.96)
@@ -54,7 +52,7 @@ def _dress(axes: Axes3D, names: tuple[str, str]) -> None:
         axis.set_major_formatter(coordinate)
     axes.tick_params(pad=-4)
     axes.tick_params(axis="z", pad=-6.5)
-    axes.xaxis.labelpad, axes.yaxis.labelpad = -8.5, -7.0
+    axes.xaxis.labelpad, axes.yaxis.labelpad = -8.5, -4.5
 
 
 def _darker(colors: NDArray[np.float64]) -> NDArray[np.float64]:
