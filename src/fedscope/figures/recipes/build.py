@@ -1,0 +1,200 @@
+"""From recipes to artefacts: what is needed, what the registry has of it, and the rest computed.
+
+Nothing is computed that the registry has, and everything that is computed is kept there, so that a build that
+was interrupted anywhere goes on where it stopped.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from fedscope.checkpoints.registry import Registry
+from fedscope.figures.recipes import measuring
+from fedscope.figures.recipes.artefact import Filled, assemble
+from fedscope.figures.recipes.cells import Cell, Choices, cells
+from fedscope.figures.recipes.estimate import NOTHING, Clock, Estimate, total
+from fedscope.figures.recipes.gallery import write
+from fedscope.figures.recipes.holdings import Holdings
+from fedscope.figures.recipes.jobs import Job, Say, run_all
+from fedscope.figures.recipes.measuring import Measure
+from fedscope.figures.recipes.recipe import Recipe
+from fedscope.figures.recipes.training import Training, missing, train_run
+from fedscope.landscape.records import Record
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where things are, and how they are computed."""
+
+    registry: Path
+    out: Path
+    data_dir: Path | None = None
+    device: str = "cpu"
+    threads: int = 1
+    workers: int = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What recipes need beyond what the registry has."""
+
+    recipes: tuple[Recipe, ...]
+    choices: Choices
+    place: Place
+    partial: bool = False
+
+    @cached_property
+    def holdings(self) -> Holdings:
+        """The registry as it is now."""
+        return Holdings(Registry(self.place.registry))
+
+    @cached_property
+    def cells(self) -> dict[str, list[Cell]]:
+        """Every recipe's cells."""
+        return {recipe.name: cells(recipe, self.choices) for recipe in self.recipes}
+
+    @cached_property
+    def trainings(self) -> list[Training]:
+        """The runs that are missing, the longest first."""
+        if self.partial:
+            return []
+        every = [cell for own in self.cells.values() for cell in own]
+        found = missing(every, self.holdings)
+        return sorted(found, key=lambda job: -self.clock.training(job.settings).seconds)
+
+    @cached_property
+    def clock(self) -> Clock:
+        """What the registry's runs say of this machine's speed."""
+        return Clock(self.holdings)
+
+    @cached_property
+    def filled(self) -> dict[str, list[Filled]]:
+        """The cells that have a run, by recipe."""
+        return {
+            name: [
+                Filled(cell, found, self.place.registry)
+                for cell in own
+                if (found := self.holdings.find(cell, partial=self.partial))
+            ]
+            for name, own in self.cells.items()
+        }
+
+    @cached_property
+    def measures(self) -> dict[str, tuple[Path, Measure]]:
+        """The results that are missing of runs that are there, by their key."""
+        found: dict[str, tuple[Path, Measure]] = {}
+        for name in self.cells:
+            for one in self.filled[name]:
+                for measure, key in one.keys.items():
+                    wanted = one.cell.measures[measure]
+                    path = one.found.path(one.cell, wanted)
+                    if path and measure not in one.records:
+                        found[key] = (path, wanted)
+        return found
+
+    def estimate(self) -> Estimate:
+        """Return the time of everything that is missing, on one core."""
+        training = [
+            self.clock.training(job.settings, self._done(job)) for job in self.trainings
+        ]
+        later = [
+            self.clock.measuring(cell.settings, wanted)
+            for job in self.trainings for cell in job.cells for wanted in cell.measures.values()
+        ]  # fmt: skip
+        now = [
+            self.clock.measuring(one.cell.settings, one.cell.measures[measure])
+            for name in self.cells for one in self.filled[name]
+            for measure in one.keys if measure not in one.records
+        ]  # fmt: skip
+        return total([*training, *later, *now]) if training or later or now else NOTHING
+
+    def _done(self, job: Training) -> int:
+        if not job.resume:
+            return 0
+        return next(h.done for held in self.holdings.runs.values() for h in held if h.run.name == job.name)
+
+    def describe(self) -> Record:
+        """Return the plan as plain data."""
+        estimate = self.estimate()
+        there = {name: len(self.filled[name]) for name in self.cells}
+        return {
+            "recipes": [
+                {
+                    "recipe": recipe.name, "scale": recipe.scale.name, "cells": len(self.cells[recipe.name]),
+                    "with_a_run": there[recipe.name], "why": list(recipe.scale.why),
+                }
+                for recipe in self.recipes
+            ],
+            "train": [
+                {
+                    "run": job.name, "resume": job.resume, "rounds": job.settings.rounds,
+                    "seconds": self.clock.training(job.settings, self._done(job)).seconds,
+                    "basis": self.clock.training(job.settings).basis,
+                    "command": job.command(self.place.registry),
+                }
+                for job in self.trainings
+            ],
+            "measure": [
+                {"run": path.parent.name, "checkpoint": path.name, "what": wanted.says()}
+                for path, wanted in self.measures.values()
+            ],
+            "seconds": estimate.seconds,
+            "basis": estimate.basis,
+        }  # fmt: skip
+
+
+def build(
+    recipes: Sequence[Recipe], choices: Choices, place: Place, say: Say, *, partial: bool = False
+) -> tuple[list[Path], dict[str, str]]:
+    """Train and measure what is missing, then write the artefacts; return the files, and what went wrong.
+
+    Args:
+        recipes: each at its scale.
+        choices: what is narrowed of them.
+        place: registry, gallery, and how to compute.
+        say: told every step.
+        partial: train nothing; runs that have not come as far stand in their cells as far as they are.
+    """
+    plan = Plan(tuple(recipes), choices, place, partial)
+    faults = _train(plan.trainings, place, say)
+    after = Plan(tuple(recipes), choices, place, partial=partial or bool(faults))
+    faults |= _measure(after, place, say)
+    written = []
+    for recipe in recipes:
+        record = assemble(recipe, after.cells[recipe.name], after.filled[recipe.name], command(recipe, choices))
+        written += write(record, place.out)
+    return written, faults
+
+
+def command(recipe: Recipe, choices: Choices) -> str:
+    """Return the command that builds an artefact."""
+    words = [f"fedscope figures build {recipe.name} --scale {recipe.scale.name}"]
+    words += [f"--seeds {','.join(map(str, choices.seeds))}"] if choices.seeds else []
+    words += [f"--only {row!r}" if " " in row else f"--only {row}" for row in choices.rows or ()]
+    words += [f"--rounds {choices.rounds}"] if choices.rounds else []
+    return " ".join(words)
+
+
+def _train(trainings: Iterable[Training], place: Place, say: Say) -> dict[str, str]:
+    jobs = [
+        Job(f"train {one.name}", train_run, (one, place.registry, place.data_dir, place.device, place.threads))
+        for one in trainings
+    ]
+    return _run(jobs, place, say)
+
+
+def _measure(plan: Plan, place: Place, say: Say) -> dict[str, str]:
+    jobs = [
+        Job(
+            f"measure {path.parent.name}@{path.stem}, {wanted.says()}",
+            measuring.compute,
+            (path, wanted, place.registry, place.data_dir, place.device),
+        )
+        for path, wanted in plan.measures.values()
+    ]
+    return _run(jobs, place, say)
+
+
+def _run(jobs: Sequence[Job], place: Place, say: Say) -> dict[str, str]:
+    return run_all(jobs, workers=place.workers, threads=place.threads, device=place.device, say=say)

@@ -1,0 +1,113 @@
+"""The runs that are missing, one for all cells that it can stand in, and how each is trained."""
+
+import hashlib
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.schema import PresetUse, Settings
+from fedscope.federated.federation import open_run, prepare
+from fedscope.federated.presets import preset
+from fedscope.federated.rounds import Metrics, train
+from fedscope.figures.recipes.cells import Cell
+from fedscope.figures.recipes.holdings import Holdings, needed
+from fedscope.figures.recipes.jobs import Say
+
+UNPRINTED = ("options", "device", "threads")
+
+
+@dataclass(frozen=True)
+class Training:
+    """A run to train, or to go on with."""
+
+    name: str
+    settings: Settings
+    use: PresetUse
+    resume: bool
+    cells: tuple[Cell, ...]
+
+    def command(self, registry: Path) -> str:
+        """Return the `fedscope train` command that does the same."""
+        own = self.settings.model_dump(mode="json")
+        base, _, _ = preset(self.use.name).resolve({"method": own["method"], "reading": own["reading"]}, {})
+        defaults = {key: field.default for key, field in Settings.model_fields.items()}
+        words = [f"--preset {self.use.name}", f"--method {own['method']}"]
+        for key, value in own.items():
+            if key not in (*UNPRINTED, "method") and value != base.get(key, defaults[key]) and value is not None:
+                words.append(f"--{key.replace('_', '-')} {str(value).lower() if value in (True, False) else value}")
+        _, options, _ = preset(self.use.name).resolve({"method": own["method"]}, {})
+        words += [
+            f"--set {name}={value}"
+            for name, value in own["options"].items()
+            if name in options and str(value) != options[name] and not _same(value, options[name])
+            or name not in options and value != _default(self.settings, name)
+        ]
+        words += [f"--registry {registry}", f"--name {self.name}", *(["--resume"] if self.resume else [])]
+        return " ".join(["fedscope train", *words, "--threads 1"])
+
+
+def missing(cells: Iterable[Cell], holdings: Holdings) -> list[Training]:
+    """Return what must be trained for these cells: each experiment once, as long as its longest cell.
+
+    Of an experiment that cells need at several rounds, the models of all these rounds are kept.
+    """
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if holdings.find(cell) is None:
+            groups.setdefault(cell.identity, []).append(cell)
+    return [_training(group, holdings) for group in groups.values()]
+
+
+def _training(cells: list[Cell], holdings: Holdings) -> Training:
+    longest = max(cells, key=lambda cell: cell.settings.rounds)
+    rounds = {cell.settings.rounds for cell in cells}
+    every = math.gcd(*rounds) if len(rounds) > 1 else 0
+    begun = holdings.unfinished(longest.identity, max(rounds))
+    if begun:
+        return Training(begun.run.name, begun.manifest.settings, longest.use, True, tuple(cells))
+    settings = longest.settings.model_copy(update={"keep_every": every, "save_clients": needed(cells)})
+    return Training(_name(longest, settings), settings, longest.use, False, tuple(cells))
+
+
+def _name(cell: Cell, settings: Settings) -> str:
+    """Return the name of a new run: experiment, method, seed, and a digest of all that it is."""
+    text = settings.model_copy(update={"device": "cpu", "threads": 1}).model_dump_json()
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return f"{cell.use.name.replace('/', '-')}-{settings.method}-s{settings.seed}-{digest}"
+
+
+def train_run(
+    job: Training, registry: Path, data_dir: Path | None, device: str, threads: int, say: Say
+) -> None:
+    """Train a run, or what is left of it.
+
+    Raises:
+        UserError: the data is not here, or another process trains the run.
+    """
+    settings = job.settings
+    if not job.resume:
+        settings = settings.model_copy(update={"device": device, "threads": threads})
+    given = {name: str(value) for name, value in settings.options.items()}
+    federation = prepare(settings, given, data_dir)
+    run = open_run(federation, Registry(registry), job.name, resume=job.resume, preset=job.use)
+
+    def report(m: Metrics) -> None:
+        say(f"{job.name}: round {m['round']}/{settings.rounds}, accuracy {float(str(m['accuracy'])):.2%}")
+
+    with run.held():
+        train(federation, run, report)
+
+
+def _same(value: object, text: str) -> bool:
+    try:
+        return float(str(value)) == float(text)
+    except ValueError:
+        return str(value).lower() == text.lower()
+
+
+def _default(settings: Settings, name: str) -> object:
+    from fedscope.federated.methods import parse
+
+    return parse(settings.method).values({}, settings.reading)[name]
