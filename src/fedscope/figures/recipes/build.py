@@ -4,7 +4,7 @@ Nothing is computed that the registry has, and everything that is computed is ke
 was interrupted anywhere goes on where it stopped.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -93,6 +93,25 @@ class Plan:
                         found[key] = (path, wanted)
         return found
 
+    def training_jobs(self) -> list[Job]:
+        """Return the work of the missing runs."""
+        place = self.place
+        where = (place.registry, place.data_dir, place.device, place.threads)
+        return [Job(f"train {one.name}", train_run, (one, *where)) for one in self.trainings]
+
+    def measuring_jobs(self) -> list[Job]:
+        """Return the work of the missing results."""
+        place = self.place
+        where = (place.registry, place.data_dir, place.device)
+        return [
+            Job(
+                f"measure {path.parent.name}@{path.stem}, {wanted.says()}",
+                measuring.compute,
+                (path, wanted, *where),
+            )
+            for path, wanted in self.measures.values()
+        ]
+
     def estimate(self) -> Estimate:
         """Return the time of everything that is missing, on one core."""
         training = [
@@ -156,14 +175,16 @@ def build(
         say: told every step.
         partial: train nothing; runs that have not come as far stand in their cells as far as they are.
     """
-    plan = Plan(tuple(recipes), choices, place, partial)
-    faults = _train(plan.trainings, place, say)
-    after = Plan(tuple(recipes), choices, place, partial=partial or bool(faults))
-    faults |= _measure(after, place, say)
-    written = []
+    def plan(*, partial: bool) -> Plan:  # a new one sees what has come to the registry
+        return Plan(tuple(recipes), choices, place, partial)
+
+    faults = _run(plan(partial=partial).training_jobs(), place, say)
+    partial = partial or bool(faults)
+    faults |= _run(plan(partial=partial).measuring_jobs(), place, say)
+    now, written = plan(partial=partial), []
     for recipe in recipes:
-        record = assemble(recipe, after.cells[recipe.name], after.filled[recipe.name], command(recipe, choices))
-        written += write(record, place.out)
+        cells, filled = now.cells[recipe.name], now.filled[recipe.name]
+        written += write(assemble(recipe, cells, filled, command(recipe, choices)), place.out)
     return written, faults
 
 
@@ -174,26 +195,6 @@ def command(recipe: Recipe, choices: Choices) -> str:
     words += [f"--only {row!r}" if " " in row else f"--only {row}" for row in choices.rows or ()]
     words += [f"--rounds {choices.rounds}"] if choices.rounds else []
     return " ".join(words)
-
-
-def _train(trainings: Iterable[Training], place: Place, say: Say) -> dict[str, str]:
-    jobs = [
-        Job(f"train {one.name}", train_run, (one, place.registry, place.data_dir, place.device, place.threads))
-        for one in trainings
-    ]
-    return _run(jobs, place, say)
-
-
-def _measure(plan: Plan, place: Place, say: Say) -> dict[str, str]:
-    jobs = [
-        Job(
-            f"measure {path.parent.name}@{path.stem}, {wanted.says()}",
-            measuring.compute,
-            (path, wanted, place.registry, place.data_dir, place.device),
-        )
-        for path, wanted in plan.measures.values()
-    ]
-    return _run(jobs, place, say)
 
 
 def _run(jobs: Sequence[Job], place: Place, say: Say) -> dict[str, str]:

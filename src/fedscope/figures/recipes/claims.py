@@ -83,11 +83,9 @@ def judge(text: str, samples: Samples, columns: Sequence[str]) -> Claim:
         if statement.row not in there or not others or not all(other in there for other in others):
             continue
         found = [_compare(statement, there[statement.row], other, there[other]) for other in others]
-        verdict = _worst([verdict for verdict, _ in found])
-        decisive = [why for one, why in found if one == verdict]
-        where = f"{column}: " if column else ""
+        verdict = _worst([one.verdict for one in found])
         verdicts.append(verdict)
-        evidence.append(where + _short(decisive, len(found), verdict))
+        evidence.append((f"{column}: " if column else "") + _short(found, verdict))
     if not verdicts:
         return Claim(text, "undecided", ("the rows are not both there",))
     return Claim(text, _worst(verdicts), tuple(evidence))
@@ -102,28 +100,39 @@ def _worst(verdicts: Sequence[Verdict]) -> Verdict:
     return next(verdict for verdict in order if verdict in verdicts)
 
 
-def _short(reasons: Sequence[str], compared: int, verdict: Verdict) -> str:
-    """Return the evidence of a comparison with several rows: the first reasons, and how many there are."""
-    if compared == 1:
-        return reasons[0]
-    rest = f" (and {len(reasons) - 2} more)" if len(reasons) > 2 else ""
-    return f"{len(reasons)} of {compared} {'decided' if verdict == 'holds' else verdict}: {'; '.join(reasons[:2])}{rest}"
+@dataclass(frozen=True)
+class _Compared:
+    """One row against another."""
+
+    verdict: Verdict
+    lead: float  # how far it is on the claimed side
+    shown: str
 
 
-def _compare(statement: Statement, ours: Sample, name: str, theirs: Sample) -> tuple[Verdict, str]:
+def _short(found: Sequence[_Compared], verdict: Verdict) -> str:
+    """Return the evidence for a verdict: of several rows that bear it out the one that decides."""
+    telling = sorted((one for one in found if one.verdict == verdict), key=lambda one: one.lead)
+    if len(found) == 1:
+        return telling[0].shown
+    which = "nearest" if verdict == "holds" else f"{len(telling)} of {len(found)}"
+    word = "" if verdict == "holds" else f" {'against' if verdict == 'does not hold' else verdict}"
+    return f"{which}{word}: {telling[0].shown}"
+
+
+def _compare(statement: Statement, ours: Sample, name: str, theirs: Sample) -> _Compared:
     """Return whether ours is on the claimed side of theirs, and why."""
     gap, error, dof = difference(statement.quantity, ours, theirs)
-    shown = f"{statement.row} − {name} = {format_estimate(gap, error)}"
+    lead = -gap if statement.less else gap
+    shown = f"{statement.row} − {name} = " + format_estimate(gap, *([] if error is None else [error]))
     if ours.round != theirs.round:
-        return "undecided", f"{shown}, but after {_at(ours)} and {_at(theirs)}"
+        return _Compared("undecided", lead, f"{shown}, but after {_at(ours)} and {_at(theirs)}")
     if error is None:
-        return "undecided", f"{shown}, of no known error"
-    if min(len(ours.numbers), len(theirs.numbers)) == 1:
+        return _Compared("undecided", lead, f"{shown}, of no known error")
+    if min(len(ours.numbers), len(theirs.numbers)) == 1 and error:
         shown += " (one seed)"
-    low, high = interval(gap, error, dof, LEVEL)
-    if not statement.less:
-        low, high = -high, -low
-    return ("holds" if high < 0 else "does not hold" if low > 0 else "undecided"), shown
+    low, high = interval(lead, error, dof, LEVEL)
+    verdict: Verdict = "holds" if low > 0 else "does not hold" if high < 0 else "undecided"
+    return _Compared(verdict, lead, shown)
 
 
 def _at(sample: Sample) -> str:

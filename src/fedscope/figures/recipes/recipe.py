@@ -28,6 +28,7 @@ Table = Mapping[str, Any]
 Kind = Literal["table", "curves", "landscape", "spectrum", "density", "sweep", "cost", "traffic"]
 Model = Literal["reported", "server", "best"]
 PAPERS = ("fedalign", "man", "fedfor")
+WITHOUT_RUNS = ("cost", "traffic")  # the same at every scale
 SCALES = ("paper", "cpu", "smoke")
 _COLUMN = ("preset", "model", "rows", "quantities", "published")
 
@@ -122,6 +123,8 @@ def _file(paper: str) -> dict[str, Any]:
 def _recipe(name: str, shared: Table, own: Table, scale: str) -> Recipe:
     rows = {**({} if own.get("only_rows") else shared["rows"]), **own.get("rows", {})}
     ours, everyones = own.get("scales", {}).get(scale, {}), shared.get("scales", {}).get(scale, {})
+    if own.get("kind") in WITHOUT_RUNS:
+        scale, ours, everyones = "paper", {}, {}
     changes = {**everyones, **ours, "settings": {**everyones.get("settings", {}), **ours.get("settings", {})}}
     columns = changes.get("columns", own.get("columns", {}))
     most = changes.get("most_columns")

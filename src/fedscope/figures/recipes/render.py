@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fedscope.figures.rounding import format_estimate
@@ -157,6 +157,9 @@ def table_csv(record: Record) -> str:
         writer.writerow(header)
         writer.writerows(rows)
         return out.getvalue()
+    if not record["entries"]:
+        writer.writerows(_points(record))
+        return out.getvalue()
     writer.writerow(CSV_COLUMNS)
     for e in record["entries"]:
         paper = e["paper"] or {"value": None, "std": None, "inferred": None, "note": None}
@@ -166,6 +169,35 @@ def table_csv(record: Record) -> str:
             paper["value"], paper["std"], paper["inferred"], paper["note"], e["differs"],
         ])  # fmt: skip
     return out.getvalue()
+
+
+def _points(record: Record) -> Iterator[Sequence[object]]:
+    """Yield the heading and the points of what a figure draws."""
+    kind = record["kind"]
+    yield "row", "seed", *_AXES[kind]
+    for one in record["drawn"]:
+        at = one["row"], one["seed"]
+        if kind == "curves":
+            yield from ((*at, round, value) for round, value in enumerate(one["accuracy"], 1))
+        elif kind == "spectrum":
+            pairs = enumerate(one["record"]["eigenvalues"], 1)
+            yield from ((*at, rank, entry["value"]) for rank, entry in pairs)
+        elif kind == "density":
+            found = one["record"]["density"]
+            yield from ((*at, *pair) for pair in zip(found["grid"], found["density"], strict=True))
+        else:
+            for part in one["record"].get("parts", [one["record"]]):
+                first, second = (axis["values"] for axis in part["axes"])
+                for x, row in zip(first, part["loss"], strict=True):
+                    yield from ((*at, part.get("part"), x, y, z) for y, z in zip(second, row, strict=True))
+
+
+_AXES = {
+    "curves": ("round", "accuracy"),
+    "spectrum": ("rank", "eigenvalue"),
+    "density": ("eigenvalue", "density"),
+    "landscape": ("part", "first", "second", "loss"),
+}
 
 
 def latex(record: Record) -> str:
