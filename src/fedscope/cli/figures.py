@@ -69,7 +69,9 @@ def list_recipes(scale: str, registry: Path, as_json: bool) -> None:
         console.write_json("-", found)
         return
     columns = ["recipe", "of the paper", "shows", "kind", "has runs for", "to do now", "core time"]
-    notes = ["core time: measured, or scaled, from runs in this registry; else a guess from the networks' sizes"]
+    notes = [
+        "core time: measured, or scaled, from runs in this registry; else a guess from the networks' sizes"
+    ]
     console.print_table(f"Recipes at scale {scale}", columns, rows, notes, text_columns=7)
     _tell_unreadable(shared)
 
@@ -191,7 +193,9 @@ def _show(plan: Plan, *, as_json: bool) -> None:
         console.write_json("-", facts)
         return
     for own in facts["recipes"]:
-        click.echo(f"{own['recipe']} at {own['scale']}: {own['with_a_run']} of {own['cells']} cells have a run")
+        click.echo(
+            f"{own['recipe']} at {own['scale']}: {own['with_a_run']} of {own['cells']} cells have a run"
+        )
         for why in own["why"]:
             click.echo(f"  {why}")
     for job in facts["train"]:
@@ -201,10 +205,10 @@ def _show(plan: Plan, *, as_json: bool) -> None:
     for one in facts["measure"]:
         click.echo(f"measure {one['run']} {one['checkpoint']}: {one['what']}")
     seconds = facts["seconds"] / plan.place.workers
-    click.echo(
-        f"{len(facts['train'])} runs to train and {len(facts['measure'])} results to measure of runs that are "
-        f"there: {words(seconds)} on {plan.place.workers} cores ({facts['basis']}), measuring new runs included"
-    )
+    runs, results = len(facts["train"]), len(facts["measure"])
+    left = f"{runs} runs to train, {results} results to measure of runs that are there"
+    cores = f"{plan.place.workers} cores ({facts['basis']}), the measures of new runs included"
+    click.echo(f"{left}: {words(seconds)} on {cores}")
     _tell_unreadable(plan)
 
 

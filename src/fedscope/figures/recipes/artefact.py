@@ -101,7 +101,7 @@ def assemble(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[Filled], co
         "kind": recipe.kind,
         "scale": recipe.scale.name,
         "why": list(recipe.scale.why),
-        "reductions": reductions(cells, filled),
+        "reductions": reductions(recipe, cells, filled),
         "provisional": _provisional(cells),
         "notes": [*recipe.notes, *_notes(recipe, filled)],
         "command": command,
@@ -169,7 +169,10 @@ def _entry(
     values = [number.value for number in sample.numbers]
     entry |= {"each": values, "round": sample.round}
     if any(value is None for value in values):
-        return {**entry, "text": ", ".join(n.text if n.value is None else f"{n.value:g}" for n in sample.numbers)}
+        return {
+            **entry,
+            "text": ", ".join(n.text if n.value is None else f"{n.value:g}" for n in sample.numbers),
+        }
     average, error, _ = mean(sample.numbers)
     std = spread([float(v) for v in values if v is not None]) if len(values) > 1 else None
     differs = _differs(average, error, paper) if recipe.scale.name != "smoke" else None
@@ -177,7 +180,7 @@ def _entry(
 
 
 def _differs(value: float, error: float | None, paper: Printed | None) -> bool | None:
-    """Say whether a value is off the paper's by more than the combined error; None where that is not known."""
+    """Say whether a value is off the paper's by more than the combined error; None where not known."""
     if paper is None or paper.number is None or (error is None and paper.spread is None):
         return None
     own_digit = 0.5 * 10.0 ** -len(paper.value.partition(".")[2])  # the printed number is rounded
@@ -185,11 +188,13 @@ def _differs(value: float, error: float | None, paper: Printed | None) -> bool |
     return abs(value - paper.number) > max(BEYOND * combined, own_digit)
 
 
-def reductions(cells: Sequence[Cell], filled: Sequence[Filled]) -> list[str]:
+def reductions(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[Filled]) -> list[str]:
     """Return in which settings the artefact departs from the published experiment, and for which rows."""
     departs: dict[str, list[str]] = {}
     for cell in cells:
         for text in cell.use.overridden:
+            if recipe.sweep and text.startswith(f"{recipe.sweep} "):
+                continue  # what the sweep is of
             departs.setdefault(text, []).append(cell.row)
     for one in filled:
         own, wanted, at = one.found.held.manifest.settings, one.cell.settings, one.found.round
@@ -223,8 +228,8 @@ def _provisional(cells: Sequence[Cell]) -> list[str]:
 
 def _notes(recipe: Recipe, filled: Sequence[Filled]) -> list[str]:
     notes = []
-    sources = {one.found.held.manifest.data.name: one.found.held.manifest.data for one in filled}
-    for name, data in sources.items():
+    sources = dict.fromkeys(one.found.held.manifest.data.name for one in filled)
+    for name in sources:
         expected = data_catalogue.record(name).expected["train"]
         held = _held(filled, name)
         if held and held < expected:

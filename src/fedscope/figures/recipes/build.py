@@ -114,9 +114,7 @@ class Plan:
 
     def estimate(self) -> Estimate:
         """Return the time of everything that is missing, on one core."""
-        training = [
-            self.clock.training(job.settings, self._done(job)) for job in self.trainings
-        ]
+        training = [self.clock.training(job.settings, self._done(job)) for job in self.trainings]
         later = [
             self.clock.measuring(cell.settings, wanted)
             for job in self.trainings for cell in job.cells for wanted in cell.measures.values()
@@ -175,6 +173,7 @@ def build(
         say: told every step.
         partial: train nothing; runs that have not come as far stand in their cells as far as they are.
     """
+
     def plan(*, partial: bool) -> Plan:  # a new one sees what has come to the registry
         return Plan(tuple(recipes), choices, place, partial)
 

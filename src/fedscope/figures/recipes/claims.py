@@ -24,7 +24,9 @@ from fedscope.landscape.errorbars import combined, interval
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 LEVEL = 0.95
-_STATEMENT = re.compile(r"(?P<row>.+?) (?:(?P<sign>[<>]) (?P<other>.+)|(?P<end>lowest|highest)) in (?P<quantity>\w+)")
+_STATEMENT = re.compile(
+    r"(?P<row>.+?) (?:(?P<sign>[<>]) (?P<other>.+)|(?P<end>lowest|highest)) in (?P<quantity>\w+)"
+)
 _PAIRED = {"lambda_max": "λ_max", "trace": "trace"}
 
 

@@ -35,9 +35,7 @@ def _curves(record: Record) -> list[Figure]:
         values = np.array([[100 * a for a in one["accuracy"][:shortest]] for one in ones])
         band = values.std(0, ddof=1) if len(ones) > 1 else None
         lines.append(Line(row, np.arange(1.0, shortest + 1), values.mean(0), band))
-    return [
-        curves_figure(lines, x_label="round", y_label="test accuracy (%)", paired=_is_paired(lines))
-    ]
+    return [curves_figure(lines, x_label="round", y_label="test accuracy (%)", paired=_is_paired(lines))]
 
 
 def _spectrum(record: Record) -> list[Figure]:
@@ -47,7 +45,12 @@ def _spectrum(record: Record) -> list[Figure]:
         lines.append(Line(row, np.arange(1.0, len(values) + 1), values))
     return [
         curves_figure(
-            lines, x_label="rank", y_label="eigenvalue", x_scale="log", y_scale="log", paired=_is_paired(lines)
+            lines,
+            x_label="rank",
+            y_label="eigenvalue",
+            x_scale="log",
+            y_scale="log",
+            paired=_is_paired(lines),
         )
     ]
 
@@ -93,7 +96,9 @@ def _sweep(record: Record) -> list[Figure]:
                 e for e in record["entries"] if (e["column"], e["quantity"]) == (column, quantity)
                 and e["value"] is not None
             ]  # fmt: skip
-            swept = sorted((e for e in entries if places.get(e["row"]) is not None), key=lambda e: places[e["row"]])
+            swept = sorted(
+                (e for e in entries if places.get(e["row"]) is not None), key=lambda e: places[e["row"]]
+            )
             if swept:
                 lines.append(_entries_line(title, [places[e["row"]] for e in swept], swept))
             level = [e for e in entries if e["row"] in places and places[e["row"]] is None]

@@ -72,11 +72,11 @@ def records(out: Path) -> Iterator[tuple[Path, Record]]:
 
 
 def index(out: Path) -> str:
-    """Return the text of the gallery's index: every artefact below ``out``, and other pages by their title."""
+    """Return the gallery's index: every artefact below ``out``, and other pages by their title."""
     lines = [
         "# The gallery",
         "",
-        "Tables and figures of real runs, each with the record of what made it. Made by `fedscope figures index`.",
+        "Tables and figures of real runs, each with the record of what made it (`fedscope figures index`).",
         "",
     ]
     rows, named = [], set()
@@ -88,12 +88,19 @@ def index(out: Path) -> str:
             f"| {'' if record['complete'] else 'in part'} | {_verdicts(record)} |"
         )
     if rows:
-        lines += ["| artefact | of the paper | scale | | the paper's orderings |", "|---|---|---|---|---|", *rows, ""]
+        lines += [
+            "| artefact | of the paper | scale | | the paper's orderings |",
+            "|---|---|---|---|---|",
+            *rows,
+            "",
+        ]
     others = [
         folder for folder in sorted(out.iterdir()) if (folder / INDEX).is_file() and folder not in named
     ] if out.is_dir() else []  # fmt: skip
     if others:
-        lines += [f"- [{folder.name}]({folder.name}/{INDEX}): {_heading(folder / INDEX)}" for folder in others]
+        lines += [
+            f"- [{folder.name}]({folder.name}/{INDEX}): {_heading(folder / INDEX)}" for folder in others
+        ]
         lines.append("")
     pictures = [
         (path, record) for path, record in records(out) if list(path.parent.glob(f"{path.stem}*.png"))

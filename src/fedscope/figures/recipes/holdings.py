@@ -91,7 +91,7 @@ class Holdings:
             found = Found(held, wanted)
             if held.done >= wanted and all(found.path(cell, m) for m in cell.measures.values()):
                 return found
-        started = [held for held in runs if 0 < held.done] if partial else []
+        started = [held for held in runs if held.done > 0] if partial else []
         if not started:
             return None
         best = max(started, key=lambda held: min(held.done, wanted))

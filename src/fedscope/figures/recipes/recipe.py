@@ -126,7 +126,7 @@ def _recipe(name: str, shared: Table, own: Table, scale: str) -> Recipe:
     if own.get("kind") in WITHOUT_RUNS:
         scale, ours, everyones = "paper", {}, {}
     changes = {**everyones, **ours, "settings": {**everyones.get("settings", {}), **ours.get("settings", {})}}
-    columns = changes.get("columns", own.get("columns", {}))
+    columns: Table = changes.get("columns", own.get("columns", {}))
     most = changes.get("most_columns")
     return Recipe(
         name=name,
@@ -168,7 +168,7 @@ def _column(entry: str | Table) -> Column:
     )
 
 
-def _measures(*sources: Table) -> dict[str, Table]:
+def _measures(*sources: Table) -> Mapping[str, Table]:
     """Merge the fields of each measure, the later sources over the earlier."""
     merged: dict[str, dict[str, Any]] = {}
     for source in sources:

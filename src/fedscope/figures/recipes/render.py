@@ -29,11 +29,11 @@ _SYMBOLS = {"λ_max": r"$\lambda_{\max}$", "H_N": r"$H_N$", "H_D": r"$H_D$", "w_
 
 
 def cell_text(entry: Record) -> str:
-    """Return a cell: our value ± standard deviation or error, the paper's in brackets, a star if they differ."""
+    """Return a cell: our value ± deviation or error, the paper's in brackets, a star if they differ."""
     if entry["value"] is not None:
         shown = entry["std"] if entry["seeds"] > 1 else entry["error"]
         ours = format_estimate(entry["value"], *([shown] if shown is not None else []))
-        if shown == 0:
+        if not shown and (shown == 0 or float(entry["value"]).is_integer()):
             ours = f"{entry['value']:.4g}"
     else:
         ours = entry["text"] or NOT_RUN
@@ -81,7 +81,9 @@ def legend(record: Record) -> list[str]:
     if any(entry["seeds"] > 1 for entry in entries):
         found.append("± standard deviation over seeds")
     if any(entry["seeds"] == 1 and entry["error"] for entry in entries):
-        found.append("± standard error of the measurement, of one seed: the spread between trainings is in no error")
+        found.append(
+            "± standard error of the measurement, of one seed: the spread between trainings is in no error"
+        )
     if papers:
         found.append("[ ]: the paper's value")
     if any(paper["inferred"] for paper in papers):
@@ -89,7 +91,9 @@ def legend(record: Record) -> list[str]:
     if any(not paper["value"] for paper in papers):
         found.append("lost: the paper's value is lost in the text it survives in")
     if any(entry["differs"] for entry in entries):
-        found.append("*: differs from the paper's by more than twice the combined error, or in a printed digit")
+        found.append(
+            "*: differs from the paper's by more than twice the combined error, or in a printed digit"
+        )
     if any(entry["value"] is None and entry["text"] is None for entry in entries):
         found.append(f"{NOT_RUN}: no run of these settings is in the registry")
     for note in dict.fromkeys(paper["note"] for paper in papers if paper["note"] and not paper["inferred"]):
@@ -100,7 +104,9 @@ def legend(record: Record) -> list[str]:
 
 
 def _reasons(papers: Sequence[Record], *, inferred: bool) -> str:
-    return "; ".join(dict.fromkeys(p["note"] for p in papers if bool(p["inferred"]) == inferred and p["note"]))
+    return "; ".join(
+        dict.fromkeys(p["note"] for p in papers if bool(p["inferred"]) == inferred and p["note"])
+    )
 
 
 def conditions(record: Record) -> list[str]:
@@ -121,7 +127,9 @@ def markdown(record: Record, images: Sequence[str] = ()) -> str:
     _, header, rows = grid(record)
     if rows and (record["entries"] or "grid" in record):
         groups = grid(record)[0]
-        named = [_md(f"{group}: {name}" if group else name) for group, name in zip(groups, header, strict=True)]
+        named = [
+            _md(f"{group}: {name}" if group else name) for group, name in zip(groups, header, strict=True)
+        ]
         text = record.get("grid", {}).get("text_columns", 1)
         rule = ["---"] * text + ["---:"] * (len(named) - text)
         lines += [_row(named), _row(rule), *(_row([_md(cell) for cell in row]) for row in rows), ""]
@@ -165,8 +173,8 @@ def table_csv(record: Record) -> str:
         paper = e["paper"] or {"value": None, "std": None, "inferred": None, "note": None}
         text = e["text"] or (NOT_RUN if e["value"] is None else None)
         writer.writerow([
-            e["row"], e["column"], e["quantity"], e["value"], e["std"], e["error"], e["seeds"], e["round"], text,
-            paper["value"], paper["std"], paper["inferred"], paper["note"], e["differs"],
+            e["row"], e["column"], e["quantity"], e["value"], e["std"], e["error"], e["seeds"], e["round"],
+            text, paper["value"], paper["std"], paper["inferred"], paper["note"], e["differs"],
         ])  # fmt: skip
     return out.getvalue()
 
@@ -209,7 +217,9 @@ def latex(record: Record) -> str:
     if any(groups):
         tops, rules, at = [], [], 1
         for group, width in _spans(groups):
-            tops.append(rf"\multicolumn{{{width}}}{{c}}{{{tex(group)}}}" if group else " & ".join([""] * width))
+            tops.append(
+                rf"\multicolumn{{{width}}}{{c}}{{{tex(group)}}}" if group else " & ".join([""] * width)
+            )
             if group:
                 rules.append(rf"\cmidrule(lr){{{at}-{at + width - 1}}}")
             at += width
@@ -218,7 +228,13 @@ def latex(record: Record) -> str:
     lines += [" & ".join(map(tex, row)) + r" \\" for row in rows]
     caption = [f"{record['printed_in']} of {record['source']}: {record['title']}", *legend(record)]
     caption += conditions(record)
-    lines += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{tex('. '.join(caption))}.}}", r"\end{table}", ""]
+    lines += [
+        r"\bottomrule",
+        r"\end{tabular}",
+        rf"\caption{{{tex('. '.join(caption))}.}}",
+        r"\end{table}",
+        "",
+    ]
     return "\n".join(lines)
 
 
@@ -233,7 +249,7 @@ def _spans(groups: Sequence[str]) -> list[tuple[str, int]]:
 
 
 def tex(text: str) -> str:
-    """Return plain ``text`` for LaTeX, in text mode: every character that it would read otherwise is escaped."""
+    """Return plain ``text`` for LaTeX's text mode, with every character escaped that it reads otherwise."""
     parts = re.split("(" + "|".join(map(re.escape, _SYMBOLS)) + "|[⁻⁰¹²³⁴-⁹]+|[₀-₉]+)", text)
     return "".join(map(_tex_part, parts))
 

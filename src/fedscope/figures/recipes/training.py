@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedscope.checkpoints.registry import Registry
-from fedscope.checkpoints.schema import PresetUse, Settings
-from fedscope.federated.federation import open_run, prepare
+from fedscope.checkpoints.schema import PresetUse, Settings, parse
+from fedscope.federated.federation import open_run, prepare, settled
 from fedscope.federated.presets import preset
 from fedscope.federated.rounds import Metrics, train
 from fedscope.figures.recipes.cells import Cell
@@ -30,22 +30,19 @@ class Training:
 
     def command(self, registry: Path) -> str:
         """Return the `fedscope train` command that does the same."""
-        own = self.settings.model_dump(mode="json")
-        base, _, _ = preset(self.use.name).resolve({"method": own["method"], "reading": own["reading"]}, {})
-        defaults = {key: field.default for key, field in Settings.model_fields.items()}
-        words = [f"--preset {self.use.name}", f"--method {own['method']}"]
-        for key, value in own.items():
-            if key not in (*UNPRINTED, "method") and value != base.get(key, defaults[key]) and value is not None:
-                words.append(f"--{key.replace('_', '-')} {str(value).lower() if value in (True, False) else value}")
-        _, options, _ = preset(self.use.name).resolve({"method": own["method"]}, {})
+        base, given, _ = preset(self.use.name).resolve({"method": self.settings.method}, {})
+        plain = settled(parse(Settings, base, "preset"), given)
+        before, now = plain.model_dump(mode="json"), self.settings.model_dump(mode="json")
+        words = [f"fedscope train --preset {self.use.name} --method {self.settings.method}"]
         words += [
-            f"--set {name}={value}"
-            for name, value in own["options"].items()
-            if name in options and str(value) != options[name] and not _same(value, options[name])
-            or name not in options and value != _default(self.settings, name)
+            f"--{key.replace('_', '-')} {str(value).lower() if isinstance(value, bool) else value}"
+            for key, value in now.items()
+            if key not in UNPRINTED and value not in (before[key], None)
         ]
-        words += [f"--registry {registry}", f"--name {self.name}", *(["--resume"] if self.resume else [])]
-        return " ".join(["fedscope train", *words, "--threads 1"])
+        changed = self.settings.options.items() - plain.options.items()
+        words += [f"--set {name}={value}" for name, value in sorted(changed)]
+        words += [f"--threads 1 --registry {registry} --name {self.name}", *["--resume"] * self.resume]
+        return " ".join(words)
 
 
 def missing(cells: Iterable[Cell], holdings: Holdings) -> list[Training]:
@@ -98,16 +95,3 @@ def train_run(
 
     with run.held():
         train(federation, run, report)
-
-
-def _same(value: object, text: str) -> bool:
-    try:
-        return float(str(value)) == float(text)
-    except ValueError:
-        return str(value).lower() == text.lower()
-
-
-def _default(settings: Settings, name: str) -> object:
-    from fedscope.federated.methods import parse
-
-    return parse(settings.method).values({}, settings.reading)[name]
