@@ -2,7 +2,8 @@ import math
 
 import pytest
 
-from fedscope.figures.recipes.claims import Sample, Samples, Statement, difference, judge, mean
+from fedscope.figures.recipes.claims import Claim, Sample, Samples, Statement, difference, mean
+from fedscope.figures.recipes.claims import judge as judge_among
 from fedscope.figures.recipes.quantities import Number
 
 
@@ -16,6 +17,10 @@ def many(*values: float, round: int = 10) -> Sample:
 
 def table(quantity: str = "accuracy", column: str = "", **rows: Sample) -> Samples:
     return {(row, column, quantity): sample for row, sample in rows.items()}
+
+
+def judge(text: str, samples: Samples, columns: list[str]) -> Claim:
+    return judge_among(text, samples, columns, list(dict.fromkeys(row for row, _, _ in samples)))
 
 
 @pytest.mark.parametrize(
@@ -57,6 +62,12 @@ def test_lowest_means_lower_than_every_other() -> None:
     found = judge("A lowest in trace", table("trace", **rows), [""])
     assert found.verdict == "undecided"
     assert "A − B" in found.evidence[0]
+
+
+def test_the_ends_are_among_the_paper_s_rows() -> None:
+    samples = table("trace", A=one(1, 0.1), B=one(2, 0.1), Ours=one(0.1, 0.1))
+    assert judge_among("A lowest in trace", samples, [""], ["A", "B"]).verdict == "holds"
+    assert judge_among("A lowest in trace", samples, [""], ["A", "B", "Ours"]).verdict == "does not hold"
 
 
 def test_all_columns_must_bear_it_out() -> None:

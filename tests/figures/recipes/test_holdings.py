@@ -21,7 +21,7 @@ def cell(row: str, column: str = "δ = 0.3", name: str = "man/table2", scale: st
 def held(
     root: Path, name: str, like: Cell, *files: str, done: int = 0, finished: bool = True, **changes: Any
 ) -> Run:
-    """Register a run of a cell's settings with some changes, that has come so far and has these checkpoints."""
+    """Register a run of a cell's settings with some changes, done so far and with these checkpoints."""
     settings = like.settings.model_copy(update=changes)
     manifest = Manifest(
         name=name, created="2024-01-01T00:00:00.000+00:00", settings=settings, model=ModelSpec(name="m"),

@@ -18,7 +18,7 @@ from fedscope.figures.recipes.cells import Cell
 from fedscope.figures.recipes.claims import Sample, judge, mean, spread
 from fedscope.figures.recipes.holdings import Found
 from fedscope.figures.recipes.measuring import Measure, content, kept, key
-from fedscope.figures.recipes.published import Printed, printed
+from fedscope.figures.recipes.published import Printed, printed, table
 from fedscope.figures.recipes.quantities import QUANTITIES, Number, from_metrics, from_record
 from fedscope.figures.recipes.recipe import Recipe
 from fedscope.landscape.keeping import code
@@ -116,7 +116,9 @@ def assemble(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[Filled], co
             for quantity in recipe.shows(column)
             if not QUANTITIES[quantity].drawn
         ],
-        "claims": [asdict(judge(text, samples, list(recipe.columns))) for text in recipe.claims],
+        "claims": [
+            asdict(judge(text, samples, list(recipe.columns), _compared(recipe))) for text in recipe.claims
+        ],
         "drawn": [payload for one in filled if (payload := _drawn(recipe, one))],
         "runs": [one.describe() for one in filled],
         "versions": {**versions(), "analysis": code()[:16]},
@@ -258,6 +260,13 @@ def _is_old(record: Record) -> bool:
 def _complete(cells: Sequence[Cell], filled: Sequence[Filled]) -> bool:
     whole = [one for one in filled if one.found.round == one.cell.settings.rounds]
     return len(whole) == len(cells) and all(len(one.records) == len(one.cell.measures) for one in whole)
+
+
+def _compared(recipe: Recipe) -> list[str]:
+    """Return the rows that the paper's table has, or all where it has none of ours."""
+    _, _, artefact = recipe.name.partition("/")
+    known = {row for (where, row, *_) in table(recipe.paper) if where == artefact}
+    return [row for row in recipe.rows if row in known] or list(recipe.rows)
 
 
 def _drawn(recipe: Recipe, one: Filled) -> Record | None:

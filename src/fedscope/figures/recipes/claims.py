@@ -74,14 +74,18 @@ class Statement:
 Samples = Mapping[tuple[str, str, str], Sample]  # row, column, quantity → numbers
 
 
-def judge(text: str, samples: Samples, columns: Sequence[str]) -> Claim:
-    """Return the verdict on a statement."""
+def judge(text: str, samples: Samples, columns: Sequence[str], rows: Sequence[str]) -> Claim:
+    """Return the verdict on a statement; ``rows`` are those among which one is lowest or highest."""
     statement = Statement.read(text)
     verdicts, evidence = [], []
     for column in columns:
         there = {row: sample for (row, at, name), sample in samples.items()
                  if (at, name) == (column, statement.quantity) and _known(sample)}  # fmt: skip
-        others = [statement.other] if statement.other else [row for row in there if row != statement.row]
+        others = (
+            [statement.other]
+            if statement.other
+            else [row for row in rows if row in there and row != statement.row]
+        )
         if statement.row not in there or not others or not all(other in there for other in others):
             continue
         found = [_compare(statement, there[statement.row], other, there[other]) for other in others]
