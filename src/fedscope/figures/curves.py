@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -19,6 +19,7 @@ LEFT, RIGHT, TOP, BOTTOM = 0.42, 0.1, 0.06, 0.36
 AXES_HEIGHT = 1.9
 LEGEND_ROW = 0.125
 MOST_MARKED = 30  # points of a line that get a marker each
+FEW_DECADES = 2.5  # up to which a logarithmic axis has ticks at 2 and 5 too
 PER_PAIR = 2  # lines that share a colour, told apart by their style
 
 Values = NDArray[np.float64]
@@ -70,14 +71,23 @@ def curves_figure(
         _ticks(axes, x_scale, y_scale)
         axes.grid(axis="y")
         axes.spines[["top", "right"]].set_visible(False)
+        handles, labels = axes.get_legend_handles_labels()
+        order = [*range(0, len(lines), 2), *range(1, len(lines), 2)]  # matplotlib fills column by column
         axes.legend(
-            loc="lower left", bbox_to_anchor=(0, 1.01), borderaxespad=0, labelspacing=0.25, handlelength=2.6,
-            ncols=2, columnspacing=1.2,
-        )  # fmt: skip
+            [handles[place] for place in order],
+            [labels[place] for place in order],
+            loc="lower left",
+            bbox_to_anchor=(0, 1.01),
+            borderaxespad=0,
+            labelspacing=0.25,
+            handlelength=2.6,
+            ncols=2,
+            columnspacing=1.2,
+        )
     return page.figure
 
 
-def _look(index: int, count: int, *, paired: bool) -> dict[str, object]:
+def _look(index: int, count: int, *, paired: bool) -> dict[str, Any]:
     if paired:
         colors = style.method_colors(-(-count // PER_PAIR))
         return {"color": colors[index // PER_PAIR], "linestyle": ("--", "-")[index % PER_PAIR]}
@@ -85,26 +95,32 @@ def _look(index: int, count: int, *, paired: bool) -> dict[str, object]:
     return {"color": colors[index], "linestyle": style.LINESTYLES[index % len(style.LINESTYLES)]}
 
 
-def _draw(axes: Axes, line: Line, look: dict[str, object], y_scale: str) -> None:
+def _draw(axes: Axes, line: Line, look: dict[str, Any], y_scale: str) -> None:
     values = np.where(line.y > 0, line.y, np.nan) if y_scale == "log" else line.y
     label = style.typeset(line.label)
     if line.level:
-        axes.axhline(float(values[0]), label=label, **look)  # type: ignore[arg-type]
+        axes.axhline(float(values[0]), label=label, **look)
         if line.band is not None:
             low, high = float(values[0] - line.band[0]), float(values[0] + line.band[0])
-            axes.axhspan(low, high, color=look["color"], alpha=0.15, linewidth=0)  # type: ignore[arg-type]
-        return
-    few = len(line.x) <= MOST_MARKED
-    axes.plot(line.x, values, label=label, marker="o" if few else "", markersize=2.5, **look)  # type: ignore[arg-type]
-    if line.band is not None:
-        low, high = values - line.band, values + line.band
-        axes.fill_between(line.x, low, high, color=look["color"], alpha=0.2, linewidth=0)  # type: ignore[arg-type]
+            axes.axhspan(low, high, color=look["color"], alpha=0.12, linewidth=0)
+    elif len(line.x) <= MOST_MARKED:
+        bars = None if line.band is None else line.band
+        axes.errorbar(line.x, values, bars, label=label, marker="o", markersize=2.5, capsize=1.5, **look)
+    else:
+        axes.plot(line.x, values, label=label, **look)
+        if line.band is not None:
+            low_end, high_end = values - line.band, values + line.band
+            axes.fill_between(line.x, low_end, high_end, color=look["color"], alpha=0.2, linewidth=0)
 
 
 def _ticks(axes: Axes, x_scale: str, y_scale: str) -> None:
     for axis, scale in ((axes.xaxis, x_scale), (axes.yaxis, y_scale)):
-        if scale == "log":
-            axis.set_major_locator(LogLocator(numticks=7))
-            axis.set_minor_locator(NullLocator())
-        else:
+        if scale != "log":
             axis.set_major_locator(MaxNLocator(6, integer=axis is axes.xaxis))
+            continue
+        low, high = axis.get_view_interval()
+        few = np.log10(high / low) < FEW_DECADES
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=12))
+        if few:
+            axis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.set_minor_locator(NullLocator())

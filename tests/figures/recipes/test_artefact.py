@@ -23,6 +23,7 @@ def record(root: Path, name: str, scale: str, *, partial: bool = False, **choice
 
 
 def entry(found: Record, row: str, quantity: str) -> Record:
+    one: Record
     (one,) = [e for e in found["entries"] if (e["row"], e["quantity"]) == (row, quantity)]
     return one
 
@@ -30,16 +31,16 @@ def entry(found: Record, row: str, quantity: str) -> Record:
 def test_seeds_give_mean_and_deviation(tmp_path: Path) -> None:
     for seed, accuracy in ((1, 0.50), (2, 0.52), (3, 0.57)):
         run = held(tmp_path, f"s{seed}", cell("FedAvg", "", "man/figure2"), seed=seed, rounds=150)
-        metrics = [
+        metrics: list[dict[str, object]] = [
             {"round": n, "accuracy": accuracy if n > 40 else 0.1, "seconds": 1.0} for n in range(1, 151)
         ]
         run.write_metrics(metrics)
     found = record(tmp_path, "man/table1", "cpu", seeds=(1, 2, 3), rows=("FedAvg",))
-    accuracy = entry(found, "FedAvg", "accuracy")
-    assert accuracy["value"] == pytest.approx(53)
-    assert accuracy["std"] == pytest.approx(13**0.5)  # of 50, 52, 57
-    assert accuracy["error"] == pytest.approx((13 / 3) ** 0.5)
-    assert accuracy["differs"]  # from 40.90 ± 0.62: 12.1 is more than twice √(13/3 + 0.62²)
+    mean = entry(found, "FedAvg", "accuracy")
+    assert mean["value"] == pytest.approx(53)
+    assert mean["std"] == pytest.approx(13**0.5)  # of 50, 52, 57
+    assert mean["error"] == pytest.approx((13 / 3) ** 0.5)
+    assert mean["differs"]  # from 40.90 ± 0.62: 12.1 is more than twice √(13/3 + 0.62²)
     reached = entry(found, "FedAvg", "rounds_to_target")
     assert (reached["value"], reached["each"]) == (41, [41, 41, 41])
     assert entry(found, "FedSAM", "accuracy")["value"] is None

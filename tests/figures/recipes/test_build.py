@@ -13,8 +13,9 @@ import pytest
 from fedscope.checkpoints.files import load_checkpoint
 from fedscope.checkpoints.registry import Registry
 from fedscope.figures.recipes import build as building
+from fedscope.figures.recipes import measuring
 from fedscope.figures.recipes.build import Place, build
-from fedscope.figures.recipes.cells import Choices
+from fedscope.figures.recipes.cells import Choices, cells
 from fedscope.figures.recipes.gallery import INDEX, index
 from fedscope.figures.recipes.measuring import ANALYSIS
 from fedscope.figures.recipes.recipe import names, recipe
@@ -67,7 +68,7 @@ def test_a_full_registry_is_computed_nothing_of(place: Place, monkeypatch: pytes
         raise AssertionError("this was there")
 
     monkeypatch.setattr(building, "train_run", refuse)
-    monkeypatch.setattr(building.measuring, "compute", refuse)
+    monkeypatch.setattr(measuring, "compute", refuse)
     _, faults = build(SMOKE, Choices(), place, lambda _: None)
     assert not faults
     for path, content in before.items():
@@ -79,9 +80,9 @@ def test_a_full_registry_is_computed_nothing_of(place: Place, monkeypatch: pytes
 
 
 def test_recipes_share_their_runs(place: Place) -> None:
-    cells = [one for recipe in SMOKE for one in building.cells(recipe)]
+    every = [one for recipe in SMOKE for one in cells(recipe)]
     runs = Registry(place.registry).folders()
-    assert len(runs) == len({(one.identity, one.settings.rounds) for one in cells}) < len(cells)
+    assert len(runs) == len({(one.identity, one.settings.rounds) for one in every}) < len(every)
 
 
 def test_the_index_names_every_artefact(place: Place) -> None:

@@ -15,12 +15,16 @@ def many(*values: float, round: int = 10) -> Sample:
     return Sample(tuple(Number(value, 99.0) for value in values), (None,) * len(values), round)
 
 
-def table(quantity: str = "accuracy", column: str = "", **rows: Sample) -> Samples:
+def table(quantity: str = "accuracy", *, column: str = "", **rows: Sample) -> Samples:
     return {(row, column, quantity): sample for row, sample in rows.items()}
 
 
 def judge(text: str, samples: Samples, columns: list[str]) -> Claim:
     return judge_among(text, samples, columns, list(dict.fromkeys(row for row, _, _ in samples)))
+
+
+def named(quantity: str, rows: dict[str, Sample]) -> Samples:
+    return {(row, "", quantity): sample for row, sample in rows.items()}
 
 
 @pytest.mark.parametrize(
@@ -49,17 +53,19 @@ def test_seeds_decide_where_there_are_some() -> None:
 
 
 def test_the_mean_over_seeds_has_their_standard_error() -> None:
-    assert mean([Number(1.0, 5.0), Number(3.0, 5.0)]) == (2.0, pytest.approx(1.0), 1)
+    average, error, dof = mean([Number(1.0, 5.0), Number(3.0, 5.0)])
+    assert (average, dof) == (2.0, 1)
+    assert error == pytest.approx(1.0)
     assert mean([Number(1.0, 5.0, 7)]) == (1.0, 5.0, 7)
 
 
 def test_lowest_means_lower_than_every_other() -> None:
     rows = {"A": one(1, 0.1), "B": one(2, 0.1), "C": one(3, 0.1)}
-    assert judge("A lowest in trace", table("trace", **rows), [""]).verdict == "holds"
-    assert judge("B lowest in trace", table("trace", **rows), [""]).verdict == "does not hold"
-    assert judge("C highest in trace", table("trace", **rows), [""]).verdict == "holds"
+    assert judge("A lowest in trace", named("trace", rows), [""]).verdict == "holds"
+    assert judge("B lowest in trace", named("trace", rows), [""]).verdict == "does not hold"
+    assert judge("C highest in trace", named("trace", rows), [""]).verdict == "holds"
     rows["B"] = one(1.05, 0.1)
-    found = judge("A lowest in trace", table("trace", **rows), [""])
+    found = judge("A lowest in trace", named("trace", rows), [""])
     assert found.verdict == "undecided"
     assert "A − B" in found.evidence[0]
 

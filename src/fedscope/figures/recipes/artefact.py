@@ -126,7 +126,7 @@ def assemble(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[Filled], co
     if recipe.kind in GRIDS:
         record["grid"] = GRIDS[recipe.kind](recipe)
     if recipe.sweep:
-        record["sweep"] = {"option": recipe.sweep, "values": _swept(recipe, cells)}
+        record["sweep"] = {**recipe.sweep, "values": _swept(recipe, cells)}
     return record
 
 
@@ -151,8 +151,8 @@ def _samples(recipe: Recipe, filled: Sequence[Filled]) -> dict[tuple[str, str, s
         for name in recipe.shows(column):
             if QUANTITIES[name].static:
                 for row, method in recipe.rows.items():
-                    number = costs.static_number(name, recipe.columns[column].preset, method)
-                    found[row, column, name] = Sample((number,))
+                    static = costs.static_number(name, recipe.columns[column].preset, method)
+                    found[row, column, name] = Sample((static,))
     return found
 
 
@@ -195,7 +195,7 @@ def reductions(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[Filled]) 
     departs: dict[str, list[str]] = {}
     for cell in cells:
         for text in cell.use.overridden:
-            if recipe.sweep and text.startswith(f"{recipe.sweep} "):
+            if recipe.sweep and text.startswith(f"{recipe.sweep['option']} "):
                 continue  # what the sweep is of
             departs.setdefault(text, []).append(cell.row)
     for one in filled:
@@ -220,7 +220,7 @@ def reductions(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[Filled]) 
 
 def _provisional(cells: Sequence[Cell]) -> list[str]:
     """Return the settings that no source gives, as they stand here."""
-    found = {}
+    found: dict[str, None] = {}
     for cell in cells:
         values = {**cell.settings.model_dump(), **cell.settings.options}
         for name, why in cell.use.provisional.items():
@@ -285,6 +285,6 @@ def _swept(recipe: Recipe, cells: Sequence[Cell]) -> dict[str, float | None]:
     """Return the swept option's value of each row; None for a row without it."""
     found = {}
     for cell in cells:
-        value = cell.settings.options.get(recipe.sweep)
+        value = cell.settings.options.get(recipe.sweep["option"])
         found[cell.row] = None if value is None else float(value)
     return found

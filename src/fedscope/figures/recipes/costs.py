@@ -36,9 +36,8 @@ def static_number(name: str, column_preset: str, method: str) -> Number:
 @cache
 def _costs(network: str, dataset: str) -> Mapping[str, tuple[float, int]]:
     known = data_catalogue.record(dataset)
-    plain, projected = (
-        model_catalogue.outline(network, known.classes, known.channels, head=head) for head in (False, True)
-    )
+    plain = model_catalogue.outline(network, known.classes, known.channels)
+    projected = model_catalogue.outline(network, known.classes, known.channels, head=True)
     assert isinstance(plain, ResNet)
     assert isinstance(projected, ResNet)
     found = expected_costs(plain, projected, known.channels, known.side)

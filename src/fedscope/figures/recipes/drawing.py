@@ -67,31 +67,37 @@ def _density(record: Record) -> list[Figure]:
 
 
 def _landscape(record: Record) -> list[Figure]:
-    shown: list[tuple[str, str, Surface]] = []
+    shown: list[_Shown] = []
     for row, ones in _by_row(record).items():
         found = ones[0]["record"]
         if "parts" in found:
-            shown += [(part["part"], row, _surface(part)) for part in found["parts"]]
-        else:
-            values = found.get("curvature")
-            caption = f"λ₁ {values[0]:.3g}, λ₂ {values[1]:.3g}" if values and None not in values else ""
-            shown.append((row, caption, _surface(found)))
+            return _objective(row, found["parts"])
+        values = found.get("curvature")
+        caption = f"λ₁ {values[0]:.3g}, λ₂ {values[1]:.3g}" if values and None not in values else ""
+        shown.append((row, caption, _surface(found)))
     pages = -(-len(shown) // MOST_CHECKPOINTS)
     size = -(-len(shown) // pages)
-    return [
-        landscape_figure(
-            [surface for _, _, surface in part],
-            [title for title, _, _ in part],
-            captions=[caption for _, caption, _ in part],
-        )
-        for part in (shown[at : at + size] for at in range(0, len(shown), size))
-    ]
+    return [_page(shown[at : at + size]) for at in range(0, len(shown), size)]
+
+
+def _objective(row: str, parts: Sequence[Record]) -> list[Figure]:
+    """Draw the term on its own scale: beside the losses its relief would not be seen."""
+    shown = {part["part"]: (part["part"], row, _surface(part)) for part in parts}
+    return [_page([shown["cross-entropy"], shown["sum"]]), _page([shown["MAN term"]])]
+
+
+_Shown = tuple[str, str, Surface]  # title, caption
+
+
+def _page(shown: Sequence[_Shown]) -> Figure:
+    titles, captions, surfaces = zip(*shown, strict=True)
+    return landscape_figure(surfaces, titles, captions=captions)
 
 
 def _sweep(record: Record) -> list[Figure]:
     places, lines = record["sweep"]["values"], []
     for column in record["columns"]:
-        for quantity, title in record["quantities"].items():
+        for quantity in record["quantities"]:
             entries = [
                 e for e in record["entries"] if (e["column"], e["quantity"]) == (column, quantity)
                 and e["value"] is not None
@@ -100,7 +106,9 @@ def _sweep(record: Record) -> list[Figure]:
                 (e for e in entries if places.get(e["row"]) is not None), key=lambda e: places[e["row"]]
             )
             if swept:
-                lines.append(_entries_line(title, [places[e["row"]] for e in swept], swept))
+                lines.append(
+                    _entries_line(record["sweep"]["label"], [places[e["row"]] for e in swept], swept)
+                )
             level = [e for e in entries if e["row"] in places and places[e["row"]] is None]
             lines += [_entries_line(e["row"], [0.0], [e], level=True) for e in level]
     if not lines:
@@ -108,7 +116,10 @@ def _sweep(record: Record) -> list[Figure]:
     option = record["sweep"]["option"]
     return [
         curves_figure(
-            lines, x_label="α" if option.endswith("alpha") else option, y_label="accuracy (%)", x_scale="log"
+            lines,
+            x_label="α" if option.endswith("alpha") else option,
+            y_label=next(iter(record["quantities"].values())),
+            x_scale="log",
         )
     ]
 

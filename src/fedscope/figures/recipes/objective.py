@@ -91,5 +91,5 @@ def objective_surfaces(problem: Problem, *, grid: int, span: float, stage: Stage
     }
 
 
-def _no_network(*_: object, **__: object) -> Any:
+def _no_network(*_: Any, **__: Any) -> Any:
     raise AssertionError("the term looks at activations alone")

@@ -8,6 +8,7 @@ They stand in one ``.toml`` file per paper, each with what its recipes share and
     columns     label → preset, or {preset, model, rows, quantities, published, and settings of `train`}
     quantities  what is shown of each cell (:mod:`.quantities`)
     measures    name → fields of :class:`~.measuring.Measure`
+    sweep       of a figure whose rows differ in one option: that option, and what the line is called
     claims      statements (:mod:`.claims`)
     scales      name → a :class:`Scale`'s fields; ``measures`` there change single fields of the recipe's
 
@@ -75,7 +76,7 @@ class Recipe:
     claims: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     models: Mapping[str, str] = field(default_factory=dict)  # of cost and traffic: network → data
-    sweep: str = ""  # the option that a sweep varies
+    sweep: Mapping[str, str] = field(default_factory=dict)  # the option that is varied, and a label
 
     @property
     def paper(self) -> str:
@@ -126,7 +127,7 @@ def _recipe(name: str, shared: Table, own: Table, scale: str) -> Recipe:
     if own.get("kind") in WITHOUT_RUNS:
         scale, ours, everyones = "paper", {}, {}
     changes = {**everyones, **ours, "settings": {**everyones.get("settings", {}), **ours.get("settings", {})}}
-    columns: Table = changes.get("columns", own.get("columns", {}))
+    columns: dict[str, str | Table] = changes.get("columns") or own.get("columns") or {}
     most = changes.get("most_columns")
     return Recipe(
         name=name,
@@ -151,7 +152,7 @@ def _recipe(name: str, shared: Table, own: Table, scale: str) -> Recipe:
         notes=(*(shared.get("notes", ()) if own.get("kind", "table") == "table" else ()),
                *own.get("notes", ())),
         models=own.get("models", {}),
-        sweep=own.get("sweep", ""),
+        sweep=own.get("sweep", {}),
     )  # fmt: skip
 
 
