@@ -50,7 +50,7 @@ def cost_grid(recipe: Recipe) -> Record:
     for network, data in recipe.models.items():
         record = model_catalogue.find(network)
         layers = _layers(network, record.classes, record.channels, record.side)
-        without, term = (sum(layer[place] for layer in layers) for place in (1, 2))
+        without, term = sum(layer[1] for layer in layers), sum(layer[2] for layer in layers)
         counted = summary(
             model_catalogue.outline(network, record.classes, record.channels), record.channels, record.side
         ).multiply_accumulates

@@ -1,16 +1,15 @@
 """The parts of an objective on one plane: cross-entropy, a method's term of the task loss, and their sum."""
 
 import time
-from typing import Any
 
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.files import versions
 from fedscope.errors import UserError
-from fedscope.federated.method import Batch, Pass
 from fedscope.federated.methods import parse
-from fedscope.federated.methods.activation_norm import activation_norm, layers
+from fedscope.federated.methods.activation_norm import layers, norm
+from fedscope.federated.options import Values
 from fedscope.federated.taps import tapped
 from fedscope.landscape.directions import random_directions
 from fedscope.landscape.measure import Stage
@@ -26,7 +25,7 @@ PARTS = ("cross-entropy", "MAN term", "sum")
 class WithTerm(nn.Module):
     """A network that also returns MAN's term ζ·Σ_l mean(a_l²) of its batch: (logits (B, C), ())."""
 
-    def __init__(self, network: nn.Module, options: Any) -> None:
+    def __init__(self, network: nn.Module, options: Values) -> None:
         super().__init__()
         self.network = network
         self._options, self._names = options, layers(network, options)
@@ -35,13 +34,7 @@ class WithTerm(nn.Module):
         """Return logits and term."""
         with tapped(self.network, self._names) as outputs:
             logits = self.network(images)
-        nothing = images.new_zeros(())
-        batch = Batch(images, nothing)
-        at = Pass(
-            batch, logits, nothing, {"man": [outputs[name] for name in self._names]}, {}, _no_network,
-            nothing, {}, nothing, self._options,
-        )  # fmt: skip
-        return logits, activation_norm(at)
+        return logits, norm([outputs[name] for name in self._names], logits, self._options)
 
 
 def objective_surfaces(problem: Problem, *, grid: int, span: float, stage: Stage) -> Record:
@@ -89,7 +82,3 @@ def objective_surfaces(problem: Problem, *, grid: int, span: float, stage: Stage
         "seconds": time.perf_counter() - start,
         "versions": versions(),
     }
-
-
-def _no_network(*_: Any, **__: Any) -> Any:
-    raise AssertionError("the term looks at activations alone")
