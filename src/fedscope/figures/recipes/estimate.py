@@ -7,6 +7,7 @@ counts as two of them, a loss as a third of one.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
+from statistics import fmean
 
 from fedscope.checkpoints.schema import Settings
 from fedscope.data import catalogue as data_catalogue
@@ -17,7 +18,7 @@ from fedscope.figures.recipes.measuring import Measure
 from fedscope.models import catalogue as model_catalogue
 from fedscope.models.summary import summary
 
-GUESS = 25e9  # multiply-accumulates a second of one core: what a guess assumes
+GUESS = {"fp32": 25e9, "bf16": 50e9}  # multiply-accumulates a second of one core: what a guess assumes
 PASS, PRODUCT, LOSS = 1.0, 2.0, 1 / 3
 SEARCH, TRACE, CLIENT, PUBLISHED = 40, 60, 48, 60  # products that an estimator typically takes
 
@@ -87,7 +88,7 @@ class Clock:
         if alike:
             return Estimate(passes * min(alike), "scaled")
         per_image = 3 * _products(network, settings.dataset, settings.augmentation)
-        return Estimate(passes * per_image / GUESS, "guess")
+        return Estimate(passes * per_image / GUESS[precision], "guess")
 
 
 def per_round(settings: Settings) -> float:
@@ -95,8 +96,14 @@ def per_round(settings: Settings) -> float:
     held = settings.train_samples or data_catalogue.record(settings.dataset).expected["train"]
     share = settings.participation
     if settings.partition in FRESH:
-        share = settings.clients * (settings.phi or 1.0)
+        share = settings.clients * (settings.phi or 1.0) * _tail(settings)
     return held * share * settings.epochs
+
+
+def _tail(settings: Settings) -> float:
+    """Return the share of a long-tailed draw that is kept: the mean of ρ^{r/(C−1)} over the ranks r."""
+    classes = data_catalogue.record(settings.dataset).classes
+    return fmean((settings.rho or 1.0) ** (rank / (classes - 1)) for rank in range(classes))
 
 
 def total(estimates: Iterable[Estimate]) -> Estimate:

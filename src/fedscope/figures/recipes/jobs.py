@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing.queues import SimpleQueue
 from typing import Any
@@ -53,6 +54,11 @@ def run_all(jobs: Sequence[Job], *, workers: int, threads: int, device: str, say
                     text = done.result()
                     if text is not None:
                         faults[job.title] = text
+        except BrokenProcessPool as error:
+            raise UserError(
+                "a worker was ended from outside, for want of memory perhaps; the same command goes on, with "
+                "fewer --workers if so"
+            ) from error
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

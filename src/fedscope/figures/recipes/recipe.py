@@ -123,6 +123,7 @@ def _file(paper: str) -> dict[str, Any]:
 
 def _recipe(name: str, shared: Table, own: Table, scale: str) -> Recipe:
     rows = {**({} if own.get("only_rows") else shared["rows"]), **own.get("rows", {})}
+    every = {**rows, **own.get("scales", {}).get(scale, {}).get("more_rows", {})}
     ours, everyones = own.get("scales", {}).get(scale, {}), shared.get("scales", {}).get(scale, {})
     if own.get("kind") in WITHOUT_RUNS:
         scale, ours, everyones = "paper", {}, {}
@@ -144,7 +145,7 @@ def _recipe(name: str, shared: Table, own: Table, scale: str) -> Recipe:
             _tuple(changes.get("rows")),
             most,
         ),
-        rows={**rows, **changes.get("more_rows", {})},
+        rows={**{label: every[label] for label in changes.get("rows", ())}, **every},
         columns={label: _column(entry) for label, entry in list(columns.items())[:most]},
         quantities=tuple(own.get("quantities", ())),
         measures=_measures(shared, own, everyones, ours),
