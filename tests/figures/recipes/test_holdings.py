@@ -1,17 +1,19 @@
 """Which run stands in a cell: by its settings, whatever its name."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fedscope.checkpoints.files import load_checkpoint
 from fedscope.checkpoints.registry import Registry, Run
 from fedscope.checkpoints.schema import DataSpec, Manifest, ModelSpec
 from fedscope.federated.federation import settled
 from fedscope.figures.recipes.cells import Cell, cells
 from fedscope.figures.recipes.holdings import Holdings
 from fedscope.figures.recipes.recipe import recipe
-from fedscope.figures.recipes.training import missing
+from fedscope.figures.recipes.training import Training, missing, train_run
 
 
 def cell(row: str, column: str = "δ = 0.3", name: str = "man/table2", scale: str = "cpu") -> Cell:
@@ -142,3 +144,20 @@ def test_the_command_of_a_run_gives_its_settings() -> None:
 
 def _typed(text: str) -> Any:
     return {"true": True, "false": False}.get(text, text)
+
+
+def test_a_run_with_more_rounds_is_trained_as_far_as_is_needed(tmp_path: Path) -> None:
+    """Stopped at the cell's round, it stands in it, and goes on later with the same bits."""
+    wanted = next(c for c in cells(recipe("man/figure2", "smoke")) if c.row == "FedAvg")
+    longer = wanted.settings.model_copy(update={"rounds": 5, "keep_every": 1, "save_clients": "none"})
+    for name, until in (("whole", 5), ("part", 3)):
+        job = Training(name, longer, wanted.use, until, False, (wanted,))
+        train_run(job, tmp_path / name, None, "cpu", 1, lambda _: None)
+    holdings = Holdings(Registry(tmp_path / "part"))
+    found = holdings.find(wanted)
+    assert found is not None
+    assert (found.round, found.held.done) == (3, 3)
+    assert not found.held.run.final.exists()
+    train_run(replace(job, until=5, resume=True), tmp_path / "part", None, "cpu", 1, lambda _: None)
+    first, second = (load_checkpoint(tmp_path / name / name / "final.pt") for name in ("whole", "part"))
+    assert first.sha256 == second.sha256

@@ -61,7 +61,7 @@ class Plan:
             return []
         every = [cell for own in self.cells.values() for cell in own]
         found = missing(every, self.holdings)
-        return sorted(found, key=lambda job: -self.clock.training(job.settings).seconds)
+        return sorted(found, key=lambda job: -self._time(job).seconds)
 
     @cached_property
     def clock(self) -> Clock:
@@ -114,7 +114,7 @@ class Plan:
 
     def estimate(self) -> Estimate:
         """Return the time of everything that is missing, on one core."""
-        training = [self.clock.training(job.settings, self._done(job)) for job in self.trainings]
+        training = [self._time(job) for job in self.trainings]
         later = [
             self.clock.measuring(cell.settings, wanted)
             for job in self.trainings for cell in job.cells for wanted in cell.measures.values()
@@ -126,10 +126,13 @@ class Plan:
         ]  # fmt: skip
         return total([*training, *later, *now]) if training or later or now else NOTHING
 
-    def _done(self, job: Training) -> int:
+    def _time(self, job: Training) -> Estimate:
+        """Return the time of the rounds that a run has to go."""
+        left = job.settings.model_copy(update={"rounds": job.until})
         if not job.resume:
-            return 0
-        return next(h.done for held in self.holdings.runs.values() for h in held if h.run.name == job.name)
+            return self.clock.training(left)
+        runs = (held for own in self.holdings.runs.values() for held in own)
+        return self.clock.training(left, next(held.done for held in runs if held.run.name == job.name))
 
     def describe(self) -> Record:
         """Return the plan as plain data."""
@@ -145,9 +148,9 @@ class Plan:
             ],
             "train": [
                 {
-                    "run": job.name, "resume": job.resume, "rounds": job.settings.rounds,
-                    "seconds": self.clock.training(job.settings, self._done(job)).seconds,
-                    "basis": self.clock.training(job.settings).basis,
+                    "run": job.name, "resume": job.resume, "rounds": job.until,
+                    "seconds": self._time(job).seconds,
+                    "basis": self._time(job).basis,
                     "command": job.command(self.place.registry),
                 }
                 for job in self.trainings

@@ -34,12 +34,12 @@ class Held:
 
     def checkpoint(self, model: Model, round: int) -> Path | None:
         """Return a global model after ``round`` rounds, if it was kept."""
-        now, chosen = round == self.done, self.manifest.settings.eval_model
+        now, chosen, kept = round == self.done, self.manifest.settings.eval_model, self.run.kept(round)
         newest = self.run.final if self.run.final.exists() else self.run.last
         if model == "best":
             path = self.run.best if now else None
         elif model == "server" or chosen == "cld":
-            path = newest if now else self.run.kept(round)
+            path = kept if kept.exists() or not now else newest  # a run in training replaces its newest
         else:
             path = self.run.average(chosen) if now else None
         return path if path and path.exists() else None

@@ -3,6 +3,7 @@
 import hashlib
 import math
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,7 @@ class Training:
     name: str
     settings: Settings
     use: PresetUse
+    until: int  # the last round that a cell needs
     resume: bool
     cells: tuple[Cell, ...]
 
@@ -63,9 +65,9 @@ def _training(cells: list[Cell], holdings: Holdings) -> Training:
     every = math.gcd(*rounds) if len(rounds) > 1 else 0
     begun = holdings.unfinished(longest.identity, max(rounds))
     if begun:
-        return Training(begun.run.name, begun.manifest.settings, longest.use, True, tuple(cells))
+        return Training(begun.run.name, begun.manifest.settings, longest.use, max(rounds), True, tuple(cells))
     settings = longest.settings.model_copy(update={"keep_every": every, "save_clients": needed(cells)})
-    return Training(_name(longest, settings), settings, longest.use, False, tuple(cells))
+    return Training(_name(longest, settings), settings, longest.use, max(rounds), False, tuple(cells))
 
 
 def _name(cell: Cell, settings: Settings) -> str:
@@ -78,7 +80,9 @@ def _name(cell: Cell, settings: Settings) -> str:
 def train_run(
     job: Training, registry: Path, data_dir: Path | None, device: str, threads: int, say: Say
 ) -> None:
-    """Train a run, or what is left of it.
+    """Train a run, or what is left of it until the last round that a cell needs.
+
+    A run that was begun with more rounds is left there: it can be gone on with at any time.
 
     Raises:
         UserError: the data is not here, or another process trains the run.
@@ -91,7 +95,14 @@ def train_run(
     run = open_run(federation, Registry(registry), job.name, resume=job.resume, preset=job.use)
 
     def report(m: Metrics) -> None:
-        say(f"{job.name}: round {m['round']}/{settings.rounds}, accuracy {float(str(m['accuracy'])):.2%}")
+        round = int(str(m["round"]))
+        say(f"{job.name}: round {round}/{job.until}, accuracy {float(str(m['accuracy'])):.2%}")
+        if job.until <= round < settings.rounds:
+            raise _Enough
 
-    with run.held():
+    with run.held(), suppress(_Enough):
         train(federation, run, report)
+
+
+class _Enough(Exception):
+    """A round is done, and its files are written, after which no cell needs more."""
