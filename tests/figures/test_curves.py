@@ -5,18 +5,28 @@ from fedscope.errors import UserError
 from fedscope.figures.curves import Line, curves_figure
 
 ROUNDS = np.arange(1.0, 61.0)
-PAIRS = [Line(name, ROUNDS, ROUNDS + place) for place, name in enumerate(("A", "A+M", "B", "B+M"))]
+PAIRS = [
+    Line(name, ROUNDS, ROUNDS + place, family=name[0]) for place, name in enumerate(("A", "A+M", "B", "B+M"))
+]
 
 
 def test_pairs_share_a_colour_and_differ_in_style() -> None:
-    (axes,) = curves_figure(PAIRS, x_label="round", y_label="accuracy (%)", paired=True).axes
+    (axes,) = curves_figure(PAIRS, x_label="round", y_label="accuracy (%)").axes
     drawn = {line.get_label(): line for line in axes.lines}
     assert drawn["A"].get_color() == drawn["A+M"].get_color() != drawn["B"].get_color()
     assert [drawn[name].get_linestyle() for name in ("A", "A+M", "B", "B+M")] == ["--", "-", "--", "-"]
 
 
+def test_lines_of_their_own_differ_in_both() -> None:
+    lines = [Line(name, ROUNDS, ROUNDS) for name in "ABC"]
+    (axes,) = curves_figure(lines, x_label="round", y_label="accuracy (%)").axes
+    assert len({line.get_color() for line in axes.lines}) == 3
+    assert {line.get_linestyle() for line in axes.lines} == {"-", "--"}  # any dashes read --
+    assert all(line.get_marker() in ("", "None") for line in axes.lines)  # sixty points need none
+
+
 def test_the_legend_reads_row_by_row() -> None:
-    (axes,) = curves_figure(PAIRS, x_label="round", y_label="accuracy (%)", paired=True).axes
+    (axes,) = curves_figure(PAIRS, x_label="round", y_label="accuracy (%)").axes
     legend = axes.get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["A", "B", "A+M", "B+M"]  # columns of two

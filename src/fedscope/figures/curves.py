@@ -18,9 +18,8 @@ from fedscope.figures.page import Page
 LEFT, RIGHT, TOP, BOTTOM = 0.42, 0.1, 0.06, 0.36
 AXES_HEIGHT = 1.9
 LEGEND_ROW = 0.125
-MOST_MARKED = 30  # points of a line that get a marker each
+MOST_MARKED = 12  # points of the longest line, up to which each gets a marker
 FEW_DECADES = 2.5  # up to which a logarithmic axis has ticks at 2 and 5 too
-PER_PAIR = 2  # lines that share a colour, told apart by their style
 
 Values = NDArray[np.float64]
 
@@ -34,6 +33,7 @@ class Line:
     y: Values
     band: Values | None = None
     level: bool = False  # a single value, drawn across the axes
+    family: str = ""  # lines of one family share a colour; the one that is named so is dashed
 
 
 def curves_figure(
@@ -43,14 +43,12 @@ def curves_figure(
     y_label: str,
     x_scale: Literal["linear", "log"] = "linear",
     y_scale: Literal["linear", "log"] = "linear",
-    paired: bool = False,
     width: float = style.SINGLE_COLUMN,
 ) -> Figure:
     """Draw lines in colours and styles that are told apart in print and by colour-blind readers.
 
-    With ``paired`` neighbours share a colour: the first is dashed, the second solid. The legend stands above
-    the axes, two names a row. Points of a line that are not finite, or not positive on a logarithmic axis,
-    leave a gap. ``width`` is in inches.
+    The legend stands above the axes, two names a row. Points of a line that are not finite, or not positive on
+    a logarithmic axis, leave a gap. ``width`` is in inches.
 
     Raises:
         UserError: when there is no line, or none has a finite value.
@@ -66,8 +64,9 @@ def curves_figure(
         axes.set(xlabel=style.typeset(x_label), ylabel=style.typeset(y_label))
         axes.set_xscale(x_scale)
         axes.set_yscale(y_scale)
-        for index, line in enumerate(lines):
-            _draw(axes, line, _look(index, len(lines), paired=paired), y_scale)
+        marked = max(len(line.x) for line in lines) <= MOST_MARKED
+        for line, look in zip(lines, _looks(lines), strict=True):
+            _draw(axes, line, look, y_scale, marked=marked)
         _ticks(axes, x_scale, y_scale)
         axes.grid(axis="y")
         axes.spines[["top", "right"]].set_visible(False)
@@ -87,15 +86,19 @@ def curves_figure(
     return page.figure
 
 
-def _look(index: int, count: int, *, paired: bool) -> dict[str, Any]:
-    if paired:
-        colors = style.method_colors(-(-count // PER_PAIR))
-        return {"color": colors[index // PER_PAIR], "linestyle": ("--", "-")[index % PER_PAIR]}
-    colors = style.method_colors(count)
-    return {"color": colors[index], "linestyle": style.LINESTYLES[index % len(style.LINESTYLES)]}
+def _looks(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    families = list(dict.fromkeys(line.family or line.label for line in lines))
+    colors, looks = style.method_colors(len(families)), []
+    for line in lines:
+        place = families.index(line.family or line.label)
+        dashes = style.LINESTYLES[place % len(style.LINESTYLES)]
+        if line.family:
+            dashes = "--" if line.label == line.family else "-"
+        looks.append({"color": colors[place], "linestyle": dashes})
+    return looks
 
 
-def _draw(axes: Axes, line: Line, look: dict[str, Any], y_scale: str) -> None:
+def _draw(axes: Axes, line: Line, look: dict[str, Any], y_scale: str, *, marked: bool) -> None:
     values = np.where(line.y > 0, line.y, np.nan) if y_scale == "log" else line.y
     label = style.typeset(line.label)
     if line.level:
@@ -103,9 +106,8 @@ def _draw(axes: Axes, line: Line, look: dict[str, Any], y_scale: str) -> None:
         if line.band is not None:
             low, high = float(values[0] - line.band[0]), float(values[0] + line.band[0])
             axes.axhspan(low, high, color=look["color"], alpha=0.12, linewidth=0)
-    elif len(line.x) <= MOST_MARKED:
-        bars = None if line.band is None else line.band
-        axes.errorbar(line.x, values, bars, label=label, marker="o", markersize=2.5, capsize=1.5, **look)
+    elif marked:
+        axes.errorbar(line.x, values, line.band, label=label, marker="o", markersize=2.5, capsize=1.5, **look)
     else:
         axes.plot(line.x, values, label=label, **look)
         if line.band is not None:

@@ -34,15 +34,17 @@ def _curves(record: Record) -> list[Figure]:
         shortest = min(len(one["accuracy"]) for one in ones)
         values = np.array([[100 * a for a in one["accuracy"][:shortest]] for one in ones])
         band = values.std(0, ddof=1) if len(ones) > 1 else None
-        lines.append(Line(row, np.arange(1.0, shortest + 1), values.mean(0), band))
-    return [curves_figure(lines, x_label="round", y_label="test accuracy (%)", paired=_is_paired(lines))]
+        lines.append(
+            Line(row, np.arange(1.0, shortest + 1), values.mean(0), band, family=_family(record, row))
+        )
+    return [curves_figure(lines, x_label="round", y_label="test accuracy (%)")]
 
 
 def _spectrum(record: Record) -> list[Figure]:
     lines = []
     for row, ones in _by_row(record).items():
         values = _numbers([e["value"] for e in ones[0]["record"]["eigenvalues"]])
-        lines.append(Line(row, np.arange(1.0, len(values) + 1), values))
+        lines.append(Line(row, np.arange(1.0, len(values) + 1), values, family=_family(record, row)))
     return [
         curves_figure(
             lines,
@@ -50,7 +52,6 @@ def _spectrum(record: Record) -> list[Figure]:
             y_label="eigenvalue",
             x_scale="log",
             y_scale="log",
-            paired=_is_paired(lines),
         )
     ]
 
@@ -167,8 +168,9 @@ def _numbers(values: Sequence[float | None]) -> Values:
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
-def _is_paired(lines: Sequence[Line]) -> bool:
-    """Say whether the lines are methods, each followed by itself with something added."""
-    names = [line.label for line in lines]
-    pairs = list(zip(names[::2], names[1::2], strict=False))
-    return len(names) % 2 == 0 and all(more.startswith(f"{less}+") for less, more in pairs)
+def _family(record: Record, row: str) -> str:
+    """Return the row that this one is, or adds something to, where some rows do; else nothing."""
+    rows = record["rows"]
+    added = any(other.startswith(f"{base}+") for base in rows for other in rows)
+    bases = [base for base in rows if f"{row}+".startswith(f"{base}+")]
+    return min(bases, key=len) if added else ""
