@@ -47,7 +47,7 @@ def curves_figure(
 ) -> Figure:
     """Draw lines in colours and styles that are told apart in print and by colour-blind readers.
 
-    The legend stands above the axes, two names a row. Points of a line that are not finite, or not positive on
+    The legend stands above the axes, two names a row. Points that are not finite, or not positive on
     a logarithmic axis, leave a gap. ``width`` is in inches.
 
     Raises:

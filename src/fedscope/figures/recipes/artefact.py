@@ -106,7 +106,7 @@ def assemble(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[Filled], co
         "notes": [*recipe.notes, *_notes(recipe, filled)],
         "command": command,
         "complete": not recipe.columns or _complete(cells, filled),
-        "rows": list(recipe.rows),
+        "rows": list(recipe.rows) if recipe.columns else [],
         "columns": list(recipe.columns),
         "quantities": {q: asdict(QUANTITIES[q])["title"] for c in recipe.columns for q in recipe.shows(c)},
         "entries": [
