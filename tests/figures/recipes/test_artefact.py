@@ -55,6 +55,16 @@ def test_a_number_near_the_paper_s_is_not_marked(tmp_path: Path) -> None:
     assert near["differs"] is False  # 0.6 from 40.90 ± 0.62
 
 
+def test_what_is_left_out_is_said(tmp_path: Path) -> None:
+    found = record(tmp_path, "man/table2", "cpu", rows=("FedAvg", "FedAvg+MAN"))["reductions"]
+    assert found[:3] == [
+        "without FedSAM, FedSAM+MAN, FedDyn, FedDyn+MAN, FedDC, FedDC+MAN",
+        "without the columns δ = 0.6",
+        "1 of 3 seeds",
+    ]
+    assert not any("without" in text for text in record(tmp_path, "man/table2", "paper")["reductions"])
+
+
 def test_reductions_are_said_with_their_rows(tmp_path: Path) -> None:
     held(tmp_path, "short", cell("FedDyn", "", "man/figure2"), precision="fp32", rounds=120)
     held(tmp_path, "long", cell("FedAvg", "", "man/figure2"), rounds=700)

@@ -13,6 +13,7 @@ from typing import Any
 
 from fedscope.checkpoints.files import versions
 from fedscope.data import catalogue as data_catalogue
+from fedscope.federated.presets import preset
 from fedscope.figures.recipes import costs
 from fedscope.figures.recipes.cells import Cell
 from fedscope.figures.recipes.claims import Sample, judge, mean, spread
@@ -21,6 +22,7 @@ from fedscope.figures.recipes.measuring import Measure, content, kept, key
 from fedscope.figures.recipes.published import Printed, printed, table
 from fedscope.figures.recipes.quantities import QUANTITIES, Number, from_metrics, from_record
 from fedscope.figures.recipes.recipe import Recipe
+from fedscope.figures.recipes.recipe import recipe as published_recipe
 from fedscope.landscape.keeping import code
 from fedscope.landscape.records import Record
 
@@ -101,7 +103,7 @@ def assemble(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[Filled], co
         "kind": recipe.kind,
         "scale": recipe.scale.name,
         "why": list(recipe.scale.why),
-        "reductions": reductions(recipe, cells, filled),
+        "reductions": [*_left_out(recipe, cells), *reductions(recipe, cells, filled)],
         "provisional": _provisional(cells),
         "notes": [*recipe.notes, *_notes(recipe, filled)],
         "command": command,
@@ -216,6 +218,20 @@ def reductions(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[Filled]) 
     for cell in cells:
         measures |= cell.measures
     return found + [f"{name}: {wanted.says()}" for name, wanted in measures.items()]
+
+
+def _left_out(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
+    """Return which of the published rows, columns and seeds have no part in this."""
+    if not cells:
+        return []
+    whole, found = published_recipe(recipe.name), []
+    rows = [row for row in recipe.rows if row not in {cell.row for cell in cells}]
+    shown = {column.published or label for label, column in recipe.columns.items()}
+    columns = [label for label in whole.columns if label not in shown]
+    seeds, all_seeds = len({cell.seed for cell in cells}), len(preset(cells[0].use.name).seeds)
+    found += [f"without {', '.join(rows)}"] if rows else []
+    found += [f"without the columns {'; '.join(columns)}"] if columns else []
+    return found + ([f"{seeds} of {all_seeds} seeds"] if seeds < all_seeds else [])
 
 
 def _provisional(cells: Sequence[Cell]) -> list[str]:
