@@ -25,6 +25,7 @@ COMMANDS = {
     "models": ("models", "List the networks, or show one: source, input, layers, parameters, costs."),
     "data": ("data", "List the data sets, show one, check that one is here and whole, draw a partition."),
     "runs": ("runs", "List, show, compare, verify, export, import and add runs of the registry."),
+    "figures": ("figures", "Rebuild the papers' tables and figures: list, build, index."),
     "demo": ("demo", "Train two methods, measure and draw them, in a few minutes."),
 }
 BARRED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS)

@@ -132,6 +132,36 @@ class Federation:
         )
 
 
+def settled(settings: Settings, given: dict[str, str]) -> Settings:
+    """Return the settings with every name and default resolved, without reading any data.
+
+    ``given`` are the method's options as the user typed them. Two runs are of the same experiment iff their
+    settled settings are equal; settled ones, with their options given again, are left as they are.
+
+    Raises:
+        UserError: anything in the settings that the user can mend and that the data has no say in.
+    """
+    method = parse(settings.method)
+    augmentation, _ = data_catalogue.pipeline(settings.dataset, settings.augmentation)
+    options = method.values(given, settings.reading)
+    known = data_catalogue.record(settings.dataset)
+    agree(settings, method, known.domains)
+    division(settings)
+    sample_clients(settings.sampling, settings.clients, settings.participation, settings.seed, 0)
+    model_catalogue.find(settings.model or known.model)
+    _label_maps(settings, known.classes)
+    reads = PARAMETERS[settings.partition]
+    return settings.model_copy(
+        update={
+            "method": method.name,
+            "options": options,
+            "augmentation": augmentation,
+            "model": settings.model or known.model,
+            **{name: None for name in ("alpha", "phi", "rho") if name not in reads},
+        }
+    )
+
+
 def prepare(settings: Settings, given: dict[str, str], data_dir: Path | None = None) -> Federation:
     """Resolve names and defaults, load the data, divide it, and draw the initial weights.
 
@@ -140,30 +170,13 @@ def prepare(settings: Settings, given: dict[str, str], data_dir: Path | None = N
     Raises:
         UserError: anything in the settings that the user can mend.
     """
-    method = parse(settings.method)
-    augmentation, pipeline = data_catalogue.pipeline(settings.dataset, settings.augmentation)
-    device = torch.device(settings.device)
-    options = method.values(given, settings.reading)
-    known = data_catalogue.record(settings.dataset)
-    agree(settings, method, known.domains)
-    division(settings)
-    sample_clients(settings.sampling, settings.clients, settings.participation, settings.seed, 0)
-    model_catalogue.find(settings.model or known.model)
-    _label_maps(settings, known.classes)
-    dataset = data_catalogue.load(settings.dataset, data_dir)  # may take long: what is wrong is said before
-    spec, model = _network(settings, method, options, dataset, pipeline.side)
+    settings = settled(settings, given)  # loading may take long: what is wrong is said before
+    method, device = parse(settings.method), torch.device(settings.device)
+    _, pipeline = data_catalogue.pipeline(settings.dataset, settings.augmentation)
+    dataset = data_catalogue.load(settings.dataset, data_dir)
+    spec, model = _network(settings, method, settings.options, dataset, pipeline.side)
     rows = _divide(settings, dataset)
     check_batches(model, settings, list(map(len, rows)))
-    reads = PARAMETERS[settings.partition]
-    settings = settings.model_copy(
-        update={
-            "method": method.name,
-            "options": options,
-            "augmentation": augmentation,
-            "model": spec.name,
-            **{name: None for name in ("alpha", "phi", "rho") if name not in reads},
-        }
-    )
     used = replace(dataset, train=dataset.train.to(device), test=_evaluated(settings, dataset).to(device))
     maps = _label_maps(settings, len(dataset.classes))
     return Federation(settings, model.to(device), spec, used, pipeline, rows, method, maps)

@@ -8,6 +8,8 @@ third convolution after its pooling, and in its other branch loses that layer an
 batch of the last hidden features instead (``man.taps``).
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -24,11 +26,16 @@ TINY = {  # on the network of three pooled convolutions and two hidden linear la
 
 def activation_norm(at: Pass) -> Tensor:
     """Return ζ·Σ_l mean(a_l²), a scalar; half of it under ``man.half``."""
-    layers = [*at.taps["man"], *([at.logits] if at.options["man.include_logits"] else [])]
+    return norm(at.taps["man"], at.logits, at.options)
+
+
+def norm(outputs: Sequence[Tensor], logits: Tensor, options: Values) -> Tensor:
+    """Return the term of the tapped layers' ``outputs`` and the logits."""
+    layers = [*outputs, *([logits] if options["man.include_logits"] else [])]
     norms = [a.square().mean() for a in layers]
-    if at.options["man.taps"] == "tiny_main":
-        norms.append(at.taps["man"][-1].var(0).mean())
-    zeta = float(at.options["man.zeta"]) * (0.5 if at.options["man.half"] else 1.0)
+    if options["man.taps"] == "tiny_main":
+        norms.append(outputs[-1].var(0).mean())
+    zeta = float(options["man.zeta"]) * (0.5 if options["man.half"] else 1.0)
     return zeta * torch.stack(norms).sum()
 
 

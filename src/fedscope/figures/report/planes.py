@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedscope.figures.labels import label
+from fedscope.figures.panels import CAMERA
 from fedscope.figures.report import look
 from fedscope.figures.report.look import Chart
 from fedscope.figures.report.subjects import Key, Record, Subject, key_of
 from fedscope.figures.rounding import format_estimate
 from fedscope.figures.scale import Scale, is_percentage, shared_scale
-from fedscope.figures.spaces import CAMERA
 
 Subjects = Mapping[Key, Subject]
 Grid = NDArray[np.float64]

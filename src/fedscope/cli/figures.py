@@ -1,0 +1,217 @@
+"""`fedscope figures`: the papers' tables and figures, rebuilt from checkpoints.
+
+PyTorch is imported by the commands, not by their help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fedscope.cli import console, options
+from fedscope.errors import UserError
+
+if TYPE_CHECKING:
+    from fedscope.figures.recipes.build import Plan
+    from fedscope.figures.recipes.recipe import Recipe
+
+SCALES = ("paper", "cpu", "smoke")
+scale_option = click.option(
+    "--scale", type=click.Choice(SCALES), default="cpu", show_default=True,
+    help="As published; a stated reduction to hours on two cores; or minutes on tiny data.",
+)  # fmt: skip
+
+
+def _out(function: Any) -> Any:
+    kind = click.Path(path_type=Path, file_okay=False)
+    return click.option("--out", type=kind, default=Path("figures"), show_default=True, help="The gallery.")(
+        function
+    )
+
+
+@click.group("figures")
+def command() -> None:
+    """Rebuild the papers' tables and figures: train and measure what is missing, then render."""
+
+
+@command.command("list")
+@scale_option
+@options.registry
+@options.as_json
+def list_recipes(scale: str, registry: Path, as_json: bool) -> None:
+    """List all recipes: what each needs, what the registry has, and the time that is left on this machine."""
+    from fedscope.figures.recipes.build import Place, Plan
+    from fedscope.figures.recipes.cells import Choices
+    from fedscope.figures.recipes.estimate import words
+    from fedscope.figures.recipes.recipe import names, recipe
+
+    place, rows, found = Place(registry, Path("figures")), [], []
+    shared = None
+    for name in names():
+        plan = Plan((recipe(name, scale),), Choices(), place)
+        if shared is not None:
+            plan.__dict__.update(holdings=shared.holdings, clock=shared.clock)
+        shared = shared or plan
+        (known,) = plan.recipes
+        facts = plan.describe()
+        (own,) = facts["recipes"]
+        found.append({**facts, **own, "title": known.title, "printed_in": known.table, "kind": known.kind})
+        has = f"{own['with_a_run']} of {own['cells']}" if own["cells"] else "needs no run"
+        time = f"{words(facts['seconds'])} ({facts['basis']})" if facts["seconds"] else ""
+        left = f"{len(facts['train'])} runs" if facts["train"] else ""
+        more = f"{len(facts['measure'])} measures" if facts["measure"] else ""
+        needs = ", ".join(filter(None, [left, more])) or "–"
+        rows.append([name, known.table, known.title, known.kind, has, needs, time])
+    if as_json:
+        console.write_json("-", found)
+        return
+    columns = ["recipe", "of the paper", "shows", "kind", "has runs for", "to do now", "core time"]
+    notes = [
+        "core time: measured, or scaled, from runs in this registry; else a guess from the networks' sizes"
+    ]
+    console.print_table(f"Recipes at scale {scale}", columns, rows, notes, text_columns=7)
+    _tell_unreadable(shared)
+
+
+@command.command("build")
+@click.argument("names", nargs=-1, required=True, metavar="NAME…")
+@scale_option
+@options.registry
+@options.data_dir
+@_out
+@click.option("--workers", type=click.IntRange(1), default=1, show_default=True,
+              help="Runs and measurements at a time; they change no bit of any.")  # fmt: skip
+@click.option("--threads", type=click.IntRange(1), default=1, show_default=True,
+              help="CPU threads of each; the bits depend on them.")  # fmt: skip
+@options.device
+@click.option("--seeds", metavar="A,B,…", help="Seeds of the runs. [default: the scale's]")
+@click.option("--only", "only", multiple=True, metavar="METHOD", help="Only this row; may be repeated.")
+@click.option("--rounds", type=click.IntRange(1), help="Cut every run to this many rounds.")
+@click.option("--partial", is_flag=True, help="Train nothing: measure and render what the registry has.")
+@click.option("--dry-run", is_flag=True, help="Say what would be trained and measured, with the commands.")
+@options.as_json
+def build_command(
+    names: tuple[str, ...],
+    scale: str,
+    registry: Path,
+    data_dir: Path | None,
+    out: Path,
+    workers: int,
+    threads: int,
+    device: str,
+    seeds: str | None,
+    only: tuple[str, ...],
+    rounds: int | None,
+    partial: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Build tables and figures: NAME is a recipe, a paper (such as man), or all.
+
+    Run the same command again after an interruption: it goes on where it stopped.
+    """
+    from fedscope.figures.recipes.build import Place, Plan, build
+    from fedscope.figures.recipes.cells import Choices, rows
+
+    chosen = Choices(_numbers(seeds), only or None, rounds)
+    recipes = [one for one in _recipes(names, scale) if not only or not one.columns or _has(one, only)]
+    for one in recipes:
+        rows(one, only or None)
+    if not recipes:
+        raise UserError(f"none of these has {' or '.join(only)}; `fedscope figures list` has them")
+    if device == "auto":
+        device = _device()
+    place = Place(registry, out, data_dir, device, threads, workers)
+    if dry_run:
+        _show(Plan(tuple(recipes), chosen, place, partial), as_json=as_json)
+        return
+    console.check_target(str(out / "figures.json"))
+    written, faults = build(recipes, chosen, place, console.note, partial=partial)
+    if as_json:
+        console.write_json("-", {"files": list(map(str, written)), "faults": faults})
+    else:
+        for path in written:
+            click.echo(path)
+    if faults:
+        (first, why), more = next(iter(faults.items())), len(faults) - 1
+        raise UserError(f"{first} failed{f', and {more} more' if more else ''}: {why}")
+
+
+@command.command("index")
+@_out
+def index_command(out: Path) -> None:
+    """Write the gallery's index from the records that lie in it."""
+    from fedscope.figures.recipes.gallery import INDEX, index
+    from fedscope.storage import write_text
+
+    if not out.is_dir():
+        raise UserError(f"there is no gallery {out}; `fedscope figures build` makes one")
+    write_text(out / INDEX, index(out))
+    click.echo(out / INDEX)
+
+
+def _recipes(given: Sequence[str], scale: str) -> list[Recipe]:
+    from fedscope.figures.recipes.recipe import PAPERS, names, recipe
+
+    every: list[str] = []
+    for name in given:
+        every += [own for own in names() if name == "all" or own.split("/")[0] == name] or [name]
+        if name not in ("all", *PAPERS, *names()):
+            recipe(name)
+    return [recipe(name, scale) for name in dict.fromkeys(every)]
+
+
+def _has(recipe: Recipe, only: Sequence[str]) -> bool:
+    known = {*recipe.rows, *(method.split()[0] for method in recipe.rows.values())}
+    return bool(known & set(only))
+
+
+def _numbers(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() for part in parts):
+        raise UserError(f"--seeds takes numbers such as 1,2,3, not {text!r}")
+    return tuple(dict.fromkeys(map(int, parts)))
+
+
+def _device() -> str:
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _show(plan: Plan, *, as_json: bool) -> None:
+    """Print what a build would do."""
+    from fedscope.figures.recipes.estimate import words
+
+    facts = plan.describe()
+    if as_json:
+        console.write_json("-", facts)
+        return
+    for own in facts["recipes"]:
+        click.echo(
+            f"{own['recipe']} at {own['scale']}: {own['with_a_run']} of {own['cells']} cells have a run"
+        )
+        for why in own["why"]:
+            click.echo(f"  {why}")
+    for job in facts["train"]:
+        verb = "continue" if job["resume"] else "train"
+        click.echo(f"{verb} {job['run']}: {words(job['seconds'])} of a core ({job['basis']})")
+        click.echo(f"  {job['command']}")
+    for one in facts["measure"]:
+        click.echo(f"measure {one['run']} {one['checkpoint']}: {one['what']}")
+    seconds = facts["seconds"] / plan.place.workers
+    runs, results = len(facts["train"]), len(facts["measure"])
+    left = f"{runs} runs to train, {results} results to measure of runs that are there"
+    cores = f"{plan.place.workers} cores ({facts['basis']}), the measures of new runs included"
+    click.echo(f"{left}: {words(seconds)} on {cores}")
+    _tell_unreadable(plan)
+
+
+def _tell_unreadable(plan: Plan | None) -> None:
+    for name in plan.holdings.unreadable if plan else ():
+        console.note(f"the run {name} cannot be read and stands in no cell; see `fedscope runs verify`")

@@ -1,0 +1,1 @@
+"""The papers' tables and figures: what each needs, what the registry has of it, and what it becomes."""

@@ -1,0 +1,203 @@
+"""From recipes to artefacts: what is needed, what the registry has of it, and the rest computed.
+
+Nothing is computed that the registry has, and everything that is computed is kept there, so that a build that
+was interrupted anywhere goes on where it stopped.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from fedscope.checkpoints.registry import Registry
+from fedscope.figures.recipes import measuring
+from fedscope.figures.recipes.artefact import Filled, assemble
+from fedscope.figures.recipes.cells import Cell, Choices, cells
+from fedscope.figures.recipes.estimate import NOTHING, Clock, Estimate, total
+from fedscope.figures.recipes.gallery import write
+from fedscope.figures.recipes.holdings import Holdings
+from fedscope.figures.recipes.jobs import Job, Say, run_all
+from fedscope.figures.recipes.measuring import Measure
+from fedscope.figures.recipes.recipe import Recipe
+from fedscope.figures.recipes.training import Training, missing, train_run
+from fedscope.landscape.records import Record
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where things are, and how they are computed."""
+
+    registry: Path
+    out: Path
+    data_dir: Path | None = None
+    device: str = "cpu"
+    threads: int = 1
+    workers: int = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What recipes need beyond what the registry has."""
+
+    recipes: tuple[Recipe, ...]
+    choices: Choices
+    place: Place
+    partial: bool = False
+
+    @cached_property
+    def holdings(self) -> Holdings:
+        """The registry as it is now."""
+        return Holdings(Registry(self.place.registry))
+
+    @cached_property
+    def cells(self) -> dict[str, list[Cell]]:
+        """Every recipe's cells."""
+        return {recipe.name: cells(recipe, self.choices) for recipe in self.recipes}
+
+    @cached_property
+    def trainings(self) -> list[Training]:
+        """The runs that are missing, the longest first."""
+        if self.partial:
+            return []
+        every = [cell for own in self.cells.values() for cell in own]
+        found = missing(every, self.holdings)
+        return sorted(found, key=lambda job: -self._time(job).seconds)
+
+    @cached_property
+    def clock(self) -> Clock:
+        """What the registry's runs say of this machine's speed."""
+        return Clock(self.holdings)
+
+    @cached_property
+    def filled(self) -> dict[str, list[Filled]]:
+        """The cells that have a run, by recipe."""
+        return {
+            name: [
+                Filled(cell, found, self.place.registry)
+                for cell in own
+                if (found := self.holdings.find(cell, partial=self.partial))
+            ]
+            for name, own in self.cells.items()
+        }
+
+    @cached_property
+    def measures(self) -> dict[str, tuple[Path, Measure]]:
+        """The results that are missing of runs that are there, by their key."""
+        found: dict[str, tuple[Path, Measure]] = {}
+        for name in self.cells:
+            for one in self.filled[name]:
+                for measure, key in one.keys.items():
+                    wanted = one.cell.measures[measure]
+                    path = one.found.path(one.cell, wanted)
+                    if path and measure not in one.records:
+                        found[key] = (path, wanted)
+        return found
+
+    def training_jobs(self) -> list[Job]:
+        """Return the work of the missing runs."""
+        place = self.place
+        where = (place.registry, place.data_dir, place.device, place.threads)
+        return [Job(f"train {one.name}", train_run, (one, *where)) for one in self.trainings]
+
+    def measuring_jobs(self) -> list[Job]:
+        """Return the work of the missing results."""
+        place = self.place
+        where = (place.registry, place.data_dir, place.device)
+        return [
+            Job(
+                f"measure {path.parent.name}@{path.stem}, {wanted.says()}",
+                measuring.compute,
+                (path, wanted, *where),
+            )
+            for path, wanted in self.measures.values()
+        ]
+
+    def estimate(self) -> Estimate:
+        """Return the time of everything that is missing, on one core."""
+        training = [self._time(job) for job in self.trainings]
+        later = [
+            self.clock.measuring(cell.settings, wanted)
+            for job in self.trainings for cell in job.cells for wanted in cell.measures.values()
+        ]  # fmt: skip
+        now = [
+            self.clock.measuring(one.cell.settings, one.cell.measures[measure])
+            for name in self.cells for one in self.filled[name]
+            for measure in one.keys if measure not in one.records
+        ]  # fmt: skip
+        return total([*training, *later, *now]) if training or later or now else NOTHING
+
+    def _time(self, job: Training) -> Estimate:
+        """Return the time of the rounds that a run has to go."""
+        left = job.settings.model_copy(update={"rounds": job.until})
+        if not job.resume:
+            return self.clock.training(left)
+        runs = (held for own in self.holdings.runs.values() for held in own)
+        return self.clock.training(left, next(held.done for held in runs if held.run.name == job.name))
+
+    def describe(self) -> Record:
+        """Return the plan as plain data."""
+        estimate = self.estimate()
+        there = {name: len(self.filled[name]) for name in self.cells}
+        return {
+            "recipes": [
+                {
+                    "recipe": recipe.name, "scale": recipe.scale.name, "cells": len(self.cells[recipe.name]),
+                    "with_a_run": there[recipe.name], "why": list(recipe.scale.why),
+                }
+                for recipe in self.recipes
+            ],
+            "train": [
+                {
+                    "run": job.name, "resume": job.resume, "rounds": job.until,
+                    "seconds": self._time(job).seconds,
+                    "basis": self._time(job).basis,
+                    "command": job.command(self.place.registry),
+                }
+                for job in self.trainings
+            ],
+            "measure": [
+                {"run": path.parent.name, "checkpoint": path.name, "what": wanted.says()}
+                for path, wanted in self.measures.values()
+            ],
+            "seconds": estimate.seconds,
+            "basis": estimate.basis,
+        }  # fmt: skip
+
+
+def build(
+    recipes: Sequence[Recipe], choices: Choices, place: Place, say: Say, *, partial: bool = False
+) -> tuple[list[Path], dict[str, str]]:
+    """Train and measure what is missing, then write the artefacts; return the files, and what went wrong.
+
+    Args:
+        recipes: each at its scale.
+        choices: what is narrowed of them.
+        place: registry, gallery, and how to compute.
+        say: told every step.
+        partial: train nothing; runs that have not come as far stand in their cells as far as they are.
+    """
+
+    def plan(*, partial: bool) -> Plan:  # a new one sees what has come to the registry
+        return Plan(tuple(recipes), choices, place, partial)
+
+    faults = _run(plan(partial=partial).training_jobs(), place, say)
+    partial = partial or bool(faults)
+    faults |= _run(plan(partial=partial).measuring_jobs(), place, say)
+    now, written = plan(partial=partial), []
+    for recipe in recipes:
+        cells, filled = now.cells[recipe.name], now.filled[recipe.name]
+        written += write(assemble(recipe, cells, filled, command(recipe, choices)), place.out)
+    return written, faults
+
+
+def command(recipe: Recipe, choices: Choices) -> str:
+    """Return the command that builds an artefact."""
+    words = [f"fedscope figures build {recipe.name} --scale {recipe.scale.name}"]
+    words += [f"--seeds {','.join(map(str, choices.seeds))}"] if choices.seeds else []
+    words += [f"--only {row!r}" if " " in row else f"--only {row}" for row in choices.rows or ()]
+    words += [f"--rounds {choices.rounds}"] if choices.rounds else []
+    return " ".join(words)
+
+
+def _run(jobs: Sequence[Job], place: Place, say: Say) -> dict[str, str]:
+    return run_all(jobs, workers=place.workers, threads=place.threads, device=place.device, say=say)

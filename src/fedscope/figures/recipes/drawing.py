@@ -1,0 +1,176 @@
+"""An artefact's record as figures."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+
+from fedscope.errors import UserError
+from fedscope.figures.curves import Line, Values, curves_figure
+from fedscope.figures.spectra import density_figure
+from fedscope.figures.surfaces import MOST_CHECKPOINTS, landscape_figure
+from fedscope.landscape.results import Axis, Surface
+
+Record = Mapping[str, Any]
+
+
+def figures(record: Record) -> list[Figure]:
+    """Return the figures of an artefact; of a table none, of many landscapes several pages.
+
+    Raises:
+        UserError: nothing in it can be drawn.
+    """
+    drawer = _DRAWERS.get(record["kind"])
+    if drawer is None or (not record["drawn"] and record["kind"] != "sweep"):
+        return []
+    return drawer(record)
+
+
+def _curves(record: Record) -> list[Figure]:
+    lines = []
+    for row, ones in _by_row(record).items():
+        shortest = min(len(one["accuracy"]) for one in ones)
+        values = np.array([[100 * a for a in one["accuracy"][:shortest]] for one in ones])
+        band = values.std(0, ddof=1) if len(ones) > 1 else None
+        lines.append(
+            Line(row, np.arange(1.0, shortest + 1), values.mean(0), band, family=_family(record, row))
+        )
+    return [curves_figure(lines, x_label="round", y_label="test accuracy (%)")]
+
+
+def _spectrum(record: Record) -> list[Figure]:
+    lines = []
+    for row, ones in _by_row(record).items():
+        values = _numbers([e["value"] for e in ones[0]["record"]["eigenvalues"]])
+        lines.append(Line(row, np.arange(1.0, len(values) + 1), values, family=_family(record, row)))
+    return [
+        curves_figure(
+            lines,
+            x_label="rank",
+            y_label="eigenvalue",
+            x_scale="log",
+            y_scale="log",
+        )
+    ]
+
+
+def _density(record: Record) -> list[Figure]:
+    first = {row: ones[0]["record"] for row, ones in _by_row(record).items()}
+    return [
+        density_figure(
+            [one["density"] for one in first.values()],
+            list(first),
+            lambda_max=[float(one["lambda_max"]["value"]) for one in first.values()],
+        )
+    ]
+
+
+def _landscape(record: Record) -> list[Figure]:
+    shown: list[_Shown] = []
+    for row, ones in _by_row(record).items():
+        found = ones[0]["record"]
+        if "parts" in found:
+            return _objective(row, found["parts"])
+        values = found.get("curvature")
+        caption = f"λ₁ {values[0]:.3g}, λ₂ {values[1]:.3g}" if values and None not in values else ""
+        shown.append((row, caption, _surface(found)))
+    pages = -(-len(shown) // MOST_CHECKPOINTS)
+    size = -(-len(shown) // pages)
+    return [_page(shown[at : at + size]) for at in range(0, len(shown), size)]
+
+
+def _objective(row: str, parts: Sequence[Record]) -> list[Figure]:
+    """Draw the term on its own scale: beside the losses its relief would not be seen."""
+    shown = {part["part"]: (part["part"], row, _surface(part)) for part in parts}
+    return [_page([shown["cross-entropy"], shown["sum"]]), _page([shown["MAN term"]])]
+
+
+_Shown = tuple[str, str, Surface]  # title, caption
+
+
+def _page(shown: Sequence[_Shown]) -> Figure:
+    titles, captions, surfaces = zip(*shown, strict=True)
+    return landscape_figure(surfaces, titles, captions=captions)
+
+
+def _sweep(record: Record) -> list[Figure]:
+    places, lines = record["sweep"]["values"], []
+    for column in record["columns"]:
+        for quantity in record["quantities"]:
+            entries = [
+                e for e in record["entries"] if (e["column"], e["quantity"]) == (column, quantity)
+                and e["value"] is not None
+            ]  # fmt: skip
+            swept = sorted(
+                (e for e in entries if places.get(e["row"]) is not None), key=lambda e: places[e["row"]]
+            )
+            if swept:
+                lines.append(
+                    _entries_line(record["sweep"]["label"], [places[e["row"]] for e in swept], swept)
+                )
+            level = [e for e in entries if e["row"] in places and places[e["row"]] is None]
+            lines += [_entries_line(e["row"], [0.0], [e], level=True) for e in level]
+    if not lines:
+        return []
+    option = record["sweep"]["option"]
+    return [
+        curves_figure(
+            lines,
+            x_label="α" if option.endswith("alpha") else option,
+            y_label=next(iter(record["quantities"].values())),
+            x_scale="log",
+        )
+    ]
+
+
+def _entries_line(label: str, x: Sequence[float], entries: Sequence[Record], *, level: bool = False) -> Line:
+    values = _numbers([e["value"] for e in entries])
+    errors = [e["std"] if e["seeds"] > 1 else e["error"] for e in entries]
+    band = None if None in errors else _numbers(errors)
+    return Line(label, _numbers(x), values, band, level)
+
+
+_DRAWERS = {
+    "curves": _curves,
+    "spectrum": _spectrum,
+    "density": _density,
+    "landscape": _landscape,
+    "sweep": _sweep,
+}
+
+
+def _by_row(record: Record) -> dict[str, list[Any]]:
+    rows: dict[str, list[Any]] = {}
+    for row in record["rows"]:
+        ones = [one for one in record["drawn"] if one["row"] == row]
+        if ones:
+            rows[row] = ones
+    if not rows:
+        raise UserError(f"{record['recipe']} has nothing to draw yet")
+    return rows
+
+
+def _surface(record: Record) -> Surface:
+    return Surface(
+        axes=tuple(
+            Axis(axis["name"], torch.tensor(axis["values"], dtype=torch.float64)) for axis in record["axes"]
+        ),
+        loss=torch.from_numpy(np.array([_numbers(row) for row in record["loss"]])),
+        directions=record["directions"],
+        center_loss=float("nan") if record["center_loss"] is None else float(record["center_loss"]),
+        non_finite=sum(value is None for row in record["loss"] for value in row),
+    )
+
+
+def _numbers(values: Sequence[float | None]) -> Values:
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+
+
+def _family(record: Record, row: str) -> str:
+    """Return the row that this one is, or adds something to, where some rows do; else nothing."""
+    rows = record["rows"]
+    added = any(other.startswith(f"{base}+") for base in rows for other in rows)
+    bases = [base for base in rows if f"{row}+".startswith(f"{base}+")]
+    return min(bases, key=len) if added else ""

@@ -1,0 +1,122 @@
+"""Writing an artefact's files, and the gallery's index from the records that lie in it."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedscope.errors import UserError
+from fedscope.figures import style
+from fedscope.figures.recipes.artefact import SCHEMA
+from fedscope.figures.recipes.drawing import figures
+from fedscope.figures.recipes.recipe import names
+from fedscope.figures.recipes.render import latex, markdown, table_csv
+from fedscope.storage import write_text
+
+Record = Mapping[str, Any]
+INDEX = "README.md"
+
+
+def write(record: Record, out: Path) -> list[Path]:
+    """Write ``RECIPE-SCALE`` with .json, .md, .csv, and .tex or .pdf and .png; return the files.
+
+    Raises:
+        UserError: a figure cannot be drawn from what there is.
+    """
+    stem = out / f"{record['recipe']}-{record['scale']}"
+    written = [stem.with_name(f"{stem.name}.json")]
+    write_text(written[0], json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    images = []
+    drawn = figures(record)
+    made = {"artefact": record["recipe"], "scale": record["scale"], "checkpoints": checkpoints(record)}
+    for number, figure in enumerate(drawn, 1):
+        page = f"-{number}" if len(drawn) > 1 else ""
+        for suffix in ("pdf", "png"):
+            path = stem.with_name(f"{stem.name}{page}.{suffix}")
+            style.save(figure, path, record=made)
+            written.append(path)
+        images.append(written[-1].name)
+    texts = {"md": markdown(record, images), "csv": table_csv(record)}
+    if record["entries"] or "grid" in record:
+        texts["tex"] = latex(record)
+    for suffix, text in texts.items():
+        written.append(stem.with_name(f"{stem.name}.{suffix}"))
+        write_text(written[-1], text)
+    return written
+
+
+def checkpoints(record: Record) -> list[str]:
+    """Return the hashes of all checkpoints that were measured, each once."""
+    found = [c["sha256"] for run in record["runs"] for c in run["checkpoints"].values()]
+    return list(dict.fromkeys(found))
+
+
+def records(out: Path) -> Iterator[tuple[Path, Record]]:
+    """Yield the artefacts below a folder, in the papers' order and then by scale.
+
+    Raises:
+        UserError: a file that ends as an artefact's does cannot be read.
+    """
+    found = []
+    for path in sorted(out.rglob("*.json")):
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path} cannot be read ({error}); build it again, or delete it") from error
+        if isinstance(record, dict) and record.get("schema") == SCHEMA:
+            found.append((path, record))
+    order = {name: place for place, name in enumerate(names())}
+    yield from sorted(found, key=lambda one: (order.get(one[1]["recipe"], len(order)), one[1]["scale"]))
+
+
+def index(out: Path) -> str:
+    """Return the gallery's index: every artefact below ``out``, and other pages by their title."""
+    lines = [
+        "# The gallery",
+        "",
+        "Tables and figures of real runs, each with the record of what made it (`fedscope figures index`).",
+        "",
+    ]
+    rows, named = [], set()
+    for path, record in records(out):
+        page = path.with_suffix(".md").relative_to(out).as_posix()
+        named.add(path.parent)
+        rows.append(
+            f"| [{record['recipe']}]({page}) | {record['printed_in']}: {record['title']} | {record['scale']} "
+            f"| {'' if record['complete'] else 'in part'} | {_verdicts(record)} |"
+        )
+    if rows:
+        lines += [
+            "| artefact | of the paper | scale | | the paper's orderings |",
+            "|---|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    others = [
+        folder for folder in sorted(out.iterdir()) if (folder / INDEX).is_file() and folder not in named
+    ] if out.is_dir() else []  # fmt: skip
+    if others:
+        lines += [
+            f"- [{folder.name}]({folder.name}/{INDEX}): {_heading(folder / INDEX)}" for folder in others
+        ]
+        lines.append("")
+    pictures = [
+        (path, record) for path, record in records(out) if list(path.parent.glob(f"{path.stem}*.png"))
+    ]
+    for path, record in pictures:
+        for image in sorted(path.parent.glob(f"{path.stem}*.png")):
+            title = f"{record['recipe']}, {record['scale']}: {record['title']}"
+            lines += [f"**{title}**", "", f"![{title}]({image.relative_to(out).as_posix()})", ""]
+    return "\n".join(lines)
+
+
+def _verdicts(record: Record) -> str:
+    counts = Counter(claim["verdict"] for claim in record["claims"])
+    return ", ".join(f"{counts[v]} {v}" for v in ("holds", "does not hold", "undecided") if counts[v])
+
+
+def _heading(path: Path) -> str:
+    found = re.search(r"^# (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1] if found else path.parent.name

@@ -1,0 +1,186 @@
+"""What is measured of a run's checkpoint, once: results are kept in the registry by content.
+
+    REGISTRY/.analysis/recipes/KEY.json    named by the weights, those of the clients if they are compared,
+                                           and what was asked
+
+The analysis' source does not name them, unlike what :mod:`fedscope.landscape.keeping` keeps: an artefact of
+hours of products outlives a change of the code that made it, and its record says which code that was.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from fedscope.checkpoints.files import load_checkpoint, versions
+from fedscope.checkpoints.formats import seal
+from fedscope.checkpoints.run import Run
+from fedscope.errors import UserError
+from fedscope.figures.recipes.jobs import Say
+from fedscope.figures.recipes.objective import objective_surfaces
+from fedscope.figures.recipes.recipe import Model
+from fedscope.landscape.crossing import Crossing, ReadingName
+from fedscope.landscape.measure import Request, Stage, measure
+from fedscope.landscape.problem import Problem, Source, load
+from fedscope.landscape.progress import Progress
+from fedscope.landscape.records import Record
+from fedscope.landscape.resampled import Resampling
+from fedscope.landscape.scan import Plane, scan
+from fedscope.storage import write_text
+
+ANALYSIS = ".analysis"  # in the registry, shared with `fedscope hessian`
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One thing that is measured of a checkpoint; the fields are those of the commands that measure it."""
+
+    kind: Literal["hessian", "landscape", "objective"]
+    model: Model | None = None  # None: the column's
+    samples: int | None = None  # None: all
+    batch_size: int | None = None  # None: 128; of the published reading the run's
+    reading: ReadingName = "paper"
+    top_k: int = 1
+    tol: float = 1e-3
+    trace_rtol: float = 0.05
+    probes: int | None = None
+    density: bool = False
+    clients: bool = False
+    client_probes: int | None = None
+    product_batches: int = 10
+    grid: int = 41
+    span: float = 1.0
+
+    @classmethod
+    def of(cls, table: Mapping[str, Any]) -> "Measure":
+        """Return the measure that a recipe describes."""
+        unknown = set(table) - {field.name for field in fields(cls)}
+        if unknown:
+            raise ValueError(f"a measure has no {', '.join(sorted(unknown))}")
+        return cls(**{**table, "samples": None if table.get("samples") == "all" else table.get("samples")})
+
+    def says(self) -> str:
+        """Say what is measured, in a few words."""
+        amount = "all" if self.samples is None else f"{self.samples:,}"
+        text = f"{self.kind} on {amount} training samples"
+        if self.reading == "code":
+            text = f"{self.kind} as the published scripts, {self.product_batches} batches a product"
+        elif self.clients:
+            amount = "all" if self.samples is None else f"up to {self.samples:,}"
+            probes = f", {self.client_probes} probes each" if self.client_probes else ""
+            text = f"clients on {amount} of their own samples{probes}"
+        if self.kind != "hessian":
+            text += f", {self.grid} × {self.grid} points"
+        return text
+
+
+def key(path: Path, wanted: Measure) -> str:
+    """Return the name of a result: the weights measured, and what was asked.
+
+    Raises:
+        UserError: a checkpoint cannot be read.
+    """
+    digest = hashlib.sha256(json.dumps(asdict(wanted), sort_keys=True, default=str).encode())
+    for file in (path, *(Run(path.parent).clients() if wanted.clients else ())):
+        digest.update(content(file).encode())
+    return digest.hexdigest()[:32]
+
+
+def content(path: Path) -> str:
+    """Return the hash of a checkpoint's weights.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    return _content(path, path.stat().st_mtime_ns)
+
+
+@cache
+def _content(path: Path, _written: int) -> str:
+    return load_checkpoint(path).sha256
+
+
+def kept(registry: Path, name: str) -> Record | None:
+    """Return the result of this key, if the registry has one that is whole."""
+    try:
+        found = json.loads((registry / ANALYSIS / "recipes" / f"{name}.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    record = found.get("record") if isinstance(found, dict) else None
+    return record if isinstance(record, dict) and found.get("sha256") == seal(record) else None
+
+
+def compute(path: Path, wanted: Measure, registry: Path, data_dir: Path | None, device: str, say: Say) -> str:
+    """Measure a checkpoint, keep the result, and return its key.
+
+    Raises:
+        UserError: its data cannot be had, or it does not fit what is asked.
+    """
+    source = Source(
+        samples=wanted.samples, data_dir=data_dir, device=torch.device(device),
+        batch_size=wanted.batch_size or 128,
+    )  # fmt: skip
+    if wanted.reading == "code" and wanted.samples is None:
+        source = Source(samples=source.batch_size, data_dir=data_dir, device=source.device)
+    check_fits(wanted, path)
+    (problem,) = load([path], source)
+    record = _KINDS[wanted.kind](problem, wanted, _stage(say), registry / ANALYSIS)
+    name, folder = key(path, wanted), registry / ANALYSIS / "recipes"
+    plain = json.loads(json.dumps(record, allow_nan=False))
+    write_text(folder / f"{name}.json", json.dumps({"sha256": seal(plain), "record": plain}))
+    return name
+
+
+def _hessian(problem: Problem, wanted: Measure, stage: Stage, keep: Path) -> Record:
+    request = Request(
+        top_k=wanted.top_k,
+        tol=wanted.tol,
+        probes=None if wanted.reading == "code" else wanted.probes,
+        trace_rtol=wanted.trace_rtol,
+        density=wanted.density,
+        clients=wanted.clients,
+        crossing=Crossing(probes=wanted.client_probes),
+        reading=wanted.reading,
+        resampling=Resampling(
+            batches=wanted.product_batches, batch_size=wanted.batch_size, samples=wanted.samples
+        ),
+        versions=versions(),
+    )
+    return measure(problem, request, stage, keep=keep)
+
+
+def _landscape(problem: Problem, wanted: Measure, stage: Stage, _keep: Path) -> Record:
+    plane = Plane(grid=wanted.grid, span=wanted.span, tol=max(wanted.tol, 1e-2), versions=versions())
+    return scan(problem, plane, stage)[0]
+
+
+def _objective(problem: Problem, wanted: Measure, stage: Stage, _keep: Path) -> Record:
+    return objective_surfaces(problem, grid=wanted.grid, span=wanted.span, stage=stage)
+
+
+_KINDS = {"hessian": _hessian, "landscape": _landscape, "objective": _objective}
+
+
+def _stage(say: Say) -> Stage:
+    @contextmanager
+    def stage(title: str) -> Iterator[Progress]:
+        say(title)
+        yield lambda _done, _total=None, _text="", /: None
+
+    return stage
+
+
+def check_fits(wanted: Measure, path: Path) -> None:
+    """Refuse to compare clients whose uploads are not beside the checkpoint.
+
+    Raises:
+        UserError: there are fewer than two.
+    """
+    if wanted.clients and len(Run(path.parent).clients()) < 2:
+        raise UserError(f"{path.parent.name} kept no uploads of its clients; train with --save-clients last")

@@ -1,0 +1,84 @@
+"""The parts of an objective on one plane: cross-entropy, a method's term of the task loss, and their sum."""
+
+import time
+
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedscope.checkpoints.files import versions
+from fedscope.errors import UserError
+from fedscope.federated.methods import parse
+from fedscope.federated.methods.activation_norm import layers, norm
+from fedscope.federated.options import Values
+from fedscope.federated.taps import tapped
+from fedscope.landscape.directions import random_directions
+from fedscope.landscape.measure import Stage
+from fedscope.landscape.problem import Problem
+from fedscope.landscape.records import Record, finite
+from fedscope.landscape.results import LANDSCAPE_SCHEMA
+from fedscope.landscape.surface import surface
+from fedscope.streams import torch_stream
+
+PARTS = ("cross-entropy", "MAN term", "sum")
+
+
+class WithTerm(nn.Module):
+    """A network that also returns MAN's term ζ·Σ_l mean(a_l²) of its batch: (logits (B, C), ())."""
+
+    def __init__(self, network: nn.Module, options: Values) -> None:
+        super().__init__()
+        self.network = network
+        self._options, self._names = options, layers(network, options)
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits and term."""
+        with tapped(self.network, self._names) as outputs:
+            logits = self.network(images)
+        return logits, norm([outputs[name] for name in self._names], logits, self._options)
+
+
+def objective_surfaces(problem: Problem, *, grid: int, span: float, stage: Stage) -> Record:
+    """Return the surfaces of :data:`PARTS` along two random filter-normalised directions, as one record.
+
+    ``parts`` are records of schema ``fedscope/landscape/1``, all on the plane and the samples of the first.
+
+    Raises:
+        UserError: the checkpoint's method has no MAN.
+    """
+    settings = problem.info.settings if problem.info else None
+    if settings is None or "man" not in parse(settings.method).name.split("+"):
+        raise UserError(f"{problem.path} was not trained with MAN, whose term is to be drawn")
+    start = time.perf_counter()
+    model = WithTerm(problem.model, settings.options)
+    directions = random_directions(model, torch_stream(problem.source.seed, "random"))
+    losses = {
+        "cross-entropy": lambda out, y: cross_entropy(out[0], y),
+        "MAN term": lambda out, _y: out[1],
+        "sum": lambda out, y: cross_entropy(out[0], y) + out[1],
+    }
+    parts = []
+    for name in PARTS:
+        with stage(f"{problem.title}: surface of the {name}, points") as progress:
+            found = surface(
+                model, losses[name], problem.batches, directions=directions, span=span, grid=grid,
+                progress=progress,
+            )  # fmt: skip
+        parts.append(
+            finite(
+                {
+                    "schema": LANDSCAPE_SCHEMA,
+                    "part": name,
+                    "axes": [{"name": axis.name, "values": axis.values} for axis in found.axes],
+                    "loss": found.loss,
+                    "directions": found.directions,
+                    "center_loss": found.center_loss,
+                }
+            )
+        )
+    return {
+        "checkpoint": problem.checkpoint,
+        "problem": problem.description,
+        "parts": parts,
+        "seconds": time.perf_counter() - start,
+        "versions": versions(),
+    }

@@ -1,0 +1,59 @@
+import json
+from pathlib import Path
+
+from .conftest import Command
+
+
+def test_list_says_what_is_missing(fedscope: Command) -> None:
+    found = {one["recipe"]: one for one in fedscope("figures", "list", "--json", "--scale", "smoke").json}
+    assert len(found) == 22
+    one = found["man/table2"]
+    assert (one["cells"], one["with_a_run"], len(one["train"])) == (16, 0, 16)
+    assert one["seconds"] > 0
+    assert one["basis"] == "guess"
+    assert found["man/table3"]["cells"] == 0
+
+
+def test_dry_run_prints_commands_and_does_nothing(fedscope: Command) -> None:
+    done = fedscope(
+        "figures", "build", "man/table2", "--dry-run", "--only", "fedavg+man", "--registry", "none"
+    )
+    assert done.code == 0
+    assert "--preset man/t2/delta0.3 --method fedavg+man --rounds" not in done.out  # 500 is the preset's
+    assert "--keep-every 50" in done.out
+    assert "1 runs to train" in done.out
+    assert not Path("none").exists()
+    plan = fedscope("figures", "build", "man/table2", "--dry-run", "--json", "--rounds", "7").json
+    assert {job["rounds"] for job in plan["train"]} == {7}
+
+
+def test_what_needs_no_run_is_built_at_once(fedscope: Command) -> None:
+    done = fedscope("figures", "build", "man/table3", "fedfor/table1", "--out", "g")
+    assert done.code == 0, done.err
+    assert "g/man/table3-paper.tex" in done.out
+    assert json.loads(Path("g/fedfor/table1-paper.json").read_text())["schema"] == "fedscope/artefact/1"
+    assert fedscope("figures", "index", "--out", "g").code == 0
+    text = Path("g/README.md").read_text()
+    assert "[man/table3](man/table3-paper.md)" in text
+
+
+def test_partial_renders_what_there_is(fedscope: Command) -> None:
+    done = fedscope("figures", "build", "man/table2", "--partial", "--out", "g", "--json")
+    assert done.code == 0, done.err
+    assert done.json["faults"] == {}
+    page = Path("g/man/table2-cpu.md").read_text()
+    assert "not run [51.49]" in page
+    assert "FedDyn and FedSAM, each with and without MAN, stop at round 150 of 500" in page
+
+
+def test_mistakes_are_said_in_one_line(fedscope: Command) -> None:
+    for words, told in (
+        (("build", "man/tabel2"), "did you mean 'man/table2'"),
+        (("build", "man/table2", "--only", "moon"), "none of these has moon"),
+        (("build", "man/table2", "--seeds", "1,x"), "--seeds takes numbers"),
+        (("index", "--out", "nowhere"), "there is no gallery"),
+    ):
+        done = fedscope("figures", *words)
+        assert done.code == 2
+        assert told in done.err
+        assert "Traceback" not in done.err

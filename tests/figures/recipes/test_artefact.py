@@ -1,0 +1,93 @@
+"""What a record says of runs that were made up: values, marks, reductions, and what is missing."""
+
+from pathlib import Path
+
+import pytest
+
+from fedscope.checkpoints.registry import Registry
+from fedscope.figures.recipes.artefact import Filled, assemble
+from fedscope.figures.recipes.cells import Choices, cells
+from fedscope.figures.recipes.holdings import Holdings
+from fedscope.figures.recipes.recipe import recipe
+from fedscope.landscape.records import Record
+
+from .test_holdings import cell, held
+
+
+def record(root: Path, name: str, scale: str, *, partial: bool = False, **choices: object) -> Record:
+    one = recipe(name, scale)
+    wanted = cells(one, Choices(**choices))  # type: ignore[arg-type]
+    holdings = Holdings(Registry(root))
+    pairs = [(c, holdings.find(c, partial=partial)) for c in wanted]
+    return assemble(one, wanted, [Filled(c, found, root) for c, found in pairs if found], "command")
+
+
+def entry(found: Record, row: str, quantity: str) -> Record:
+    one: Record
+    (one,) = [e for e in found["entries"] if (e["row"], e["quantity"]) == (row, quantity)]
+    return one
+
+
+def test_seeds_give_mean_and_deviation(tmp_path: Path) -> None:
+    for seed, accuracy in ((1, 0.50), (2, 0.52), (3, 0.57)):
+        run = held(tmp_path, f"s{seed}", cell("FedAvg", "", "man/figure2"), seed=seed, rounds=150)
+        metrics: list[dict[str, object]] = [
+            {"round": n, "accuracy": accuracy if n > 40 else 0.1, "seconds": 1.0} for n in range(1, 151)
+        ]
+        run.write_metrics(metrics)
+    found = record(tmp_path, "man/table1", "cpu", seeds=(1, 2, 3), rows=("FedAvg",))
+    mean = entry(found, "FedAvg", "accuracy")
+    assert mean["value"] == pytest.approx(53)
+    assert mean["std"] == pytest.approx(13**0.5)  # of 50, 52, 57
+    assert mean["error"] == pytest.approx((13 / 3) ** 0.5)
+    assert mean["differs"]  # from 40.90 ± 0.62: 12.1 is more than twice √(13/3 + 0.62²)
+    reached = entry(found, "FedAvg", "rounds_to_target")
+    assert (reached["value"], reached["each"]) == (41, [41, 41, 41])
+    assert entry(found, "FedSAM", "accuracy")["value"] is None
+    assert found["complete"]
+
+
+def test_a_number_near_the_paper_s_is_not_marked(tmp_path: Path) -> None:
+    run = held(tmp_path, "r", cell("FedAvg", "", "man/figure2"), rounds=150)
+    run.write_metrics([{"round": n, "accuracy": 0.415, "seconds": 1.0} for n in range(1, 151)])
+    near = entry(record(tmp_path, "man/table1", "cpu"), "FedAvg", "accuracy")
+    assert near["value"] == pytest.approx(41.5)
+    assert near["differs"] is False  # 0.6 from 40.90 ± 0.62
+
+
+def test_what_is_left_out_is_said(tmp_path: Path) -> None:
+    found = record(tmp_path, "man/table2", "cpu", rows=("FedAvg", "FedAvg+MAN"))["reductions"]
+    assert found[:3] == [
+        "without FedSAM, FedSAM+MAN, FedDyn, FedDyn+MAN, FedDC, FedDC+MAN",
+        "without the columns δ = 0.6",
+        "1 of 3 seeds",
+    ]
+    assert not any("without" in text for text in record(tmp_path, "man/table2", "paper")["reductions"])
+
+
+def test_reductions_are_said_with_their_rows(tmp_path: Path) -> None:
+    held(tmp_path, "short", cell("FedDyn", "", "man/figure2"), precision="fp32", rounds=120)
+    held(tmp_path, "long", cell("FedAvg", "", "man/figure2"), rounds=700)
+    found = record(tmp_path, "man/figure2", "cpu", partial=True)
+    assert "precision fp32 → bf16" in found["reductions"]
+    assert "after 120 of 150 rounds (FedDyn)" in found["reductions"]
+    assert "at round 500 of a run of 700 (FedAvg)" in found["reductions"]
+    assert "trained in fp32 (FedDyn)" in found["reductions"]
+    assert "rounds 500 → 150 (FedSAM, FedSAM+MAN, FedDyn, FedDyn+MAN)" in found["reductions"]
+    assert not found["complete"]
+    assert [len(one["accuracy"]) for one in found["drawn"]] == [500, 120]
+
+
+def test_costs_need_no_run_and_are_the_paper_s(tmp_path: Path) -> None:
+    found = record(tmp_path, "fedalign/table5", "cpu")
+    assert entry(found, "FedAvg", "macs")["value"] == pytest.approx(87.25, abs=0.01)
+    assert not entry(found, "MOON", "macs")["differs"]  # 262.16, printed 262.2
+    assert entry(found, "StochDepth", "macs")["differs"]  # 83.1, printed 82.4
+    assert not entry(found, "FedProx", "parameters")["differs"]
+    assert {c["verdict"] for c in found["claims"] if "macs" in c["statement"]} == {"holds"}
+    table = record(tmp_path, "man/table3", "paper")["grid"]["rows"]
+    assert ["CIFAR-100, conv2", "10,240,000", "6,400", ""] in table  # 64·10²·64·5² and 64·10²
+    traffic = record(tmp_path, "fedfor/table1", "paper")["grid"]["rows"]
+    by_row = {(row[0], row[1]): row[5] for row in traffic}
+    assert by_row["FedFOR", "cross-device"].startswith("2.163 /")  # 4·(2P + Q), P = 269,722, Q = 1,376
+    assert by_row["FedFOR", "cross-silo"] == by_row["FedAvg", "cross-silo"]

@@ -1,0 +1,138 @@
+"""Building for real, on the bundled digits: from nothing, from everything, and after a kill."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fedscope.checkpoints.files import load_checkpoint
+from fedscope.checkpoints.registry import Registry
+from fedscope.figures.recipes import build as building
+from fedscope.figures.recipes import measuring
+from fedscope.figures.recipes.build import Place, build
+from fedscope.figures.recipes.cells import Choices, cells
+from fedscope.figures.recipes.gallery import INDEX, index
+from fedscope.figures.recipes.measuring import ANALYSIS
+from fedscope.figures.recipes.recipe import names, recipe
+
+pytestmark = pytest.mark.slow
+SMOKE = [recipe(name, "smoke") for name in names()]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A registry and a gallery in which every recipe was built from nothing."""
+    root = tmp_path_factory.mktemp("smoke")
+    found = Place(root / "registry", root / "gallery")
+    _, faults = build(SMOKE, Choices(), found, lambda _: None)
+    assert not faults
+    return found
+
+
+def test_every_recipe_builds_from_an_empty_registry(place: Place) -> None:
+    for one in SMOKE:
+        record = json.loads((place.out / f"{one.stem}.json").read_text())
+        assert record["complete"], one.name
+        assert {(run["row"], run["column"]) for run in record["runs"]} >= {
+            (row, column) for column in one.columns for row in one.columns[column].rows or one.rows
+        }
+        assert all(e["value"] is not None or e["text"] for e in record["entries"])
+        page = (place.out / f"{one.stem}.md").read_text()
+        assert f"Scale: {one.scale.name}" in page
+        assert "not run" not in page
+        if one.columns:
+            assert "dataset " in page  # the stand-in is said
+        if one.kind not in ("table", "cost", "traffic"):
+            assert list(place.out.glob(f"{one.stem}*.png"))
+            assert list(place.out.glob(f"{one.stem}*.pdf"))
+        if record["entries"] or "grid" in record:
+            assert r"\toprule" in (place.out / f"{one.stem}.tex").read_text()
+        for run in record["runs"]:
+            for name, checkpoint in run["checkpoints"].items():
+                path = place.registry / run["run"] / checkpoint["file"]
+                assert load_checkpoint(path).sha256 == checkpoint["sha256"]
+                assert (place.registry / ANALYSIS / "recipes" / f"{checkpoint['result']}.json").is_file(), (
+                    name
+                )
+
+
+def test_a_full_registry_is_computed_nothing_of(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {path: path.read_bytes() for path in place.out.rglob("*") if path.is_file()}
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("this was there")
+
+    monkeypatch.setattr(building, "train_run", refuse)
+    monkeypatch.setattr(measuring, "compute", refuse)
+    _, faults = build(SMOKE, Choices(), place, lambda _: None)
+    assert not faults
+    for path, content in before.items():
+        if path.suffix not in (
+            ".pdf",
+            ".png",
+        ):  # the same record draws the same figure; bytes are matplotlib's
+            assert path.read_bytes() == content
+
+
+def test_recipes_share_their_runs(place: Place) -> None:
+    every = [one for recipe in SMOKE for one in cells(recipe)]
+    runs = Registry(place.registry).folders()
+    assert len(runs) == len({(one.identity, one.settings.rounds) for one in every}) < len(every)
+
+
+def test_the_index_names_every_artefact(place: Place) -> None:
+    (place.out / "mine").mkdir()
+    (place.out / "mine" / INDEX).write_text("# A page of ours\n")
+    text = index(place.out)
+    for one in SMOKE:
+        assert f"]({one.stem}.md)" in text
+    assert "[mine](mine/README.md): A page of ours" in text
+    assert "![man/figure2" in text
+
+
+def test_a_killed_build_goes_on_with_the_same_bits(place: Place, tmp_path: Path) -> None:
+    """Two workers until kill -9, then one: no finished run is touched, and all weights are as without it."""
+    words = ["figures", "build", "man/figure2", "--scale", "smoke", "--registry", str(tmp_path / "r"),
+             "--out", str(tmp_path / "g")]  # fmt: skip
+    command = [sys.executable, "-m", "fedscope", *words]
+    started = subprocess.Popen(
+        [*command, "--workers", "2"], stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    registry = Registry(tmp_path / "r")
+    while not any(run.final.exists() for run in registry.folders()):
+        assert started.poll() is None
+        time.sleep(0.02)
+    os.kill(started.pid, signal.SIGKILL)
+    started.wait()
+    before = {run.name: run.final.stat().st_mtime_ns for run in registry.folders() if run.final.exists()}
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode == 2 and "another process" in done.stderr:  # an orphan takes a moment to notice
+        time.sleep(5)
+        done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert before
+    for name, written in before.items():
+        assert registry.run(name).final.stat().st_mtime_ns == written
+    runs = json.loads((tmp_path / "g" / "man" / "figure2-smoke.json").read_text())["runs"]
+    assert len(runs) == 6
+    whole = json.loads((place.out / "man" / "figure2-smoke.json").read_text())["runs"]
+    for ours, theirs in zip(runs, whole, strict=True):
+        first, second = registry.run(ours["run"]), Registry(place.registry).run(theirs["run"])
+        assert load_checkpoint(first.final).sha256 == load_checkpoint(second.final).sha256
+
+
+def test_a_fault_empties_a_cell_and_no_more(place: Place, tmp_path: Path) -> None:
+    """Data that is not there fails its runs; the table is still written, with the reason."""
+    one = recipe("fedfor/table4", "cpu")
+    where = Place(tmp_path / "r", tmp_path / "g", data_dir=tmp_path)
+    (tmp_path / "digits5").mkdir()
+    _, faults = build([one], Choices(rows=("fedbn",)), where, lambda _: None)
+    assert len(faults) == 2
+    assert all("digits5" in why for why in faults.values())
+    page = (tmp_path / "g" / "fedfor" / "table4-cpu.md").read_text()
+    assert "not run [85.48 ± 0.05]" in page

@@ -1,0 +1,134 @@
+import math
+
+import pytest
+
+from fedscope.figures.recipes.claims import Claim, Sample, Samples, Statement, difference, mean
+from fedscope.figures.recipes.claims import judge as judge_among
+from fedscope.figures.recipes.quantities import Number
+
+
+def one(value: float, error: float | None = None, round: int = 10) -> Sample:
+    return Sample((Number(value, error),), (None,), round)
+
+
+def many(*values: float, round: int = 10) -> Sample:
+    return Sample(tuple(Number(value, 99.0) for value in values), (None,) * len(values), round)
+
+
+def table(quantity: str = "accuracy", *, column: str = "", **rows: Sample) -> Samples:
+    return {(row, column, quantity): sample for row, sample in rows.items()}
+
+
+def judge(text: str, samples: Samples, columns: list[str]) -> Claim:
+    return judge_among(text, samples, columns, list(dict.fromkeys(row for row, _, _ in samples)))
+
+
+def named(quantity: str, rows: dict[str, Sample]) -> Samples:
+    return {(row, "", quantity): sample for row, sample in rows.items()}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "verdict"),
+    [(53.0, "holds"), (51.0, "undecided"), (49.5, "undecided"), (47.0, "does not hold")],
+)
+def test_the_interval_of_the_difference_decides(theirs: float, verdict: str) -> None:
+    """√2·0.7 ≈ 1 is the difference's error, and 1.96 of it the border."""
+    found = judge("A < B in accuracy", table(A=one(50, 0.7), B=one(theirs, 0.7)), [""])
+    assert found.verdict == verdict
+    mirrored = judge("B > A in accuracy", table(A=one(50, 0.7), B=one(theirs, 0.7)), [""])
+    assert mirrored.verdict == verdict
+
+
+def test_seeds_decide_where_there_are_some() -> None:
+    """Welch on (50, 52, 54) and (40, 41, 42), t = 11/√(4/3 + 1/3) = 8.5; the runs' own errors are unused."""
+    found = judge("A > B in accuracy", table(A=many(50, 52, 54), B=many(40, 41, 42)), [""])
+    assert found.verdict == "holds"
+    assert "(one seed)" not in found.evidence[0]
+    gap, error, dof = difference("accuracy", many(50, 52, 54), many(40, 41, 42))
+    assert gap == pytest.approx(11)
+    assert error == pytest.approx(math.sqrt(4 / 3 + 1 / 3))
+    assert dof == pytest.approx((5 / 3) ** 2 / ((4 / 3) ** 2 / 2 + (1 / 3) ** 2 / 2))
+    near = judge("A > B in accuracy", table(A=many(50, 52, 54), B=many(47, 52, 52)), [""])
+    assert near.verdict == "undecided"
+
+
+def test_the_mean_over_seeds_has_their_standard_error() -> None:
+    average, error, dof = mean([Number(1.0, 5.0), Number(3.0, 5.0)])
+    assert (average, dof) == (2.0, 1)
+    assert error == pytest.approx(1.0)
+    assert mean([Number(1.0, 5.0, 7)]) == (1.0, 5.0, 7)
+
+
+def test_lowest_means_lower_than_every_other() -> None:
+    rows = {"A": one(1, 0.1), "B": one(2, 0.1), "C": one(3, 0.1)}
+    assert judge("A lowest in trace", named("trace", rows), [""]).verdict == "holds"
+    assert judge("B lowest in trace", named("trace", rows), [""]).verdict == "does not hold"
+    assert judge("C highest in trace", named("trace", rows), [""]).verdict == "holds"
+    rows["B"] = one(1.05, 0.1)
+    found = judge("A lowest in trace", named("trace", rows), [""])
+    assert found.verdict == "undecided"
+    assert "A − B" in found.evidence[0]
+
+
+def test_the_ends_are_among_the_paper_s_rows() -> None:
+    samples = table("trace", A=one(1, 0.1), B=one(2, 0.1), Ours=one(0.1, 0.1))
+    assert judge_among("A lowest in trace", samples, [""], ["A", "B"]).verdict == "holds"
+    assert judge_among("A lowest in trace", samples, [""], ["A", "B", "Ours"]).verdict == "does not hold"
+
+
+def test_all_columns_must_bear_it_out() -> None:
+    holds = table(column="x", A=one(1, 0.1), B=one(2, 0.1))
+    open_ = table(column="y", A=one(1, 0.1), B=one(1, 0.1))
+    against = table(column="z", A=one(2, 0.1), B=one(1, 0.1))
+    assert judge("A < B in accuracy", {**holds, **open_}, ["x", "y"]).verdict == "undecided"
+    found = judge("A < B in accuracy", {**holds, **open_, **against}, ["x", "y", "z"])
+    assert found.verdict == "does not hold"
+    assert [text[:2] for text in found.evidence] == ["x:", "y:", "z:"]
+
+
+def test_what_has_no_error_or_no_row_is_undecided() -> None:
+    assert judge("A < B in accuracy", table(A=one(1), B=one(9, 0.1)), [""]).verdict == "undecided"
+    missing = judge("A < B in accuracy", table(A=one(1, 0.1)), [""])
+    assert (missing.verdict, missing.evidence) == ("undecided", ("the rows are not both there",))
+    empty = Sample((Number(None, text="500+"),), (None,), 10)
+    assert judge("A < B in accuracy", table(A=one(1, 0.1), B=empty), [""]).verdict == "undecided"
+
+
+def test_other_rounds_do_not_compare() -> None:
+    found = judge("A < B in trace", table("trace", A=one(1, 0.1, 150), B=one(9, 0.1, 500)), [""])
+    assert found.verdict == "undecided"
+    assert "after 150 rounds and 500 rounds" in found.evidence[0]
+
+
+def test_exact_counts_decide_without_errors() -> None:
+    assert judge("A < B in macs", table("macs", A=one(1, 0.0), B=one(2, 0.0)), [""]).verdict == "holds"
+
+
+def test_records_of_the_same_samples_are_paired() -> None:
+    """The batches' own differences are all 1: their spread, and so the error, is 0."""
+
+    def record(shift: float) -> dict[str, object]:
+        batches = [10 + shift, 20 + shift, 60 + shift]
+        entry = {"value": 30 + shift, "samples": [30 + shift] * 3, "batches": batches}
+        return {
+            "samples_sha256": "a", "batch_sizes": [4, 4, 4], "cross_client": None, "lambda_max": entry,
+            "trace": entry,
+            "problem": {"operator": "hessian", "bn": "eval", "engine": "fedscope", "reading": "paper"},
+        }  # fmt: skip
+
+    ours, theirs = (Sample((Number(v, 15.0),), (record(v - 30),), 5) for v in (30.0, 31.0))
+    gap, error, _ = difference("trace", ours, theirs)
+    assert gap == pytest.approx(-1)
+    assert error == pytest.approx(0, abs=1e-9)
+    apart = Sample((Number(31.0, 15.0),), ({**record(1), "samples_sha256": "b"},), 5)
+    assert difference("trace", ours, apart)[1] == pytest.approx(15 * math.sqrt(2))
+
+
+def test_statements_have_a_grammar() -> None:
+    assert Statement.read("FedAvg+MAN < FedAvg in trace") == Statement("FedAvg+MAN", "trace", True, "FedAvg")
+    assert Statement.read("GradAug (n = 2) highest in macs") == Statement(
+        "GradAug (n = 2)", "macs", False, None
+    )
+    for wrong in ("A = B in trace", "A < B", "A < B in beauty"):
+        with pytest.raises(ValueError, match="is no statement"):
+            Statement.read(wrong)
