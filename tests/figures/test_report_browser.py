@@ -103,6 +103,7 @@ def keep(chrome: Chrome, name: str) -> None:
 
 
 def pixels(element: WebElement) -> Any:
+    element.parent.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
     return np.asarray(Image.open(io.BytesIO(element.screenshot_as_png)).convert("RGB"), dtype=float)
 
 

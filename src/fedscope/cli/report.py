@@ -52,9 +52,9 @@ def command(
     files: tuple[Path, ...],
     **source: Any,
 ) -> None:
-    """Put runs side by side in one HTML file that works offline: measures what is missing, reuses the rest.
+    """Make one HTML file of runs side by side, for any browser: measures what is missing, reuses the rest.
 
-    RUN is a run of the registry, or one of its checkpoints as RUN@25, RUN@best, RUN@client3; left out (and
+    CKPT is a run of the registry, or one of its checkpoints as RUN@25, RUN@best, RUN@client3; left out (and
     without --record), the newest run.
     """
     if Path(out).suffix.lower() != ".html":

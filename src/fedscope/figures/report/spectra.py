@@ -94,7 +94,7 @@ def spectrum_chart(shown: Shown) -> Chart | None:
     layout = look.layout(
         "place, the largest first",
         "eigenvalue",
-        xaxis={"dtick": 1},
+        xaxis={"dtick": 1, "range": [0.5, max(len(trace["y"]) for trace in traces) + 0.5]},
         yaxis={"type": "log" if positive else "linear"},
     )
     alt = f"The eigenvalues found one by one: {'; '.join(tops)}."
