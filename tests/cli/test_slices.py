@@ -36,9 +36,8 @@ def kept(run: Run) -> Run:
 
 
 @pytest.fixture
-def landscape(fedscope: Command, kept: Run, monkeypatch: pytest.MonkeyPatch) -> Any:
+def landscape(fedscope: Command, kept: Run) -> Any:
     """Return what computes the record of some arguments, without drawing it."""
-    monkeypatch.setattr("fedscope.cli.plot_landscape.draw", lambda *_: None)
 
     def record(kind: str, *arguments: str) -> Any:
         done = fedscope("plot-landscape", *arguments, "--directions", kind, *FEW, "--json", "r.json")

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
 from fedscope.figures.curves import Line, Values, curves_figure
+from fedscope.figures.landscape_records import read_surface
 from fedscope.figures.spectra import density_figure
 from fedscope.figures.surfaces import MOST_CHECKPOINTS, landscape_figure
-from fedscope.landscape.results import Axis, Surface
+from fedscope.landscape.results import Surface
 
 Record = Mapping[str, Any]
 
@@ -75,7 +75,7 @@ def _landscape(record: Record) -> list[Figure]:
             return _objective(row, found["parts"])
         values = found.get("curvature")
         caption = f"λ₁ {values[0]:.3g}, λ₂ {values[1]:.3g}" if values and None not in values else ""
-        shown.append((row, caption, _surface(found)))
+        shown.append((row, caption, read_surface(found)))
     pages = -(-len(shown) // MOST_CHECKPOINTS)
     size = -(-len(shown) // pages)
     return [_page(shown[at : at + size]) for at in range(0, len(shown), size)]
@@ -83,7 +83,7 @@ def _landscape(record: Record) -> list[Figure]:
 
 def _objective(row: str, parts: Sequence[Record]) -> list[Figure]:
     """Draw the term on its own scale: beside the losses its relief would not be seen."""
-    shown = {part["part"]: (part["part"], row, _surface(part)) for part in parts}
+    shown = {part["part"]: (part["part"], row, read_surface(part)) for part in parts}
     return [_page([shown["cross-entropy"], shown["sum"]]), _page([shown["MAN term"]])]
 
 
@@ -150,18 +150,6 @@ def _by_row(record: Record) -> dict[str, list[Any]]:
     if not rows:
         raise UserError(f"{record['recipe']} has nothing to draw yet")
     return rows
-
-
-def _surface(record: Record) -> Surface:
-    return Surface(
-        axes=tuple(
-            Axis(axis["name"], torch.tensor(axis["values"], dtype=torch.float64)) for axis in record["axes"]
-        ),
-        loss=torch.from_numpy(np.array([_numbers(row) for row in record["loss"]])),
-        directions=record["directions"],
-        center_loss=float("nan") if record["center_loss"] is None else float(record["center_loss"]),
-        non_finite=sum(value is None for row in record["loss"] for value in row),
-    )
 
 
 def _numbers(values: Sequence[float | None]) -> Values:
