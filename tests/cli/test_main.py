@@ -78,7 +78,11 @@ class Poison:
         (["plot-landscape", "--out", "landscape.gif"], "suffix .png, .pdf or .svg"),
         (["plot-landscape", "--out", "plain.pt/landscape.png"], "cannot write plain.pt/landscape.png"),
         (["hessian", "--json", "."], "cannot write ."),
-        (["plot-landscape", "--grid", "2"], "is not in the range x>=3"),
+        (["plot-landscape", "--grid", "2"], "take 3 points or more"),
+        (["plot-landscape", "--grid", "41x"], "as 41 or 41x21, not '41x'"),
+        (["plot-landscape", "--directions", "line", "tiny"], "line takes 2 checkpoints, not 1"),
+        (["plot-landscape", "--directions", "points", "tiny", "tiny"], "points takes 3 checkpoints, not 2"),
+        (["plot-landscape", "--directions", "pca"], "kept 0 of its rounds"),
         (["runs", "show", "none"], "no run 'none'"),
     ],
 )

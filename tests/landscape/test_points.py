@@ -226,7 +226,7 @@ def test_degenerate_grids_and_directions_are_defined() -> None:
     zero, d = torch.zeros(4), torch.ones(4)
     one = surface(model, mse_loss, batches, directions=(d, d), grid=1)
     assert one.loss.tolist() == [[pytest.approx(centre, rel=1e-12)]]
-    flat = surface(model, mse_loss, batches, directions=(d, zero), span=0, grid=(2, 3))
+    flat = surface(model, mse_loss, batches, directions=(zero, zero), grid=(2, 3))
     assert flat.loss.shape == (2, 3)
     assert len(set(flat.loss.flatten().tolist())) == 1
     unequal = surface(model, mse_loss, batches, directions=(zero, d), grid=(1, 4))
@@ -260,10 +260,13 @@ def test_what_makes_no_sense_is_refused_in_one_line() -> None:
         return lambda: surface(model, mse_loss, batches, **given)  # type: ignore[arg-type]
 
     for options, words in (
-        ({"grid": 0}, "points"),
-        ({"grid": (2, 2)}, "points"),
+        ({"grid": 0}, "point"),
+        ({"grid": (2, 2)}, "point"),
         ({"span": math.inf}, "span"),
         ({"span": -1.0}, "span"),
+        ({"span": 0.0}, "span"),
+        ({"values": [[]]}, "points"),
+        ({"values": [[0.0], [0.0]]}, "points"),
         ({"values": [[0.0, math.nan]]}, "finite"),
         ({"adaptive": 0.0}, "between 0 and 1"),
         ({"precision": "fp8"}, "precision"),

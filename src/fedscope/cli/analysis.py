@@ -94,7 +94,7 @@ def problems(
         seed=seed,
     )
     store = Registry(registry)
-    paths = [_path(store, reference, own=bool(model)) for reference in checkpoints or (None,)]
+    paths = [checkpoint_path(store, reference, own=bool(model)) for reference in checkpoints or (None,)]
     found = load(paths, source)
     for problem in found:
         for note in problem.notes:
@@ -102,7 +102,7 @@ def problems(
     return found
 
 
-def _path(store: Registry, reference: str | None, *, own: bool) -> Path:
+def checkpoint_path(store: Registry, reference: str | None, *, own: bool) -> Path:
     """Return the checkpoint; with a network of one's own it may be a folder too."""
     if own and reference is not None and Path(reference).exists():
         return Path(reference)

@@ -7,7 +7,8 @@ import click
 
 from fedscope.checkpoints.files import versions
 from fedscope.cli import console
-from fedscope.cli.analysis import analysis, problems
+from fedscope.cli.analysis import analysis
+from fedscope.cli.slices import geometry, grid_sizes, slices
 from fedscope.errors import UserError
 from fedscope.figures.labels import titles
 from fedscope.figures.record import made_from
@@ -17,33 +18,43 @@ from fedscope.landscape.records import Record
 from fedscope.landscape.results import Surface
 from fedscope.landscape.scan import Plane, scan
 
+DIRECTIONS = ("eigen", "ggn", "random", "pca", "points", "line", "clients")
+
 
 @click.command("plot-landscape")
 @analysis(samples=512)
-@click.option("--directions", type=click.Choice(["eigen", "random"]), default="eigen", show_default=True,
-              help="Top two eigenvectors at unit norm, or random filter-normalised ones.")  # fmt: skip
-@click.option("--grid", type=click.IntRange(3), default=41, show_default=True, help="Points along each axis.")
+@click.option("--directions", type=click.Choice(DIRECTIONS), default="eigen", show_default=True,
+              help="Top two eigenvectors of the Hessian or of the Gauss-Newton matrix, or random "
+              "filter-normalised; or through networks: a trajectory, 3 points, the line between 2, a round's "
+              "clients.")  # fmt: skip
+@click.option("--grid", default="41", show_default=True, metavar="N|NxM", help="Points along the axes.")
 @click.option("--span", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,
-              help="The axes run from -SPAN to SPAN.")  # fmt: skip
+              help="The axes run from -SPAN to SPAN; through networks, SPAN times as far as these "
+              "reach.")  # fmt: skip
 @click.option(
     "--out", default="landscape.png", show_default=True, metavar="FILE", help="A .png, .pdf or .svg file."
 )
 def command(
-    json_target: str | None, bn: Any, directions: Any, grid: int, span: float, out: str, **source: Any
+    json_target: str | None, bn: Any, directions: Any, grid: str, span: float, out: str, **source: Any
 ) -> None:
     """Draw the loss on a plane through each checkpoint, on shared axes, camera and colours.
 
     CKPT is a file, or RUN, RUN@25, RUN@best, RUN@final, RUN@client3 of the registry; left out, the newest
-    run.
+    run. Points takes three of them and line two; pca takes runs that kept their rounds (--keep-every), or
+    several checkpoints in order; clients takes global models whose clients were saved (--save-clients).
     """
     check_format(Path(out))
     for target in (out, json_target):
         console.check_target(target)
-    if len(source["checkpoints"]) > MOST_CHECKPOINTS:
+    plane = Plane(directions=directions, grid=grid_sizes(grid), span=span, bn=bn, versions=versions())
+    chosen = slices(directions, source)
+    if len(chosen) > MOST_CHECKPOINTS:
         raise UserError(f"one figure shows up to {MOST_CHECKPOINTS} checkpoints; make several figures")
-    plane = Plane(directions=directions, grid=grid, span=span, bn=bn, versions=versions())
-    results = [scan(problem, plane, console.progress) for problem in problems(**source)]
+    results = [scan(problem, plane, console.progress, waypoints) for problem, waypoints in chosen]
     records = [record for record, _ in results]
+    for title, record in zip(titles(records), records, strict=True):
+        for line in geometry(record):
+            console.note(f"{title}: {line}")
     if json_target:
         console.write_json(json_target, records[0] if len(records) == 1 else records)
     draw(results, Path(out))

@@ -1,5 +1,6 @@
 """Curvature and loss landscapes of any PyTorch model: operators, and plain functions of them."""
 
+from fedscope.landscape.barrier import barrier
 from fedscope.landscape.batches import Batches
 from fedscope.landscape.clients import cross_client
 from fedscope.landscape.density import spectral_density
@@ -12,6 +13,7 @@ from fedscope.landscape.layers import layer_eigenpairs, layer_patterns
 from fedscope.landscape.normalization import frozen_copy
 from fedscope.landscape.operators import LambdaOperator, Operator, Product
 from fedscope.landscape.overlap import principal_cosines, subspace_overlap
+from fedscope.landscape.planes import Networks, best_plane, line_between, plane_through
 from fedscope.landscape.probes import orthogonal, rademacher
 from fedscope.landscape.results import (
     Axis,
@@ -20,9 +22,11 @@ from fedscope.landscape.results import (
     Diagonal,
     Eigenpairs,
     Estimate,
+    Mark,
     Surface,
     Trace,
 )
+from fedscope.landscape.statespace import StateSpace
 from fedscope.landscape.surface import surface
 from fedscope.landscape.trace import trace
 
@@ -39,17 +43,24 @@ __all__ = [
     "GaussNewton",
     "Hessian",
     "LambdaOperator",
+    "Mark",
+    "Networks",
     "Operator",
     "Product",
+    "StateSpace",
     "Surface",
     "Trace",
+    "barrier",
+    "best_plane",
     "cross_client",
     "diagonal",
     "eigen_directions",
     "frozen_copy",
     "layer_eigenpairs",
     "layer_patterns",
+    "line_between",
     "orthogonal",
+    "plane_through",
     "principal_cosines",
     "rademacher",
     "random_directions",

@@ -27,8 +27,12 @@ class Directions:
     limits: tuple[tuple[float, float], ...] | None = None  # each axis' natural range, where there is one
 
 
-def eigen_directions(pairs: Eigenpairs) -> Directions:
+def eigen_directions(pairs: Eigenpairs, name: str = "eigen") -> Directions:
     """Return the top two eigenvectors at unit norm, the largest component of each made positive.
+
+    Args:
+        pairs: of the Hessian, or of another operator.
+        name: of the directions: ``ggn`` for the Gauss–Newton matrix.
 
     Raises:
         UserError: fewer than two eigenpairs.
@@ -36,7 +40,7 @@ def eigen_directions(pairs: Eigenpairs) -> Directions:
     if pairs.vectors.shape[1] < 2:
         raise UserError("eigen directions need two eigenpairs; compute them with k = 2 or more")
     first, second = (_with_fixed_sign(pairs.vectors[:, i]) for i in (0, 1))
-    return Directions("eigen", (first, second), ("eigenvector 1", "eigenvector 2"))
+    return Directions(name, (first, second), ("eigenvector 1", "eigenvector 2"))
 
 
 def random_directions(model: nn.Module, generator: torch.Generator | None = None) -> Directions:

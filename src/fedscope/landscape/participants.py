@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from fedscope.checkpoints.files import load_checkpoint
+from fedscope.checkpoints.files import describe_checkpoint, load_checkpoint
 from fedscope.checkpoints.foreign import clients_in
 from fedscope.checkpoints.registry import Run
 from fedscope.checkpoints.schema import UNKNOWN, CheckpointInfo
@@ -150,6 +150,27 @@ def client_files(problem: Problem, *, latest: bool = False) -> list[Path]:
             f"{len(files)}; train with --save-clients last"
         )
     return files
+
+
+def round_uploads(problem: Problem) -> list[Path]:
+    """Return the clients' uploads of the checkpoint's own round; of a plain state_dict those beside it.
+
+    Raises:
+        UserError: the checkpoint is itself a client's, or there are fewer than two.
+    """
+    if problem.info and problem.info.client is not None:
+        raise UserError(f"{problem.path} is a client's; name the global model, as RUN or RUN@ROUND")
+    files = client_files(problem)
+    if not problem.info:
+        return files
+    rounds = {path: describe_checkpoint(path)[0].round for path in files}
+    found = [path for path, round in rounds.items() if round == problem.info.round]
+    if len(found) < 2:
+        raise UserError(
+            f"{len(found)} client uploads beside {problem.path} are of its round {problem.info.round}, "
+            f"the newest of round {max(rounds.values())}; name that one, or train with --save-clients all"
+        )
+    return found
 
 
 def loader(problem: Problem, resampling: Resampling, client: Client | None = None) -> Loader:

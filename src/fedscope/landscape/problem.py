@@ -77,13 +77,7 @@ class Problem:
     @cached_property
     def checkpoint(self) -> dict[str, object]:
         """Which weights these are, for a result's ``checkpoint`` entry."""
-        run, round = (self.info.run, self.info.round) if self.info else (None, None)
-        client = self.info.client if self.info else None
-        average = self.info.average if self.info else None
-        return {
-            "path": str(self.path), "sha256": self.sha256, "run": run, "round": round, "client": client,
-            "average": average,
-        }  # fmt: skip
+        return checkpoint_entry(self.path, self.sha256, self.info)
 
     @cached_property
     def description(self) -> dict[str, object]:
@@ -102,6 +96,13 @@ class Problem:
             "device": str(own.device),
             "threads": torch.get_num_threads(),
         }
+
+
+def checkpoint_entry(path: Path, sha256: str, info: CheckpointInfo | None) -> dict[str, object]:
+    """Return which weights a file holds; without ``info`` those of a plain state_dict."""
+    named = ("run", "round", "client", "average")
+    about = {name: getattr(info, name) if info else None for name in named}
+    return {"path": str(path), "sha256": sha256, **about}
 
 
 def load(paths: Sequence[Path], source: Source) -> list[Problem]:

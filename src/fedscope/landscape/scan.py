@@ -1,75 +1,97 @@
-"""The loss around one checkpoint, in the record that `fedscope plot-landscape --json` prints."""
+"""The loss around checkpoints or through them, in the record that `fedscope plot-landscape --json` prints."""
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
 
-from fedscope.landscape.directions import eigen_directions, random_directions
-from fedscope.landscape.eigen import top_eigenpairs
-from fedscope.landscape.hessian import Hessian
+from torch import Tensor
+
+from fedscope.landscape.barrier import barrier
+from fedscope.landscape.bending import curvature_at_center, curvature_over_steps
+from fedscope.landscape.grids import grid_values
 from fedscope.landscape.measure import Stage
+from fedscope.landscape.networks import Waypoints
 from fedscope.landscape.normalization import BatchNormMode
 from fedscope.landscape.problem import Problem
 from fedscope.landscape.records import Record, finite
 from fedscope.landscape.results import LANDSCAPE_SCHEMA, Surface
+from fedscope.landscape.slicing import DirectionsName, Slice, slice_through
 from fedscope.landscape.surface import surface
-from fedscope.streams import torch_stream
 
 
 @dataclass(frozen=True)
 class Plane:
-    """Which plane through the weights, and the grid on it."""
+    """Which line or plane of weight space, and the grid on it."""
 
-    directions: Literal["eigen", "random"] = "eigen"
-    grid: int = 41
-    span: float = 1.0  # coordinates run from −span to span
+    directions: DirectionsName = "eigen"
+    grid: int | tuple[int, ...] = 41
+    span: float = 1.0  # half the width; or a factor on the directions' own range, see ``grid_values``
     tol: float = 1e-2  # residual of the eigenvectors, relative to λ_max
     bn: BatchNormMode = "eval"
     versions: Mapping[str, str] | None = None
 
 
-def scan(problem: Problem, plane: Plane, stage: Stage) -> tuple[Record, Surface]:
+def scan(
+    problem: Problem, plane: Plane, stage: Stage, waypoints: Waypoints | None = None
+) -> tuple[Record, Surface]:
     """Return the JSON record of schema ``fedscope/landscape/1`` and the surface in it.
 
-    ``eigen``: along the two top eigenvectors at unit norm (Mendieta et al. 2022, Fig. 1); ``random``: along
-    two filter-normalised Gaussian directions (Li et al. 2018).
+    Args:
+        problem: network, loss and samples; the slice's origin.
+        plane: which slice, see ``slice_through``.
+        stage: see ``measure``.
+        waypoints: the networks that a slice through several is about.
     """
     start = time.perf_counter()
-    generator = torch_stream(problem.source.seed, plane.directions)
-    curvature = converged = None
-    if plane.directions == "eigen":
-        operator = Hessian(problem.model, problem.loss_fn, problem.batches, bn=plane.bn)
-        with stage(f"{problem.title}: eigenvectors, products") as progress:
-            pairs = top_eigenpairs(operator, k=2, tol=plane.tol, generator=generator, progress=progress)
-        directions = eigen_directions(pairs)
-        curvature, converged = pairs.values.tolist(), pairs.converged
-    else:
-        directions = random_directions(problem.model, generator)
+    chosen = slice_through(problem, plane.directions, waypoints, stage, tol=plane.tol, bn=plane.bn)
+    values = grid_values(chosen.directions, grid=plane.grid, span=plane.span)
     with stage(f"{problem.title}: surface, points") as progress:
         found = surface(
             problem.model,
             problem.loss_fn,
             problem.batches,
-            directions=directions,
-            span=plane.span,
-            grid=plane.grid,
+            directions=chosen.directions,
+            values=values,
             bn=plane.bn,
             progress=progress,
         )
+    with stage(f"{problem.title}: curvature at the centre, axes") as progress:
+        bending = _bending(problem, plane, chosen, values)
+        progress(len(values), len(values))
+    hump = barrier(found)
     record = finite(
         {
             "schema": LANDSCAPE_SCHEMA,
             "checkpoint": problem.checkpoint,
+            "networks": waypoints.entries if waypoints else [],
             "problem": {**problem.description, "bn": plane.bn},
             "axes": [{"name": axis.name, "values": axis.values} for axis in found.axes],
             "loss": found.loss,
+            "stderr": found.stderr,
+            "metrics": dict(found.metrics),
+            "marks": [asdict(mark) for mark in found.marks],
+            "path": found.path,
+            "computed": found.computed,
+            "interpolation_error": found.interpolation_error,
+            "points": int(found.loss.numel() if found.computed is None else found.computed.sum()),
             "directions": found.directions,
             "center_loss": found.center_loss,
-            "curvature": curvature,
-            "converged": converged,
+            "barrier": asdict(hump) if hump else None,
+            "curvature": chosen.curvature,
+            **bending,
+            "converged": chosen.converged,
             "seconds": time.perf_counter() - start,
             "versions": dict(plane.versions or {}),
         }
     )
     return {**record, "non_finite": found.non_finite}, found
+
+
+def _bending(problem: Problem, plane: Plane, chosen: Slice, values: tuple[Tensor, ...]) -> Record:
+    own = (problem.model, problem.loss_fn, problem.batches)
+    steps = [float(axis[1] - axis[0]) if len(axis) > 1 else 0.0 for axis in values]
+    over = all(steps) and curvature_over_steps(*own, directions=chosen.directions, steps=steps, bn=plane.bn)
+    return {
+        "surface_curvature": curvature_at_center(*own, directions=chosen.directions, bn=plane.bn),
+        "step_curvature": {"values": over, "steps": steps} if over else None,
+    }

@@ -16,6 +16,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedscope.errors import UserError
 
+_LEAST = torch.finfo(torch.float32).tiny
+
 
 @dataclass(frozen=True)
 class StateSpace:
@@ -25,11 +27,13 @@ class StateSpace:
         parameters: name → shape of the trainable parameters, in the order of ``named_parameters``.
         means: name → shape of the running means, in the order of ``named_modules``.
         variances: the same of the running variances.
+        fixed: names of what no slice moves: frozen parameters, buffers that are not BatchNorm's.
     """
 
     parameters: Mapping[str, torch.Size]
     means: Mapping[str, torch.Size]
     variances: Mapping[str, torch.Size]
+    fixed: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, model: nn.Module) -> "StateSpace":
@@ -39,10 +43,15 @@ class StateSpace:
             for name, module in model.named_modules()
             if isinstance(module, _BatchNorm) and module.running_mean is not None
         }
+        trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        # By identity: a tied parameter has several names in a state_dict.
+        moving = {id(p) for p in trained.values()}
+        moving |= {id(buffer) for name in norms for buffer in model.get_submodule(name).buffers()}
         return cls(
-            {name: p.shape for name, p in model.named_parameters() if p.requires_grad},
+            {name: p.shape for name, p in trained.items()},
             {_joined(name, "running_mean"): shape for name, shape in norms.items()},
             {_joined(name, "running_var"): shape for name, shape in norms.items()},
+            tuple(name for name, t in model.state_dict(keep_vars=True).items() if id(t) not in moving),
         )
 
     @property
@@ -50,11 +59,19 @@ class StateSpace:
         """The number of trainable parameters: the first coordinates."""
         return sum(shape.numel() for shape in self.parameters.values())
 
+    @property
+    def size(self) -> int:
+        """The number of all coordinates, n + s."""
+        return self.n + sum(shape.numel() for shape in (*self.means.values(), *self.variances.values()))
+
     def flat(self, state: Mapping[str, Tensor]) -> Tensor:
         """Return the (n + s,) float64 coordinates of a state_dict.
 
+        The variance 0 of a channel that is constant counts as the smallest normal float32 number, which
+        BatchNorm's ε makes the same.
+
         Raises:
-            UserError: a tensor is missing, has another shape, or is a variance that is not positive.
+            UserError: a tensor is missing, has another shape, or is a variance below zero.
         """
         own = {**self.parameters, **self.means, **self.variances}
         for name, shape in own.items():
@@ -63,9 +80,22 @@ class StateSpace:
                 raise UserError(f"the networks differ: {name} is {tuple(shape)} in one, {found} in the other")
         pieces = [state[name].detach().double().reshape(-1) for name in (*self.parameters, *self.means)]
         spread = [state[name].detach().double().reshape(-1) for name in self.variances]
-        if any((piece <= 0).any() for piece in spread):
-            raise UserError("a running variance is not positive: this network was not trained as it says")
-        return torch.cat([*pieces, *(piece.log() for piece in spread)])
+        if any((piece < 0).any() for piece in spread):
+            raise UserError("a running variance is negative: this network was not trained as it says")
+        return torch.cat([*pieces, *(piece.clamp(min=_LEAST).log() for piece in spread)])
+
+    def check_fixed(self, state: Mapping[str, Tensor], reference: Mapping[str, Tensor]) -> None:
+        """Refuse networks that differ in what a slice does not move.
+
+        Raises:
+            UserError: a frozen parameter or a buffer differs; its name is said.
+        """
+        for name in self.fixed:
+            if name not in state or not torch.equal(state[name].cpu(), reference[name].cpu()):
+                raise UserError(
+                    f"the networks differ in {name}, a frozen parameter or a buffer, which no slice moves; "
+                    "take networks that share it"
+                )
 
     def statistics(self, coordinates: Tensor) -> dict[str, Tensor]:
         """Return the running statistics, float64, at (n + s,) coordinates, by buffer name."""

@@ -1,0 +1,81 @@
+"""How much a loss surface bends at its centre along each axis, to be held beside the eigenvalues.
+
+Two numbers, which on a smooth network differ by the step only. At the point: the second derivative, from the
+surface's slopes a hair's breadth to either side, in float64; rounding and truncation are below 1e-5 there,
+and the gap holds hardly a kink of ReLU or max-pooling. Over a step of the grid: the second difference of the
+losses. Kinks bend the loss where no derivative sees it, so the second number can be far above the first, and
+only the first is what an eigenvalue of the Hessian says.
+"""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from fedscope.landscape.batches import Batches
+from fedscope.landscape.directions import Directions
+from fedscope.landscape.flatloss import FlatLoss, LossFunction
+from fedscope.landscape.normalization import BatchNormMode
+from fedscope.landscape.surface import surface
+
+HAIR = 1e-9  # distance in weight space
+
+
+def curvature_at_center(
+    model: nn.Module,
+    loss_fn: LossFunction,
+    batches: Batches,
+    *,
+    directions: Directions,
+    bn: BatchNormMode = "eval",
+) -> list[float] | None:
+    """Return d²L/da² at the origin for each direction, from (∇L(o + h·d) − ∇L(o − h·d))·d / 2h.
+
+    On an eigenvector at unit norm this is the eigenvalue, by first derivatives only: the Hessian's own
+    products have no part in it.
+
+    Returns:
+        None where the directions move BatchNorm's statistics, in which the loss has no gradient here.
+    """
+    loss = FlatLoss(copy.deepcopy(model).double(), loss_fn, batches, bn=bn)
+    origin = loss.center if directions.origin is None else directions.origin.to(loss.center)
+    if any(len(vector) != len(loss.center) for vector in (origin, *directions.vectors)):
+        return None
+    found = []
+    for vector in directions.vectors:
+        d = vector.to(loss.center)
+        h = HAIR / float(d.norm())
+        ahead, behind = (_gradient(loss, origin + sign * h * d) for sign in (1, -1))
+        found.append(float((ahead - behind) @ d / (2 * h)))
+    return found
+
+
+def curvature_over_steps(
+    model: nn.Module,
+    loss_fn: LossFunction,
+    batches: Batches,
+    *,
+    directions: Directions,
+    steps: Sequence[float],
+    bn: BatchNormMode = "eval",
+) -> list[float]:
+    """Return (L(o + h·d) − 2·L(o) + L(o − h·d)) / h² for each direction, h its step."""
+    found = []
+    for vector, axis, h in zip(directions.vectors, directions.axes, steps, strict=True):
+        line = replace(directions, vectors=(vector,), axes=(axis,), marks=(), limits=None)
+        sides = surface(model, loss_fn, batches, directions=line, values=([-h, h],), bn=bn)
+        found.append((float(sides.loss.sum()) - 2 * sides.center_loss) / h**2)
+    return found
+
+
+def _gradient(loss: FlatLoss, point: Tensor) -> Tensor:
+    leaf = point.clone().requires_grad_(True)
+    total = torch.zeros_like(leaf)
+    with loss.exact():
+        for (inputs, targets), size in zip(loss.batches, loss.batches.sizes, strict=True):
+            value = loss.on_batch(loss.split(leaf), inputs, targets)
+            (gradient,) = torch.autograd.grad(value, leaf, materialize_grads=True)
+            total.add_(gradient, alpha=size / loss.batches.samples)
+    return total

@@ -1,0 +1,97 @@
+"""Which slice of weight space a landscape shows: its directions by name, and what was learned on the way."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from fedscope.errors import UserError
+from fedscope.landscape.directions import Directions, eigen_directions, random_directions
+from fedscope.landscape.eigen import top_eigenpairs
+from fedscope.landscape.flatloss import FlatLoss
+from fedscope.landscape.gaussnewton import GaussNewton
+from fedscope.landscape.hessian import Hessian
+from fedscope.landscape.lossoperator import LossOperator
+from fedscope.landscape.measure import Stage
+from fedscope.landscape.networks import Waypoints
+from fedscope.landscape.normalization import BatchNormMode
+from fedscope.landscape.planes import best_plane, line_between, plane_through
+from fedscope.landscape.problem import Problem
+from fedscope.streams import torch_stream
+
+DirectionsName = Literal["eigen", "ggn", "random", "pca", "points", "line", "clients"]
+THROUGH: tuple[DirectionsName, ...] = ("pca", "points", "line", "clients")  # several networks
+_OPERATORS: dict[str, type[LossOperator]] = {"eigen": Hessian, "ggn": GaussNewton}
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Directions, and the eigenvalues along them where they are eigenvectors."""
+
+    directions: Directions
+    curvature: Sequence[float] | None = None  # descending
+    converged: bool | None = None
+
+
+def slice_through(
+    problem: Problem,
+    kind: DirectionsName,
+    waypoints: Waypoints | None,
+    stage: Stage,
+    *,
+    tol: float = 1e-2,
+    bn: BatchNormMode = "eval",
+) -> Slice:
+    """Return the slice of this name around the problem's weights, or through the waypoints.
+
+    ``eigen``, ``ggn``: the two top eigenvectors of the Hessian or the Gauss–Newton matrix at unit norm
+    (Mendieta et al. 2022, Fig. 1); ``random``: two filter-normalised Gaussian directions (Li et al. 2018);
+    ``pca``: the best plane of a trajectory, around its last point (Li et al. 2018, section 7.2); ``points``,
+    ``line``: through three networks, or two; ``clients``: the best plane of the clients' drifts around the
+    global model, the first of the waypoints.
+
+    Args:
+        problem: the network, at the centre.
+        kind: of the slice.
+        waypoints: the networks that ``pca``, ``points``, ``line`` and ``clients`` are about.
+        stage: see ``measure``.
+        tol: residual of the eigenvectors, relative to λ_max.
+        bn: what BatchNorm does while eigenvectors are computed.
+
+    Raises:
+        UserError: no or wrong waypoints, or a loss at the centre that has no eigenvectors.
+    """
+    if kind in _OPERATORS:
+        return _eigen(problem, kind, stage, tol=tol, bn=bn)
+    if kind == "random":
+        generator = torch_stream(problem.source.seed, kind)
+        return Slice(random_directions(problem.model, generator))
+    if waypoints is None:
+        raise UserError(f"{kind} directions lead through several networks; name their checkpoints")
+    networks = waypoints.networks
+    with stage(f"{problem.title}: {kind} directions, networks") as progress:
+        if kind == "line":
+            found = line_between(networks)
+        elif kind == "points":
+            found = plane_through(networks)
+        elif kind == "clients":
+            found = best_plane(networks, origin=0, name=kind)
+        else:
+            found = best_plane(networks, name=kind, path=True)
+        progress(len(networks.points), len(networks.points))
+    return Slice(found)
+
+
+def _eigen(problem: Problem, kind: DirectionsName, stage: Stage, *, tol: float, bn: BatchNormMode) -> Slice:
+    loss = FlatLoss(problem.model, problem.loss_fn, problem.batches, bn=bn)
+    if not math.isfinite(loss.value(loss.center)):
+        raise UserError(
+            f"the loss of {problem.path} is not finite, so it has no eigenvectors; take an earlier round, or "
+            "--directions random to see what is around it"
+        )
+    operator = _OPERATORS[kind](problem.model, problem.loss_fn, problem.batches, bn=bn)
+    with stage(f"{problem.title}: eigenvectors, products") as progress:
+        pairs = top_eigenpairs(
+            operator, k=2, tol=tol, generator=torch_stream(problem.source.seed, kind), progress=progress
+        )
+    return Slice(eigen_directions(pairs, name=kind), pairs.values.tolist(), pairs.converged)
