@@ -119,7 +119,7 @@ class Oracle:
         """Give every BatchNorm the mean over samples of the batches' own statistics, its input's so far."""
         for norm in self.norms:
             norm.reset_running_stats()
-            norm.momentum = None  # type: ignore[assignment]  # PyTorch's cumulative average
+            norm.momentum = None  # PyTorch's cumulative average
             norm.train()
         for inputs, _ in self.batches:
             self.model(inputs)
@@ -270,10 +270,12 @@ def test_what_makes_no_sense_is_refused_in_one_line() -> None:
         ({"values": [[0.0, math.nan]]}, "finite"),
         ({"adaptive": 0.0}, "between 0 and 1"),
         ({"precision": "fp8"}, "precision"),
+        ({"precision": "bf16"}, "float32"),
         ({"metrics": ["f1"]}, "f1"),
         ({"metrics": ["accuracy"]}, "logits"),
         ({"metrics": [mse_loss, mse_loss]}, "two metrics"),
         ({"metrics": [lambda o, _: o]}, "must return"),
+        ({"metrics": {"bad": lambda *_: 1 / 0}}, "bad fails: ZeroDivisionError"),
         ({"directions": (d, d, d)}, "one or two"),
         ({"directions": ()}, "one or two"),
         ({"directions": (d * math.inf,)}, "finite"),

@@ -8,6 +8,8 @@ import click
 from fedscope.checkpoints.files import versions
 from fedscope.cli import console
 from fedscope.cli.analysis import analysis
+from fedscope.cli.evaluation import evaluation, taken
+from fedscope.cli.hessian import ANALYSIS, joined_group
 from fedscope.cli.slices import geometry, grid_sizes, slices
 from fedscope.errors import UserError
 from fedscope.figures.labels import titles
@@ -31,6 +33,7 @@ DIRECTIONS = ("eigen", "ggn", "random", "pca", "points", "line", "clients")
 @click.option("--span", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,
               help="The axes run from -SPAN to SPAN; through networks, SPAN times as far as these "
               "reach.")  # fmt: skip
+@evaluation
 @click.option(
     "--out", default="landscape.png", show_default=True, metavar="FILE", help="A .png, .pdf or .svg file."
 )
@@ -46,11 +49,20 @@ def command(
     check_format(Path(out))
     for target in (out, json_target):
         console.check_target(target)
-    plane = Plane(directions=directions, grid=grid_sizes(grid), span=span, bn=bn, versions=versions())
+    own, recompute = taken(source), source.pop("recompute")
+    plane = Plane(directions=directions, grid=grid_sizes(grid), span=span, bn=bn, versions=versions(), **own)
     chosen = slices(directions, source)
     if len(chosen) > MOST_CHECKPOINTS:
         raise UserError(f"one figure shows up to {MOST_CHECKPOINTS} checkpoints; make several figures")
-    results = [scan(problem, plane, console.progress, waypoints) for problem, waypoints in chosen]
+    keep = Path(source["registry"]) / ANALYSIS
+    with joined_group() as group:
+        stage = console.silent if group is not None and group.rank() else console.progress
+        results = [
+            scan(problem, plane, stage, waypoints, keep=keep, again=recompute, group=group)
+            for problem, waypoints in chosen
+        ]
+        if group is not None and group.rank():
+            return
     records = [record for record, _ in results]
     for title, record in zip(titles(records), records, strict=True):
         for line in geometry(record):

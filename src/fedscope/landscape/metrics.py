@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from fedscope.errors import UserError
+from fedscope.factories import reason
 from fedscope.landscape.batches import Batch
 from fedscope.landscape.errorbars import data_stderr
 from fedscope.landscape.flatloss import FlatLoss, LossFunction
@@ -112,7 +113,12 @@ class Metering:
                 each = torch.cat([self._single(o, t).double() for o, t in single])
                 found = [Measured(found[0].value, _spread(each))]
             for name, metric in self._metrics.items():
-                values = [metric(o, t) for o, t in zip(outputs, targets, strict=True)]
+                try:
+                    values = [metric(o, t) for o, t in zip(outputs, targets, strict=True)]
+                except UserError:
+                    raise
+                except Exception as error:  # whatever the user's function raises
+                    raise UserError(f"the metric {name} fails: {reason(error)}") from error
                 found.append(
                     self._measured(
                         [self._checked(name, v, n) for v, n in zip(values, self._sizes, strict=True)]
@@ -154,14 +160,13 @@ class Metering:
 
 def _unreduced(loss_fn: LossFunction) -> Metric:
     """Return a loss of PyTorch's without its mean over samples."""
-    if isinstance(loss_fn, nn.Module):
-        bare: Callable[..., Tensor] = copy.copy(loss_fn)
-        bare.reduction = "none"  # type: ignore[attr-defined]
-    else:
-        bare = partial(loss_fn, reduction="none")
+    function: Any = copy.copy(loss_fn)
+    bare = function if isinstance(function, nn.Module) else partial(function, reduction="none")
+    if isinstance(bare, nn.Module):
+        bare.__dict__["reduction"] = "none"
 
     def each(output: Any, targets: Any) -> Tensor:
-        values = bare(output, targets)
+        values: Tensor = bare(output, targets)
         return values.flatten(1).mean(1) if values.ndim > 1 else values
 
     return each

@@ -58,6 +58,8 @@ class Points:
         through = directions.origin is None and all(len(v) == self._space.n for v in directions.vectors)
         everywhere = bn == "recalibrate" and not through and bool(self._space.means)
         self._loss = FlatLoss(model, loss_fn, batches, bn="eval" if everywhere else bn)
+        if precision == "bf16" and self._loss.dtype != torch.float32:
+            raise UserError(f"bf16 is for networks in float32, not {self._loss.dtype}; leave it out")
         self.device = self._loss.device
         self.axes = len(directions.vectors)
         self._origin, self._vectors = _checked(directions, self._loss, self._space, model)

@@ -44,6 +44,7 @@ def surface(
     adaptive: float | None = None,
     precision: Precision = "fp32",
     keep: Path | None = None,
+    again: bool = False,
     group: ProcessGroup | None = None,
     progress: Progress | None = None,
 ) -> Surface:
@@ -70,6 +71,7 @@ def surface(
         precision: ``bf16`` computes in bfloat16; ``precision_error`` says what it does to the loss.
         keep: folder in which every point is kept, by content (:mod:`fedscope.landscape.pointfile`): what is
             there is not evaluated again.
+        again: evaluate it all the same.
         group: processes that call this with the same arguments and share the points; all get the same bits.
         progress: called after every point with the number of those that are there.
 
@@ -91,7 +93,7 @@ def surface(
     rows = points(precision)
     path = None if keep is None else keep / "points" / f"{_identity(rows)}.rows"
     store = PointFile(path, axes=len(axes), numbers=2 * len(rows.names))
-    evaluation = _Evaluation(Spread(rows, store, group), axes, progress)
+    evaluation = _Evaluation(Spread(rows, store, group, again=again), axes, progress)
     known, error = evaluation.all() if adaptive is None else evaluation.some(adaptive)
     columns = np.moveaxis(evaluation.rows, -1, 0)
     full = [_filled(column, known, inside=place > 0) for place, column in enumerate(columns)]
