@@ -83,7 +83,7 @@ def test_a_saved_landscape_is_drawn_again_to_the_same_bytes(fedscope: Command) -
 
 
 def test_hessian_figures_from_checkpoints_and_from_records(fedscope: Command) -> None:
-    few = ("tiny", *FAST, "--probes", "2", "--client-probes", "4", "--top-k", "3")
+    few = ("tiny", *FAST, "--probes", "2", "--client-probes", "16", "--top-k", "3")
     done = fedscope(
         "hessian", *few, "--density", "--figure", "c.png", "--kind", "clients", "--json", "r.json"
     )

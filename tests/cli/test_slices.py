@@ -142,7 +142,6 @@ def test_the_curvature_stands_beside_the_eigenvalues(
         (("points", "kept@1", "kept@2"), "points takes 3 checkpoints, not 2"),
         (("line", "kept", "kept@3"), "have the same weights, and no direction between them"),
         (("line", "kept@1", "kept@2", "--grid", "5x5"), "5x5 points does not fit 1 axes"),
-        (("line", "kept@1", "kept@2", "--bn", "recalibrate"), "use --bn eval or batch"),
         (("pca", "tiny"), "run 'tiny' kept 0 of its rounds, too few for a trajectory"),
         (("pca", "kept@1"), "needs three networks or more, and here are 1"),
         (("clients", "kept@client0"), "is a client's; name the global model"),

@@ -68,7 +68,7 @@ class Branching(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.conv(x)
-        logits: Tensor = self.fc((x if float(x.sum()) > 0 else -x).mean((2, 3)))
+        logits: Tensor = self.fc((x if float(x.detach().sum()) > 0 else -x).mean((2, 3)))
         return logits
 
 

@@ -18,7 +18,9 @@ def _file(path: Path | None) -> PointFile:
 
 
 def _written(path: Path, count: int = 5) -> dict[Row, Row]:
-    rows = {(float(i), 0.1 * i): (math.exp(i), -math.inf if i % 2 else 0.5) for i in range(count)}
+    rows: dict[Row, Row] = {
+        (float(i), 0.1 * i): (math.exp(i), -math.inf if i % 2 else 0.5) for i in range(count)
+    }
     for point, row in rows.items():
         _file(path).add(point, row)
     return rows

@@ -119,7 +119,7 @@ class Oracle:
         """Give every BatchNorm the mean over samples of the batches' own statistics, its input's so far."""
         for norm in self.norms:
             norm.reset_running_stats()
-            norm.momentum = None  # type: ignore[assignment]  # PyTorch's cumulative average
+            norm.momentum = None  # PyTorch's cumulative average
             norm.train()
         for inputs, _ in self.batches:
             self.model(inputs)
@@ -226,7 +226,7 @@ def test_degenerate_grids_and_directions_are_defined() -> None:
     zero, d = torch.zeros(4), torch.ones(4)
     one = surface(model, mse_loss, batches, directions=(d, d), grid=1)
     assert one.loss.tolist() == [[pytest.approx(centre, rel=1e-12)]]
-    flat = surface(model, mse_loss, batches, directions=(d, zero), span=0, grid=(2, 3))
+    flat = surface(model, mse_loss, batches, directions=(zero, zero), grid=(2, 3))
     assert flat.loss.shape == (2, 3)
     assert len(set(flat.loss.flatten().tolist())) == 1
     unequal = surface(model, mse_loss, batches, directions=(zero, d), grid=(1, 4))
@@ -260,17 +260,22 @@ def test_what_makes_no_sense_is_refused_in_one_line() -> None:
         return lambda: surface(model, mse_loss, batches, **given)  # type: ignore[arg-type]
 
     for options, words in (
-        ({"grid": 0}, "points"),
-        ({"grid": (2, 2)}, "points"),
+        ({"grid": 0}, "point"),
+        ({"grid": (2, 2)}, "point"),
         ({"span": math.inf}, "span"),
         ({"span": -1.0}, "span"),
+        ({"span": 0.0}, "span"),
+        ({"values": [[]]}, "points"),
+        ({"values": [[0.0], [0.0]]}, "points"),
         ({"values": [[0.0, math.nan]]}, "finite"),
         ({"adaptive": 0.0}, "between 0 and 1"),
         ({"precision": "fp8"}, "precision"),
+        ({"precision": "bf16"}, "float32"),
         ({"metrics": ["f1"]}, "f1"),
         ({"metrics": ["accuracy"]}, "logits"),
         ({"metrics": [mse_loss, mse_loss]}, "two metrics"),
         ({"metrics": [lambda o, _: o]}, "must return"),
+        ({"metrics": {"bad": lambda *_: 1 / 0}}, "bad fails: ZeroDivisionError"),
         ({"directions": (d, d, d)}, "one or two"),
         ({"directions": ()}, "one or two"),
         ({"directions": (d * math.inf,)}, "finite"),

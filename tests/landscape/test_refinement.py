@@ -35,7 +35,7 @@ def _run(truth: Grid, tol: float) -> tuple[Mask, float, Grid]:
         asked[wanted] += 1
         return np.where(wanted, truth, 1e9)
 
-    known, error = refined(truth.shape, evaluate, tol)  # type: ignore[arg-type]
+    known, error = refined(truth.shape, evaluate, tol)
     assert (asked == known).all()  # each once
     return known, error, interpolated(np.where(known, truth, np.nan), known)
 

@@ -94,13 +94,14 @@ def _kept(folder: Path, **changes: object) -> None:
     torch.manual_seed(0)
     activation, shift = changes.pop("activation", nn.Tanh()), changes.pop("shift", 0.0)
     assert isinstance(activation, nn.Module)
-    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), activation, nn.Linear(4, 3))
+    first, norm = nn.Linear(3, 4), nn.BatchNorm1d(4)
+    model = nn.Sequential(first, norm, activation, nn.Linear(4, 3))
     inputs, targets = torch.randn(9, 3), torch.randint(3, (9,))
     vector = torch.randn(39)
     with torch.no_grad():
-        model[0].weight[0, 0] += shift if isinstance(shift, float) else 0.0
+        first.weight[0, 0] += shift if isinstance(shift, float) else 0.0
         if changes.pop("statistics", False):
-            model[1].running_mean[0] += 1e-3
+            norm.get_buffer("running_mean")[0] += 1e-3
         if changes.pop("sample", False):
             inputs[8, 0] += 1e-3
         if changes.pop("label", False):

@@ -5,10 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+from torch.distributed import ProcessGroup
 
 from fedscope.checkpoints.files import versions
 from fedscope.cli import console, rounds
 from fedscope.cli.analysis import analysis, problems
+from fedscope.cli.evaluation import evaluation, taken
+from fedscope.cli.hessian import ANALYSIS, joined_group
 from fedscope.cli.slices import geometry, grid_sizes, slices
 from fedscope.errors import UserError
 from fedscope.figures import film
@@ -37,6 +40,7 @@ DIRECTIONS = ("eigen", "ggn", "random", "pca", "points", "line", "clients")
 @click.option("--span", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,
               help="The axes run from -SPAN to SPAN; through networks, SPAN times as far as these "
               "reach.")  # fmt: skip
+@evaluation
 @click.option("--rounds", "round_range", metavar="A:B:C",
               help="Rounds A, A+C, … B of each RUN, along the directions of the last one: a film or a "
               "strip.")  # fmt: skip
@@ -77,15 +81,18 @@ def command(
         rounds.check_output(Path(out), film_wanted=bool(round_range or saved) or directions == "pca")
     for target in (out, json_target):
         console.check_target(target)
-    plane = Plane(directions=directions, grid=grid_sizes(grid), span=span, bn=bn, versions=versions())
+    own, recompute = taken(source), source.pop("recompute")
+    plane = Plane(directions=directions, grid=grid_sizes(grid), span=span, bn=bn, versions=versions(), **own)
     if saved:
         if source["checkpoints"] or round_range or json_target:
             raise UserError("--from draws saved records as they are: leave out CKPT, --rounds and --json")
         records: Sequence[Mapping[str, Any]] = read_records(saved)
-    elif round_range:
-        records = _scan_rounds(plane, round_range, source)
     else:
-        records = _scan(plane, source, most=None if is_page(Path(out)) else MOST_CHECKPOINTS)
+        most = None if is_page(Path(out)) else MOST_CHECKPOINTS
+        with joined_group() as group:
+            records = _scanned(plane, round_range, source, most=most, again=recompute, group=group)
+            if group is not None and group.rank():
+                return
     if json_target:
         console.write_json(json_target, records[0] if len(records) == 1 else records)
     if is_page(Path(out)):
@@ -103,21 +110,26 @@ def is_page(path: Path) -> bool:
     return path.suffix.lower() == ".html"
 
 
-def _scan(plane: Plane, source: dict[str, Any], *, most: int | None) -> list[Record]:
+def _scanned(
+    plane: Plane,
+    round_range: str | None,
+    source: dict[str, Any],
+    *,
+    most: int | None,
+    again: bool,
+    group: ProcessGroup | None,
+) -> list[Record]:
+    stage = console.silent if group is not None and group.rank() else console.progress
+    kept: dict[str, Any] = {"keep": Path(source["registry"]) / ANALYSIS, "again": again, "group": group}
+    if round_range:
+        runs = rounds.checkpoints(source["checkpoints"], rounds.parse(round_range), source["registry"])
+        frames = [problems(**{**source, "checkpoints": names}) for names in runs]
+        return [record for along in frames for record in scan_rounds(along, plane, stage, **kept)]
     chosen = slices(plane.directions, source)
     if most and len(chosen) > most:
         raise UserError(f"one figure shows up to {most} checkpoints; make several figures")
-    records = [scan(problem, plane, console.progress, waypoints)[0] for problem, waypoints in chosen]
+    records = [scan(problem, plane, stage, waypoints, **kept)[0] for problem, waypoints in chosen]
     for title, record in zip(titles(records), records, strict=True):
         for line in geometry(record):
             console.note(f"{title}: {line}")
     return records
-
-
-def _scan_rounds(plane: Plane, text: str, source: dict[str, Any]) -> list[Record]:
-    runs = rounds.checkpoints(source["checkpoints"], rounds.parse(text), source["registry"])
-    return [
-        record
-        for names in runs
-        for record in scan_rounds(problems(**{**source, "checkpoints": names}), plane, console.progress)
-    ]

@@ -29,7 +29,8 @@ def parse(text: str) -> list[int]:
     rounds = list(range(first, last + 1, step)) if step else []
     if not 2 <= len(rounds) <= MOST_ROUNDS or first < 1:
         raise UserError(
-            f"--rounds {text} names {len(rounds)} rounds; take 2 to {MOST_ROUNDS}, counted from 1"
+            f"--rounds takes FIRST:LAST:STEP of 2 to {MOST_ROUNDS} rounds, counted from 1; {text} names "
+            f"{len(rounds)}"
         )
     return rounds
 

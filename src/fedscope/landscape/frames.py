@@ -7,7 +7,11 @@ and one fixed in weight space would soon not contain the network.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from torch.distributed import ProcessGroup
+
+from fedscope.landscape.keeping import Keeper
 from fedscope.landscape.measure import Stage
 from fedscope.landscape.problem import Problem
 from fedscope.landscape.records import Record
@@ -15,15 +19,29 @@ from fedscope.landscape.scan import Plane, Shared, scan
 from fedscope.landscape.slicing import slice_through
 
 
-def scan_rounds(problems: Sequence[Problem], plane: Plane, stage: Stage) -> list[Record]:
+def scan_rounds(
+    problems: Sequence[Problem],
+    plane: Plane,
+    stage: Stage,
+    *,
+    keep: Path | None = None,
+    again: bool = False,
+    group: ProcessGroup | None = None,
+) -> list[Record]:
     """Return a record of schema ``fedscope/landscape/1`` per round, in the rounds' order.
 
     Each names under ``directions_of`` the checkpoint whose directions it shares; only that one's own record
     has their curvature.
     """
     last = problems[-1]
-    found = slice_through(last, plane.directions, None, stage, tol=plane.tol, bn=plane.bn)
+    keeper = Keeper(keep if group is None else None)
+    found = slice_through(
+        last, plane.directions, None, stage, tol=plane.tol, bn=plane.bn, keeper=keeper, group=group
+    )
     shared = Shared(found, last.checkpoint)
-    frames = [scan(problem, plane, stage, shared=shared)[0] for problem in problems]
+    frames = [
+        scan(problem, plane, stage, shared=shared, keep=keep, again=again, group=group)[0]
+        for problem in problems
+    ]
     own = {"curvature": found.curvature, "converged": found.converged}
     return [*frames[:-1], {**frames[-1], **own}]

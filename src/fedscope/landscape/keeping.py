@@ -71,6 +71,10 @@ class Keeper:
             write_text(self._folder / f"{key}.json", json.dumps(content, ensure_ascii=False))
         except OSError:
             return
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Delete the products: what rests on them is safe."""
         for folder in self._used:
             discard(folder)
 

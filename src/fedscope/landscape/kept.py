@@ -19,7 +19,7 @@ def kept_scan(problem: Problem, plane: Plane, stage: Stage, keep: Path | None) -
     name = key(Hessian(problem.model, problem.loss_fn, problem.batches, bn=plane.bn), asked)
     record = keeper.result(name)
     if record is None:
-        record, _ = scan(problem, plane, stage)
+        record, _ = scan(problem, plane, stage, keep=keep)
         keeper.finish(name, record)
     return {**record, "checkpoint": problem.checkpoint}
 

@@ -1,22 +1,27 @@
 """Numbers of a network's outputs on the batches: the loss with its error, accuracy, and a user's own.
 
-A loss is a mean over samples. Where :func:`torch.vmap` can evaluate it sample by sample, and the mean is the
-batch's, its standard error comes from the spread over samples, else from that over batches.
+A loss is a mean over samples. Where it can be had sample by sample, by its ``reduction`` or by
+:func:`torch.vmap`, and the mean is the batch's, its standard error comes from the spread over samples, else
+from that over batches.
 """
 
+import copy
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedscope.errors import UserError
+from fedscope.factories import reason
 from fedscope.landscape.batches import Batch
 from fedscope.landscape.errorbars import data_stderr
-from fedscope.landscape.flatloss import FlatLoss
+from fedscope.landscape.flatloss import FlatLoss, LossFunction
 from fedscope.landscape.trees import Tree, count, mapped
 
 Metric = Callable[[Any, Any], Tensor]
@@ -81,16 +86,19 @@ class Metering:
     """Turns the outputs of all batches into the loss and the metrics.
 
     Args:
-        loss: its function and batches.
+        loss: the weighted mean over batches.
+        loss_fn: of the batches.
         metrics: by name.
         outputs: at some weights, of every batch; decides how errors are found.
     """
 
-    def __init__(self, loss: FlatLoss, metrics: Mapping[str, Metric], outputs: Sequence[Any]) -> None:
+    def __init__(
+        self, loss: FlatLoss, loss_fn: LossFunction, metrics: Mapping[str, Metric], outputs: Sequence[Any]
+    ) -> None:
         self._loss, self._metrics = loss, dict(metrics)
         self._pairs: list[Batch] = list(loss.batches)
         self._sizes = loss.batches.sizes
-        self._single = self._by_sample(outputs[0], self._pairs[0][1])
+        self._single = self._by_sample(loss_fn, outputs[0], self._pairs[0][1])
         self.names = ("loss", *self._metrics)
 
     @torch.inference_mode()
@@ -100,13 +108,17 @@ class Metering:
         with self._loss.exact():
             means = [self._loss.of(o, t).double() for o, t in zip(outputs, targets, strict=True)]
             found = [self._measured([m.reshape(1) for m in means])]
-            if self._single:
-                each = torch.cat(
-                    [_singly(self._loss.of, o, t) for o, t in zip(outputs, targets, strict=True)]
-                )
-                found = [Measured(found[0].value, _spread(each.double()))]
+            if self._single is not None:
+                single = zip(outputs, targets, strict=True)
+                each = torch.cat([self._single(o, t).double() for o, t in single])
+                found = [Measured(found[0].value, _spread(each))]
             for name, metric in self._metrics.items():
-                values = [metric(o, t) for o, t in zip(outputs, targets, strict=True)]
+                try:
+                    values = [metric(o, t) for o, t in zip(outputs, targets, strict=True)]
+                except UserError:
+                    raise
+                except Exception as error:  # whatever the user's function raises
+                    raise UserError(f"the metric {name} fails: {reason(error)}") from error
                 found.append(
                     self._measured(
                         [self._checked(name, v, n) for v, n in zip(values, self._sizes, strict=True)]
@@ -130,25 +142,42 @@ class Metering:
         return value.double().reshape(-1)
 
     @torch.inference_mode()
-    def _by_sample(self, output: Any, targets: Tree) -> bool:
-        if self._loss.coupled or count(targets) < 2:
-            return False
-        try:
-            with self._loss.exact(), warnings.catch_warnings(action="error"):  # one says that it is slow
-                each = _singly(self._loss.of, output, targets).double()
-                whole = float(self._loss.of(output, targets))
-        except UserError:
-            raise
-        except Exception:  # whatever a loss raises that cannot be vectorised
-            return False
-        if not math.isfinite(whole):
-            return True
-        return abs(float(each.mean()) - whole) <= _ROUNDING * max(abs(whole), float(each.abs().max()))
+    def _by_sample(self, loss_fn: LossFunction, output: Any, targets: Tree) -> Metric | None:
+        """Return what gives the loss of each sample, (samples,), if its mean is the batch's here."""
+        if self._loss.coupled:
+            return None
+        with self._loss.exact():
+            whole = float(self._loss.of(output, targets))
+            for single in (_unreduced(loss_fn), _vectorised(loss_fn)):
+                # Whatever a loss raises that cannot be had so; and a warning says that it is slow.
+                with suppress(Exception), warnings.catch_warnings(action="error"):
+                    each = single(output, targets).double()
+                    slack = _ROUNDING * max(abs(whole), float(each.abs().max()))
+                    if each.shape == (count(targets),) and abs(float(each.mean()) - whole) <= slack:
+                        return single
+        return None
 
 
-def _singly(of: Callable[[Any, Any], Tensor], output: Any, targets: Tree) -> Tensor:
-    alone = [mapped(lambda tensor: tensor.unsqueeze(1), tree) for tree in (output, targets)]
-    each: Tensor = torch.vmap(of)(*alone)
+def _unreduced(loss_fn: LossFunction) -> Metric:
+    """Return a loss of PyTorch's without its mean over samples."""
+    function: Any = copy.copy(loss_fn)
+    bare = function if isinstance(function, nn.Module) else partial(function, reduction="none")
+    if isinstance(bare, nn.Module):
+        bare.__dict__["reduction"] = "none"
+
+    def each(output: Any, targets: Any) -> Tensor:
+        values: Tensor = bare(output, targets)
+        return values.flatten(1).mean(1) if values.ndim > 1 else values
+
+    return each
+
+
+def _vectorised(loss_fn: LossFunction) -> Metric:
+    def each(output: Any, targets: Any) -> Tensor:
+        alone = [mapped(lambda tensor: tensor.unsqueeze(1), tree) for tree in (output, targets)]
+        values: Tensor = torch.vmap(loss_fn)(*alone)
+        return values
+
     return each
 
 

@@ -58,6 +58,8 @@ class Points:
         through = directions.origin is None and all(len(v) == self._space.n for v in directions.vectors)
         everywhere = bn == "recalibrate" and not through and bool(self._space.means)
         self._loss = FlatLoss(model, loss_fn, batches, bn="eval" if everywhere else bn)
+        if precision == "bf16" and self._loss.dtype != torch.float32:
+            raise UserError(f"bf16 is for networks in float32, not {self._loss.dtype}; leave it out")
         self.device = self._loss.device
         self.axes = len(directions.vectors)
         self._origin, self._vectors = _checked(directions, self._loss, self._space, model)
@@ -72,7 +74,7 @@ class Points:
         )  # fmt: skip
         self._forward = Forward(model, self._loss, precision)
         self._load((0.0,) * len(self._vectors))
-        self._metering = Metering(self._loss, metrics or {}, self._forward.outputs())
+        self._metering = Metering(self._loss, loss_fn, metrics or {}, self._forward.outputs())
         self.names = self._metering.names
         self.origin = self((0.0,) * len(self._vectors))
 
@@ -124,7 +126,7 @@ def _checked(
     directions: Directions, loss: FlatLoss, space: StateSpace, model: nn.Module
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Return origin and vectors, float64 on the loss' device, if they fit the model."""
-    n, s = space.n, 2 * sum(shape.numel() for shape in space.means.values())
+    n, s = space.n, space.size - space.n
     kinds = {tuple(vector.shape) for vector in directions.vectors}
     for shape in kinds:
         if shape not in ((n,), (n + s,)):

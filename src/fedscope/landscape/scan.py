@@ -1,15 +1,21 @@
 """The loss around checkpoints or through them, in the record that `fedscope plot-landscape --json` prints."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from torch import Tensor
+from torch.distributed import ProcessGroup
 
+from fedscope.factories import imported
 from fedscope.landscape.barrier import barrier
 from fedscope.landscape.bending import curvature_at_center, curvature_over_steps
+from fedscope.landscape.forward import Precision
 from fedscope.landscape.grids import grid_values
+from fedscope.landscape.keeping import Keeper
 from fedscope.landscape.measure import Stage
+from fedscope.landscape.metrics import Metric, accuracy
 from fedscope.landscape.networks import Waypoints
 from fedscope.landscape.normalization import BatchNormMode
 from fedscope.landscape.problem import Problem
@@ -28,6 +34,9 @@ class Plane:
     span: float = 1.0  # half the width; or a factor on the directions' own range, see ``grid_values``
     tol: float = 1e-2  # residual of the eigenvectors, relative to λ_max
     bn: BatchNormMode = "eval"
+    metrics: tuple[str, ...] = ()  # beside the loss: accuracy, MODULE:FUNCTION
+    adaptive: float | None = None  # relative error to which points may be interpolated
+    precision: Precision = "fp32"
     versions: Mapping[str, str] | None = None
 
 
@@ -46,6 +55,9 @@ def scan(
     waypoints: Waypoints | None = None,
     *,
     shared: Shared | None = None,
+    keep: Path | None = None,
+    again: bool = False,
+    group: ProcessGroup | None = None,
 ) -> tuple[Record, Surface]:
     """Return the JSON record of schema ``fedscope/landscape/1`` and the surface in it.
 
@@ -55,12 +67,26 @@ def scan(
         stage: see ``measure``.
         waypoints: the networks that a slice through several is about.
         shared: directions found at another checkpoint, see :mod:`fedscope.landscape.frames`.
+        keep: folder of what an interrupted scan goes on from (:mod:`fedscope.landscape.keeping`).
+        again: do not look for the surface's points there.
+        group: processes that call this with the same arguments and share the work; of its products nothing
+            is kept, of its points all are.
     """
     start = time.perf_counter()
+    keeper, metrics = Keeper(keep if group is None else None), _metrics(plane.metrics)
     if shared:
         chosen = Slice(shared.slice.directions)  # eigenvalues belong to where they were found
     else:
-        chosen = slice_through(problem, plane.directions, waypoints, stage, tol=plane.tol, bn=plane.bn)
+        chosen = slice_through(
+            problem,
+            plane.directions,
+            waypoints,
+            stage,
+            tol=plane.tol,
+            bn=plane.bn,
+            keeper=keeper,
+            group=group,
+        )
     values = grid_values(chosen.directions, grid=plane.grid, span=plane.span)
     with stage(f"{problem.title}: surface, points") as progress:
         found = surface(
@@ -70,8 +96,15 @@ def scan(
             directions=chosen.directions,
             values=values,
             bn=plane.bn,
+            metrics=metrics,
+            adaptive=plane.adaptive,
+            precision=plane.precision,
+            keep=keep,
+            again=again,
+            group=group,
             progress=progress,
         )
+    keeper.let_go()
     with stage(f"{problem.title}: curvature at the centre, axes") as progress:
         bending = _bending(problem, plane, chosen, values)
         progress(len(values), len(values))
@@ -86,11 +119,15 @@ def scan(
             "loss": found.loss,
             "stderr": found.stderr,
             "metrics": dict(found.metrics),
+            "metrics_stderr": dict(found.metrics_stderr),
             "marks": [asdict(mark) for mark in found.marks],
             "path": found.path,
             "computed": found.computed,
             "interpolation_error": found.interpolation_error,
             "points": int(found.loss.numel() if found.computed is None else found.computed.sum()),
+            "statistics": found.statistics,
+            "precision": found.precision,
+            "precision_error": found.precision_error,
             "directions": found.directions,
             "center_loss": found.center_loss,
             "barrier": asdict(hump) if hump else None,
@@ -103,6 +140,11 @@ def scan(
         }
     )
     return {**record, "non_finite": found.non_finite}, found
+
+
+def _metrics(names: Sequence[str]) -> dict[str, Metric]:
+    """Return metrics under the names that they were asked for by."""
+    return {name: accuracy if name == "accuracy" else imported(name, "--metric") for name in names}
 
 
 def _bending(problem: Problem, plane: Plane, chosen: Slice, values: tuple[Tensor, ...]) -> Record:

@@ -5,16 +5,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from torch.distributed import ProcessGroup
+
 from fedscope.errors import UserError
 from fedscope.landscape.directions import Directions, eigen_directions, random_directions
 from fedscope.landscape.eigen import top_eigenpairs
 from fedscope.landscape.flatloss import FlatLoss
 from fedscope.landscape.gaussnewton import GaussNewton
 from fedscope.landscape.hessian import Hessian
+from fedscope.landscape.keeping import Keeper
 from fedscope.landscape.lossoperator import LossOperator
 from fedscope.landscape.measure import Stage
 from fedscope.landscape.networks import Waypoints
 from fedscope.landscape.normalization import BatchNormMode
+from fedscope.landscape.operators import Operator
 from fedscope.landscape.planes import best_plane, line_between, plane_through
 from fedscope.landscape.problem import Problem
 from fedscope.streams import torch_stream
@@ -41,6 +45,8 @@ def slice_through(
     *,
     tol: float = 1e-2,
     bn: BatchNormMode = "eval",
+    keeper: Keeper | None = None,
+    group: ProcessGroup | None = None,
 ) -> Slice:
     """Return the slice of this name around the problem's weights, or through the waypoints.
 
@@ -57,12 +63,16 @@ def slice_through(
         stage: see ``measure``.
         tol: residual of the eigenvectors, relative to λ_max.
         bn: what BatchNorm does while eigenvectors are computed.
+        keeper: keeps the products of eigenvectors.
+        group: processes that share them.
 
     Raises:
         UserError: no or wrong waypoints, or a loss at the centre that has no eigenvectors.
     """
     if kind in _OPERATORS:
-        return _eigen(problem, kind, stage, tol=tol, bn=bn)
+        operator = _OPERATORS[kind](problem.model, problem.loss_fn, problem.batches, bn=bn, group=group)
+        kept = keeper.operator(operator) if keeper else operator
+        return _eigen(problem, kept, kind, stage, tol=tol, bn=bn)
     if kind == "random":
         generator = torch_stream(problem.source.seed, kind)
         return Slice(random_directions(problem.model, generator))
@@ -82,14 +92,15 @@ def slice_through(
     return Slice(found)
 
 
-def _eigen(problem: Problem, kind: DirectionsName, stage: Stage, *, tol: float, bn: BatchNormMode) -> Slice:
+def _eigen(
+    problem: Problem, operator: Operator, kind: DirectionsName, stage: Stage, *, tol: float, bn: BatchNormMode
+) -> Slice:
     loss = FlatLoss(problem.model, problem.loss_fn, problem.batches, bn=bn)
     if not math.isfinite(loss.value(loss.center)):
         raise UserError(
             f"the loss of {problem.path} is not finite, so it has no eigenvectors; take an earlier round, or "
             "--directions random to see what is around it"
         )
-    operator = _OPERATORS[kind](problem.model, problem.loss_fn, problem.batches, bn=bn)
     with stage(f"{problem.title}: eigenvectors, products") as progress:
         pairs = top_eigenpairs(
             operator, k=2, tol=tol, generator=torch_stream(problem.source.seed, kind), progress=progress

@@ -22,13 +22,16 @@ class Spread:
         points: evaluates one.
         store: rows that are there already.
         group: None is this process alone, which writes each row as it comes.
+        again: do not read the file; of two rows of a point it is the later that will be read.
     """
 
-    def __init__(self, points: Points, store: PointFile, group: ProcessGroup | None = None) -> None:
+    def __init__(
+        self, points: Points, store: PointFile, group: ProcessGroup | None = None, *, again: bool = False
+    ) -> None:
         self._points, self._store, self._group = points, store, group
         self._first = group is None or dist.get_rank(group) == 0
         self.numbers = 2 * len(points.names)
-        self._rows: dict[Point, Row] = store.read() if self._first else {}
+        self._rows: dict[Point, Row] = store.read() if self._first and not again else {}
         origin = (0.0,) * points.axes
         if self._first and origin not in self._rows:
             self._keep(origin, points.origin)

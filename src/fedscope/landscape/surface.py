@@ -1,7 +1,6 @@
 """The loss, and other numbers, on a line or a plane through weight space: L(o + a·d₀ + b·d₁)."""
 
 import hashlib
-import math
 from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
@@ -16,6 +15,7 @@ from fedscope.landscape.batches import Batches
 from fedscope.landscape.directions import Directions
 from fedscope.landscape.flatloss import LossFunction
 from fedscope.landscape.forward import Precision
+from fedscope.landscape.grids import grid_values
 from fedscope.landscape.keeping import surroundings
 from fedscope.landscape.metrics import Metrics, named
 from fedscope.landscape.normalization import BatchNormMode
@@ -44,13 +44,14 @@ def surface(
     adaptive: float | None = None,
     precision: Precision = "fp32",
     keep: Path | None = None,
+    again: bool = False,
     group: ProcessGroup | None = None,
     progress: Progress | None = None,
 ) -> Surface:
     """Evaluate the sample-weighted mean loss, and metrics, on a grid; the same samples at every point.
 
-    Non-finite values stay where they are, at the centre too, and are counted. A span or a direction of zero
-    gives a grid on which nothing changes.
+    Non-finite values stay where they are, at the centre too, and are counted. Along a direction of zero
+    nothing changes.
 
     Args:
         model: any module; copied, never modified.
@@ -58,8 +59,8 @@ def surface(
         batches: the samples.
         directions: a record; or one or two flat vectors over the parameters that require a gradient, (n,), or
             over these and BatchNorm's statistics, (n + s,) (:mod:`fedscope.landscape.statespace`).
-        values: the coordinates, one sequence per axis; left out, ``grid`` points from −span to span.
-        span: half the width of the grid, in units of the directions.
+        values: the coordinates, one sequence per axis; left out, what ``grid_values`` says.
+        span: see ``grid_values``.
         grid: points per axis, or one number for each.
         bn: what BatchNorm does, see :class:`~fedscope.landscape.points.Points`.
         names: of the axes; by default the record's, or d0 and d1.
@@ -70,6 +71,7 @@ def surface(
         precision: ``bf16`` computes in bfloat16; ``precision_error`` says what it does to the loss.
         keep: folder in which every point is kept, by content (:mod:`fedscope.landscape.pointfile`): what is
             there is not evaluated again.
+        again: evaluate it all the same.
         group: processes that call this with the same arguments and share the points; all get the same bits.
         progress: called after every point with the number of those that are there.
 
@@ -78,7 +80,7 @@ def surface(
             tolerance that is none.
     """
     slice_ = _slice(directions)
-    axes = _axes(values, span, grid, len(slice_.vectors))
+    axes = _checked(values or grid_values(slice_, grid=grid, span=span), len(slice_.vectors))
     if adaptive is not None and not 0 < adaptive < 1:
         raise UserError(f"adaptive is {adaptive}; give a relative error between 0 and 1, such as 0.01")
     if precision not in ("fp32", "bf16"):
@@ -91,7 +93,7 @@ def surface(
     rows = points(precision)
     path = None if keep is None else keep / "points" / f"{_identity(rows)}.rows"
     store = PointFile(path, axes=len(axes), numbers=2 * len(rows.names))
-    evaluation = _Evaluation(Spread(rows, store, group), axes, progress)
+    evaluation = _Evaluation(Spread(rows, store, group, again=again), axes, progress)
     known, error = evaluation.all() if adaptive is None else evaluation.some(adaptive)
     columns = np.moveaxis(evaluation.rows, -1, 0)
     full = [_filled(column, known, inside=place > 0) for place, column in enumerate(columns)]
@@ -173,29 +175,15 @@ def _slice(directions: Directions | tuple[Tensor, ...]) -> Directions:
     return Directions("given", tuple(directions), ("d0", "d1")[: len(directions)])
 
 
-def _axes(
-    values: Sequence[Coordinates] | None, span: float, grid: int | tuple[int, ...], count: int
-) -> tuple[Tensor, ...]:
+def _checked(axes: Sequence[Coordinates], count: int) -> tuple[Tensor, ...]:
     """Return each axis' coordinates, float64."""
-    if values is not None:
-        axes = tuple(torch.as_tensor(axis, dtype=torch.float64).cpu() for axis in values)
-    else:
-        sizes = (grid,) * count if isinstance(grid, int) else tuple(grid)
-        if min(sizes, default=0) < 1 or not 0 <= span < math.inf:
-            raise UserError(
-                f"the grid is {grid} over a span of {span}; give points on both axes, and a span ≥ 0"
-            )
-        # A single point is the middle of the axis, where linspace would give its end.
-        axes = tuple(
-            torch.linspace(-span, span, size, dtype=torch.float64) if size > 1 else torch.zeros(1).double()
-            for size in sizes
-        )
-    shapes = [tuple(axis.shape) for axis in axes]
-    if len(axes) != count or any(len(shape) != 1 or not shape[0] for shape in shapes):
+    found = tuple(torch.as_tensor(axis, dtype=torch.float64).cpu() for axis in axes)
+    shapes = [tuple(axis.shape) for axis in found]
+    if len(found) != count or any(len(shape) != 1 or not shape[0] for shape in shapes):
         raise UserError(f"the axes have shapes {shapes}; give points on each of the {count}")
-    if not all(bool(axis.isfinite().all()) for axis in axes):
+    if not all(bool(axis.isfinite().all()) for axis in found):
         raise UserError("a coordinate is not finite; give numbers on every axis")
-    return axes
+    return found
 
 
 def _filled(column: Grid, known: Mask, *, inside: bool) -> Grid:
