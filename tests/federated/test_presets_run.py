@@ -1,15 +1,19 @@
 """Every preset starts, on the real data or on data in its true layout, and completes one truncated round."""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from fedscope.checkpoints.files import load_checkpoint
 from fedscope.cli.training import train_run
 from fedscope.federated.presets import presets
+from fedscope.models.catalogue import NETWORKS
 from tests.data.layouts import make
 
 SIZES = {
@@ -32,6 +36,25 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, sizes in SIZES.items():
         make(name, folder, **sizes)
     return folder
+
+
+def narrow(make: Callable[..., nn.Module], classes: int, channels: int = 3) -> nn.Module:
+    """Return a network with at most 64 hidden numbers: a round of AlexNet's 4,096 takes 7 GB."""
+    network, width = make(classes, channels), 0
+    for name, layer in network.named_children():
+        if isinstance(layer, nn.Linear):
+            inputs, width = width or layer.in_features, min(layer.out_features, 64)
+            setattr(network, name, nn.Linear(inputs, width))
+        elif isinstance(layer, nn.BatchNorm1d):
+            setattr(network, name, nn.BatchNorm1d(width))
+    return network
+
+
+@pytest.fixture(autouse=True)
+def _networks_are_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("alexnet_bn", "digit_cnn6"):
+        true = NETWORKS[name]
+        monkeypatch.setitem(NETWORKS, name, replace(true, make=partial(narrow, true.make)))
 
 
 @pytest.fixture(autouse=True)
