@@ -21,10 +21,10 @@ class Residual(nn.Module):
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace))
         self.one, self.bn1 = nn.Conv2d(4, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4)
-        self.two, self.bn2 = nn.Conv2d(4, 8, 3, 2, 1, groups=2), nn.BatchNorm2d(8, affine=False)
+        self.two, self.bn2 = nn.Conv2d(4, 8, 3, 2, 1), nn.BatchNorm2d(8, affine=False)
         self.shortcut = nn.Conv2d(4, 8, 1, 2, bias=False)
         self.act = nn.ReLU(inplace)
-        self.alone = nn.Conv2d(8, 8, 3)
+        self.alone = nn.Conv2d(8, 8, 3, groups=2)
         self.fc = nn.Linear(8, 3)
 
     def forward(self, x: Tensor) -> Tensor:
