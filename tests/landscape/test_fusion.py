@@ -21,10 +21,10 @@ class Residual(nn.Module):
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace))
         self.one, self.bn1 = nn.Conv2d(4, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4)
-        self.two, self.bn2 = nn.Conv2d(4, 8, 3, 2, 1, groups=2), nn.BatchNorm2d(8, affine=False)
+        self.two, self.bn2 = nn.Conv2d(4, 8, 3, 2, 1), nn.BatchNorm2d(8, affine=False)
         self.shortcut = nn.Conv2d(4, 8, 1, 2, bias=False)
         self.act = nn.ReLU(inplace)
-        self.alone = nn.Conv2d(8, 8, 3)
+        self.alone = nn.Conv2d(8, 8, 3, groups=2)
         self.fc = nn.Linear(8, 3)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -131,19 +131,50 @@ def test_additions_of_other_kinds_stay_as_they_are() -> None:
     assert len(adding) == 1  # b(x) += x
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, 1e30, 1e38])
-@pytest.mark.parametrize(
-    "layer", ["stem.0.weight", "one.weight", "two.bias", "shortcut.weight", "bn1.weight"]
-)
-def test_what_is_not_finite_is_not_hidden(layer: str, value: float) -> None:
+LAYERS = ("stem.0.weight", "one.weight", "two.bias", "shortcut.weight", "bn1.weight")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1e38])
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_centre_that_is_not_finite_is_not_hidden(layer: str, value: float) -> None:
     model, batches, _ = _case("residual")
     with torch.no_grad():
-        parameters = dict(model.named_parameters())
-        parameters[layer].fill_(value)
-        truth = sum(len(y) * cross_entropy(model(x), y).double() for x, y in batches) / batches.samples
-    n = sum(p.numel() for p in parameters.values())
+        dict(model.named_parameters())[layer].fill_(value)
+    n = sum(p.numel() for p in model.parameters())
     found = surface(model, cross_entropy, batches, directions=(torch.zeros(n),), grid=1)
+    torch.testing.assert_close(found.loss[0], _loss(model, batches), rtol=1e-5, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("value", [1e20, 1e30, 1e38])
+def test_what_overflows_away_from_the_centre_is_not_hidden(layer: str, value: float) -> None:
+    model, batches, _ = _case("residual")
+    centre = torch.nn.utils.parameters_to_vector(model.parameters()).detach()
+    with torch.no_grad():
+        dict(model.named_parameters())[layer].mul_(value)
+    direction = torch.nn.utils.parameters_to_vector(model.parameters()).detach() - centre
+    truth = _loss(model, batches)
+    torch.nn.utils.vector_to_parameters(centre, model.parameters())
+    found = surface(model, cross_entropy, batches, directions=(direction,), values=[[1.0]])
     torch.testing.assert_close(found.loss[0], truth, rtol=1e-5, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["residual", "residual, in place", "adding"])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_fused_operations_keep_what_is_not_finite(name: str, value: float) -> None:
+    model, batches, _ = _case(name)
+    inputs = next(iter(batches))[0].clone()
+    fused = Fused(model.requires_grad_(False), (inputs,), torch.float32)
+    inputs[::2, 0, 4, 4] = value
+    found, truth = fused(inputs).isfinite(), model(inputs).isfinite()
+    assert not truth[::2].any()
+    assert torch.equal(found, truth)
+
+
+@torch.no_grad()
+def _loss(model: nn.Module, batches: Batches) -> Tensor:
+    losses = [len(y) * cross_entropy(model(x), y).double() for x, y in batches]
+    return torch.stack(losses).sum() / batches.samples
 
 
 def test_hooks_see_what_they_saw() -> None:
