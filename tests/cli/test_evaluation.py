@@ -17,7 +17,7 @@ FEW = ("--grid", "9", "--samples", "48", "--directions", "random", "--threads", 
 @pytest.fixture
 def plotted(fedscope: Command, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(
+    (tmp_path / "scored.py").write_text(
         "calls = 0\n"
         "def confidence(output, targets):\n"
         "    global calls\n"
@@ -45,8 +45,8 @@ def plotted(fedscope: Command, run: Run, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_record_has_metrics_with_their_errors(plotted: Any) -> None:
-    record = plotted("--metric", "accuracy", "--metric", "mine:confidence")
-    assert set(record["metrics"]) == {"accuracy", "mine:confidence"} == set(record["metrics_stderr"])
+    record = plotted("--metric", "accuracy", "--metric", "scored:confidence")
+    assert set(record["metrics"]) == {"accuracy", "scored:confidence"} == set(record["metrics_stderr"])
     centre = record["metrics"]["accuracy"][4][4]
     assert centre * 48 == pytest.approx(round(centre * 48))
     # 48 zeros and ones: the standard error of their mean
@@ -65,12 +65,12 @@ def test_adaptive_and_bfloat16_state_their_errors(plotted: Any) -> None:
 
 
 def test_points_are_found_again_unless_they_are_not_wanted(plotted: Any) -> None:
-    options = ("--metric", "mine:confidence", "--seed", "11")
+    options = ("--metric", "scored:confidence", "--seed", "11")
 
     def calls(*more: str) -> tuple[dict[str, Any], int]:
-        before = getattr(sys.modules.get("mine"), "calls", 0)
+        before = getattr(sys.modules.get("scored"), "calls", 0)
         record = plotted(*options, *more)
-        return record, sys.modules["mine"].calls - before
+        return record, sys.modules["scored"].calls - before
 
     first, spent = calls()
     again, few = calls()

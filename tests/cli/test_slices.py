@@ -2,6 +2,7 @@
 
 import copy
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,13 @@ KEPT = Settings(
 
 
 @pytest.fixture(scope="module")
-def kept(run: Run) -> Run:
-    """A run that kept all its rounds and uploads of three of four clients, beside `tiny`."""
-    federation = prepare(KEPT, {})
-    found = open_run(federation, Registry(run.folder.parent), "kept", resume=False)
+def kept(run: Run) -> Iterator[Run]:
+    """A run that kept all its rounds and uploads of three of four clients, beside `tiny` for these tests."""
+    federation, registry = prepare(KEPT, {}), Registry(run.folder.parent)
+    found = open_run(federation, registry, "kept", resume=False)
     train(federation, found, lambda _: None)
-    return found
+    yield found
+    registry.delete(found)
 
 
 @pytest.fixture
