@@ -45,6 +45,7 @@ def evaluated(folder: Path, log: Path, pause: float = 0, adaptive: float | None 
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_killed_at_random_points_it_goes_on(tmp_path: Path) -> None:
     whole = evaluated(tmp_path / "other", tmp_path / "whole.log")
     log, lines = tmp_path / "log", list[str]()

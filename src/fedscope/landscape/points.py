@@ -3,6 +3,7 @@
 import hashlib
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -74,14 +75,18 @@ class Points:
         )  # fmt: skip
         self._forward = Forward(model, self._loss, precision)
         self._load((0.0,) * len(self._vectors))
-        self._metering = Metering(self._loss, loss_fn, metrics or {}, self._forward.outputs())
+        outputs = self._forward.outputs()
+        self._metering = Metering(self._loss, loss_fn, metrics or {}, outputs)
         self.names = self._metering.names
-        self.origin = self((0.0,) * len(self._vectors))
+        self.origin = self._row(outputs)
 
     def __call__(self, point: Point) -> Row:
         """Return the row of a point."""
         self._load(point)
-        found = self._metering(self._forward.outputs())
+        return self._row(self._forward.outputs())
+
+    def _row(self, outputs: list[Any]) -> Row:
+        found = self._metering(outputs)
         if self._forward.fused and not math.isfinite(found[0].value):
             found = self._metering(self._forward.outputs(plain=True))  # as the network itself has it
         return tuple(number for measured in found for number in (measured.value, measured.stderr))
