@@ -237,7 +237,7 @@ class Surface:
     marks: tuple[Mark, ...] = ()
     path: bool = False  # the marks are a trajectory, in order
     computed: Tensor | None = None  # grid, bool: which points were evaluated; None: all
-    interpolation_error: float | None = None  # stated bound on the others' relative error in the loss
+    interpolation_error: float | None = None  # of the others' loss, relative: the largest at held-out points
     statistics: str = "kept"  # what BatchNorm's running statistics do from point to point
     precision: str = "fp32"
     precision_error: float | None = None  # largest relative error of the loss by bf16, at points of the grid
