@@ -48,6 +48,7 @@ PLAIN: dict[str, Any] = {
 # methods that learn later than the others: all the same but more rounds, so that each is seen to learn
 LATER: dict[str, dict[str, Any]] = {
     "moon": {"rounds": 14, "lr_decay": 0.9},
+    "stochdepth": {"rounds": 12, "lr_decay": 0.87},
     "fedasam+man": {"rounds": 10},
 }
 # Mendieta et al. 2022, Table 5: multiply-accumulates and stored parameters in millions, seconds per round

@@ -52,9 +52,14 @@ def test_the_record_has_metrics_with_their_errors(plotted: Any) -> None:
     # 48 zeros and ones: the standard error of their mean
     assert record["metrics_stderr"]["accuracy"][4][4] == pytest.approx((centre * (1 - centre) / 47) ** 0.5)
     assert record["loss"][4][4] == record["center_loss"]
+    assert record["center_metrics"] == {name: grid[4][4] for name, grid in record["metrics"].items()}
     assert record["stderr"][4][4] > 0
     assert (record["points"], record["computed"], record["precision_error"]) == (81, None, None)
     assert (record["precision"], record["statistics"]) == ("fp32", "kept")
+
+
+def test_what_is_to_be_drawn_is_computed(plotted: Any) -> None:
+    assert set(plotted("--show", "accuracy")["metrics"]) == {"accuracy"}
 
 
 def test_adaptive_and_bfloat16_state_their_errors(plotted: Any) -> None:
@@ -82,6 +87,7 @@ def test_points_are_found_again_unless_they_are_not_wanted(plotted: Any) -> None
 def test_what_the_user_can_mend_is_one_line(fedscope: Command, run: Run) -> None:
     for options, words in (
         (("--metric", "f1"), "--metric takes MODULE:FUNCTION"),
+        (("--show", "f1"), "--metric takes MODULE:FUNCTION"),
         (("--metric", "math:sqrt"), "the metric math:sqrt fails: TypeError"),
         (("--precision", "bf16", "--dtype", "float64"), "float32"),
     ):

@@ -53,6 +53,7 @@ def test_rounds_share_the_last_ones_directions(fedscope: Command, kept: Run) -> 
     [
         (["tiny", "--rounds", "1:9"], "kept no checkpoint of round 3, it has 1, 2"),
         (["tiny@2", "--rounds", "1:2"], "give the name of a run"),
+        (["tiny", "--rounds", "1:2", "--directions", "pca"], "eigen, ggn or random, not pca"),
         (["tiny", "--rounds", "1-2"], "takes FIRST:LAST:STEP"),
         (["tiny", "--rounds", "2:2"], "2:2 names 1"),
         (["tiny", "--rounds", "1:9:0"], "1:9:0 names 0"),

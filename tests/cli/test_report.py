@@ -82,6 +82,10 @@ def test_kept_rounds_are_slid_through(fedscope: Command) -> None:
     assert plane["rounds"] == [1, 2, 3]
     assert len(plane["views"]) == 3  # the last round is the final model
     assert [attrs["max"] for _, attrs in page().tags if "data-rounds" in attrs] == ["2"]
+    words = [view["caption"] for view in plane["views"]]
+    assert ["along the directions of kept" in text for text in words] == [False, True, True]
+    assert fedscope("report", "kept", "--rounds", "1:3", "--no-compute", "--registry", "runs").code == 0
+    assert page().json("page-data")["planes"] == [plane]
     done = fedscope("report", "kept", *FEW, "--rounds", "7:9:1", "--registry", "runs")
     assert (done.code, "it has 1, 2, 3" in done.err) == (2, True)
 

@@ -44,12 +44,11 @@ def command(registry: Path, threads: int | None, out: Path) -> None:
     )
     records = [measure(problem, request, console.progress, keep=registry / ANALYSIS) for problem in problems]
     plane = Plane(grid=GRID, versions=versions())
-    scanned = [scan(problem, plane, console.progress) for problem in problems]
+    surfaces = [scan(problem, plane, console.progress) for problem in problems]
 
     console.write_json(str(out / "hessian.json"), records)
-    console.write_json(str(out / "landscape.json"), [record for record, _ in scanned])
+    console.write_json(str(out / "landscape.json"), surfaces)
     save(hessian_records.draw(records), out / "density.png", record=made_from(records))
-    surfaces = [record for record, _ in scanned]
     for suffix in ("png", "pdf"):
         figure = landscape_records.draw(surfaces)
         save(figure, out / f"landscape.{suffix}", record=made_from(surfaces))

@@ -26,7 +26,10 @@ def evaluation(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-def taken(options: dict[str, Any]) -> dict[str, Any]:
-    """Take what a plane is told of these options out of the command's; ``recompute`` stays."""
-    names = tuple(dict.fromkeys(name for name in options.pop("metrics") if name != "loss"))
+def taken(options: dict[str, Any], shown: str) -> dict[str, Any]:
+    """Take what a plane is told of these options out of the command's; ``recompute`` stays.
+
+    The metric that is to be ``shown`` is among those of the record.
+    """
+    names = tuple(dict.fromkeys(name for name in (*options.pop("metrics"), shown) if name != "loss"))
     return {"metrics": names, **{name: options.pop(name) for name in ("adaptive", "precision")}}

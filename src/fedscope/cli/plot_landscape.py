@@ -25,6 +25,7 @@ from fedscope.figures.surfaces import MOST_CHECKPOINTS, Kind
 from fedscope.landscape.frames import scan_rounds
 from fedscope.landscape.records import Record
 from fedscope.landscape.scan import Plane, scan
+from fedscope.landscape.slicing import THROUGH
 from fedscope.storage import write_text
 
 DIRECTIONS = ("eigen", "ggn", "random", "pca", "points", "line", "clients")
@@ -48,7 +49,7 @@ DIRECTIONS = ("eigen", "ggn", "random", "pca", "points", "line", "clients")
               help="Surfaces in space, contours, a heat map of the points, or surfaces above contours. "
               "[default: both; contour for a strip of rounds]")  # fmt: skip
 @click.option("--show", "metric", default="loss", show_default=True, metavar="METRIC",
-              help="What is drawn: the loss or another metric of the record, such as accuracy.")  # fmt: skip
+              help="What is drawn: the loss or another metric, such as accuracy.")  # fmt: skip
 @click.option("--seconds", type=click.FloatRange(0.04, 60), default=film.SECONDS, show_default=True,
               help="How long each frame of a film is seen.")  # fmt: skip
 @click.option("--from", "saved", multiple=True, type=click.Path(path_type=Path), metavar="FILE.json",
@@ -81,7 +82,7 @@ def command(
         rounds.check_output(Path(out), film_wanted=bool(round_range or saved) or directions == "pca")
     for target in (out, json_target):
         console.check_target(target)
-    own, recompute = taken(source), source.pop("recompute")
+    own, recompute = taken(source, metric), source.pop("recompute")
     plane = Plane(directions=directions, grid=grid_sizes(grid), span=span, bn=bn, versions=versions(), **own)
     if saved:
         if source["checkpoints"] or round_range or json_target:
@@ -119,6 +120,11 @@ def _scanned(
     again: bool,
     group: ProcessGroup | None,
 ) -> list[Record]:
+    if round_range and plane.directions in THROUGH:
+        raise UserError(
+            f"--rounds shows each round along the same directions: --directions eigen, ggn or random, not "
+            f"{plane.directions}; without --rounds, pca draws the rounds of RUN as a trajectory"
+        )
     stage = console.silent if group is not None and group.rank() else console.progress
     kept: dict[str, Any] = {"keep": Path(source["registry"]) / ANALYSIS, "again": again, "group": group}
     if round_range:
@@ -128,7 +134,7 @@ def _scanned(
     chosen = slices(plane.directions, source)
     if most and len(chosen) > most:
         raise UserError(f"one figure shows up to {most} checkpoints; make several figures")
-    records = [scan(problem, plane, stage, waypoints, **kept)[0] for problem, waypoints in chosen]
+    records = [scan(problem, plane, stage, waypoints, **kept) for problem, waypoints in chosen]
     for title, record in zip(titles(records), records, strict=True):
         for line in geometry(record):
             console.note(f"{title}: {line}")

@@ -33,7 +33,8 @@ from fedscope.storage import write_text
 @click.option("--client-probes", type=click.IntRange(3), default=16, show_default=True,
               help="Probes per client for H_N and H_D, where a run kept its clients.")  # fmt: skip
 @click.option("--no-clients", is_flag=True, help="Leave H_N and H_D out.")
-@click.option("--rounds", metavar="A:B:C", help="Also landscapes of the kept rounds A, A+C, … up to B.")
+@click.option("--rounds", metavar="A:B:C",
+              help="Also landscapes of the kept rounds A, A+C, … B along the same directions.")  # fmt: skip
 @click.option("--no-compute", is_flag=True, help="Show only what the registry and --record have.")
 @click.option("--record", "files", multiple=True, metavar="FILE", type=click.Path(path_type=Path),
               help="A saved record of `hessian` or `plot-landscape --json`; may be repeated.")  # fmt: skip
@@ -75,11 +76,10 @@ def command(
     )
     plane = Plane(grid=grid, span=span, bn=bn, versions=versions())
     paths = [store.resolve(reference) for reference in references]
-    earlier = [path for reference in references for path in kept_rounds(store, reference, rounds)]
-    if no_compute:
-        records = kept(store, paths, earlier, given)
-    else:
-        records = measured(paths, earlier, given, request, plane, source)
+    wanted = {
+        path: kept_rounds(store, reference, rounds) for path, reference in zip(paths, references, strict=True)
+    }
+    records = kept(store, wanted, given) if no_compute else measured(wanted, given, request, plane, source)
     if json_target:
         console.write_json(json_target, records)
     write_text(Path(out), page_of([as_record(run) for run in runs_of(paths)], records))

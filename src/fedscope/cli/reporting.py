@@ -14,7 +14,7 @@ from fedscope.cli.hessian import ANALYSIS
 from fedscope.cli.rounds import parse
 from fedscope.errors import UserError
 from fedscope.figures.report import report_page
-from fedscope.landscape.kept import kept_of, kept_scan
+from fedscope.landscape.kept import kept_of, kept_scans
 from fedscope.landscape.measure import Request, measure
 from fedscope.landscape.participants import Participants
 from fedscope.landscape.problem import Problem
@@ -22,38 +22,42 @@ from fedscope.landscape.records import Record
 from fedscope.landscape.results import HESSIAN_SCHEMA, LANDSCAPE_SCHEMA
 from fedscope.landscape.scan import Plane
 
+Earlier = Mapping[Path, Sequence[Path]]
+"""Checkpoints, each with those of earlier rounds that lead to it."""
+
 
 def measured(
-    paths: Sequence[Path],
-    earlier: Sequence[Path],
+    wanted: Earlier,
     given: Sequence[Record],
     request: Request,
     plane: Plane,
     source: Mapping[str, Any],
 ) -> list[Record]:
-    """Return ``given`` and what it lacks: curvature of ``paths``, landscapes of these and of ``earlier``."""
+    """Return ``given`` and what it lacks: curvature of checkpoints, landscapes of these and of earlier ones.
+
+    The earlier rounds lie along the directions of the checkpoint that they lead to.
+    """
     keep = Path(source["registry"]) / ANALYSIS
-    targets = problems(tuple(map(str, paths)), **source) if paths else []
+    targets = problems(tuple(map(str, wanted)), **source) if wanted else []
     records = list(given)
     for problem in targets:
         if not _has(records, HESSIAN_SCHEMA, problem.sha256):
             records.append(measure(problem, _possible(request, problem), console.progress, keep=keep))
-    before = problems(tuple(map(str, earlier)), **source) if earlier else []
-    for problem in (*targets, *before):
-        if not _has(records, LANDSCAPE_SCHEMA, problem.sha256):
-            records.append(kept_scan(problem, plane, console.progress, keep))
+    for problem, earlier in zip(targets, wanted.values(), strict=True):
+        before = problems(tuple(map(str, earlier)), **source) if earlier else []
+        distinct = {p.sha256: p for p in (problem, *before)}.values()
+        missing = [p for p in distinct if not _has(records, LANDSCAPE_SCHEMA, p.sha256)]
+        records += kept_scans(problem, missing, plane, console.progress, keep)
     return records
 
 
-def kept(
-    store: Registry, paths: Sequence[Path], earlier: Sequence[Path], given: Sequence[Record]
-) -> list[Record]:
+def kept(store: Registry, wanted: Earlier, given: Sequence[Record]) -> list[Record]:
     """Return ``given`` and, of what the registry has, the fullest record of each checkpoint that has none.
 
-    Landscapes are of ``paths`` and ``earlier``, curvature of ``paths`` alone.
+    Landscapes are of the checkpoints and of earlier ones, curvature of the checkpoints alone.
     """
-    complete = [describe_checkpoint(path)[1] for path in paths]
-    every = [*complete, *(describe_checkpoint(path)[1] for path in earlier)]
+    complete = [describe_checkpoint(path)[1] for path in wanted]
+    every = [*complete, *(describe_checkpoint(path)[1] for paths in wanted.values() for path in paths)]
     found = best_of(kept_of(store.root / ANALYSIS, every), complete)
     missing = [r for r in found if not _has(given, r["schema"], r["checkpoint"]["sha256"])]
     return [*given, *missing]
@@ -74,7 +78,7 @@ def best_of(records: Sequence[Record], complete: Sequence[str]) -> list[Record]:
             if sha256 not in complete or usual != ("hessian", "fedscope", "paper", None):
                 continue
         name = (record["schema"], sha256, *kind)
-        if name not in chosen or _fullness(record) > _fullness(chosen[name]):
+        if name not in chosen or _fullness(record, complete) > _fullness(chosen[name], complete):
             chosen[name] = record
     order = {sha256: place for place, sha256 in enumerate(complete)}
     return sorted(chosen.values(), key=lambda r: order.get(r["checkpoint"]["sha256"], len(order)))
@@ -138,9 +142,14 @@ def _possible(request: Request, problem: Problem) -> Request:
     return request
 
 
-def _fullness(record: Record) -> tuple[Any, ...]:
-    """Return what makes one of two records of the same the better one to show."""
+def _fullness(record: Record, complete: Sequence[str]) -> tuple[Any, ...]:
+    """Return what makes one of two records of the same the better one to show.
+
+    An earlier round's landscape is comparable along the directions of the checkpoint that it leads to.
+    """
     if record["schema"] == HESSIAN_SCHEMA:
         parts = bool(record["density"]) + bool(record["cross_client"])
         return parts, record["problem"]["samples"], len(record["eigenvalues"])
-    return record["problem"]["samples"], len(record["axes"][0]["values"])
+    sha256, lender = record["checkpoint"]["sha256"], record.get("directions_of") or record["checkpoint"]
+    fitting = lender["sha256"] in complete if sha256 not in complete else lender["sha256"] == sha256
+    return fitting, record["problem"]["samples"], len(record["axes"][0]["values"])

@@ -15,8 +15,7 @@ from fedscope.landscape.keeping import Keeper
 from fedscope.landscape.measure import Stage
 from fedscope.landscape.problem import Problem
 from fedscope.landscape.records import Record
-from fedscope.landscape.scan import Plane, Shared, scan
-from fedscope.landscape.slicing import slice_through
+from fedscope.landscape.scan import Plane, Shared, scan, sliced
 
 
 def scan_rounds(
@@ -35,12 +34,10 @@ def scan_rounds(
     """
     last = problems[-1]
     keeper = Keeper(keep if group is None else None)
-    found = slice_through(
-        last, plane.directions, None, stage, tol=plane.tol, bn=plane.bn, keeper=keeper, group=group
-    )
+    found = sliced(last, plane, stage, keeper=keeper, group=group)
     shared = Shared(found, last.checkpoint)
     frames = [
-        scan(problem, plane, stage, shared=shared, keep=keep, again=again, group=group)[0]
+        scan(problem, plane, stage, shared=shared, keep=keep, again=again, group=group)
         for problem in problems
     ]
     own = {"curvature": found.curvature, "converged": found.converged}

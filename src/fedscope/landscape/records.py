@@ -1,4 +1,4 @@
-"""Results as the plain data of ``fedscope hessian --json``, schema ``fedscope/hessian/1``.
+"""Results as the plain data of ``fedscope hessian --json`` and ``fedscope plot-landscape --json``.
 
 Beside value and errors an entry holds its 95 % ``interval``, and what a later comparison needs: under
 ``batches`` the quantity's part from each batch, under ``samples`` from each probe.
@@ -6,11 +6,12 @@ Beside value and errors an entry holds its 95 % ``interval``, and what a later c
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from torch import Tensor
 
-from fedscope.landscape.results import Density, Eigenpairs, Estimate, Trace
+from fedscope.landscape.results import Density, Eigenpairs, Estimate, Surface, Trace
 
 Record = dict[str, Any]
 
@@ -57,6 +58,29 @@ def density_entry(density: Density) -> Record:
         "probes": len(density.nodes),
         "negative_mass": estimate_entry(density.negative_mass, 0, 1),
         "moments": [estimate_entry(moment, -math.inf, math.inf) for moment in density.moments],
+    }
+
+
+def surface_entries(surface: Surface) -> Record:
+    """Return what a landscape's record says of its surface; ``points`` counts those that were evaluated."""
+    computed = surface.computed
+    return {
+        "axes": [{"name": axis.name, "values": axis.values} for axis in surface.axes],
+        "loss": surface.loss,
+        "stderr": surface.stderr,
+        "metrics": dict(surface.metrics),
+        "metrics_stderr": dict(surface.metrics_stderr),
+        "marks": [asdict(mark) for mark in surface.marks],
+        "path": surface.path,
+        "computed": computed,
+        "interpolation_error": surface.interpolation_error,
+        "points": int(surface.loss.numel() if computed is None else computed.sum()),
+        "statistics": surface.statistics,
+        "precision": surface.precision,
+        "precision_error": surface.precision_error,
+        "directions": surface.directions,
+        "center_loss": surface.center_loss,
+        "center_metrics": dict(surface.center_metrics),
     }
 
 

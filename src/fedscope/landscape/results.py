@@ -234,6 +234,7 @@ class Surface:
     stderr: Tensor | None = None  # grid: of the loss, from the spread over samples; None: not asked for
     metrics: Mapping[str, Tensor] = field(default_factory=dict)  # name → grid; "accuracy" is in [0, 1]
     metrics_stderr: Mapping[str, Tensor] = field(default_factory=dict)  # the same; NaN where unknown
+    center_metrics: Mapping[str, float] = field(default_factory=dict)  # at o
     marks: tuple[Mark, ...] = ()
     path: bool = False  # the marks are a trajectory, in order
     computed: Tensor | None = None  # grid, bool: which points were evaluated; None: all

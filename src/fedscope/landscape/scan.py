@@ -19,8 +19,8 @@ from fedscope.landscape.metrics import Metric, accuracy
 from fedscope.landscape.networks import Waypoints
 from fedscope.landscape.normalization import BatchNormMode
 from fedscope.landscape.problem import Problem
-from fedscope.landscape.records import Record, finite
-from fedscope.landscape.results import LANDSCAPE_SCHEMA, Surface
+from fedscope.landscape.records import Record, finite, surface_entries
+from fedscope.landscape.results import LANDSCAPE_SCHEMA
 from fedscope.landscape.slicing import DirectionsName, Slice, slice_through
 from fedscope.landscape.surface import surface
 
@@ -58,8 +58,8 @@ def scan(
     keep: Path | None = None,
     again: bool = False,
     group: ProcessGroup | None = None,
-) -> tuple[Record, Surface]:
-    """Return the JSON record of schema ``fedscope/landscape/1`` and the surface in it.
+) -> Record:
+    """Return the loss on a plane, or a line, as the JSON record of schema ``fedscope/landscape/1``.
 
     Args:
         problem: network, loss and samples; the slice's origin.
@@ -77,16 +77,7 @@ def scan(
     if shared:
         chosen = Slice(shared.slice.directions)  # eigenvalues belong to where they were found
     else:
-        chosen = slice_through(
-            problem,
-            plane.directions,
-            waypoints,
-            stage,
-            tol=plane.tol,
-            bn=plane.bn,
-            keeper=keeper,
-            group=group,
-        )
+        chosen = sliced(problem, plane, stage, waypoints, keeper=keeper, group=group)
     values = grid_values(chosen.directions, grid=plane.grid, span=plane.span)
     with stage(f"{problem.title}: surface, points") as progress:
         found = surface(
@@ -115,21 +106,7 @@ def scan(
             "checkpoint": problem.checkpoint,
             "networks": waypoints.entries if waypoints else [],
             "problem": {**problem.description, "bn": plane.bn},
-            "axes": [{"name": axis.name, "values": axis.values} for axis in found.axes],
-            "loss": found.loss,
-            "stderr": found.stderr,
-            "metrics": dict(found.metrics),
-            "metrics_stderr": dict(found.metrics_stderr),
-            "marks": [asdict(mark) for mark in found.marks],
-            "path": found.path,
-            "computed": found.computed,
-            "interpolation_error": found.interpolation_error,
-            "points": int(found.loss.numel() if found.computed is None else found.computed.sum()),
-            "statistics": found.statistics,
-            "precision": found.precision,
-            "precision_error": found.precision_error,
-            "directions": found.directions,
-            "center_loss": found.center_loss,
+            **surface_entries(found),
             "barrier": asdict(hump) if hump else None,
             "curvature": chosen.curvature,
             **bending,
@@ -139,7 +116,22 @@ def scan(
             "versions": dict(plane.versions or {}),
         }
     )
-    return {**record, "non_finite": found.non_finite}, found
+    return {**record, "non_finite": found.non_finite}
+
+
+def sliced(
+    problem: Problem,
+    plane: Plane,
+    stage: Stage,
+    waypoints: Waypoints | None = None,
+    *,
+    keeper: Keeper | None = None,
+    group: ProcessGroup | None = None,
+) -> Slice:
+    """Return the slice that a plane names, with its tolerance and normalisation; see ``slice_through``."""
+    return slice_through(
+        problem, plane.directions, waypoints, stage, tol=plane.tol, bn=plane.bn, keeper=keeper, group=group
+    )
 
 
 def _metrics(names: Sequence[str]) -> dict[str, Metric]:

@@ -110,6 +110,7 @@ def surface(
         stderr=None if bool(grids[1].isnan().all()) else grids[1],
         metrics=dict(zip(rows.names[1:], grids[2::2], strict=True)),
         metrics_stderr=dict(zip(rows.names[1:], grids[3::2], strict=True)),
+        center_metrics=dict(zip(rows.names[1:], rows.origin[2::2], strict=True)),
         marks=slice_.marks,
         path=slice_.path,
         computed=None if known.all() else torch.from_numpy(known).reshape(grids[0].shape),

@@ -30,6 +30,9 @@ def test_the_parts_add_up_and_the_centre_is_the_objective(tmp_path: Path) -> Non
     record = objective_surfaces(problem, grid=3, span=1.0, stage=silent)
     loss, term, both = (torch.tensor(part["loss"]) for part in record["parts"])
     torch.testing.assert_close(loss + term, both, rtol=1e-5, atol=1e-6)
+    assert [part["center_loss"] for part in record["parts"]] == [
+        pytest.approx(float(values[1, 1])) for values in (loss, term, both)
+    ]
     images, labels = next(iter(problem.batches))
     flat, norms = images.flatten(1), []
     layers = [m for m in problem.model.modules() if isinstance(m, torch.nn.Linear)]

@@ -157,7 +157,7 @@ def _hessian(problem: Problem, wanted: Measure, stage: Stage, keep: Path) -> Rec
 
 def _landscape(problem: Problem, wanted: Measure, stage: Stage, _keep: Path) -> Record:
     plane = Plane(grid=wanted.grid, span=wanted.span, tol=max(wanted.tol, 1e-2), versions=versions())
-    return scan(problem, plane, stage)[0]
+    return scan(problem, plane, stage)
 
 
 def _objective(problem: Problem, wanted: Measure, stage: Stage, _keep: Path) -> Record:

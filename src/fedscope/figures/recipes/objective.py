@@ -14,7 +14,7 @@ from fedscope.federated.taps import tapped
 from fedscope.landscape.directions import random_directions
 from fedscope.landscape.measure import Stage
 from fedscope.landscape.problem import Problem
-from fedscope.landscape.records import Record, finite
+from fedscope.landscape.records import Record, finite, surface_entries
 from fedscope.landscape.results import LANDSCAPE_SCHEMA
 from fedscope.landscape.surface import surface
 from fedscope.streams import torch_stream
@@ -51,30 +51,24 @@ def objective_surfaces(problem: Problem, *, grid: int, span: float, stage: Stage
     start = time.perf_counter()
     model = WithTerm(problem.model, settings.options)
     directions = random_directions(model, torch_stream(problem.source.seed, "random"))
-    losses = {
-        "cross-entropy": lambda out, y: cross_entropy(out[0], y),
+    others = {
         "MAN term": lambda out, _y: out[1],
         "sum": lambda out, y: cross_entropy(out[0], y) + out[1],
     }
-    parts = []
-    for name in PARTS:
-        with stage(f"{problem.title}: surface of the {name}, points") as progress:
-            found = surface(
-                model, losses[name], problem.batches, directions=directions, span=span, grid=grid,
-                progress=progress,
-            )  # fmt: skip
-        parts.append(
-            finite(
-                {
-                    "schema": LANDSCAPE_SCHEMA,
-                    "part": name,
-                    "axes": [{"name": axis.name, "values": axis.values} for axis in found.axes],
-                    "loss": found.loss,
-                    "directions": found.directions,
-                    "center_loss": found.center_loss,
-                }
-            )
-        )
+    with stage(f"{problem.title}: surfaces of the objective, points") as progress:
+        found = surface(
+            model, lambda out, y: cross_entropy(out[0], y), problem.batches, directions=directions,
+            span=span, grid=grid, metrics=others, progress=progress,
+        )  # fmt: skip
+    plane = {**surface_entries(found), "metrics": {}, "metrics_stderr": {}, "center_metrics": {}}
+    own = [{"loss": found.loss, "stderr": found.stderr, "center_loss": found.center_loss}]
+    for name, values in found.metrics.items():
+        error, center = found.metrics_stderr[name], found.center_metrics[name]
+        own.append({"loss": values, "stderr": error, "center_loss": center})
+    parts = [
+        finite({"schema": LANDSCAPE_SCHEMA, **plane, **numbers, "part": name})
+        for name, numbers in zip(PARTS, own, strict=True)
+    ]
     return {
         "checkpoint": problem.checkpoint,
         "problem": problem.description,

@@ -135,6 +135,8 @@ def caption(record: Record) -> str:
         points = sum(map(bool, _flat(record["computed"]))) if record.get("computed") else len(flat)
         error = format_estimate(record["interpolation_error"])
         parts.append(f"{points} of {len(flat)} points evaluated, the others within {error} of their loss")
+    if (lender := record.get("directions_of")) and lender["sha256"] != record["checkpoint"]["sha256"]:
+        parts.append(f"along the directions of {label(lender)}")
     marks = record.get("marks") or []
     if marks:
         furthest = max(mark["distance"] for mark in marks)
