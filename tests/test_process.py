@@ -1,8 +1,12 @@
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import torch
+
+from fedscope.process import has_bfloat16
 
 PROGRAM = """
 import resource, sys, torch
@@ -31,3 +35,10 @@ def test_repeated_steps_ask_for_no_new_pages() -> None:
     ]
     assert faults[0] > 5000  # what is lost without it: thousands per step
     assert faults[1] < faults[0] / 5
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the flags are those of x86")
+@pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="only Linux has this file")
+def test_bfloat16_is_the_processors_own_where_it_says_so() -> None:
+    flags = Path("/proc/cpuinfo").read_text().split()
+    assert has_bfloat16(torch.device("cpu")) == ("avx512_bf16" in flags or "amx_bf16" in flags)

@@ -15,6 +15,7 @@ from fedscope.federated.presets import preset as find_preset
 from fedscope.federated.rounds import Metrics, assist, train
 from fedscope.federated.summary import reached, summary
 from fedscope.federated.tensorboard import scalars
+from fedscope.process import has_bfloat16
 
 
 def run(
@@ -116,6 +117,8 @@ def _open(
         console.note(f"{settings.dataset}: {federation.dataset.note}")
     if settings.dataset == "domainnet_concept_shift" and settings.shift == "none":
         console.note("no concept shifts without --shift bernoulli or fixed10")
+    if settings.precision == "bf16" and not has_bfloat16(torch.device(settings.device)):
+        console.note("this processor has no bfloat16 instructions: --precision fp32 is faster here")
     if use:
         values = {**settings.model_dump(), **settings.options}
         for key, why in use.provisional.items():

@@ -118,6 +118,15 @@ def test_one_run_serves_all_rounds_of_an_experiment(tmp_path: Path) -> None:
     assert job.settings.save_clients == "last"
 
 
+def test_without_bfloat16_new_runs_are_trained_in_fp32(tmp_path: Path) -> None:
+    wanted = cell("FedDyn", "δ = 0.3, round 150")
+    (job,) = missing([wanted], Holdings(Registry(tmp_path)), bf16=False)
+    assert (wanted.settings.precision, job.settings.precision) == ("bf16", "fp32")
+    held(tmp_path, "begun", wanted, done=7, finished=False)
+    (job,) = missing([wanted], Holdings(Registry(tmp_path)), bf16=False)
+    assert (job.resume, job.settings.precision) == (True, "bf16")
+
+
 def test_an_interrupted_run_is_continued(tmp_path: Path) -> None:
     wanted = cell("FedDyn", "δ = 0.3, round 150")
     held(tmp_path, "begun", wanted, done=7, finished=False)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import torch
+
 from fedscope.checkpoints.registry import Registry
 from fedscope.figures.recipes import measuring
 from fedscope.figures.recipes.artefact import Filled, assemble
@@ -21,6 +23,7 @@ from fedscope.figures.recipes.measuring import Measure
 from fedscope.figures.recipes.recipe import Recipe
 from fedscope.figures.recipes.training import Training, missing, train_run
 from fedscope.landscape.records import Record
+from fedscope.process import has_bfloat16
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class Plan:
         if self.partial:
             return []
         every = [cell for own in self.cells.values() for cell in own]
-        found = missing(every, self.holdings)
+        found = missing(every, self.holdings, bf16=has_bfloat16(torch.device(self.place.device)))
         return sorted(found, key=lambda job: -self._time(job).seconds)
 
     @cached_property

@@ -68,8 +68,7 @@ class Clock:
         samples = min(wanted.samples or held, held)
         products = 0.0
         if wanted.kind != "hessian":
-            points = wanted.grid**2 * (3 if wanted.kind == "objective" else 1)
-            images = points * samples * LOSS + SEARCH * samples * PRODUCT
+            images = wanted.grid**2 * samples * LOSS + SEARCH * samples * PRODUCT
         elif wanted.reading == "code":
             products = (2 + settings.clients * wanted.clients) * PUBLISHED
             images = products * wanted.product_batches * settings.batch_size * PRODUCT

@@ -47,26 +47,28 @@ class Training:
         return " ".join(words)
 
 
-def missing(cells: Iterable[Cell], holdings: Holdings) -> list[Training]:
+def missing(cells: Iterable[Cell], holdings: Holdings, *, bf16: bool = True) -> list[Training]:
     """Return what must be trained for these cells: each experiment once, as long as its longest cell.
 
-    Of an experiment that cells need at several rounds, the models of all these rounds are kept.
+    Of an experiment that cells need at several rounds, the models of all these rounds are kept. Without
+    ``bf16``, on a machine that only emulates it, new runs are trained in fp32.
     """
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
         if holdings.find(cell) is None:
             groups.setdefault(cell.identity, []).append(cell)
-    return [_training(group, holdings) for group in groups.values()]
+    return [_training(group, holdings, bf16=bf16) for group in groups.values()]
 
 
-def _training(cells: list[Cell], holdings: Holdings) -> Training:
+def _training(cells: list[Cell], holdings: Holdings, *, bf16: bool) -> Training:
     longest = max(cells, key=lambda cell: cell.settings.rounds)
     rounds = {cell.settings.rounds for cell in cells}
     every = math.gcd(*rounds) if len(rounds) > 1 else 0
     begun = holdings.unfinished(longest.identity, max(rounds))
     if begun:
         return Training(begun.run.name, begun.manifest.settings, longest.use, max(rounds), True, tuple(cells))
-    settings = longest.settings.model_copy(update={"keep_every": every, "save_clients": needed(cells)})
+    changes = {"keep_every": every, "save_clients": needed(cells), **({} if bf16 else {"precision": "fp32"})}
+    settings = longest.settings.model_copy(update=changes)
     return Training(_name(longest, settings), settings, longest.use, max(rounds), False, tuple(cells))
 
 
