@@ -7,7 +7,8 @@ for the methods of FedAlign's paper and for FedBN, which needs BatchNorm, 5 of `
 others; those in ``LATER`` run longer. A run that the record or the registry has is not trained again.
 Seconds are those of whole local steps on the same batches; the methods of a family take turns, and a ratio
 is the median over the turns of the ratios to FedAvg within a turn. Costs are counted
-(:mod:`fedscope.federated.cost`). The record is written after each method.
+(:mod:`fedscope.federated.cost`). The record is written after each method. All is in bf16 where the processor
+has instructions for it and in fp32 elsewhere, which the record says of each run and of the times.
 """
 
 import argparse
@@ -30,12 +31,12 @@ from fedscope.federated.flat import FlatModel
 from fedscope.federated.local import LocalTrainer
 from fedscope.federated.rounds import train
 from fedscope.federated.tasks import Task
-from fedscope.process import set_up
+from fedscope.process import has_bfloat16, set_up
 from fedscope.streams import torch_stream
 
 COMMON: dict[str, Any] = {
     "dataset": "cifar100", "train_samples": 10_000, "test_samples": 2_000, "clients": 10, "alpha": 0.5,
-    "rounds": 5, "epochs": 2, "threads": 1, "save_clients": "none", "precision": "bf16",
+    "rounds": 5, "epochs": 2, "threads": 1, "save_clients": "none",
 }  # fmt: skip
 RESIDUAL: dict[str, Any] = {
     "model": "resnet56_bottleneck", "rounds": 8, "augmentation": "none", "batch_size": 16, "lr": 0.01,
@@ -76,6 +77,7 @@ TINY: dict[str, Any] = {
     "test_samples": 50, "rounds": 1, "clients": 2,
 }  # fmt: skip
 COST_ONLY = ("gradaug,gradaug.n=1", "gradaug,gradaug.n=3", "gradaug,gradaug.n=4")
+PRECISION = "bf16" if has_bfloat16(torch.device("cpu")) else "fp32"
 STEPS = 2  # of a turn
 DRAWS = 500  # steps over which the cost of what chance decides is averaged
 
@@ -84,7 +86,8 @@ def federated(family: str, name: str, options: argparse.Namespace) -> Federation
     """Return the federation of ``method,option=value…``."""
     method, *pairs = name.split(",")
     given = dict(pair.split("=") for pair in pairs)
-    fields = {**COMMON, **FAMILIES[family][0], **LATER.get(name, {}), "method": method, **options.changes}
+    own = {**FAMILIES[family][0], **LATER.get(name, {}), "method": method, "precision": PRECISION}
+    fields = {**COMMON, **own, **options.changes}
     return prepare(parse(Settings, fields, "settings"), given, options.data_dir)
 
 
@@ -97,6 +100,7 @@ def trained(family: str, name: str, options: argparse.Namespace) -> dict[str, An
     with run.held():
         metrics = train(federation, run, lambda m: print(f"{label}: round {m['round']}", flush=True))
     return {
+        "precision": run.manifest().settings.precision,
         "accuracy": [m["accuracy"] for m in metrics],
         "loss": [m["loss"] for m in metrics],
         "train_loss": [m["train_loss"] for m in metrics],
@@ -175,7 +179,10 @@ def main() -> None:
                 found["run"] = {**trained(family, name, options), "machine": machine.record(None)}
             options.json.write_text(json.dumps(record, indent=1) + "\n")
         for name, values in ratios(family, chosen, options).items() if options.turns else ():
-            found = {"turns": values, "median": median(values), "machine": machine.record(None)}
+            found = {
+                "turns": values, "median": median(values), "precision": PRECISION,
+                "machine": machine.record(None),
+            }  # fmt: skip
             entry["methods"][name]["seconds_relative_to_fedavg"] = found
         options.json.write_text(json.dumps(record, indent=1) + "\n")
         print(table(family, entry))

@@ -1,13 +1,13 @@
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fedscope.checkpoints.registry import Run
+from fedscope.checkpoints.registry import Registry, Run
 from fedscope.cli.main import call
 
 
@@ -30,8 +30,10 @@ Command = Callable[..., Outcome]
 @pytest.fixture
 def fedscope(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Command:
-    """Call the command line in an empty folder, with the registry that holds `run`."""
+) -> Iterator[Command]:
+    """Call the command line in an empty folder, with the registry that holds `run` and afterwards only it."""
+    registry = Registry(run.folder.parent)
+    before = {other.name for other in registry.folders()}
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(os.environ, "FEDSCOPE_REGISTRY", str(run.folder.parent))
 
@@ -40,4 +42,7 @@ def fedscope(
         captured = capsys.readouterr()
         return Outcome(code, captured.out, captured.err)
 
-    return command
+    yield command
+    for other in registry.folders():
+        if other.name not in before:
+            registry.delete(other)
