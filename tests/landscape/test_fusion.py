@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Callable
+from types import MethodType
+from typing import Any
 
 import pytest
 import torch
@@ -216,6 +218,23 @@ def test_hooks_see_what_they_saw() -> None:
     model.get_submodule("one").register_forward_hook(lambda _m, _i, output: 2 * output)
     forward = Forward(model, FlatLoss(model, cross_entropy, batches))
     assert forward.fused == 0
+    with torch.no_grad():
+        for output, (inputs, _) in zip(forward.outputs(), batches, strict=True):
+            torch.testing.assert_close(output, model(inputs), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("place", ["one", "bn1", "act"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_forward_that_was_put_into_a_layer_is_kept(place: str, dtype: torch.dtype) -> None:
+    model, batches, _ = _case("residual")
+    layer = model.to(dtype).get_submodule(place)
+
+    def twice(self: nn.Module, x: Tensor) -> Any:
+        return 2 * type(self).forward(self, x)
+
+    layer.__dict__["forward"] = MethodType(twice, layer)
+    batches = batches.to("cpu", dtype)
+    forward = Forward(model, FlatLoss(model, cross_entropy, batches))
     with torch.no_grad():
         for output, (inputs, _) in zip(forward.outputs(), batches, strict=True):
             torch.testing.assert_close(output, model(inputs), rtol=1e-5, atol=1e-6)

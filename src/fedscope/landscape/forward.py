@@ -1,9 +1,10 @@
 """A network's outputs on all batches at any weights and statistics, as fast as can be without derivatives.
 
 On the CPU float32 convolutional networks run in fused operations (:mod:`fedscope.landscape.fusion`) where
-their outputs on some samples agree with the plain network's to rounding, at two places of weight space; others
-with BatchNorm folded as for curvature. The samples go through the network in blocks whose largest activation stays in the cache, which
-changes nothing where samples do not depend on each other; where they do, each batch goes at once.
+their outputs on some samples agree with the plain network's to rounding, at two places of weight space;
+others with BatchNorm folded as for curvature. The samples go through the network in blocks whose largest
+activation stays in the cache, which changes nothing where samples do not depend on each other; where they do,
+each batch goes at once.
 """
 
 from collections.abc import Callable, Mapping
