@@ -19,7 +19,6 @@ there is nearer to them than one in the whole space, which favours the peers.
 
 import argparse
 import copy
-import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -30,19 +29,20 @@ from time import perf_counter
 from typing import Any
 
 import curvature_peers as peers
+import groups
 import machine
 import torch
+from groups import Result
 from tables import row
 from torch import Tensor
 
 from fedscope.landscape import Hessian, top_eigenpairs, trace
-from fedscope.landscape.problem import Problem, Source, load
+from fedscope.landscape.problem import Problem
 from fedscope.process import set_up
 
 TOL = 1e-3  # residual relative to λ_max
 RTOL = 0.01  # standard error of the trace relative to its value
 BLOCK = 8
-Result = dict[str, Any]
 
 
 class Bench:
@@ -249,44 +249,28 @@ def many_group(bench: Bench, k: int) -> Result:
 
 def main() -> None:
     """Measure the chosen groups and keep the record after each."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--checkpoint", type=Path, required=True)
-    parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--json", type=Path, required=True, help="the record; other groups in it are kept")
-    parser.add_argument("--samples", type=int, default=1000)
-    parser.add_argument("--batch-size", type=int, default=125)
+    parser = groups.parser(__doc__, batch_size=125, groups="product, top1, top20, trace, top200")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--only", nargs="+", help="product, top1, top20, trace, top200")
     parser.add_argument("--peak", help=argparse.SUPPRESS)  # for the processes of ``peaks``
     options = parser.parse_args()
     set_up(torch.device("cpu"), options.threads)
-    source = Source(samples=options.samples, data_dir=options.data_dir, batch_size=options.batch_size)
-    (problem,) = load([options.checkpoint], source)
+    problem = groups.problem_of(options)
     bench = Bench(problem)
     if options.peak:
         print(peak(bench, options.peak))
         return
-    groups: dict[str, Callable[[], Result]] = {
+    chosen: dict[str, Callable[[], Result]] = {
         "product": lambda: product_group(bench, options.turns),
         "top1": lambda: eigen_group(bench, 1),
         "trace": lambda: trace_group(bench),
         "top20": lambda: eigen_group(bench, 20),
         "top200": lambda: many_group(bench, 200),
     }
-    record = json.loads(options.json.read_text()) if options.json.exists() else {}
-    record["schema"] = "fedscope/benchmark-curvature/1"
-    entry = record.setdefault(str(problem.description["model"]), {})
-    for name in options.only or groups:
-        result = groups[name]()
-        entry[name] = {
-            "contestants": result, "tol": TOL, "rtol": RTOL, "samples": options.samples,
-            "batch_size": options.batch_size, "threads": options.threads, "parameters": bench.n,
-            "checkpoint": problem.sha256, "machine": machine.record(None),
-        }  # fmt: skip
-        options.json.write_text(json.dumps(record, indent=1) + "\n")
+    about = {"tol": TOL, "rtol": RTOL, "threads": options.threads, "parameters": bench.n}
+    entry = groups.measured(
+        options, "curvature", problem, chosen,
+        lambda result: {"contestants": result, **about, "machine": machine.record(None)},
+    )  # fmt: skip
     print(tables(entry))
 
 

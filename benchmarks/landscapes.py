@@ -13,19 +13,18 @@ point; a ratio is the median over turns of the ratios within a turn. What fedsco
 point (tracing, choosing, checking) is ``preparation``. The group ``adaptive`` evaluates whole grids.
 """
 
-import argparse
 import copy
-import json
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from statistics import median
 from time import process_time
 from typing import Any
 
+import groups
 import loss_landscapes  # type: ignore[import-not-found]
 import machine
 import torch
+from groups import Result
 from loss_landscapes.metrics import Loss  # type: ignore[import-not-found]
 from loss_landscapes.model_interface.model_wrapper import wrap_model  # type: ignore[import-not-found]
 from tables import row
@@ -33,11 +32,9 @@ from torch import nn
 
 from fedscope.landscape import Directions, Surface, random_directions, surface
 from fedscope.landscape.points import Point, Points
-from fedscope.landscape.problem import Problem, Source, load
+from fedscope.landscape.problem import Problem
 from fedscope.landscape.trees import joined
 from fedscope.process import set_up
-
-Result = dict[str, Any]
 
 
 class Loop:
@@ -184,37 +181,21 @@ def adaptive_group(problem: Problem, grid: int, tolerances: list[float]) -> Resu
 
 def main() -> None:
     """Measure, and keep the record after each group."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--checkpoint", type=Path, required=True)
-    parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--json", type=Path, required=True, help="the record; other groups in it are kept")
-    parser.add_argument("--samples", type=int, default=1000)
-    parser.add_argument("--batch-size", type=int, default=128)
-    parser.add_argument("--turns", type=int, default=5)
+    parser = groups.parser(__doc__, batch_size=128, groups="speed, adaptive")
     parser.add_argument("--points", type=int, default=4, help="of a turn; a square number")
     parser.add_argument("--grid", type=int, default=41, help="of the group adaptive")
-    parser.add_argument("--only", nargs="+", help="speed, adaptive")
     options = parser.parse_args()
     set_up(torch.device("cpu"), 1)
-    source = Source(samples=options.samples, data_dir=options.data_dir, batch_size=options.batch_size)
-    (problem,) = load([options.checkpoint], source)
-    groups: dict[str, Callable[[], Result]] = {
+    problem = groups.problem_of(options)
+    chosen: dict[str, Callable[[], Result]] = {
         "speed": lambda: speed_group(problem, options.turns, options.points),
         "adaptive": lambda: adaptive_group(problem, options.grid, [0.01, 0.03, 0.1]),
     }
-    record = json.loads(options.json.read_text()) if options.json.exists() else {}
-    record["schema"] = "fedscope/benchmark-landscapes/1"
-    entry = record.setdefault(str(problem.description["model"]), {})
-    for name in options.only or groups:
-        result = groups[name]()
-        entry[name] = {
-            **result, "samples": options.samples, "batch_size": options.batch_size, "threads": 1,
-            "checkpoint": problem.sha256, "machine": machine.record(None),
-            "loss_landscapes": machine.installed("loss-landscapes"),
-        }  # fmt: skip
-        options.json.write_text(json.dumps(record, indent=1) + "\n")
+    peer = {"loss_landscapes": machine.installed("loss-landscapes")}
+    entry = groups.measured(
+        options, "landscapes", problem, chosen,
+        lambda result: {**result, "threads": 1, "machine": machine.record(None), **peer},
+    )  # fmt: skip
     print(tables(entry))
 
 

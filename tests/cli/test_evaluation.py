@@ -81,7 +81,7 @@ def test_points_are_found_again_unless_they_are_not_wanted(plotted: Any) -> None
     again, few = calls()
     anew, much = calls("--recompute")
     assert again["metrics"] == first["metrics"] == anew["metrics"]
-    assert (spent, few, much) == (81, 1, 81)  # the origin is evaluated to know what it is
+    assert (spent, few, much) == (81, 2, 81)  # two are evaluated to know what they are of
 
 
 def test_what_the_user_can_mend_is_one_line(fedscope: Command, run: Run) -> None:

@@ -107,6 +107,7 @@ BROKEN = {
     "nothing": None,
     "short": landscape() | {"loss": [[1.0]]},
     "words": landscape() | {"center_loss": "<script>"},
+    "lender": landscape() | {"directions_of": {"run": "one"}},
     "marks": landscape() | {"marks": [{"label": "a", "at": [0.0], "distance": 0.0}]},
     "cut": {"schema": "fedscope/hessian/1", "checkpoint": {"sha256": "a"}},
 }
@@ -127,6 +128,7 @@ BROKEN = {
         (["--record", "nothing.json"], "is no record of"),
         (["--record", "short.json"], "loss is no grid of 11 × 11 numbers"),
         (["--record", "words.json"], "center_loss"),
+        (["--record", "lender.json"], "directions_of.sha256: Field required"),
         (["--record", "marks.json"], "a mark has not a coordinate per axis"),
         (["--record", "cut.json"], "problem: Field required"),
     ],

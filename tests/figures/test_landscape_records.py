@@ -53,7 +53,7 @@ def test_interpolated_points_and_errors_are_said() -> None:
         bowl(), computed=computed, interpolation_error=0.013, stderr=torch.full((11, 11), 0.05).double()
     )
     texts = _texts(draw([landscape_record(surface)]))
-    assert "55 of 121 points computed, others interpolated within 1.3 %" in texts
+    assert "55 of 121 points computed, others ≤ 1.3 % off where checked" in texts
     assert "centre loss 0.200 ± 0.050" in texts
 
 

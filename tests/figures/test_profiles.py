@@ -11,6 +11,7 @@ from matplotlib.text import Text
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.profiles import Barrier, profile_figure
+from fedscope.landscape.results import Axis
 from tests.figures.cases import bowl, profile
 
 
@@ -65,6 +66,13 @@ def test_several_lines_differ_and_the_legend_has_the_barriers() -> None:
     assert len({str(line._dash_pattern) for line in curves}) == 3  # type: ignore[attr-defined]
     named = [t for t in figure.findobj(Text) if isinstance(t, Text) and t.get_text() in ("a", "b")]
     assert not any(t.get_window_extent().overlaps(legend.get_window_extent()) for t in named)
+
+
+def test_lines_to_several_ends_share_what_their_axes_have_in_common() -> None:
+    surface = profile()
+    lines = [replace(surface, axes=(Axis(f"α (a → {end})", surface.axes[0].values),)) for end in "bc"]
+    assert profile_figure(lines[:1], ["p"]).axes[-1].get_xlabel() == "α (a → b)"
+    assert profile_figure(lines, ["p", "q"]).axes[-1].get_xlabel() == "α"
 
 
 def test_long_names_of_the_ends_do_not_meet() -> None:

@@ -143,7 +143,7 @@ def test_texts_are_inert() -> None:
     plots = found.json("page-data")
     assert plots["planes"][0]["subjects"][0]["name"] == "one"
     labels = json.dumps(
-        [plots["charts"], plots["planes"][0]["axes"], plots["planes"][0]["views"][0]["marks"]]
+        [plots["charts"], plots["planes"][0]["views"][0]["axes"], plots["planes"][0]["views"][0]["marks"]]
     )
     assert "<script" not in labels  # plotly reads tags in texts
     assert found.json("page-provenance")["analyses"][0]["problem"]["method"] == EVIL
@@ -240,6 +240,9 @@ def test_the_provenance_is_all_there_and_no_path_of_the_machine(text: str, whole
     assert [one["manifest"]["name"] for one in about["runs"]] == ["one", "two"]
     assert all(sha256 in whole.text for sha256 in hashes)
     assert "/home/me" not in text
+    borrowed = landscape(directions_of=landscape("two")["checkpoint"])
+    assert "/home/me" in borrowed["directions_of"]["path"]
+    assert "/home/me" not in landscape_page([borrowed])
     assert {one["versions"]["torch"] for one in about["analyses"]} == {"2.0"}
 
 
@@ -258,7 +261,24 @@ def test_a_line_shows_its_barrier_and_band() -> None:
     assert "barrier 1.000 at 0.5" in found.text
     curve, low, high = charts["line-0-loss"]["data"]
     assert curve["y"][10] == pytest.approx(2.0)
-    assert (low["y"][10], high["y"][10]) == (pytest.approx(1.8), pytest.approx(2.2))
+    assert (low["y"][10], high["y"][10]) == (pytest.approx(1.9), pytest.approx(2.1))
+    assert "Band: ± one standard error over samples." in found.text
+
+
+def test_axes_that_tell_what_they_explain_are_each_records_own() -> None:
+    def pca(name: str, share: int) -> dict[str, Any]:
+        axes = [{"name": f"axis {k} ({share + k} %)", "values": [0.0, 1.0]} for k in (1, 2)]
+        return landscape(name, name, directions="pca", axes=axes, loss=[[1.0, 2.0], [3.0, 4.0]])
+
+    (plane,) = Page(landscape_page([pca("one", 10), pca("two", 20)])).json("page-data")["planes"]
+    assert [view["axes"] for view in plane["views"]] == [
+        ["axis 1 (11 %)", "axis 2 (12 %)"], ["axis 1 (21 %)", "axis 2 (22 %)"],
+    ]  # fmt: skip
+    lines = [profile("one"), profile("two", "fedavg+man")]
+    for line, end in zip(lines, "bc", strict=True):
+        line["axes"][0]["name"] = f"α (a → {end}, distance 1)"
+    charts = Page(landscape_page(lines)).json("page-data")["charts"]
+    assert charts["line-0-loss"]["layout"]["xaxis"]["title"]["text"] == "α"
 
 
 def estimate(value: float | None, stderr: float | None = 0.1) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from mpl_toolkits.mplot3d import Axes3D
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.surfaces import Kind, landscape_figure
-from tests.figures.cases import bowl
+from fedscope.landscape.results import Axis, Surface
+from tests.figures.cases import bowl, drift
 
 NAMES = ["FedAvg", "FedProx", "FedDyn", "FedDC", "SCAFFOLD", "FedAlign"]
 
@@ -181,3 +182,17 @@ def test_an_accuracy_has_its_own_scale_in_percent() -> None:
     assert {"50", "60", "70", "80"} & set(_texts(figure))
     with pytest.raises(UserError, match="it has loss, accuracy"):
         landscape_figure([surface], ["a"], metric="f1")
+
+
+def test_an_axis_is_named_again_where_it_tells_something_else() -> None:
+    def explained(share: str) -> Surface:
+        surface = drift(4)
+        names = ("axis 1 (90 %)", f"axis 2 ({share} %)")
+        axes = tuple(Axis(name, axis.values) for name, axis in zip(names, surface.axes, strict=True))
+        return replace(surface, axes=axes)
+
+    figure = landscape_figure(
+        [explained(share) for share in ("5", "5", "7")], ["x", "y", "z"], kind="contour"
+    )
+    shown = [axes.get_ylabel() for axes in figure.axes if axes.yaxis.label.get_visible()]
+    assert [name for name in shown if name.startswith("axis")] == ["axis 2 (5 %)", "axis 2 (7 %)"]

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -64,3 +66,30 @@ def test_statistics_that_move_have_no_gradient() -> None:
     directions = Directions("line", (torch.ones(space.size).double(),), ("α",))
     own = (case.model, case.loss_fn, case.batches)
     assert curvature_at_center(*own, directions=directions) is None
+
+
+WEIGHTS = torch.tensor([1.0, 2.0, 3.0])
+
+
+def weighted(output: Tensor, targets: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(output, targets, weight=WEIGHTS)
+
+
+def test_a_narrow_step_is_not_lost_in_rounding() -> None:
+    torch.manual_seed(0)
+    model, batches = nn.Linear(4, 3), Batches(torch.randn(9, 4), torch.randint(3, (9,)))
+    directions = along(torch.eye(15)[0])
+    loss = nn.CrossEntropyLoss(weight=WEIGHTS)
+    (exact,) = curvature_at_center(model, loss, batches, directions=directions) or [math.nan]
+    assert exact > 0.01
+    for step in (1e-2, 1e-4):
+        over = curvature_over_steps(model, loss, batches, directions=directions, steps=(step,))
+        assert over == pytest.approx([exact], rel=1e-3)
+    assert {tensor.dtype for tensor in (*model.parameters(), *loss.buffers())} == {torch.float32}
+
+
+def test_what_cannot_be_had_in_float64_bends_by_none() -> None:
+    own = (nn.Linear(4, 3), weighted, Batches(torch.randn(9, 4), torch.randint(3, (9,))))
+    directions = along(torch.eye(15)[0])
+    assert curvature_at_center(*own, directions=directions) is None
+    assert curvature_over_steps(*own, directions=directions, steps=(1e-2,)) is None

@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Callable
+from types import MethodType
+from typing import Any
 
 import pytest
 import torch
@@ -88,12 +90,43 @@ class Late(nn.Module):
         return logits
 
 
+class OwnNorm(nn.BatchNorm2d):
+    """BatchNorm with a forward of its own, which the tracer goes through: 1/σ is a constant to it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        scale = (self.running_var + self.eps).rsqrt()
+        x = (x - self.running_mean.view(1, -1, 1, 1)) * scale.view(1, -1, 1, 1)
+        return x * self.weight.view(1, -1, 1, 1) + self.bias.view(1, -1, 1, 1)
+
+
+class ByName(nn.Module):
+    """A weight that is got at by a way that the tracer does not see."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.fc = nn.Conv2d(1, 4, 3), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = dict(self.fc.named_parameters())["weight"]
+        return nn.functional.linear(relu(self.conv(x)).mean((2, 3)), weight / weight.norm())
+
+
+def _with_own_norm() -> nn.Module:
+    net = Residual()
+    net.bn1 = OwnNorm(4)
+    return net
+
+
 NETS: dict[str, tuple[Callable[[], nn.Module], int]] = {
     "residual": (Residual, 6),
     "residual, in place": (lambda: Residual(inplace=True), 6),
     "adding": (Adding, 6),
     "branching": (Branching, 0),
     "late": (Late, 0),
+    "a norm's own forward": (_with_own_norm, 0),
+    "by name": (ByName, 0),
 }
 
 
@@ -116,9 +149,12 @@ def test_outputs_are_the_networks_own_wherever_its_weights_are(name: str) -> Non
     forward = Forward(model, loss)
     assert forward.fused == count
     moved = loss.center + 0.2 * torch.randn(len(loss.center), generator=torch.Generator().manual_seed(1))
-    forward.load(moved)
+    norms = {name: value for name, value in model.named_buffers() if "running" in name}
+    forward.load(moved, {name: 0.5 * value.double() for name, value in norms.items()})
     outputs = forward.outputs()
     torch.nn.utils.vector_to_parameters(moved, model.parameters())
+    for value in norms.values():
+        value.mul_(0.5)
     with torch.no_grad():
         for output, (inputs, _) in zip(outputs, batches, strict=True):
             torch.testing.assert_close(output, model(inputs), rtol=1e-5, atol=1e-6)
@@ -182,6 +218,23 @@ def test_hooks_see_what_they_saw() -> None:
     model.get_submodule("one").register_forward_hook(lambda _m, _i, output: 2 * output)
     forward = Forward(model, FlatLoss(model, cross_entropy, batches))
     assert forward.fused == 0
+    with torch.no_grad():
+        for output, (inputs, _) in zip(forward.outputs(), batches, strict=True):
+            torch.testing.assert_close(output, model(inputs), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("place", ["one", "bn1", "act"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_forward_that_was_put_into_a_layer_is_kept(place: str, dtype: torch.dtype) -> None:
+    model, batches, _ = _case("residual")
+    layer = model.to(dtype).get_submodule(place)
+
+    def twice(self: nn.Module, x: Tensor) -> Any:
+        return 2 * type(self).forward(self, x)
+
+    layer.__dict__["forward"] = MethodType(twice, layer)
+    batches = batches.to("cpu", dtype)
+    forward = Forward(model, FlatLoss(model, cross_entropy, batches))
     with torch.no_grad():
         for output, (inputs, _) in zip(forward.outputs(), batches, strict=True):
             torch.testing.assert_close(output, model(inputs), rtol=1e-5, atol=1e-6)

@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 import torch
@@ -162,14 +163,16 @@ def test_every_network_as_a_plain_loop_has_it(name: str, dtype: torch.dtype) -> 
     assert found.statistics == "kept"
 
 
+@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("origin", [False, True])
-def test_recalibration_is_at_the_model_or_at_every_point(origin: bool) -> None:
+def test_recalibration_is_at_the_model_or_at_every_point(origin: bool, compiled: bool) -> None:
     case = net_case("strided", samples=15)  # equal batches: PyTorch's own average does not weight them
     centre = _centre(case.model)
     d0, d1 = _directions(len(centre))
     start = centre + d1 if origin else None
+    model = cast(nn.Module, torch.compile(case.model, backend="eager")) if compiled else case.model
     found = surface(
-        case.model, cross_entropy, case.batches, directions=Directions("x", (d0,), ("d0",), origin=start),
+        model, cross_entropy, case.batches, directions=Directions("x", (d0,), ("d0",), origin=start),
         values=[GRID], bn="recalibrate",
     )  # fmt: skip
     oracle = Oracle(case.model, case.batches)
@@ -243,6 +246,17 @@ def test_a_network_that_is_nan_at_the_centre_has_a_surface() -> None:
     assert found.non_finite == 3
     assert found.metrics["a"].isnan().all()
     assert found.stderr is None
+
+
+class Noisy(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.dropout(super().forward(x))
+
+
+def test_a_network_without_a_loss_of_its_own_has_no_surface() -> None:
+    batches = Batches(torch.randn(9, 2), torch.randint(3, (9,)))
+    with pytest.raises(UserError, match="different outputs on the same samples"):
+        surface(Noisy(2, 3), cross_entropy, batches, directions=(torch.ones(9),))
 
 
 def _refused(call: Callable[[], object], words: str) -> None:

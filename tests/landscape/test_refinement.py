@@ -1,5 +1,6 @@
 """Adaptive grids against the full ones."""
 
+import math
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -12,6 +13,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedscope.landscape import Batches, Surface, surface
+from fedscope.landscape.planes import Networks, line_between
 from fedscope.landscape.refinement import Grid, Mask, hierarchy, interpolated, refined
 
 Function = Callable[[Grid, Grid], Grid]
@@ -75,6 +77,39 @@ def test_noise_is_evaluated_everywhere() -> None:
     assert known.all()
     assert stated == 0
     assert (full == truth).all()
+
+
+def test_every_draw_that_found_a_miss_is_followed_by_a_larger_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, rests = list[int](), list[int]()
+
+    class Counting:
+        def __init__(self, seed: int) -> None:
+            self.own = np.random.Generator(np.random.PCG64(seed))
+
+        def choice(self, rest: Grid, size: int, *, replace: bool) -> Grid:
+            rests.append(len(rest))
+            sizes.append(size)
+            return self.own.choice(rest, size, replace=replace)
+
+    monkeypatch.setattr(np.random, "default_rng", Counting)
+    spikes = np.random.Generator(np.random.PCG64(1)).random((41, 41)) < 0.02  # each seen by who hits it alone
+    _run(np.where(spikes, 1.5, 1.0), 0.01)
+    firsts = [max(20, round(0.03 * rest)) for rest in rests]
+    assert len(sizes) > 3
+    assert sizes == [round(m * (1 + math.log(k) / 2)) for k, m in enumerate(firsts, 1)]
+
+
+def test_a_lines_ends_are_evaluated_whatever_the_grid() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3))
+    batches = Batches(torch.randn(9, 5), torch.randint(3, (9,)))
+    ends = 0.1 * torch.randn(2, 75).double()
+    line = line_between(Networks(list(ends), ["a", "b"], 75))
+    for grid in (30, 51, 61):
+        found = surface(model, cross_entropy, batches, directions=line, grid=grid, adaptive=0.1)
+        assert found.computed is not None
+        evaluated = found.axes[0].values[found.computed]
+        assert {0.0, 1.0} <= set(evaluated.tolist())
 
 
 @given(rows=st.integers(1, 70), columns=st.integers(1, 70))

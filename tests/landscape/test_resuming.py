@@ -60,11 +60,12 @@ def test_killed_at_random_points_it_goes_on(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", WORK, str(tmp_path), str(log), "0"], check=True)
     assert torch.equal(torch.load(tmp_path / "loss.pt"), whole.loss)
     values = log.read_text().splitlines()
-    origin, others = values[0], [value for value in values if value != values[0]]
-    assert values.count(origin) == 4  # each run begins there
+    first = set(values[:2])  # the origin, and the grid's corner: each run begins there
+    others = [value for value in values if value not in first]
+    assert [values.count(value) for value in first] == [4, 4]
     # A kill may fall between an evaluation and its writing: one point of each run at most is lost.
-    assert 30 <= len(others) <= 30 + 3
-    assert len(set(others)) == 30
+    assert 29 <= len(others) <= 29 + 3
+    assert len(set(others)) == 29
 
 
 def test_a_finished_surface_is_found(tmp_path: Path) -> None:
@@ -73,10 +74,10 @@ def test_a_finished_surface_is_found(tmp_path: Path) -> None:
     again = evaluated(tmp_path, tmp_path / "log")
     assert torch.equal(again.loss, first.loss)
     assert torch.equal(again.metrics["logged"], first.metrics["logged"])
-    assert len((tmp_path / "log").read_text().splitlines()) == 1  # the origin, which says what it is
+    assert len((tmp_path / "log").read_text().splitlines()) == 2  # they say what it is
     (tmp_path / "log").unlink()
     adaptive = evaluated(tmp_path, tmp_path / "log", adaptive=0.5)
-    assert len((tmp_path / "log").read_text().splitlines()) == 1  # points of another grid of the same slice
+    assert len((tmp_path / "log").read_text().splitlines()) == 2  # points of another grid of the same slice
     assert adaptive.computed is None or bool((adaptive.loss == first.loss)[adaptive.computed].all())
 
 
@@ -88,7 +89,7 @@ def test_a_damaged_row_is_evaluated_again(tmp_path: Path) -> None:
     path.write_bytes(content)
     (tmp_path / "log").unlink()
     assert torch.equal(evaluated(tmp_path, tmp_path / "log").loss, first.loss)
-    assert len((tmp_path / "log").read_text().splitlines()) == 2
+    assert len((tmp_path / "log").read_text().splitlines()) == 3
 
 
 def _kept(folder: Path, **changes: object) -> None:
@@ -155,3 +156,16 @@ def test_another_problem_never_finds_these_rows(tmp_path: Path, monkeypatch: pyt
     assert is_new(lambda: _kept(tmp_path)), "code"
     _kept(tmp_path, grid=3)  # another grid of the same slice has the same rows
     assert len(_files(tmp_path)) == len(OTHERS) + 2
+
+
+@pytest.mark.parametrize("what", ["loss_fn", "metrics"])
+def test_a_number_that_differs_far_from_the_origin_only_is_another(tmp_path: Path, what: str) -> None:
+    def cut(height: float) -> object:
+        def number(output: Tensor, targets: Tensor) -> Tensor:
+            return cross_entropy(output, targets, reduction="none").clamp(max=height).mean()
+
+        return number if what == "loss_fn" else {"cut": number}
+
+    for height in (2.0, 40.0):  # of the samples at the origin 1.4, a unit away 2.4
+        _kept(tmp_path, **{what: cut(height)})
+    assert len(_files(tmp_path)) == 2

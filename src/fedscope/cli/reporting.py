@@ -57,8 +57,11 @@ def kept(store: Registry, wanted: Earlier, given: Sequence[Record]) -> list[Reco
     Landscapes are of the checkpoints and of earlier ones, curvature of the checkpoints alone.
     """
     complete = [describe_checkpoint(path)[1] for path in wanted]
-    every = [*complete, *(describe_checkpoint(path)[1] for paths in wanted.values() for path in paths)]
+    every = [
+        describe_checkpoint(path)[1] for target, earlier in wanted.items() for path in (target, *earlier)
+    ]
     found = best_of(kept_of(store.root / ANALYSIS, every), complete)
+    found.sort(key=lambda record: every.index(record["checkpoint"]["sha256"]))
     missing = [r for r in found if not _has(given, r["schema"], r["checkpoint"]["sha256"])]
     return [*given, *missing]
 
@@ -66,8 +69,7 @@ def kept(store: Registry, wanted: Earlier, given: Sequence[Record]) -> list[Reco
 def best_of(records: Sequence[Record], complete: Sequence[str]) -> list[Record]:
     """Return of each checkpoint the fullest curvature record, and the finest landscape of each kind.
 
-    Curvature is of the checkpoints with the hashes ``complete``, in their order, and of the Hessian by our
-    own engine.
+    Curvature is of the checkpoints with the hashes ``complete``, and of the Hessian by our own engine.
     """
     chosen: dict[tuple[object, ...], Record] = {}
     for record in records:
@@ -80,8 +82,7 @@ def best_of(records: Sequence[Record], complete: Sequence[str]) -> list[Record]:
         name = (record["schema"], sha256, *kind)
         if name not in chosen or _fullness(record, complete) > _fullness(chosen[name], complete):
             chosen[name] = record
-    order = {sha256: place for place, sha256 in enumerate(complete)}
-    return sorted(chosen.values(), key=lambda r: order.get(r["checkpoint"]["sha256"], len(order)))
+    return list(chosen.values())
 
 
 def kept_rounds(store: Registry, reference: str, rounds: str | None) -> list[Path]:

@@ -15,7 +15,7 @@ from fedscope.figures.clients import client_matrix_figure
 from fedscope.figures.eigenvalues import eigenvalue_figure
 from fedscope.figures.labels import label, titles
 from fedscope.figures.spectra import density_figure
-from fedscope.landscape.results import HESSIAN_SCHEMA as SCHEMA
+from fedscope.figures.tables import check_hessian
 
 Kind = Literal["density", "eigenvalues", "clients", "bars"]
 KINDS: tuple[Kind, ...] = ("density", "eigenvalues", "clients", "bars")
@@ -33,14 +33,7 @@ def draw(records: Sequence[Record], kind: Kind = "density") -> Figure:
     Raises:
         UserError: no record, another schema, or a record without what this kind shows.
     """
-    if not records:
-        raise UserError("there is no record to draw: make one with 'fedscope hessian --json FILE'")
-    for record in records:
-        if record.get("schema") != SCHEMA:
-            raise UserError(
-                f"a record has the schema {record.get('schema')!r}, not {SCHEMA!r}: "
-                "make it with 'fedscope hessian --json FILE'"
-            )
+    check_hessian(records)
     return _DRAWINGS[kind](records)
 
 

@@ -16,6 +16,12 @@ def label(checkpoint: Record) -> str:
     return f"{run}@{round}" if which is None else f"{run}@{which} (round {round})"
 
 
+def shared_name(names: Sequence[str]) -> str:
+    """Return what several surfaces' axes are called: without what is said in brackets where that differs."""
+    found = list(dict.fromkeys(names))
+    return found[0] if len(found) == 1 else " / ".join(dict.fromkeys(name.split(" (")[0] for name in found))
+
+
 def titles(records: Sequence[Record]) -> list[str]:
     """Return the records' methods where each has its own, else their checkpoints' labels."""
     methods = [record["problem"].get("method") for record in records]

@@ -183,10 +183,10 @@ def _center_error(surface: Surface) -> float | None:
 def _interpolated(surface: Surface) -> str:
     if surface.computed is None or bool(surface.computed.all()):
         return ""
-    text = f"{int(surface.computed.sum())} of {surface.computed.numel()} points computed, others interpolated"
+    text = f"{int(surface.computed.sum())} of {surface.computed.numel()} points computed, others"
     if surface.interpolation_error is None:
-        return text
-    return f"{text} within {100 * surface.interpolation_error:.2g} %"
+        return f"{text} interpolated"
+    return f"{text} ≤ {100 * surface.interpolation_error:.2g} % off where checked"
 
 
 def _frame(axes: Axes, panel: Panel, limits: Limits, *, leftmost: bool) -> None:
@@ -202,7 +202,6 @@ def _frame(axes: Axes, panel: Panel, limits: Limits, *, leftmost: bool) -> None:
         axis.set_label_text(style.typeset(name), fontsize=fitting_size(style.typeset(name), room))
     if not leftmost:
         axes.tick_params(labelleft=False)
-        axes.yaxis.label.set_visible(False)
 
 
 def _fill(axes: Axes, panel: Panel, scale: Scale) -> None:

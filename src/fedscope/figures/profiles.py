@@ -17,6 +17,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from fedscope.errors import UserError
 from fedscope.figures import style
+from fedscope.figures.labels import shared_name
 from fedscope.figures.page import POINTS, Page, wrapped
 from fedscope.figures.panels import array, cell_edges, check_axis, coordinate, grid_of
 from fedscope.figures.placing import fitting_size, text_size
@@ -141,7 +142,7 @@ def _draw(lines: Sequence[_Line], names: Sequence[str], *, title: str, caption: 
         _draw_barrier(panels[0], lines[0])
     for axes in panels[:-1]:
         axes.tick_params(labelbottom=False)
-    axis = style.typeset(lines[0].axis)
+    axis = style.typeset(shared_name([line.axis for line in lines]))
     panels[-1].set_xlabel(axis, fontsize=fitting_size(axis, POINTS * (width - 0.1)))
     if legend:
         panels[0].legend(

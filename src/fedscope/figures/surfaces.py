@@ -154,6 +154,9 @@ class _Layout:
         if self.kind in FLAT:
             axes = page.figure.add_axes(page.box(left=left, top=top, width=side, height=side))
             FLAT[self.kind](axes, panel, self.scale, self.limits, leftmost=leftmost)
+            # an axis' name may tell what it explains of this panel's networks alone
+            own = panel.names[1] != self.panels[0].names[1]
+            axes.yaxis.label.set_visible(leftmost or own)
             fill = partial(fill_at, panel, self.scale)
             draw_marks(
                 axes, panel.marks, path=panel.path, size=(side, side), fill=fill, reached=reached

@@ -44,14 +44,7 @@ def hessian_table(records: Sequence[Record]) -> Table:
     Raises:
         UserError: when there is no record, or one is not a Hessian record.
     """
-    if not records:
-        raise UserError("there is no record to tabulate: make one with 'fedscope hessian --json FILE'")
-    for record in records:
-        if record.get("schema") != SCHEMA:
-            raise UserError(
-                f"a record has the schema {record.get('schema')!r}, not {SCHEMA!r}: "
-                "make it with 'fedscope hessian --json FILE'"
-            )
+    check_hessian(records)
     shared, differing = _settings([record["problem"] for record in records])
     crossed = any(record["cross_client"] for record in records)
     columns = ["checkpoint", *differing, "λ_max ± data", "trace ± probe ± data"]
@@ -60,6 +53,22 @@ def hessian_table(records: Sequence[Record]) -> Table:
     rows = [tuple(_cells(record, differing, crossed=crossed)) for record in records]
     title = TITLES.get(str(shared.get("operator", "")), "Curvature of the loss")
     return Table(title, tuple(columns), tuple(rows), tuple(_notes(records, shared)))
+
+
+def check_hessian(records: Sequence[Mapping[str, Any]]) -> None:
+    """Check that these are records of ``fedscope hessian --json``.
+
+    Raises:
+        UserError: there is none, or one has another schema.
+    """
+    if not records:
+        raise UserError("there is no record: make one with 'fedscope hessian --json FILE'")
+    for record in records:
+        if record.get("schema") != SCHEMA:
+            raise UserError(
+                f"a record has the schema {record.get('schema')!r}, not {SCHEMA!r}: "
+                "make it with 'fedscope hessian --json FILE'"
+            )
 
 
 TITLES = {

@@ -1,10 +1,11 @@
 """How much a loss surface bends at its centre along each axis, to be held beside the eigenvalues.
 
-Two numbers, which on a smooth network differ by the step only. At the point: the second derivative, from the
-surface's slopes a hair's breadth to either side, in float64; rounding and truncation are below 1e-5 there,
-and the gap holds hardly a kink of ReLU or max-pooling. Over a step of the grid: the second difference of the
-losses. Kinks bend the loss where no derivative sees it, so the second number can be far above the first, and
-only the first is what an eigenvalue of the Hessian says.
+Two numbers, both in float64, which on a smooth network differ by the step only. At the point: the second
+derivative, from the surface's slopes a hair's breadth to either side; rounding and truncation are below 1e-5
+there, and the gap holds hardly a kink of ReLU or max-pooling. Over a step of the grid: the second difference
+of the losses, which in float32 would be mostly rounding where steps are small. Kinks bend the loss where no
+derivative sees it, so the second number can be far above the first, and only the first is what an eigenvalue
+of the Hessian says.
 """
 
 import copy
@@ -37,9 +38,14 @@ def curvature_at_center(
     products have no part in it.
 
     Returns:
-        None where the directions move BatchNorm's statistics, in which the loss has no gradient here.
+        None where the directions move BatchNorm's statistics, in which the loss has no gradient here; or
+        where network or loss cannot be had in float64: they cast, or the loss has float32 tensors of its own
+        and is no module.
     """
-    loss = FlatLoss(copy.deepcopy(model).double(), loss_fn, batches, bn=bn)
+    exact = _in_float64(model, loss_fn, batches, bn)
+    if exact is None:
+        return None
+    loss = FlatLoss(*exact, batches, bn=bn)
     origin = loss.center if directions.origin is None else directions.origin.to(loss.center)
     if any(len(vector) != len(loss.center) for vector in (origin, *directions.vectors)):
         return None
@@ -60,13 +66,35 @@ def curvature_over_steps(
     directions: Directions,
     steps: Sequence[float],
     bn: BatchNormMode = "eval",
-) -> list[float]:
-    """Return (L(o + h·d) − 2·L(o) + L(o − h·d)) / h² for each direction, h its step."""
-    found = []
+) -> list[float] | None:
+    """Return (L(o + h·d) − 2·L(o) + L(o − h·d)) / h² for each direction, h its step.
+
+    Returns:
+        None where network or loss cannot be had in float64.
+    """
+    exact, found = _in_float64(model, loss_fn, batches, bn), []
+    if exact is None:
+        return None
     for vector, axis, h in zip(directions.vectors, directions.axes, steps, strict=True):
         line = replace(directions, vectors=(vector,), axes=(axis,), marks=(), limits=None)
-        sides = surface(model, loss_fn, batches, directions=line, values=([-h, h],), bn=bn)
+        sides = surface(*exact, batches, directions=line, values=([-h, h],), bn=bn)
         found.append((float(sides.loss.sum()) - 2 * sides.center_loss) / h**2)
+    return found
+
+
+def _in_float64(
+    model: nn.Module, loss_fn: LossFunction, batches: Batches, bn: BatchNormMode
+) -> tuple[nn.Module, LossFunction] | None:
+    """Return network and loss in float64; None where these cannot be evaluated."""
+    exact = copy.deepcopy(loss_fn).double() if isinstance(loss_fn, nn.Module) else loss_fn
+    found = copy.deepcopy(model).double(), exact
+    try:
+        loss = FlatLoss(*found, batches, bn=bn)
+        loss.value(loss.center)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError:  # of operations on tensors of two dtypes
+        return None
     return found
 
 

@@ -32,7 +32,8 @@ def fold(model: nn.Module, evaluate: Callable[[], Tensor]) -> None:
 
     BatchNorm by running statistics is folded where it can be and is one multiplication and addition
     elsewhere; convolutions get the derivatives of :mod:`fedscope.landscape.convolution`. Subclasses of these
-    layers, and those with hooks that look at what is folded, stay as they are.
+    layers, those with a forward of their own, and those with hooks that look at what is folded, stay as they
+    are.
     If the outputs do not agree to rounding, all do.
     """
     layers = [m for m in model.modules() if _is_layer(m)]
@@ -58,11 +59,15 @@ def fold(model: nn.Module, evaluate: Callable[[], Tensor]) -> None:
 
 
 def _is_layer(module: nn.Module) -> TypeGuard[_Foldable]:
-    return type(module) in _LAYERS
+    return type(module) in _LAYERS and "forward" not in module.__dict__
 
 
 def _is_norm(module: nn.Module) -> TypeGuard[_BatchNorm]:
-    return type(module) in _NORMS and isinstance(module.running_mean, Tensor)
+    return (
+        type(module) in _NORMS
+        and isinstance(module.running_mean, Tensor)
+        and "forward" not in module.__dict__
+    )
 
 
 def _partners(

@@ -1,9 +1,10 @@
 """A network's outputs on all batches at any weights and statistics, as fast as can be without derivatives.
 
 On the CPU float32 convolutional networks run in fused operations (:mod:`fedscope.landscape.fusion`) where
-their outputs on some samples agree with the plain network's to rounding, others with BatchNorm folded as for
-curvature. The samples go through the network in blocks whose largest activation stays in the cache, which
-changes nothing where samples do not depend on each other; where they do, each batch goes at once.
+their outputs on some samples agree with the plain network's to rounding, at two places of weight space;
+others with BatchNorm folded as for curvature. The samples go through the network in blocks whose largest
+activation stays in the cache, which changes nothing where samples do not depend on each other; where they do,
+each batch goes at once.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,6 +19,7 @@ from fedscope.landscape.flatloss import SAMPLE, FlatLoss
 from fedscope.landscape.fusion import Fused, fusible, laid_out
 from fedscope.landscape.normalization import frozen_copy
 from fedscope.landscape.preflight import close
+from fedscope.landscape.statespace import StateSpace
 from fedscope.landscape.trees import Tree, count, flat, joined, mapped, some, split
 
 Precision = Literal["fp32", "bf16"]
@@ -103,15 +105,35 @@ class Forward:
         frozen.load_state_dict(self._loss.model.state_dict())
         try:
             exact = Fused(frozen, (sample,), torch.float32)
-            if not exact.fused or not close(exact(laid_out(sample)), self._loss_output(sample), sample.dtype):
+            if not exact.fused or not self._follows(exact, sample):
                 return None
-            return Fused(frozen, (sample,), torch.bfloat16) if self._low else exact
+            return Fused(frozen, (sample,), torch.bfloat16 if self._low else torch.float32)
         except Exception:  # whatever a network raises that cannot be traced, or is no map of tensors
             return None
 
-    def _loss_output(self, sample: Tensor) -> Tensor:
-        with torch.no_grad(), self._loss.exact():
-            return flat(self._loss.outputs(self._loss.split(self._loss.center), sample))
+    @torch.no_grad()
+    def _follows(self, fused: Fused, sample: Tensor) -> bool:
+        """Say whether it gives the network's outputs here, and where all weights and statistics are others.
+
+        What a forward computes from a tensor out of the tracer's sight is a constant of the graph.
+        """
+        space, here = StateSpace.of(self._loss.model), self._loss.center
+        names = (*space.means, *space.variances)
+        before = {name: self._buffers[name].clone() for name in names}
+        noise = torch.randn(len(here), generator=torch.Generator().manual_seed(0))
+        beside = here + 0.1 * here.square().mean().sqrt() * noise
+        elsewhere = {name: 1.2 * value + 0.1 * value.abs().mean() for name, value in before.items()}
+        try:
+            for weights, statistics in ((here, before), (beside, elsewhere)):
+                self.load(weights, statistics)
+                fused.load(self._tensors)
+                with self._loss.exact():
+                    wanted = flat(self._loss.outputs(self._loss.split(weights), sample))
+                    if not close(fused(laid_out(sample)), wanted, sample.dtype):
+                        return False
+        finally:
+            self.load(here, before)
+        return True
 
     @torch.no_grad()
     def _cut(self, sample: Tree) -> list[Tree] | None:

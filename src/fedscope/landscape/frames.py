@@ -34,11 +34,10 @@ def scan_rounds(
     """
     last = problems[-1]
     keeper = Keeper(keep if group is None else None)
-    found = sliced(last, plane, stage, keeper=keeper, group=group)
-    shared = Shared(found, last.checkpoint)
+    shared = Shared(sliced(last, plane, stage, keeper=keeper, group=group), last.checkpoint)
     frames = [
         scan(problem, plane, stage, shared=shared, keep=keep, again=again, group=group)
         for problem in problems
     ]
-    own = {"curvature": found.curvature, "converged": found.converged}
-    return [*frames[:-1], {**frames[-1], **own}]
+    keeper.let_go()
+    return frames

@@ -160,7 +160,7 @@ class _Site(nn.Module):
 
 
 def fusible(model: nn.Module) -> bool:
-    """Say whether fusing may pay: float32 convolutions on the CPU, and nobody who looks in between."""
+    """Say whether fusing may pay: float32 convolutions on the CPU, and nobody in between."""
     modules = list(model.modules())
     floats = [t for t in model.state_dict().values() if t.is_floating_point()]
     return (
@@ -169,6 +169,7 @@ def fusible(model: nn.Module) -> bool:
         and all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in floats)
         and any(map(_is_convolution, modules))
         and not any(module._forward_hooks or module._forward_pre_hooks for module in modules)
+        and not any("forward" in module.__dict__ for module in modules)
     )
 
 

@@ -4,6 +4,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from fedscope.landscape.directions import random_directions
+from fedscope.landscape.flatloss import FlatLoss
 from fedscope.landscape.hessian import Hessian
 from fedscope.landscape.keeping import Keeper, key
 from fedscope.landscape.measure import Stage
@@ -17,27 +19,35 @@ def kept_scans(
 ) -> list[Record]:
     """Return the records of ``scan``, of each problem along the directions of ``center``.
 
-    A record is taken from ``keep`` where it is there; the directions are found when one is missing.
+    A record is taken from ``keep`` where it is there; the directions are found, once, when one is missing.
     """
-    keeper, shared = Keeper(keep), None
+    results, products, shared = Keeper(keep), Keeper(keep), None
     records = []
     for problem in problems:
-        lender = None if problem.sha256 == center.sha256 else center.sha256
-        name = _name(problem, plane, lender)
-        record = keeper.result(name)
+        name = _name(problem, plane, center.sha256)
+        record = results.result(name)
         if record is None:
-            if lender and shared is None:
-                shared = Shared(sliced(center, plane, stage, keeper=keeper), center.checkpoint)
-            record = scan(problem, plane, stage, shared=shared if lender else None, keep=keep)
-            keeper.finish(name, record)
+            shared = shared or Shared(sliced(center, plane, stage, keeper=products), center.checkpoint)
+            record = scan(problem, plane, stage, shared=shared, keep=keep)
+            results.finish(name, record)
         records.append({**record, "checkpoint": problem.checkpoint})
+    products.let_go()
     return records
 
 
-def _name(problem: Problem, plane: Plane, lender: str | None) -> str:
-    operator = Hessian(problem.model, problem.loss_fn, problem.batches, bn=plane.bn)
-    asked = {**asdict(plane), "versions": None, "schema": "landscape", "problem": problem.description}
-    return key(operator, {**asked, "directions_of": lender} if lender else asked)
+def _name(problem: Problem, plane: Plane, lender: str) -> str:
+    own = (problem.model, problem.loss_fn, problem.batches)
+    loss = FlatLoss(*own, bn=plane.bn)
+    asked = {
+        **asdict(plane),
+        "versions": None,
+        "schema": "landscape",
+        "problem": problem.description,
+        "directions_of": lender,
+        # what an operator does not see: a loss that differs from another far from the network only
+        "away": loss.value(loss.center + random_directions(problem.model).vectors[0]),
+    }
+    return key(Hessian(*own, bn=plane.bn), asked)
 
 
 def kept_of(keep: Path, hashes: Collection[str]) -> list[Record]:

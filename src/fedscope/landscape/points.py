@@ -15,6 +15,7 @@ from fedscope.landscape.flatloss import FlatLoss, LossFunction
 from fedscope.landscape.forward import Forward, Precision
 from fedscope.landscape.metrics import Metering, Metric
 from fedscope.landscape.normalization import BatchNormMode, frozen_copy, recalibrate
+from fedscope.landscape.preflight import check_repeats
 from fedscope.landscape.statespace import StateSpace
 
 Point = tuple[float, ...]
@@ -40,8 +41,12 @@ class Points:
         metrics: by name.
         precision: of the network's arithmetic.
 
+    Attributes:
+        seen: the points that were evaluated to learn what they are of, with their rows.
+
     Raises:
-        UserError: vectors or origin of another length, or not finite.
+        UserError: vectors or origin of another length, or not finite; a network whose outputs differ from one
+            evaluation to the next.
     """
 
     def __init__(
@@ -55,7 +60,8 @@ class Points:
         metrics: Mapping[str, Metric] | None = None,
         precision: Precision = "fp32",
     ) -> None:
-        self._space = StateSpace.of(getattr(model, "_orig_mod", model))
+        model = getattr(model, "_orig_mod", model)
+        self._space = StateSpace.of(model)
         through = directions.origin is None and all(len(v) == self._space.n for v in directions.vectors)
         everywhere = bn == "recalibrate" and not through and bool(self._space.means)
         self._loss = FlatLoss(model, loss_fn, batches, bn="eval" if everywhere else bn)
@@ -74,11 +80,14 @@ class Points:
             else f"recalibrated at {'every point' if everywhere else 'the origin'}"
         )  # fmt: skip
         self._forward = Forward(model, self._loss, precision)
-        self._load((0.0,) * len(self._vectors))
+        check_repeats(self._forward.sample)
+        origin = (0.0,) * self.axes
+        self._load(origin)
         outputs = self._forward.outputs()
         self._metering = Metering(self._loss, loss_fn, metrics or {}, outputs)
         self.names = self._metering.names
         self.origin = self._row(outputs)
+        self.seen = {origin: self.origin}
 
     def __call__(self, point: Point) -> Row:
         """Return the row of a point."""
@@ -94,15 +103,15 @@ class Points:
     def fingerprint(self) -> str:
         """Return a hash of what decides the rows: slice, samples, settings, and what these give.
 
-        The numbers at the origin tell another network or loss from this one, and so do the outputs on some
-        samples beside it.
+        Another network, loss or metric is told from this one by its numbers, at the origin and a unit along
+        all directions: a loss that is cut at some height may differ from others far from a minimum only.
         """
-        settings = self._loss.names, self.names, self.statistics, self._forward.precision, self.origin
+        corner = (1.0,) * self.axes
+        self.seen[corner] = self(corner)
+        settings = self._loss.names, self.names, self.statistics, self._forward.precision, self.seen
         digest = hashlib.sha256(f"{settings}".encode())
         digest.update(self._loss.batches.sha256.encode())
-        tensors = [self._origin, *self._vectors, self._loss.center, *self._loss.model.buffers()]
-        self._load((1.0,) * len(self._vectors))
-        for tensor in (*tensors, self._forward.sample()):
+        for tensor in (self._origin, *self._vectors, self._loss.center, *self._loss.model.buffers()):
             digest.update(tensor.cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()
 
@@ -143,7 +152,7 @@ def _checked(
         raise UserError(f"the directions have shapes {sorted(kinds)}; give both with BatchNorm's statistics")
     length, origin = next(iter(kinds))[0], directions.origin
     if origin is None:
-        origin = loss.center if length == n else space.flat(getattr(model, "_orig_mod", model).state_dict())
+        origin = loss.center if length == n else space.flat(model.state_dict())
     if tuple(origin.shape) not in ((length,), (n + s,)):
         raise UserError(f"the origin has shape {tuple(origin.shape)}; the directions have ({length},)")
     vectors = tuple(vector.to(loss.device, torch.float64) for vector in directions.vectors)

@@ -32,8 +32,8 @@ def check_repeats(evaluate: Callable[[], Tensor]) -> None:
         first, second = evaluate(), evaluate()
     if not close(first, second, first.dtype):
         raise UserError(
-            "the model gives different outputs on the same samples, so that its products would not be those "
-            "of one matrix: remove the randomness, or the state, that its forward keeps in eval mode"
+            "the model gives different outputs on the same samples, so that there is no one loss to measure: "
+            "remove the randomness, or the state, that its forward keeps in eval mode"
         )
 
 

@@ -42,7 +42,7 @@ class Plane:
 
 @dataclass(frozen=True)
 class Shared:
-    """A slice found at another checkpoint, whose directions a scan takes over."""
+    """A slice found at one of several checkpoints, whose directions the scans of all take over."""
 
     slice: Slice
     checkpoint: Record  # where they were found
@@ -66,7 +66,8 @@ def scan(
         plane: which slice, see ``slice_through``.
         stage: see ``measure``.
         waypoints: the networks that a slice through several is about.
-        shared: directions found at another checkpoint, see :mod:`fedscope.landscape.frames`.
+        shared: directions that were found before, see :mod:`fedscope.landscape.frames`; the eigenvalues along
+            them are of the checkpoint where they were found alone.
         keep: folder of what an interrupted scan goes on from (:mod:`fedscope.landscape.keeping`).
         again: do not look for the surface's points there.
         group: processes that call this with the same arguments and share the work; of its products nothing
@@ -74,10 +75,12 @@ def scan(
     """
     start = time.perf_counter()
     keeper, metrics = Keeper(keep if group is None else None), _metrics(plane.metrics)
-    if shared:
-        chosen = Slice(shared.slice.directions)  # eigenvalues belong to where they were found
-    else:
+    if shared is None:
         chosen = sliced(problem, plane, stage, waypoints, keeper=keeper, group=group)
+    elif shared.checkpoint["sha256"] == problem.sha256:
+        chosen = shared.slice
+    else:
+        chosen = Slice(shared.slice.directions)
     values = grid_values(chosen.directions, grid=plane.grid, span=plane.span)
     with stage(f"{problem.title}: surface, points") as progress:
         found = surface(

@@ -32,10 +32,10 @@ class Spread:
         self._first = group is None or dist.get_rank(group) == 0
         self.numbers = 2 * len(points.names)
         self._rows: dict[Point, Row] = store.read() if self._first and not again else {}
-        origin = (0.0,) * points.axes
-        if self._first and origin not in self._rows:
-            self._keep(origin, points.origin)
-        self._rows[origin] = points.origin
+        for point, row in points.seen.items():
+            if self._first and point not in self._rows:
+                self._keep(point, row)
+            self._rows[point] = row
 
     def __call__(self, wanted: Sequence[Point], report: Callable[[int], None] | None = None) -> list[Row]:
         """Return the points' rows; ``report`` is called with the number of those that are there."""

@@ -23,7 +23,7 @@ from fedscope.landscape.pointfile import PointFile
 from fedscope.landscape.points import Point, Points
 from fedscope.landscape.progress import Progress
 from fedscope.landscape.refinement import Grid, Mask, interpolated, refined, relative_error
-from fedscope.landscape.results import Axis, Surface
+from fedscope.landscape.results import Axis, Mark, Surface
 from fedscope.landscape.spread import Spread
 
 Coordinates = Sequence[float] | Tensor
@@ -94,7 +94,7 @@ def surface(
     path = None if keep is None else keep / "points" / f"{_identity(rows)}.rows"
     store = PointFile(path, axes=len(axes), numbers=2 * len(rows.names))
     evaluation = _Evaluation(Spread(rows, store, group, again=again), axes, progress)
-    known, error = evaluation.all() if adaptive is None else evaluation.some(adaptive)
+    known, error = evaluation.all() if adaptive is None else evaluation.some(adaptive, slice_.marks)
     columns = np.moveaxis(evaluation.rows, -1, 0)
     full = [_filled(column, known, inside=place > 0) for place, column in enumerate(columns)]
     grids = [torch.tensor(column).reshape([len(axis) for axis in axes]) for column in full]
@@ -138,9 +138,12 @@ class _Evaluation:
         self._evaluate(everywhere, total=everywhere.size)
         return everywhere, None
 
-    def some(self, tol: float) -> tuple[Mask, float]:
-        """Evaluate what interpolating the others takes; return which, and the others' error."""
-        return refined(self.shape, self._evaluate, tol)
+    def some(self, tol: float, marks: Sequence[Mark]) -> tuple[Mask, float]:
+        """Evaluate marks, and what interpolating the others takes; return which, and the others' error."""
+        places, needed = {mark.at for mark in marks}, np.zeros(self.shape, bool)
+        for index in np.ndindex(self.shape):
+            needed[index] = self._point(index) in places
+        return refined(self.shape, self._evaluate, tol, needed=needed)
 
     def against(self, exact: Spread, known: Mask) -> float:
         """Return the largest relative difference of the loss to that of others, at some of the points."""

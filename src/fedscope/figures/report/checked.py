@@ -145,6 +145,7 @@ class _Landscape(_Loose):
     path: bool = False
     barrier: _Barrier | None = None
     networks: list[_Checkpoint] = []
+    directions_of: _Checkpoint | None = None
     versions: dict[str, str] = {}
 
     @model_validator(mode="after")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedscope.figures.labels import label
+from fedscope.figures.labels import label, shared_name
 from fedscope.figures.panels import CAMERA
 from fedscope.figures.report import look
 from fedscope.figures.report.look import Chart
@@ -92,7 +92,6 @@ def plane_data(group: Group, who: Subjects) -> dict[str, Any]:
         if any(np.isfinite(grid).any() for grid in grids):
             quantities[name] = _scale(shared_scale(grids, name))
     return {
-        "axes": [look.text(axis["name"]) for axis in group.records[0]["axes"]],
         "quantities": quantities,
         "rounds": sorted({_round(record) for record in group.records}),
         "subjects": [{"name": who[key].name, "views": _views_of(group, key)} for key in shown],
@@ -107,14 +106,15 @@ def plane_data(group: Group, who: Subjects) -> dict[str, Any]:
 def line_charts(group: Group, who: Subjects, place: int) -> list[Chart]:
     """Return the charts of a group of lines: the loss with its band, and each metric that all have."""
     named = set.intersection(*({*(record.get("metrics") or {})} for record in group.records))
-    axis = group.records[0]["axes"][0]["name"]
+    axis = shared_name([record["axes"][0]["name"] for record in group.records])
     charts = []
     for name in ("loss", *sorted(named)):
         traces = [trace for record in group.records for trace in _line(record, who, name)]
-        words = "; ".join(f"{label(r['checkpoint'])}: {_barrier(r)}" for r in group.records)
-        alt = f"{name} along {axis}. {words}."
+        words = "; ".join(f"{label(r['checkpoint'])}: {_barrier(r)}" for r in group.records) + "."
+        if name == "loss" and any(record.get("stderr") for record in group.records):
+            words += " Band: ± one standard error over samples."
         layout = look.layout(axis, name, hovermode="x unified")
-        charts.append(Chart(f"line-{place}-{name}", alt, words + ".", traces, layout))
+        charts.append(Chart(f"line-{place}-{name}", f"{name} along {axis}. {words}", words, traces, layout))
     return charts
 
 
@@ -133,8 +133,10 @@ def caption(record: Record) -> str:
         parts.append(f"{missing} of {len(flat)} points not finite (grey)")
     if record.get("interpolation_error") is not None:
         points = sum(map(bool, _flat(record["computed"]))) if record.get("computed") else len(flat)
-        error = format_estimate(record["interpolation_error"])
-        parts.append(f"{points} of {len(flat)} points evaluated, the others within {error} of their loss")
+        error = f"{100 * record['interpolation_error']:.2g} %"
+        parts.append(
+            f"{points} of {len(flat)} points evaluated; where others were checked, up to {error} off"
+        )
     if (lender := record.get("directions_of")) and lender["sha256"] != record["checkpoint"]["sha256"]:
         parts.append(f"along the directions of {label(lender)}")
     marks = record.get("marks") or []
@@ -163,6 +165,7 @@ def _view(record: Record, quantities: Mapping[str, Any]) -> dict[str, Any]:
     stderr, computed = record.get("stderr"), record.get("computed")
     return {
         "label": look.text(label(record["checkpoint"])),
+        "axes": [look.text(axis["name"]) for axis in record["axes"]],
         "x": look.numbers(record["axes"][0]["values"]),
         "y": look.numbers(record["axes"][1]["values"]),
         # plotly's rows run along y
@@ -214,7 +217,7 @@ def _line(record: Record, who: Subjects, name: str) -> list[dict[str, Any]]:
     if not stderr:
         return [curve]
     pairs = list(zip(y, stderr, strict=True))
-    ends = [[None if None in pair else pair[0] + sign * pair[1] for pair in pairs] for sign in (-2, 2)]
+    ends = [[None if None in pair else pair[0] + sign * pair[1] for pair in pairs] for sign in (-1, 1)]
     return [curve, *look.band(subject, x, look.numbers(ends[0]), look.numbers(ends[1]))]
 
 

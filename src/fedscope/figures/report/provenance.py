@@ -58,6 +58,7 @@ def provenance(runs: Sequence[Record], records: Sequence[Record]) -> dict[str, A
             **record,
             "checkpoint": _without_folder(record["checkpoint"]),
             "networks": [_without_folder(one) for one in record.get("networks") or ()],
+            **({"directions_of": _without_folder(lender)} if (lender := record.get("directions_of")) else {}),
         }
         for record in records
     ]

@@ -127,7 +127,7 @@ class Plane {
     const layout = {
       ...this.common(), height: 420, margin: { l: 0, r: 0, t: 0, b: 0 },
       scene: {
-        xaxis: axis(this.scene.axes[0]), yaxis: axis(this.scene.axes[1]),
+        xaxis: axis(view.axes[0]), yaxis: axis(view.axes[1]),
         zaxis: { ...axis(quantity), range: [scale.low, scale.high], tickvals: scale.ticks, ticktext: scale.words },
         aspectmode: "manual", aspectratio: { x: 1, y: 1, z: 0.82 }, camera: this.camera(), dragmode: "turntable",
       },
@@ -179,8 +179,8 @@ class Plane {
     const axis = (text, range) => ({ title: { text }, range, linecolor: this.scene.ink, ticks: "outside", showgrid: false, zeroline: false });
     return {
       ...this.common(), height: 380, margin: { l: 60, r: 10, t: 34, b: 55 }, plot_bgcolor: this.scene.missing,
-      xaxis: { ...axis(this.scene.axes[0], x), constrain: "domain" },
-      yaxis: { ...axis(this.scene.axes[1], y), scaleanchor: "x", constrain: "domain" },
+      xaxis: { ...axis(view.axes[0], x), constrain: "domain" },
+      yaxis: { ...axis(view.axes[1], y), scaleanchor: "x", constrain: "domain" },
     };
   }
 
