@@ -67,7 +67,7 @@ def best_of(records: Sequence[Record], complete: Sequence[str]) -> list[Record]:
     """Return of each checkpoint the fullest curvature record, and the finest landscape of each kind.
 
     Curvature is of the checkpoints with the hashes ``complete``, in their order, and of the Hessian by our
-    own engine.
+    own engine. Landscapes of other checkpoints follow by round.
     """
     chosen: dict[tuple[object, ...], Record] = {}
     for record in records:
@@ -80,8 +80,13 @@ def best_of(records: Sequence[Record], complete: Sequence[str]) -> list[Record]:
         name = (record["schema"], sha256, *kind)
         if name not in chosen or _fullness(record, complete) > _fullness(chosen[name], complete):
             chosen[name] = record
-    order = {sha256: place for place, sha256 in enumerate(complete)}
-    return sorted(chosen.values(), key=lambda r: order.get(r["checkpoint"]["sha256"], len(order)))
+    order = {sha256: index for index, sha256 in enumerate(complete)}
+
+    def place(record: Record) -> tuple[int, int]:
+        checkpoint = record["checkpoint"]
+        return order.get(checkpoint["sha256"], len(order)), checkpoint.get("round") or 0
+
+    return sorted(chosen.values(), key=place)
 
 
 def kept_rounds(store: Registry, reference: str, rounds: str | None) -> list[Path]:
