@@ -264,6 +264,15 @@ def test_what_is_not_finite_is_kept_and_counted(fedscope: Command, run: Run, tmp
     assert "not finite" in done.out
 
 
+@pytest.mark.parametrize("directions", ["eigen", "random"])
+def test_around_weights_that_are_not_finite_there_is_nothing_to_draw(
+    fedscope: Command, run: Run, tmp_path: Path, directions: str
+) -> None:
+    broken = str(poisoned(run, tmp_path).final)
+    done = fedscope("plot-landscape", broken, *FAST, "--directions", directions, "--grid", "3")
+    assert (done.code, "has weights or statistics that are not finite (fc.weight)" in done.err) == (2, True)
+
+
 def test_cross_client_needs_clients(fedscope: Command, run: Run, tmp_path: Path) -> None:
     done = fedscope("hessian", str(poisoned(run, tmp_path).final), *FAST, "--clients")
     assert done.code == 2

@@ -86,8 +86,8 @@ def test_points_are_found_again_unless_they_are_not_wanted(plotted: Any) -> None
 
 def test_what_the_user_can_mend_is_one_line(fedscope: Command, run: Run) -> None:
     for options, words in (
-        (("--metric", "f1"), "--metric takes MODULE:FUNCTION"),
-        (("--show", "f1"), "--metric takes MODULE:FUNCTION"),
+        (("--metric", "f1"), "there is no metric 'f1'; use loss, accuracy or your own, MODULE:FUNCTION"),
+        (("--show", "f1"), "there is no metric 'f1'"),
         (("--metric", "math:sqrt"), "the metric math:sqrt fails: TypeError"),
         (("--precision", "bf16", "--dtype", "float64"), "float32"),
     ):

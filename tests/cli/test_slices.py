@@ -129,7 +129,8 @@ def test_the_curvature_stands_beside_the_eigenvalues(
     pairs = top_eigenpairs(operator(problem.model, problem.loss_fn, problem.batches), tol=1e-4)
     assert values[0] == pytest.approx(float(pairs.values[0]), rel=1e-4)
     assert values[0] > values[1] > 0
-    assert f"{seen[0]:.4g}, {seen[1]:.4g} (λ₀ = {values[0]:.4g}, λ₁ = {values[1]:.4g})" in err
+    of = "" if kind == "eigen" else "Gauss–Newton "
+    assert f"{seen[0]:.4g}, {seen[1]:.4g} ({of}λ₁ = {values[0]:.4g}, λ₂ = {values[1]:.4g})" in err
     if kind == "eigen":
         assert seen == pytest.approx(values, rel=0.01)
     loss, h = record["loss"], record["step_curvature"]["steps"][0]
@@ -147,7 +148,7 @@ def test_the_curvature_stands_beside_the_eigenvalues(
         (("pca", "tiny"), "run 'tiny' kept 0 of its rounds, too few for a trajectory"),
         (("pca", "kept@1"), "needs three networks or more, and here are 1"),
         (("clients", "kept@client0"), "is a client's; name the global model"),
-        (("clients", "tiny@best", "kept@9"), "holds no round-0009.pt"),
+        (("clients", "tiny@best", "kept@9"), "holds no @9 (round-0009.pt)"),
     ],
 )
 def test_what_the_user_can_mend_is_one_line(
@@ -178,6 +179,9 @@ def test_networks_that_cannot_be_compared(fedscope: Command, kept: Run, tmp_path
     done = fedscope("plot-landscape", "kept@1", str(broken), "--directions", "line", *FEW)
     assert (done.code, "not finite; leave it out, or take an earlier round" in done.err) == (2, True)
     done = fedscope("plot-landscape", str(broken), *FEW, "--grid", "3")
+    assert (done.code, "that are not finite (fc.bias)" in done.err) == (2, True)
+    vast = altered(kept, tmp_path / "vast.pt", bias=3e38)
+    done = fedscope("plot-landscape", str(vast), *FEW, "--grid", "3")
     assert (done.code, "is not finite, so it has no eigenvectors" in done.err) == (2, True)
 
 

@@ -43,7 +43,8 @@ def test_a_record_from_before_marks_is_drawn() -> None:
     for key in ("stderr", "metrics", "marks", "path", "computed", "interpolation_error"):
         del old[key]
     texts = _texts(draw([old]))
-    assert {"a", "centre loss 0.2", r"round 5, λ$_{1}$ 10, λ$_{2}$ 10 (512 samples)"} <= set(texts)
+    line = "round 5, λ$_{1}$ 10.0, λ$_{2}$ 10.0 (512\N{NO-BREAK SPACE}samples)"
+    assert {"a", "centre loss 0.2", line} <= set(texts)
 
 
 def test_interpolated_points_and_errors_are_said() -> None:
@@ -57,10 +58,16 @@ def test_interpolated_points_and_errors_are_said() -> None:
     assert "centre loss 0.200 ± 0.050" in texts
 
 
+def test_gauss_newton_eigenvalues_are_named_as_such() -> None:
+    record = landscape_record(bowl()) | {"directions": "ggn", "curvature": [123.4, 0.5]}
+    texts = " ".join(_texts(draw([record])))
+    assert r"Gauss–Newton λ$_{1}$ 123, λ$_{2}$ 0.500" in texts
+
+
 def test_a_line_becomes_a_profile_with_its_barrier() -> None:
     record = landscape_record(profile(), barrier={"height": 1.0, "at": 0.5})
     texts = _texts(draw([record]))
-    assert {"barrier 1", "512 samples; band: ± one standard error over samples"} <= set(texts)
+    assert {"a → b", "barrier 1", "512 samples; band: ± one standard error over samples"} <= set(texts)
     with pytest.raises(UserError, match="apart"):
         draw([record, landscape_record(bowl())])
 

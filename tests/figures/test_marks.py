@@ -1,10 +1,12 @@
 import io
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.path import Path
 from matplotlib.text import Text
 from mpl_toolkits.mplot3d import Axes3D
 
@@ -79,13 +81,25 @@ def test_a_path_shows_its_ends_rounds_and_direction() -> None:
     names = [text.get_text() for text in _labels(plane)]
     assert names[:2] == ["30", "1"]
     assert {"10", "20"} <= set(names)
-    heads = [line for line in plane.lines if isinstance(line.get_marker(), tuple)]
+    heads = [line for line in plane.lines if isinstance(line.get_marker(), Path)]
     assert len(heads) > 5
     first = heads[0]
     here, there = (np.array(plane.transLimits.transform(surface.marks[i].at)) for i in (0, 1))
     np.testing.assert_allclose(np.ravel(first.get_xydata()), (here + there) / 2, atol=1e-9)
-    angle = np.degrees(np.arctan2(*(there - here)[::-1]))
-    assert first.get_marker()[2] == pytest.approx(angle - 90)  # type: ignore[index]
+    marker = first._marker  # type: ignore[attr-defined]
+    outline = marker.get_transform().transform(marker.get_path().vertices[:3])
+    corners = outline - outline.mean(axis=0)
+    reach = np.hypot(*corners.T)
+    tip = corners[reach.argmax()]
+    assert reach.max() > 1.4 * np.median(reach)  # one corner is the tip, by far
+    np.testing.assert_allclose(tip / np.hypot(*tip), (there - here) / np.hypot(*(there - here)), atol=1e-9)
+    path = np.array([plane.transLimits.transform(mark.at) for mark in surface.marks])
+    steps = np.concatenate([np.linspace(a, b, 20) for a, b in pairwise(path)])
+    values = [text for text in plane.texts if not text.get_gid() and text.get_visible()]
+    assert values  # of contour lines, and none is struck through
+    for text in values:
+        spot = plane.transLimits.transform(text.get_position())
+        assert np.hypot(*(steps - spot).T).min() * plane.bbox.width / figure.dpi * 72 > 5
     (line,) = distances.lines
     np.testing.assert_allclose(np.ravel(line.get_xdata()), np.arange(1, 31))
     np.testing.assert_allclose(np.ravel(line.get_ydata()), [mark.distance for mark in surface.marks])

@@ -246,6 +246,19 @@ def test_the_provenance_is_all_there_and_no_path_of_the_machine(text: str, whole
     assert {one["versions"]["torch"] for one in about["analyses"]} == {"2.0"}
 
 
+def test_ticks_of_short_runs_are_whole_rounds() -> None:
+    for rounds, expected in ((3, {"dtick": 1}), (30, {"tickformat": "d"})):
+        charts = Page(report_page([run(rounds=rounds)], [], [])).json("page-data")["charts"]
+        axis = charts["curve-accuracy"]["layout"]["xaxis"]
+        assert {key: axis[key] for key in ("dtick", "tickformat") if key in axis} == expected
+
+
+def test_an_error_that_one_batch_cannot_have_is_explained() -> None:
+    words = "–: the error from the samples is not known from one batch; a smaller --batch-size would tell it"
+    assert words in Page(report_page([], [curvature(batch_sizes=[128])], [])).text
+    assert words not in Page(report_page([], [curvature()], [])).text
+
+
 def test_rounds_to_a_target_come_from_the_runs() -> None:
     found = Page(report_page(RUNS, [], []))
     assert [attrs["value"] for _, attrs in found.tags if attrs.get("id") == "target"] == ["40"]

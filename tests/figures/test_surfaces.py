@@ -1,5 +1,6 @@
 import io
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +39,12 @@ def _texts(figure: Figure) -> list[str]:
 def _draw(figure: Figure) -> None:
     with style.paper_style():
         figure.savefig(io.BytesIO(), format="png", dpi=60)
+
+
+def _lay_out(figure: Figure) -> None:
+    """Place everything as at the figure's own resolution, in which extents are asked for."""
+    with style.paper_style():
+        figure.draw_without_rendering()
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6])
@@ -160,6 +167,60 @@ def test_long_names_of_axes_fit_their_panels() -> None:
         frame = panel.get_window_extent()
         assert panel.xaxis.label.get_window_extent().width <= 1.05 * frame.width
         assert panel.yaxis.label.get_window_extent().height <= 1.05 * frame.height
+
+
+def test_long_ticks_leave_their_power_of_ten_to_the_names() -> None:
+    small = _scaled(drift(3), 1e-4)
+    figure = landscape_figure([small, _scaled(small, 1.1)], NAMES[:2])
+    _lay_out(figure)
+    page = figure.bbox
+    for axes in figure.axes[:-1]:
+        for axis in (axes.xaxis, axes.yaxis):
+            if (name := axis.label).get_visible() and name.get_text() != "client":
+                assert re.search(r", in 10\$\^\{-[45]\}\$$", name.get_text())
+                box = name.get_window_extent()
+                assert page.x0 <= box.x0 < box.x1 <= page.x1
+    plane = _contours(figure)[0]
+    ticks = [text.get_text() for text in plane.get_yticklabels()]
+    assert max(map(len, ticks)) <= 5
+    assert [float(text.replace("−", "-")) for text in ticks] == pytest.approx(1e4 * plane.get_yticks())
+
+
+def _scaled(surface: Surface, factor: float) -> Surface:
+    marks = [
+        replace(mark, at=tuple(factor * x for x in mark.at), distance=factor * mark.distance)
+        for mark in surface.marks
+    ]
+    axes = tuple(replace(axis, values=factor * axis.values) for axis in surface.axes)
+    return replace(surface, axes=axes, marks=tuple(marks))
+
+
+def test_a_second_axis_of_another_name_is_named_at_its_own_panel() -> None:
+    surface = bowl()
+    other = replace(surface, axes=(surface.axes[0], replace(surface.axes[1], name="axis 2 (26.9 %)")))
+    figure = landscape_figure([surface, surface, other], NAMES[:3])
+    _lay_out(figure)
+    labels = [panel.yaxis.label for panel in _contours(figure)]
+    assert [label.get_visible() for label in labels] == [True, False, True]
+    room = _contours(figure)[1].get_window_extent().x1
+    assert labels[2].get_window_extent().x0 > room
+
+
+@pytest.mark.parametrize("low", [-1.3, -0.2, 0.2, 0.4, 0.6])
+@pytest.mark.parametrize("name", ["axis 2 (2.05 %)", "distance at right angles"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_names_of_axes_in_space_clear_the_ticks(low: float, name: str, count: int) -> None:
+    surface = bowl()
+    axes = tuple(Axis(name, axis.values + low) for axis in surface.axes)
+    figure = landscape_figure([replace(surface, axes=axes)] * count, NAMES[:count], kind="surface")
+    _lay_out(figure)
+    for space in _spaces(figure):
+        flat = (space.xaxis, space.yaxis)
+        # to ask for the tick labels would put them back where they are on a plane
+        ticks = [tick.label1.get_window_extent() for axis in flat for tick in axis.majorTicks]
+        names = [axis.label.get_window_extent() for axis in flat]
+        assert not any(box.overlaps(tick) for box in names for tick in ticks)
+        assert max(box.x1 for box in names) <= figure.bbox.x1
 
 
 def test_a_heat_map_has_a_cell_per_point_and_holes_where_not_finite() -> None:

@@ -128,7 +128,8 @@ class Registry:
             names = [f"@{p.stem}" for p in files if p.exists()]
             names += [f"@{round}" for round in run.rounds()]
             names += [f"@client{int(p.stem)}" for p in run.clients()[:3]] + ["…"] * (len(run.clients()) > 3)
-            raise UserError(f"run {run.name!r} holds no {path.name}; it has {', '.join(names) or 'none yet'}")
+            asked = f"@{which} ({path.relative_to(run.folder)})" if which else path.name
+            raise UserError(f"run {run.name!r} holds no {asked}; it has {', '.join(names) or 'none yet'}")
         return path
 
     def rows(self) -> list[Row]:

@@ -97,14 +97,15 @@ def geometry(record: Record) -> Iterator[str]:
     """Yield what the record says of the slice in words: bending beside eigenvalues, barrier, distances."""
     at, over, known = record["surface_curvature"], record["step_curvature"], record["curvature"]
     if at:
-        beside = f" (λ₀ = {_number(known[0])}, λ₁ = {_number(known[1])})" if known else ""
+        of = "Gauss–Newton " * (record["directions"] == "ggn")
+        beside = f" ({of}λ₁ = {_number(known[0])}, λ₂ = {_number(known[1])})" if known else ""
         yield f"curvature of the surface at its centre: {_numbers(at)}{beside}"
     if over:
         steps = " and ".join(dict.fromkeys(f"±{step:.2g}" for step in over["steps"]))
         yield f"curvature of the surface over {steps} about its centre: {_numbers(over['values'])}"
     if record["barrier"]:
         height, place = record["barrier"]["height"], record["barrier"]["at"]
-        yield f"barrier between the ends: {_number(height)} at {place:.3g}"
+        yield f"barrier between the ends: {_number(height)} at α = {place:.3g}"
     if record["marks"] and len(record["axes"]) == 2:
         farthest = max(record["marks"], key=lambda mark: mark["distance"])
         middle = median(mark["distance"] for mark in record["marks"])

@@ -110,7 +110,11 @@ def _heading(film: Sequence[Frame]) -> str:
     return f"{' '.join(parts)} ({first['problem']['samples']} samples)"
 
 
-_DIRECTIONS = {"eigen": "the eigenvectors", "random": "the random directions"}
+_DIRECTIONS = {
+    "eigen": "the eigenvectors",
+    "ggn": "the Gauss–Newton eigenvectors",
+    "random": "the random directions",
+}
 
 
 def _scale(film: Sequence[Frame], metric: str) -> Scale:

@@ -77,12 +77,15 @@ def draw(
 
 
 def caption(record: Record) -> str:
-    """Return what the panel shows, in a line: round, λ₁ and λ₂, samples."""
+    """Return what the panel shows, in a line: round, λ₁ and λ₂ and of which matrix, samples."""
     round, curvature = record["checkpoint"].get("round"), record.get("curvature")
     parts = [f"round {round}"] if round is not None else []
     if curvature and None not in curvature:
-        parts += [", ".join(f"λ{_SUBSCRIPTS[i]} {value:.3g}" for i, value in enumerate(curvature[:2]))]
-    return f"{', '.join(parts)} ({record['problem']['samples']} samples)".strip()
+        of = "Gauss–Newton " * (record["directions"] == "ggn")
+        digits = [f"{value:#.3g}".rstrip(".") for value in curvature[:2]]
+        values = [f"λ{_SUBSCRIPTS[i]} {text}" for i, text in enumerate(digits)]
+        parts += [of + ", ".join(values)]
+    return f"{', '.join(parts)} ({record['problem']['samples']}\N{NO-BREAK SPACE}samples)".strip()
 
 
 _SUBSCRIPTS = "₁₂"
@@ -101,9 +104,14 @@ def _draw_lines(
         names,
         barriers=[_barrier(record) for record in records],
         metrics=None if metric == "loss" else [metric],
-        title=names[0] if len(names) == 1 else "",
+        title=_ends(surfaces[0]) or names[0] if len(names) == 1 else "",
         caption=text,
     )
+
+
+def _ends(line: Surface) -> str:
+    names = [mark.label for mark in line.marks]
+    return f"{names[0]} → {names[-1]}" if len(names) > 1 else ""
 
 
 def _barrier(record: Record) -> Barrier | None:

@@ -12,12 +12,16 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.markers import MarkerStyle
+from matplotlib.path import Path
 from matplotlib.patheffects import AbstractPathEffect, Normal, withStroke
 from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import Affine2D
 from matplotlib.typing import ColorType
 from numpy.typing import NDArray
 
 from fedscope.figures import style
+from fedscope.figures.coordinates import dress_axis
 from fedscope.figures.page import POINTS
 from fedscope.figures.placing import Place, Points, covers, place, samples, text_size
 from fedscope.landscape.results import Mark
@@ -98,7 +102,7 @@ def draw_marks(
     for name, found in zip(names, places, strict=True):
         if found:
             _write(axes, name, found, page, fill)
-    _clear(axes, everywhere, places, sizes, page)
+    _clear(axes, everywhere, places, sizes, page, path=path)
 
 
 def draw_distances(
@@ -142,13 +146,14 @@ def draw_distances(
         every = -(-len(ticks) // max(1, int(POINTS * width / room)))
         axes.set_xticks(ticks[::every], [labels[i] for i in ticks[::every]])
     axes.set_ylim(0, 1.08 * highest)
-    axes.yaxis.set_major_locator(MaxNLocator(2))
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    name = "distance\nfrom plane"
+    dress_axis(axes.yaxis, name, (0.0, 1.08 * highest), room=POINTS, ticks=2, longest=4)
+    axes.yaxis.label.set(fontsize=style.SMALL_SIZE, linespacing=0.9)
+    axes.yaxis.labelpad = 2.5
+    axes.yaxis.label.set_visible(leftmost)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_xlabel(kind)
     axes.tick_params(labelleft=leftmost)
-    if leftmost:
-        axes.set_ylabel("distance\nfrom plane", fontsize=style.SMALL_SIZE, linespacing=0.9, labelpad=2.5)
 
 
 _LABEL = "label of a mark"
@@ -185,11 +190,15 @@ def _draw_path(axes: Axes, points: Points, page: tuple[float, float]) -> None:
 
 def _draw_arrow(axes: Axes, at: Points, ray: Points) -> None:
     """Draw an arrowhead in the middle of a step of the path."""
-    angle = math.degrees(math.atan2(ray[1], ray[0])) - 90  # the triangle of marker (3, 0) points upward
+    # slender: the equilateral triangle of marker (3, 0, angle) points in three directions alike
+    head = MarkerStyle(_HEAD, transform=Affine2D().rotate(math.atan2(ray[1], ray[0])))
     axes.plot(
-        at[0], at[1], marker=(3, 0, angle), markersize=4.2, color="white", markeredgecolor=style.INK,
+        at[0], at[1], marker=head, markersize=6.0, color="white", markeredgecolor=style.INK,
         markeredgewidth=0.4, transform=axes.transAxes, zorder=4.5,
     )  # fmt: skip
+
+
+_HEAD = Path([(-0.8, 0.5), (0.8, 0.0), (-0.8, -0.5), (-0.8, 0.5)], closed=True)
 
 
 def _draw_points(
@@ -250,14 +259,18 @@ def _clear(
     places: Sequence[Place | None],
     sizes: Points,
     page: tuple[float, float],
+    *,
+    path: bool,
 ) -> None:
-    """Hide labels of contour lines that marks or their labels would touch."""
+    """Hide labels of contour lines that marks, their labels or a path would touch."""
+    line = samples(points) if path and len(points) > 1 else points
     for text in axes.texts:
         if text.get_transform() is axes.transAxes:
             continue  # a mark's own, or the note on points that are not finite
         spot: Points = axes.transLimits.transform(text.get_position()) * page
         near = bool((np.hypot(*(points - spot).T) < LINE_LABEL_ROOM + 4).any())
-        if near or covers(places, sizes, spot, LINE_LABEL_ROOM):
+        struck = bool((np.hypot(*(line - spot).T) < LINE_LABEL_ROOM).any())
+        if near or struck or covers(places, sizes, spot, LINE_LABEL_ROOM):
             text.set_visible(False)
 
 

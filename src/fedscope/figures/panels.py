@@ -9,15 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.contour import ContourSet
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import AbstractPathEffect, withStroke
-from matplotlib.ticker import MaxNLocator
 from matplotlib.typing import ColorType
 from numpy.typing import NDArray
 from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.figures import style
+from fedscope.figures.coordinates import dress_axis
 from fedscope.figures.page import width_of, wrapped
-from fedscope.figures.placing import fitting_size
 from fedscope.figures.rounding import format_estimate
 from fedscope.figures.scale import Grid, Scale, format_value
 from fedscope.landscape.results import Axis, Mark, Surface
@@ -83,7 +82,9 @@ def grid_of(surface: Surface, metric: str, title: str) -> Grid:
         return array(surface.loss)
     if metric not in surface.metrics:
         known = ", ".join(["loss", *surface.metrics])
-        raise UserError(f"the landscape of '{title}' has no {metric}; it has {known}")
+        raise UserError(
+            f"the landscape of '{title}' has no {metric}; it has {known}; --metric {metric} computes it"
+        )
     return array(surface.metrics[metric])
 
 
@@ -95,16 +96,20 @@ def shared_limits(panels: Sequence[Panel]) -> Limits:
     )
 
 
-def draw_contours(axes: Axes, panel: Panel, scale: Scale, limits: Limits, *, leftmost: bool) -> None:
+def draw_contours(
+    axes: Axes, panel: Panel, scale: Scale, limits: Limits, *, leftmost: bool, named: bool = True
+) -> None:
     """Draw filled and labelled contours, with hatching where the value is not finite."""
-    _frame(axes, panel, limits, leftmost=leftmost)
+    _frame(axes, panel, limits, leftmost=leftmost, named=named)
     if panel.non_finite < panel.values.size:
         _fill(axes, panel, scale)
 
 
-def draw_heat(axes: Axes, panel: Panel, scale: Scale, limits: Limits, *, leftmost: bool) -> None:
+def draw_heat(
+    axes: Axes, panel: Panel, scale: Scale, limits: Limits, *, leftmost: bool, named: bool = True
+) -> None:
     """Draw every grid point as a cell of its own, with hatching where the value is not finite."""
-    _frame(axes, panel, limits, leftmost=leftmost)
+    _frame(axes, panel, limits, leftmost=leftmost, named=named)
     values = np.clip(np.ma.masked_invalid(panel.values.T), None, scale.high)
     # the colour of the edges closes the seams that viewers show between neighbouring cells
     axes.pcolormesh(
@@ -151,11 +156,6 @@ def cell_edges(values: Grid) -> Grid:
     return np.concatenate([values[:1], middles, values[-1:]])
 
 
-def coordinate(value: float, _: float) -> str:
-    """Return the label of a tick."""
-    return f"{value:g}".replace("-", "−")
-
-
 def _center(surface: Surface, metric: str) -> str:
     """Tell the loss at the centre, where the centre is a network: marks name the networks on other planes."""
     if metric != "loss" or surface.marks:
@@ -189,7 +189,7 @@ def _interpolated(surface: Surface) -> str:
     return f"{text} ≤ {100 * surface.interpolation_error:.2g} % off where checked"
 
 
-def _frame(axes: Axes, panel: Panel, limits: Limits, *, leftmost: bool) -> None:
+def _frame(axes: Axes, panel: Panel, limits: Limits, *, leftmost: bool, named: bool) -> None:
     axes.set(xlim=limits[0], ylim=limits[1])
     room = width_of(axes)
     if panel.non_finite:
@@ -197,11 +197,10 @@ def _frame(axes: Axes, panel: Panel, limits: Limits, *, leftmost: bool) -> None:
     if not panel.marks:
         axes.plot(0, 0, "o", markersize=3, color="white", markeredgecolor=style.INK, markeredgewidth=0.6)
     for axis, name in ((axes.xaxis, panel.names[0]), (axes.yaxis, panel.names[1])):
-        axis.set_major_locator(MaxNLocator(4))
-        axis.set_major_formatter(coordinate)
-        axis.set_label_text(style.typeset(name), fontsize=fitting_size(style.typeset(name), room))
+        dress_axis(axis, name, limits[axis is axes.yaxis], room=room)
     if not leftmost:
         axes.tick_params(labelleft=False)
+        axes.yaxis.label.set_visible(named)
 
 
 def _fill(axes: Axes, panel: Panel, scale: Scale) -> None:

@@ -17,9 +17,10 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from fedscope.errors import UserError
 from fedscope.figures import style
+from fedscope.figures.coordinates import coordinate
 from fedscope.figures.labels import shared_name
 from fedscope.figures.page import POINTS, Page, wrapped
-from fedscope.figures.panels import array, cell_edges, check_axis, coordinate, grid_of
+from fedscope.figures.panels import array, cell_edges, check_axis, grid_of
 from fedscope.figures.placing import fitting_size, text_size
 from fedscope.figures.scale import Grid, format_value, is_loss, is_percentage
 from fedscope.landscape.results import Mark, Surface

@@ -11,7 +11,7 @@ DIGITS = 4  # significant digits of a value whose error is not known
 EXACT_DIGITS = 7  # of a value whose error is zero, or too small to show beside it
 PLAIN = range(-3, 5)  # decimal exponents that are written out
 
-_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def format_estimate(value: float | None, *stderrs: float | None) -> str:
@@ -28,7 +28,7 @@ def format_estimate(value: float | None, *stderrs: float | None) -> str:
     text = " ± ".join(parts)
     if not shift:
         return text
-    power = "×10" + str(shift).translate(_SUPERSCRIPTS)
+    power = "×10" + str(shift).translate(SUPERSCRIPTS)
     return f"({text}){power}" if len(parts) > 1 else text + power
 
 
@@ -69,7 +69,7 @@ def _significant(number: Decimal, digits: int) -> str:
         return "0"
     exponent = number.adjusted()
     if exponent < -EXACT_DIGITS:
-        power = str(exponent).translate(_SUPERSCRIPTS)
+        power = str(exponent).translate(SUPERSCRIPTS)
         return f"{_significant(number.scaleb(-exponent), digits)}×10{power}"
     return _plain(_round(number, _last_place(number, digits)))
 

@@ -1,19 +1,20 @@
 """One panel's surface in space: the values as heights, cut at the scale's ceiling."""
 
 import numpy as np
-from matplotlib.ticker import MaxNLocator
 from mpl_toolkits.mplot3d import Axes3D
 from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 from numpy.typing import NDArray
 
 from fedscope.figures import style
+from fedscope.figures.coordinates import dress_axis
 from fedscope.figures.mesh import facets
 from fedscope.figures.page import width_of
-from fedscope.figures.panels import CAMERA, Limits, Panel, coordinate
-from fedscope.figures.placing import fitting_size
+from fedscope.figures.panels import CAMERA, Limits, Panel
+from fedscope.figures.placing import text_size
 from fedscope.figures.scale import Scale, is_percentage
 
-LABEL_SHARE = 0.5  # of the panel's width that an axis' name may take
+LABEL_SHARE = 0.38  # of the panel's width that an axis' name may take
+USUAL_NAME = 43.0  # points: the width of "eigenvector 1"
 
 
 def draw_surface(axes: Axes3D, panel: Panel, scale: Scale, limits: Limits) -> None:
@@ -26,7 +27,7 @@ def draw_surface(axes: Axes3D, panel: Panel, scale: Scale, limits: Limits) -> No
     mesh.set_rasterized(True)  # thousands of facets: vector files stay small and free of seams
     axes.add_collection3d(mesh, autolim=False)
     axes.set(xlim=limits[0], ylim=limits[1], zlim=(low, high))
-    _dress(axes, panel.names)
+    _dress(axes, panel.names, limits)
     heights = {scale.format(value): float(scale.height(np.array(value))) for value in scale.ticks()}
     # a label at the foot of the axis would meet the label of the axis beside it
     raised = {label: h for label, h in heights.items() if h > low + 0.06 * (high - low)}
@@ -35,24 +36,24 @@ def draw_surface(axes: Axes3D, panel: Panel, scale: Scale, limits: Limits) -> No
     axes.text(limits[0][1], limits[1][1], high + 0.1 * (high - low), style.typeset(name), ha="center")
 
 
-def _dress(axes: Axes3D, names: tuple[str, str]) -> None:
+def _dress(axes: Axes3D, names: tuple[str, str], limits: Limits) -> None:
     room = LABEL_SHARE * width_of(axes)
     axes.set_proj_type("persp", focal_length=1.4)
     axes.view_init(**CAMERA)
     axes.set_box_aspect((1, 1, 0.82), zoom=0.96)
     axes.patch.set_visible(False)
-    for axis, name in ((axes.xaxis, names[0]), (axes.yaxis, names[1]), (axes.zaxis, "")):
+    for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
         axis.set_pane_color((1, 1, 1, 0))
         axis.line.set_linewidth(0.5)
         axis._axinfo["grid"].update(color="0.9", linewidth=0.35)
         axis.set_rotate_label(False)
-        axis.set_label_text(style.typeset(name), fontsize=fitting_size(style.typeset(name), room))
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(2))
-        axis.set_major_formatter(coordinate)
+    for axis, name, ends in zip((axes.xaxis, axes.yaxis), names, limits, strict=True):
+        dress_axis(axis, name, ends, ticks=2, room=room)
     axes.tick_params(pad=-4)
     axes.tick_params(axis="z", pad=-6.5)
-    axes.xaxis.labelpad, axes.yaxis.labelpad = -8.5, -4.5
+    for axis, pad, share in ((axes.xaxis, -5.6, 0.2), (axes.yaxis, -1.5, 0.36)):
+        width = text_size(axis.label.get_text(), axis.label.get_fontsize())[0]
+        axis.labelpad = pad + share * max(0.0, width - USUAL_NAME)  # a long name has to clear the ticks
 
 
 def _darker(colors: NDArray[np.float64]) -> NDArray[np.float64]:

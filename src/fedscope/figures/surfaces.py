@@ -40,7 +40,7 @@ GAP = 0.2  # least distance of neighbouring panels
 TWO_BANDS_SIDE = 1.75  # so that two bands fit a page
 TITLE_LINE, DETAIL_LINE, UNDER_HEADER = 0.14, 0.115, 0.03
 SPACE = 1.0  # height of the surfaces, in panel widths
-SPACE_LABELS = 0.08  # room for their lowest labels
+SPACE_LABELS = 0.13  # room for their lowest labels
 X_LABELS = 0.42  # under the contours
 DISTANCES, DISTANCE_LABELS = 0.42, 0.34
 BAR, BAR_LABELS = 0.07, 0.34
@@ -135,12 +135,20 @@ class _Layout:
         for index, panel in enumerate(self.panels):
             row, column = divmod(index, self.columns)
             left, top = first + column * self.step, self.top + row * self.band
-            self._draw_column(panel, reached, left=left, top=top, leftmost=column == 0)
+            first_name = self.panels[row * self.columns].names[1]
+            self._draw_column(
+                panel,
+                reached,
+                left=left,
+                top=top,
+                leftmost=column == 0,
+                named=column == 0 or panel.names[1] != first_name,
+            )
         _draw_bar(self.page, self.scale, top=self.bar_top)
         return self.page.figure
 
     def _draw_column(
-        self, panel: Panel, reached: int | None, *, left: float, top: float, leftmost: bool
+        self, panel: Panel, reached: int | None, *, left: float, top: float, leftmost: bool, named: bool
     ) -> None:
         page, side = self.page, self.side
         _write_header(page, panel, center=left + side / 2, top=top)
@@ -153,10 +161,7 @@ class _Layout:
             top += SPACE * side + SPACE_LABELS
         if self.kind in FLAT:
             axes = page.figure.add_axes(page.box(left=left, top=top, width=side, height=side))
-            FLAT[self.kind](axes, panel, self.scale, self.limits, leftmost=leftmost)
-            # an axis' name may tell what it explains of this panel's networks alone
-            own = panel.names[1] != self.panels[0].names[1]
-            axes.yaxis.label.set_visible(leftmost or own)
+            FLAT[self.kind](axes, panel, self.scale, self.limits, leftmost=leftmost, named=named)
             fill = partial(fill_at, panel, self.scale)
             draw_marks(
                 axes, panel.marks, path=panel.path, size=(side, side), fill=fill, reached=reached

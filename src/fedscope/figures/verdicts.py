@@ -17,14 +17,14 @@ Record = Mapping[str, Any]
 
 _MORE_SAMPLES = "more samples (--samples, where the data has more) would shrink it, as one over their root"
 _MORE_PROBES = "more probes (--probes, or a smaller --trace-rtol) would shrink it"
-_ONE_BATCH = "the error from the samples is not known from one batch; a smaller --batch-size would tell it"
+ONE_BATCH = "the error from the samples is not known from one batch; a smaller --batch-size would tell it"
 
 
 def advice(record: Record) -> list[str]:
     """Say for λ_max and the trace which error dominates, and what would shrink it; nothing where unknown."""
     top, trace = record["lambda_max"], record["trace"]
     if len(record["batch_sizes"]) == 1 and top["residual"] is not None:
-        return [_ONE_BATCH]  # which of the others is the largest would say nothing
+        return [ONE_BATCH]  # which of the others is the largest would say nothing
     return [
         *_dominating(
             "λ_max",

@@ -8,6 +8,7 @@ from pathlib import Path
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
+from fedscope.errors import UserError
 from fedscope.factories import imported
 from fedscope.landscape.barrier import barrier
 from fedscope.landscape.bending import curvature_at_center, curvature_over_steps
@@ -139,6 +140,9 @@ def sliced(
 
 def _metrics(names: Sequence[str]) -> dict[str, Metric]:
     """Return metrics under the names that they were asked for by."""
+    unknown = [name for name in names if name != "accuracy" and ":" not in name]
+    if unknown:
+        raise UserError(f"there is no metric {unknown[0]!r}; use loss, accuracy or your own, MODULE:FUNCTION")
     return {name: accuracy if name == "accuracy" else imported(name, "--metric") for name in names}
 
 

@@ -67,8 +67,11 @@ def slice_through(
         group: processes that share them.
 
     Raises:
-        UserError: no or wrong waypoints, or a loss at the centre that has no eigenvectors.
+        UserError: no or wrong waypoints, weights that are not finite, or a loss at the centre that has no
+            eigenvectors.
     """
+    if kind not in THROUGH:
+        _check_finite(problem)
     if kind in _OPERATORS:
         operator = _OPERATORS[kind](problem.model, problem.loss_fn, problem.batches, bn=bn, group=group)
         kept = keeper.operator(operator) if keeper else operator
@@ -90,6 +93,15 @@ def slice_through(
             found = best_plane(networks, name=kind, path=True)
         progress(len(networks.points), len(networks.points))
     return Slice(found)
+
+
+def _check_finite(problem: Problem) -> None:
+    broken = [name for name, tensor in problem.model.state_dict().items() if not tensor.isfinite().all()]
+    if broken:
+        raise UserError(
+            f"{problem.path} has weights or statistics that are not finite ({broken[0]}), and so has "
+            "every point around it; leave it out, or take an earlier round"
+        )
 
 
 def _eigen(

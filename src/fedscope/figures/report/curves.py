@@ -10,6 +10,7 @@ from fedscope.figures.report.subjects import Key, Record, Subject, run_key, stat
 
 Subjects = Mapping[Key, Subject]
 MOST_MARKED = 40  # rounds whose points are drawn as such
+MOST_NAMED = 8  # rounds each of which has a tick
 
 
 def convergence(runs: Sequence[Record], who: Subjects) -> list[Chart]:
@@ -70,7 +71,10 @@ def _chart(
         ends.append(f"{subject.name} ends at {values[-1]:.4g} in round {rounds[-1]}")
     if not traces:
         return None
-    layout = look.layout("round", y, hovermode="x unified", xaxis={"tickformat": "d"})
+    last = max(max(trace["x"]) for trace in traces)
+    # by itself plotly halves the steps of a short run, and rounds the halves to rounds
+    ticks = {"dtick": 1} if last <= MOST_NAMED else {"tickformat": "d"}
+    layout = look.layout("round", y, hovermode="x unified", xaxis=ticks)
     return Chart(f"curve-{key}", f"{alt}: {'; '.join(ends)}.", caption, traces, layout)
 
 

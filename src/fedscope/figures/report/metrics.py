@@ -10,7 +10,7 @@ from fedscope.figures.report.curves import accuracies, best
 from fedscope.figures.report.subjects import Key, Record, Subject, key_of, run_key, stated
 from fedscope.figures.rounding import format_estimate
 from fedscope.figures.tables import hessian_table
-from fedscope.figures.verdicts import comparison_table
+from fedscope.figures.verdicts import ONE_BATCH, comparison_table
 
 NOT_MEASURED, UNSAID = "not measured", "not said"
 READINGS = {"tensor": "block traces", "parameter": "diagonal entries"}
@@ -155,7 +155,9 @@ def _cell(entry: Record | None, *errors: str, unresolved: bool = False) -> Cell:
 
 
 def _notes(curvatures: Sequence[Record]) -> tuple[str, ...]:
-    return hessian_table(curvatures).notes if curvatures else ()
+    notes = hessian_table(curvatures).notes if curvatures else ()
+    unknown = any(len(record["batch_sizes"]) == 1 for record in curvatures)
+    return (*notes, f"–: {ONE_BATCH}") if unknown else notes
 
 
 def _commands(

@@ -124,7 +124,8 @@ def caption(record: Record) -> str:
     parts = ["the loss at the centre is not finite"] if center is None else []
     parts += [] if center is None else [f"loss at the centre {format_estimate(center)}"]
     if values and None not in values:
-        parts.append(", ".join(f"λ{'₁₂₃'[i]} {format_estimate(v)}" for i, v in enumerate(values[:3])))
+        of = "Gauss–Newton " * (record["directions"] == "ggn")
+        parts.append(of + ", ".join(f"λ{'₁₂₃'[i]} {format_estimate(v)}" for i, v in enumerate(values[:3])))
     bent = record.get("surface_curvature")
     if bent and None not in bent:
         parts.append("the surface bends by " + ", ".join(map(format_estimate, bent)))
