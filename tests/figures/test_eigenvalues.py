@@ -31,6 +31,18 @@ def test_few_eigenvalues_have_bars_many_a_band() -> None:
     assert isinstance(band, PolyCollection)
 
 
+def test_bars_of_several_spectra_stand_side_by_side() -> None:
+    axes = eigenvalue_figure([eigenvalues(3)] * 3, ["a", "b", "c"]).axes[0]
+    at = np.array([np.ravel(line.get_xdata()) for line in axes.lines])
+    np.testing.assert_allclose(at.mean(axis=0), [1, 2, 3])
+    assert len(np.unique(at.round(9))) == 9
+    for line, bars in zip(axes.lines, axes.collections, strict=True):
+        assert isinstance(bars, LineCollection)
+        np.testing.assert_allclose(
+            [segment[0][0] for segment in bars.get_segments()], np.ravel(line.get_xdata())
+        )
+
+
 def test_several_methods_share_a_logarithmic_axis() -> None:
     figure = eigenvalue_figure([eigenvalues(200), eigenvalues(50, top=20)], ["FedAvg", "$x"])
     (axes,) = figure.axes

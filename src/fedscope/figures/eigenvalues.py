@@ -20,6 +20,7 @@ LOG_FROM = 10.0  # ratio of the largest to the smallest eigenvalue from which th
 # inches
 LEFT, RIGHT, TOP, BOTTOM = 0.5, 0.1, 0.06, 0.36
 AXES_HEIGHT, LEGEND_LINE = 1.9, 0.112
+APART = 0.07  # of neighbouring spectra's bars at most, in steps of the index
 
 Record = Mapping[str, Any]
 Values = np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -58,9 +59,11 @@ def eigenvalue_figure(
         box = page.box(left=LEFT, top=TOP + legend, width=width - LEFT - RIGHT, height=AXES_HEIGHT)
         axes = page.figure.add_axes(box)
         for index, (upper, lower, label) in enumerate(zip(*ends, labels, strict=True)):
-            _draw_curve(axes, upper, label, index)
+            # side by side, or bars would cover each other
+            shift = (index - (len(spectra) - 1) / 2) * min(APART, 0.4 / len(spectra))
+            _draw_curve(axes, upper, label, index, shift)
             if lower:
-                _draw_curve(axes, lower, "_same as above", index)
+                _draw_curve(axes, lower, "_same as above", index, shift)
         _scale(axes, finite)
         longest = max(map(len, spectra))
         axes.set_xlim(1 - 0.02 * longest - 0.2, longest + 0.02 * longest + 0.2)
@@ -73,12 +76,12 @@ def eigenvalue_figure(
     return page.figure
 
 
-def _draw_curve(axes: Axes, spectrum: Sequence[Record], label: str, index: int) -> None:
+def _draw_curve(axes: Axes, spectrum: Sequence[Record], label: str, index: int, shift: float) -> None:
     values = _numbers([entry["value"] for entry in spectrum])
-    look, at = style.curve_look(index), np.arange(1, len(values) + 1)
     missing = int((~np.isfinite(values)).sum())
     label += f" ({missing} of {values.size} not finite)" if missing else ""
     few = len(values) <= MOST_BARS
+    look, at = style.curve_look(index), np.arange(1, len(values) + 1) + few * shift
     low, high = _intervals(spectrum)
     axes.plot(
         at, values, label=style.typeset(label), marker=style.MARKERS[index % len(style.MARKERS)],
