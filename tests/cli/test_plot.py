@@ -59,6 +59,7 @@ def test_rounds_share_the_last_ones_directions(fedscope: Command, kept: Run) -> 
         (["tiny", "--rounds", "1:9:0"], "1:9:0 names 0"),
         (["tiny", "--out", "a.gif"], "add --rounds"),
         (["tiny", "--from", "x.json"], "leave out CKPT"),
+        (["--from", "x.json", "--grid", "21", "--samples", "9"], "leave out --samples, --grid"),
         (["--from", "x.json"], "no such file"),
     ],
 )

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from torch.distributed import ProcessGroup
 
 from fedscope.checkpoints.files import versions
@@ -28,6 +29,7 @@ from fedscope.landscape.scan import Plane, scan
 from fedscope.landscape.slicing import THROUGH
 from fedscope.storage import write_text
 
+DRAWING = ("saved", "out", "kind", "metric", "seconds", "registry", "threads", "device")  # not what is drawn
 DIRECTIONS = ("eigen", "ggn", "random", "pca", "points", "line", "clients")
 
 
@@ -85,8 +87,7 @@ def command(
     own, recompute = taken(source, metric), source.pop("recompute")
     plane = Plane(directions=directions, grid=grid_sizes(grid), span=span, bn=bn, versions=versions(), **own)
     if saved:
-        if source["checkpoints"] or round_range or json_target:
-            raise UserError("--from draws saved records as they are: leave out CKPT, --rounds and --json")
+        _check_only_drawn()
         records: Sequence[Mapping[str, Any]] = read_records(saved)
     else:
         most = None if is_page(Path(out)) else MOST_CHECKPOINTS
@@ -104,6 +105,19 @@ def command(
         save(draw(records, kind=kind or "both", metric=metric), Path(out), record=made_from(records))
     if json_target != "-":
         click.echo(out)
+
+
+def _check_only_drawn() -> None:
+    """Refuse what decides how records are computed, where they are drawn as they are."""
+    context = click.get_current_context()
+    given = [
+        "CKPT" if isinstance(option, click.Argument) else option.opts[0]
+        for option in context.command.params
+        if option.name not in DRAWING
+        and context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise UserError(f"--from draws saved records as they are: leave out {', '.join(given)}")
 
 
 def is_page(path: Path) -> bool:

@@ -146,7 +146,7 @@ def client_files(problem: Problem, *, latest: bool = False) -> list[Path]:
     files = files or [path for _, path in sorted(clients_in(folder).items())]
     if len(files) < 2:
         raise UserError(
-            f"cross-client metrics need two or more client checkpoints beside {problem.path}, found "
+            f"comparing clients needs two or more of their checkpoints beside {problem.path}, found "
             f"{len(files)}; train with --save-clients last"
         )
     return files

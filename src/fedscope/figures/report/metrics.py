@@ -86,7 +86,7 @@ def rows_of_runs(runs: Sequence[Record], who: Mapping[Key, Subject]) -> Sortable
             manifest["data"]["name"],
             manifest["model"]["name"],
             _partition(settings),
-            _joined(settings, "{rounds} rounds, {epochs} epochs, batches of {batch_size}, rate {lr:g}"),
+            _joined(settings, "rounds {rounds}, epochs {epochs}, batch {batch_size}, rate {lr:g}"),
         )
         seed = settings.get("seed")
         values = (
