@@ -189,7 +189,8 @@ def _partition(settings: Record) -> str | None:
     alpha = f", α {settings['alpha']:g}" if settings.get("alpha") is not None else ""
     people = f", {settings['clients']} clients" if settings.get("clients") else ""
     share = settings.get("participation")
-    return f"{settings['partition']}{alpha}{people}" + (f", {100 * share:g}\u00a0% per round" if share else "")
+    chosen = f", {100 * share:g}\u00a0% per round" if share else ""
+    return f"{settings['partition']}{alpha}{people}{chosen}"
 
 
 def _joined(settings: Record, words: str) -> str | None:
