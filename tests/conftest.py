@@ -13,11 +13,6 @@ from fedscope.federated.federation import Federation, open_run, prepare
 from fedscope.federated.rounds import train
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put long tests first, so that no core waits for one in the end."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["FEDSCOPE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
