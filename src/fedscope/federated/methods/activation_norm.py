@@ -44,7 +44,7 @@ class _MeanSquare(torch.autograd.Function):
     """mean(a²) of activations of any shape, whose derivative 2a/n is one pass in the layout of a.
 
     Autograd's own goes through a tensor of equal numbers in another layout, which made a step with the term
-    take twice as long as one without.
+    take up to twice as long as one without.
     """
 
     generate_vmap_rule = True
