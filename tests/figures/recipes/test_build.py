@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from fedscope.checkpoints.files import load_checkpoint
 from fedscope.checkpoints.registry import Registry
 from fedscope.figures.recipes import build as building
 from fedscope.figures.recipes import measuring
-from fedscope.figures.recipes.build import Place, build
+from fedscope.figures.recipes.build import Place, Plan, build
 from fedscope.figures.recipes.cells import Choices, cells
 from fedscope.figures.recipes.gallery import INDEX, index
 from fedscope.figures.recipes.measuring import ANALYSIS
@@ -77,6 +78,23 @@ def test_a_full_registry_is_computed_nothing_of(place: Place, monkeypatch: pytes
             ".png",
         ):  # the same record draws the same figure; bytes are matplotlib's
             assert path.read_bytes() == content
+
+
+def test_uploads_may_go_once_they_are_measured(place: Place, tmp_path: Path) -> None:
+    """What is left of them must be what was measured."""
+    registry = tmp_path / "registry"
+    shutil.copytree(place.registry, registry)
+    there = Place(registry, tmp_path / "gallery")
+    table = [recipe("fedalign/table1", "smoke")]
+    runs = json.loads((place.out / "fedalign" / "table1-smoke.json").read_text())["runs"]
+    first, second = (Registry(registry).run(run["run"]) for run in runs[:2])
+    shutil.rmtree(first.folder / "clients")
+    assert not Plan(tuple(table), Choices(), there).measures
+    mine, other, *_ = second.clients()
+    shutil.copy(mine, other)
+    left = Plan(tuple(table), Choices(), there).measures.values()
+    assert left
+    assert all(path.parent.name == second.name and wanted.clients for path, wanted in left)
 
 
 def test_recipes_share_their_runs(place: Place) -> None:

@@ -45,15 +45,16 @@ class Filled:
         return self.found.held.metrics[: self.found.round]
 
     @cached_property
-    def keys(self) -> dict[str, str]:
-        """The name of each measure's result, of those whose checkpoint is there."""
+    def paths(self) -> dict[str, Path]:
+        """The checkpoint that each measure is of, where it is there."""
         paths = {name: self.found.path(self.cell, wanted) for name, wanted in self.cell.measures.items()}
-        return {name: key(path, self.cell.measures[name]) for name, path in paths.items() if path}
+        return {name: path for name, path in paths.items() if path}
 
     @cached_property
     def records(self) -> dict[str, Record]:
         """The results that there are, by the measure's name."""
-        found = {name: kept(self.registry, own) for name, own in self.keys.items()}
+        measures = self.cell.measures
+        found = {name: kept(self.registry, path, measures[name]) for name, path in self.paths.items()}
         return {name: record for name, record in found.items() if record is not None}
 
     def number(self, quantity: str) -> tuple[Number, Record | None] | None:
@@ -72,12 +73,11 @@ class Filled:
 
     def describe(self) -> Record:
         """Return which run this is, and of which checkpoints what was measured."""
-        manifest = self.found.held.manifest
-        checkpoints = {}
-        for name, own in self.keys.items():
-            path = self.found.path(self.cell, self.cell.measures[name])
-            assert path
-            checkpoints[name] = {"file": path.name, "sha256": content(path), "result": own}
+        manifest, measures = self.found.held.manifest, self.cell.measures
+        checkpoints = {
+            name: {"file": path.name, "sha256": content(path), "result": key(path, measures[name])}
+            for name, path in self.paths.items()
+        }
         return {
             **self.cell.describe(),
             "run": manifest.name,

@@ -19,7 +19,7 @@ from fedscope.figures.recipes.estimate import NOTHING, Clock, Estimate, total
 from fedscope.figures.recipes.gallery import write
 from fedscope.figures.recipes.holdings import Holdings
 from fedscope.figures.recipes.jobs import Job, Say, run_all
-from fedscope.figures.recipes.measuring import Measure
+from fedscope.figures.recipes.measuring import Measure, key
 from fedscope.figures.recipes.recipe import Recipe
 from fedscope.figures.recipes.training import Training, missing, train_run
 from fedscope.landscape.records import Record
@@ -89,11 +89,10 @@ class Plan:
         found: dict[str, tuple[Path, Measure]] = {}
         for name in self.cells:
             for one in self.filled[name]:
-                for measure, key in one.keys.items():
-                    wanted = one.cell.measures[measure]
-                    path = one.found.path(one.cell, wanted)
-                    if path and measure not in one.records:
-                        found[key] = (path, wanted)
+                for measure, path in one.paths.items():
+                    if measure not in one.records:
+                        wanted = one.cell.measures[measure]
+                        found[key(path, wanted)] = (path, wanted)
         return found
 
     def training_jobs(self) -> list[Job]:
@@ -125,7 +124,7 @@ class Plan:
         now = [
             self.clock.measuring(one.cell.settings, one.cell.measures[measure])
             for name in self.cells for one in self.filled[name]
-            for measure in one.keys if measure not in one.records
+            for measure in one.paths if measure not in one.records
         ]  # fmt: skip
         return total([*training, *later, *now]) if training or later or now else NOTHING
 

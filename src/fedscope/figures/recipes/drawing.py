@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
 from fedscope.figures.curves import Line, Values, curves_figure
+from fedscope.figures.eigenvalues import eigenvalue_figure
 from fedscope.figures.landscape_records import read_surface
 from fedscope.figures.spectra import density_figure
 from fedscope.figures.surfaces import MOST_CHECKPOINTS, landscape_figure
@@ -41,19 +42,8 @@ def _curves(record: Record) -> list[Figure]:
 
 
 def _spectrum(record: Record) -> list[Figure]:
-    lines = []
-    for row, ones in _by_row(record).items():
-        values = _numbers([e["value"] for e in ones[0]["record"]["eigenvalues"]])
-        lines.append(Line(row, np.arange(1.0, len(values) + 1), values, family=_family(record, row)))
-    return [
-        curves_figure(
-            lines,
-            x_label="rank",
-            y_label="eigenvalue",
-            x_scale="log",
-            y_scale="log",
-        )
-    ]
+    first = {row: ones[0]["record"]["eigenvalues"] for row, ones in _by_row(record).items()}
+    return [eigenvalue_figure(list(first.values()), list(first))]
 
 
 def _density(record: Record) -> list[Figure]:

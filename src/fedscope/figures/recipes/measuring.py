@@ -1,10 +1,11 @@
 """What is measured of a run's checkpoint, once: results are kept in the registry by content.
 
-    REGISTRY/.analysis/recipes/KEY.json    named by the weights, those of the clients if they are compared,
-                                           and what was asked
+    REGISTRY/.analysis/recipes/KEY.json    named by the weights and what was asked
 
-The analysis' source does not name them, unlike what :mod:`fedscope.landscape.keeping` keeps: an artefact of
-hours of products outlives a change of the code that made it, and its record says which code that was.
+The clients' uploads, where they are compared, are the bulk of a run: they may be deleted once they are
+measured. Those that are still there must be the ones that were. The analysis' source does not name the
+results, unlike what :mod:`fedscope.landscape.keeping` keeps: an artefact of hours of products outlives a
+change of the code that made it, and its record says which code that was.
 """
 
 import hashlib
@@ -86,10 +87,8 @@ def key(path: Path, wanted: Measure) -> str:
     Raises:
         UserError: a checkpoint cannot be read.
     """
-    digest = hashlib.sha256(json.dumps(asdict(wanted), sort_keys=True, default=str).encode())
-    for file in (path, *(Run(path.parent).clients() if wanted.clients else ())):
-        digest.update(content(file).encode())
-    return digest.hexdigest()[:32]
+    asked = json.dumps(asdict(wanted), sort_keys=True, default=str)
+    return hashlib.sha256(f"{asked}{content(path)}".encode()).hexdigest()[:32]
 
 
 def content(path: Path) -> str:
@@ -106,18 +105,39 @@ def _content(path: Path, _written: int) -> str:
     return load_checkpoint(path).sha256
 
 
-def kept(registry: Path, name: str) -> Record | None:
-    """Return the result of this key, if the registry has one that is whole."""
+def kept(registry: Path, path: Path, wanted: Measure) -> Record | None:
+    """Return the result of a measure, if the registry has one that is whole and of these weights.
+
+    Raises:
+        UserError: a checkpoint cannot be read.
+    """
     try:
-        found = json.loads((registry / ANALYSIS / "recipes" / f"{name}.json").read_text(encoding="utf-8"))
+        found = json.loads(_result(registry, path, wanted).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    record = found.get("record") if isinstance(found, dict) else None
-    return record if isinstance(record, dict) and found.get("sha256") == seal(record) else None
+    if not isinstance(found, dict) or found.pop("sha256", None) != seal(found):
+        return None
+    same = uploads(path, wanted).items() <= found["uploads"].items()
+    return found["record"] if same else None
 
 
-def compute(path: Path, wanted: Measure, registry: Path, data_dir: Path | None, device: str, say: Say) -> str:
-    """Measure a checkpoint, keep the result, and return its key.
+def uploads(path: Path, wanted: Measure) -> dict[str, str]:
+    """Return the hashes of the uploads beside a checkpoint, where a measure compares them.
+
+    Raises:
+        UserError: one cannot be read.
+    """
+    return {file.name: content(file) for file in Run(path.parent).clients()} if wanted.clients else {}
+
+
+def _result(registry: Path, path: Path, wanted: Measure) -> Path:
+    return registry / ANALYSIS / "recipes" / f"{key(path, wanted)}.json"
+
+
+def compute(
+    path: Path, wanted: Measure, registry: Path, data_dir: Path | None, device: str, say: Say
+) -> None:
+    """Measure a checkpoint, and keep the result.
 
     Raises:
         UserError: its data cannot be had, or it does not fit what is asked.
@@ -131,10 +151,9 @@ def compute(path: Path, wanted: Measure, registry: Path, data_dir: Path | None, 
     check_fits(wanted, path)
     (problem,) = load([path], source)
     record = _KINDS[wanted.kind](problem, wanted, _stage(say), registry / ANALYSIS)
-    name, folder = key(path, wanted), registry / ANALYSIS / "recipes"
     plain = json.loads(json.dumps(record, allow_nan=False))
-    write_text(folder / f"{name}.json", json.dumps({"sha256": seal(plain), "record": plain}))
-    return name
+    found = {"record": plain, "uploads": uploads(path, wanted)}
+    write_text(_result(registry, path, wanted), json.dumps({"sha256": seal(found), **found}))
 
 
 def _hessian(problem: Problem, wanted: Measure, stage: Stage, keep: Path) -> Record:
