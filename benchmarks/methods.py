@@ -51,7 +51,7 @@ LATER: dict[str, dict[str, Any]] = {
     "moon": {"rounds": 14, "lr_decay": 0.9},
     "stochdepth": {"rounds": 12, "lr_decay": 0.87},
     "fedalign": {"rounds": 12, "lr_decay": 0.87},
-    "gradaug": {"rounds": 12, "lr_decay": 0.87},
+    "gradaug": {"lr_decay": 0.87},
     "fedasam+man": {"rounds": 10},
 }
 # Mendieta et al. 2022, Table 5: multiply-accumulates and stored parameters in millions, seconds per round
