@@ -48,7 +48,7 @@ PLAIN: dict[str, Any] = {
 }  # fmt: skip
 # methods that learn later than the others: all the same but more rounds, so that each is seen to learn
 LATER: dict[str, dict[str, Any]] = {
-    "moon": {"rounds": 14, "lr_decay": 0.9},
+    "moon": {"rounds": 18, "lr_decay": 0.9},
     "stochdepth": {"rounds": 12, "lr_decay": 0.87},
     "fedalign": {"rounds": 12, "lr_decay": 0.87},
     "gradaug": {"lr_decay": 0.87},
