@@ -100,7 +100,8 @@ def test_a_restart_keeps_the_relation_and_goes_on() -> None:
         krylov.step()
     assert (krylov.steps, krylov.matvecs) == (22, 37)
     _check_relation(matrix, krylov)
-    assert float(torch.linalg.eigvalsh(krylov.projected)[-1]) > float(theta[-1])
+    # The tenth largest was 0.006 short of its eigenvalue; the largest had converged to the last bit.
+    assert float(torch.linalg.eigvalsh(krylov.projected)[-10]) > float(theta[-10]) + 1e-3
 
 
 def test_every_batch_is_projected_onto_the_basis(case: Case) -> None:
