@@ -111,7 +111,7 @@ def test_one_run_serves_all_rounds_of_an_experiment(tmp_path: Path) -> None:
     wanted = [c for c in cells(recipe("man/table2", "cpu")) if c.row in ("FedAvg", "FedDyn")]
     jobs = {job.settings.method: job for job in missing(wanted, Holdings(Registry(tmp_path)))}
     assert set(jobs) == {"fedavg", "feddyn"}
-    assert (jobs["fedavg"].settings.rounds, jobs["fedavg"].settings.keep_every) == (500, 50)
+    assert (jobs["fedavg"].settings.rounds, jobs["fedavg"].settings.keep_every) == (500, 150)
     assert (jobs["feddyn"].settings.rounds, jobs["feddyn"].settings.keep_every) == (150, 0)
     assert jobs["fedavg"].settings.save_clients == "none"
     (job,) = missing([cell("FedAvg", "", "fedalign/table1")], Holdings(Registry(tmp_path)))

@@ -63,7 +63,7 @@ def missing(cells: Iterable[Cell], holdings: Holdings, *, bf16: bool = True) -> 
 def _training(cells: list[Cell], holdings: Holdings, *, bf16: bool) -> Training:
     longest = max(cells, key=lambda cell: cell.settings.rounds)
     rounds = {cell.settings.rounds for cell in cells}
-    every = math.gcd(*rounds) if len(rounds) > 1 else 0
+    every = math.gcd(*rounds - {max(rounds)})  # the last one's model is kept anyway; 0 where it is the only
     begun = holdings.unfinished(longest.identity, max(rounds))
     if begun:
         return Training(begun.run.name, begun.manifest.settings, longest.use, max(rounds), True, tuple(cells))
