@@ -20,7 +20,7 @@ def test_dry_run_prints_commands_and_does_nothing(fedscope: Command) -> None:
     )
     assert done.code == 0
     assert "--preset man/t2/delta0.3 --method fedavg+man --rounds" not in done.out  # 500 is the preset's
-    assert "--keep-every 50" in done.out
+    assert "--keep-every 150" in done.out
     assert "1 runs to train" in done.out
     assert not Path("none").exists()
     plan = fedscope("figures", "build", "man/table2", "--dry-run", "--json", "--rounds", "7").json

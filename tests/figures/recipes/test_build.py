@@ -62,6 +62,14 @@ def test_every_recipe_builds_from_an_empty_registry(place: Place) -> None:
                 )
 
 
+def test_no_record_says_where_it_was_made(place: Place) -> None:
+    results = list((place.registry / ANALYSIS / "recipes").glob("*.json"))
+    records = list(place.out.rglob("*.json"))
+    assert results
+    assert records
+    assert all(str(place.registry) not in path.read_text() for path in results + records)
+
+
 def test_a_full_registry_is_computed_nothing_of(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     before = {path: path.read_bytes() for path in place.out.rglob("*") if path.is_file()}
 

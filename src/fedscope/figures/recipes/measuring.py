@@ -151,9 +151,22 @@ def compute(
     check_fits(wanted, path)
     (problem,) = load([path], source)
     record = _KINDS[wanted.kind](problem, wanted, _stage(say), registry / ANALYSIS)
-    plain = json.loads(json.dumps(record, allow_nan=False))
+    plain = _portable(json.loads(json.dumps(record, allow_nan=False)), registry)
     found = {"record": plain, "uploads": uploads(path, wanted)}
     write_text(_result(registry, path, wanted), json.dumps({"sha256": seal(found), **found}))
+
+
+def _portable(value: Any, registry: Path) -> Any:
+    """Return a record whose checkpoints' paths are the registry's own, since both may move."""
+    if isinstance(value, list):
+        return [_portable(item, registry) for item in value]
+    if not isinstance(value, dict):
+        return value
+    moved = {name: _portable(item, registry) for name, item in value.items()}
+    path = moved.get("path")
+    if isinstance(path, str) and Path(path).is_relative_to(registry):
+        moved["path"] = Path(path).relative_to(registry).as_posix()
+    return moved
 
 
 def _hessian(problem: Problem, wanted: Measure, stage: Stage, keep: Path) -> Record:
