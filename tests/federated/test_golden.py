@@ -11,7 +11,7 @@ from tests.federated.test_laws import settings_of
 GOLDEN = {
     "fedavg": [1.90754, 1.30407, 0.91778],
     "fedprox": [2.12715, 1.79178, 1.47650],
-    "moon": [2.30573, 2.29739, 2.28672],
+    "moon": [2.30573, 2.30396, 2.30905],
     "mixup": [1.95840, 1.39422, 0.98268],
     "stochdepth": [2.29295, 2.25131, 2.18201],
     "gradaug": [2.29232, 2.24694, 2.16113],
@@ -37,10 +37,23 @@ GOLDEN = {
     "feddc+man": [1.51936, 0.60149, 0.27196],
     "fedbn+fedprox": [2.28980, 2.24211, 2.15737],
     "fedbn+feddyn": [2.26306, 2.13195, 1.89499],
-    "fedbn+fedcurv": [2.28757, 2.23479, 2.14520],
-    "fedbn+fedfor": [2.28757, 2.23174, 2.13758],
+    "fedbn+fedcurv": [2.28757, 2.23359, 2.14253],
+    "fedbn+fedfor": [2.28757, 2.20744, 2.07263],
     "fedavgm+fedprox+mixup": [2.15748, 1.63991, 1.11105],
 }
+
+# Where the default is too weak for a pin to tell the method from the one without it.
+STRONGER = {
+    "fedprox": {"prox.mu": "1"},
+    "fedavgm+fedprox+mixup": {"prox.mu": "1"},
+    "fedbn+fedprox": {"prox.mu": "1"},
+    "moon": {"moon.mu": "20"},
+    "fedbn+fedcurv": {"fedcurv.lambda": "30"},
+    "fedbn+fedfor": {"fedfor.alpha": "2"},
+}
+# Relative, of the three rounds. A last bit turns a ReLU of the residual network, as other processors do:
+# started 20 times a 1e-7th away, the worst row moves by 3e-5, 7e-4 and 4e-3, FedCurv by 8e-6, 2e-4, 2e-4.
+PERCEPTRON, RESIDUAL, FEDCURV = (1e-4, 1e-4, 1e-4), (1e-4, 2e-3, 1e-2), (1e-4, 4e-4, 1e-3)
 
 
 def test_every_method_is_pinned() -> None:
@@ -50,12 +63,10 @@ def test_every_method_is_pinned() -> None:
 @pytest.mark.parametrize("method", GOLDEN)
 def test_golden_losses(tmp_path: Path, method: str) -> None:
     settings = settings_of(method, rounds=3, epochs=3, lr=0.2, save_clients="none", keep_every=0)
-    allowed = (1e-4, 1e-4, 1e-4)
-    if settings.model != "mlp_digits":
-        # A last bit turns a ReLU of the residual network, as other processors do. Started 20 times a 1e-7th
-        # away, the worst row moved by 3e-5, 7e-4 and 4e-3.
+    allowed = PERCEPTRON
+    if settings.model == "resnet_digits":
         settings = settings.model_copy(update={"epochs": 2, "lr": 0.05})
-        allowed = (1e-4, 2e-3, 1e-2)
-    run = trained(tmp_path, settings, {"prox.mu": "1"} if "prox" in method else {})
+        allowed = FEDCURV if method == "fedbn+fedcurv" else RESIDUAL
+    run = trained(tmp_path, settings, STRONGER.get(method, {}))
     for metrics, loss, tolerance in zip(run.metrics(), GOLDEN[method], allowed, strict=True):
         assert metrics["loss"] == pytest.approx(loss, rel=tolerance)
