@@ -102,6 +102,17 @@ def test_an_interrupted_run_continues_with_the_same_bits(tmp_path: Path) -> None
     assert not run.last.exists()
 
 
+def test_a_run_that_stops_after_its_last_round_is_finished(tmp_path: Path) -> None:
+    settings = Settings(clients=2, rounds=2, epochs=1)
+    run = interrupted(tmp_path, settings, after=2)
+    assert run.final.exists()
+    assert [row["status"] for row in Registry(tmp_path).rows()] == ["finished"]
+    before = run.final.stat().st_mtime_ns
+    resumed(tmp_path, settings)
+    assert run.final.stat().st_mtime_ns == before
+    assert not run.last.exists()
+
+
 def test_weights_ahead_of_their_metrics_are_not_trained_on(tmp_path: Path) -> None:
     settings = Settings(clients=2, rounds=2, epochs=1)
     run = trained(tmp_path, settings)

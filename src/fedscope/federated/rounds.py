@@ -3,8 +3,8 @@
 Every worker takes part in a round; rank 0 alone averages and writes. Every draw comes from a stream keyed
 by (seed, purpose, round, client), clients are trained in stacks that do not depend on the workers, and
 their uploads are summed in one order: so the number of workers changes no bit. A round counts once
-``last.pt`` is written, and all that the next one needs is in files by then, so an interrupted run continues
-with the same bits.
+``last.pt`` is written, the last one once ``final.pt`` is, and all that the next one needs is in files by
+then, so an interrupted run continues with the same bits.
 """
 
 import math
@@ -41,8 +41,9 @@ def train(
     server.dispatch.begin(len(server.metrics))
     for round in range(len(server.metrics) + 1, federation.settings.rounds + 1):
         report(server.round(round))
-    if run.last.exists():
+    if not run.final.exists():  # of an earlier fedscope, which renamed the last round's model here
         run.last.replace(run.final)
+    run.last.unlink(missing_ok=True)
     return server.metrics
 
 
@@ -121,7 +122,7 @@ class _Server:
             "seconds_in": seconds,
         }
         run.append_metrics(record)  # before the weights: resuming drops a record that is ahead of them
-        save_checkpoint(run.last, state, info)
+        save_checkpoint(run.final if round == settings.rounds else run.last, state, info)
         for memory in (self.memory, self.latest):
             if memory:
                 memory.prune(round)
