@@ -42,6 +42,11 @@ def _eigenvalue(op: Operator, which: Which) -> Sequence[Interval]:
     return [top_eigenpairs(op, which=which).interval()]
 
 
+def _ten_largest(op: Operator, seed: int) -> Sequence[Interval]:
+    found = top_eigenpairs(op, k=10)
+    return [found.interval(i) for i in range(10)]
+
+
 def _generator(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
@@ -97,6 +102,10 @@ def _negative(matrix: Tensor) -> Sequence[float]:
 def _above(matrix: Tensor) -> Sequence[float]:
     return [float((torch.linalg.eigvalsh(matrix) > 0.1).double().mean())]
 
+
+TEN = Row(
+    "the 10 largest eigenvalues", _ten_largest, lambda mean: torch.linalg.eigvalsh(mean).flip(0)[:10].tolist()
+)
 
 DRAWN = (
     Row(

@@ -1,7 +1,7 @@
 import pytest
 
 from .coverage import Population, shares, trained_population
-from .coverage_trace import DRAWN, PROBED
+from .coverage_trace import DRAWN, PROBED, TEN
 
 
 @pytest.fixture(scope="module")
@@ -12,6 +12,14 @@ def population() -> Population:
 @pytest.mark.slow
 def test_intervals_from_draws_of_samples_cover_the_population(population: Population) -> None:
     _are_nominal(shares(DRAWN, population.mean, population.draw))
+
+
+@pytest.mark.slow
+def test_intervals_of_close_eigenvalues_are_a_little_short(population: Population) -> None:
+    """They change places from draw to draw, of which the first order of their spread knows nothing."""
+    (found,) = shares([TEN], population.mean, population.draw).values()
+    print(f"{found:.1%}")
+    assert 0.87 <= found <= 0.93
 
 
 @pytest.mark.slow

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -6,6 +7,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian, LambdaOperator, top_eigenpairs
+from fedscope.landscape.dataerror import eigenvalue_errors
 from fedscope.landscape.eigen import Which
 
 from .cases import Case, matrix_operator, mlp, symmetric
@@ -268,6 +270,23 @@ def test_the_bias_of_the_data_is_that_of_the_jackknife() -> None:
     torch.testing.assert_close(found.bias_data, bias)
     assert found.bias_data[0] > 0 > found.bias_data[-1]  # the ends lean outward
     assert found.dof_data == 5
+
+
+def test_the_bias_of_a_short_run_counts_what_is_outside_its_space() -> None:
+    generator = torch.Generator().manual_seed(5)
+    spread = 20 * torch.arange(1, 401, dtype=torch.float64) ** -0.8
+    samples = torch.randn(8, 32, 400, generator=generator, dtype=torch.float64) * spread.sqrt()
+    parts = samples.mT @ samples / 32
+    found = top_eigenpairs(BatchMatrices(parts, 32), tol=1e-2)
+    largest = torch.linalg.eigvalsh(parts.mean(0))[-1]
+    left_out = torch.linalg.eigvalsh((8 * parts.mean(0) - parts) / 7)[:, -1]
+    bias = float(7 * (left_out.mean() - largest))
+    assert found.subspace is not None
+    assert found.matvecs < 30
+    last = torch.tensor([len(found.subspace.basis) - 1])
+    inside = eigenvalue_errors(replace(found.subspace, beyond=None), (32,) * 8, last).bias
+    assert float(inside) < bias / 2
+    assert float(found.bias_data[0]) == pytest.approx(bias, rel=0.15)
 
 
 def test_the_interval_is_around_the_corrected_value() -> None:

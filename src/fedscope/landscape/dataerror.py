@@ -2,10 +2,13 @@
 
 An eigenvalue of a sample's H has two errors against the population's. It scatters, to first order by
 vᵀ(H_b − H)v. And it leans outward, λ_max upward, because v was chosen to fit the sample: to second order by
-Σ_j |v_jᵀ(H_b − H)v|² / (λ − λ_j). The delete-one-batch jackknife measures the lean on Q H_b Qᵀ, which cost no
-product (for batches of unequal sizes: Busing, Meijer and van der Leeden 1999).
+Σ_j |v_jᵀ(H_b − H)v|² / (λ − λ_j). The delete-one-batch jackknife measures the lean, and costs no product (for
+batches of unequal sizes: Busing, Meijer and van der Leeden 1999). Within the Krylov space it has Q H_b Qᵀ. To
+directions outside, H does not couple v, and a batch does by ‖(1 − P)H_b v‖, of which a few random signs tell;
+their own curvature counts as none beside λ. With eigenvalues i^−0.8 they were four fifths of λ_max's lean
+after 10 steps, a third after 90.
 
-Symbols: B batches of n_b samples, N in all; m rows of the basis; k eigenvalues.
+Symbols: B batches of n_b samples, N in all; m rows of the basis, P = QᵀQ; k eigenvalues.
 """
 
 import math
@@ -18,6 +21,7 @@ from torch import Tensor
 from fedscope.landscape.errorbars import data_stderr
 from fedscope.landscape.subspace import Subspace
 
+SKETCH = 8  # random signs: a squared length is known to √(2/8), over B batches to about √(2/(8B))
 _LARGEST = 256  # rows of the projections that are diagonalised for each batch
 
 
@@ -49,16 +53,35 @@ def eigenvalue_errors(known: Subspace, weights: Sequence[int] | None, positions:
     kept = torch.cat([kept, positions]).unique()  # ascending
     small = s[:, kept].T @ known.batches @ s[:, kept]
     bias = _bias(small, weights, torch.searchsorted(kept, positions))
+    if known.beyond is not None:
+        coupling = torch.einsum("bmd,mk->bkd", known.beyond, s[:, positions]).norm(dim=2)
+        bias += _bias_beyond(coupling, weights, theta[positions])
     return DataErrors(forms, stderr, bias, len(weights) - 1)
 
 
 def _bias(batches: Tensor, weights: Sequence[int], positions: Tensor) -> Tensor:
     """Return Σ_b (1 − n_b/N)·(θ without batch b) − (B − 1)·θ, for (B, p, p) parts of the matrix."""
-    shares = torch.tensor(weights, dtype=torch.float64)
-    shares = shares / shares.sum()
+    shares = _shares(weights)
     whole = torch.einsum("b,bij->ij", shares, batches)
     total: Tensor = (1 - len(shares)) * torch.linalg.eigvalsh(whole)[positions]
     for share, part in zip(shares.tolist(), batches, strict=True):
         # (whole − share·part) / (1 − share) is the mean of the others; its factor 1 − share cancels.
         total += torch.linalg.eigvalsh(whole - share * part)[positions]
     return total
+
+
+def _bias_beyond(coupling: Tensor, weights: Sequence[int], theta: Tensor) -> Tensor:
+    """Return what ``coupling`` (B, k), ‖(1 − P)H_b v‖, adds to the jackknife's bias of θ (k,).
+
+    Without batch b the eigenvalue (1 − n_b/N)·θ is coupled by (n_b/N)·‖(1 − P)H_b v‖ to one of 0, and moves
+    away from it as that of a 2 × 2 matrix does.
+    """
+    shares = _shares(weights)[:, None]
+    half = (1 - shares) * theta / 2
+    moved: Tensor = torch.hypot(half, shares * coupling) - half.abs()
+    return (moved * theta.sign()).sum(0)
+
+
+def _shares(weights: Sequence[int]) -> Tensor:
+    counts = torch.tensor(weights, dtype=torch.float64)
+    return counts / counts.sum()

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
-from fedscope.landscape.dataerror import eigenvalue_errors
+from fedscope.landscape.dataerror import SKETCH, eigenvalue_errors
 from fedscope.landscape.lanczos import Lanczos
 from fedscope.landscape.operators import Operator
 from fedscope.landscape.probes import default_generator
@@ -73,12 +73,14 @@ def top_eigenpairs(
     budget = 300 + 6 * pairs if max_matvecs is None else max_matvecs
     if budget < pairs:
         raise UserError(f"max_matvecs = {budget} is too small for {pairs} pairs: at least as many are needed")
-    rows = max_basis or max(20 + 2 * pairs, MEMORY // (n * op.dtype.itemsize))
+    rows = max_basis or max(20 + 2 * pairs, MEMORY // (n * op.dtype.itemsize) - SKETCH)
     if rows < min(pairs + 2, n):
         raise UserError(f"max_basis = {rows} is too small for {pairs} pairs: take at least {pairs + 2}")
     generator = generator or default_generator()
     seed = generator.initial_seed()
-    krylov = Lanczos(op, starting_vector(op, start, generator), generator=generator, by_batch=True)
+    krylov = Lanczos(
+        op, starting_vector(op, start, generator), generator=generator, by_batch=True, sketched=SKETCH
+    )
     known = ""
     while True:
         krylov.step()

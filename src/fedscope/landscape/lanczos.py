@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.operators import Operator
+from fedscope.landscape.probes import default_generator, rademacher
 from fedscope.landscape.subspace import Subspace
 
 _PIECE = 1 << 18  # numbers of the basis read at a time: they stay in a core's cache
@@ -29,6 +30,7 @@ class Lanczos:
         start: (n,) starting vector, not zero; normalised here.
         generator: draws the replacements after a breakdown.
         by_batch: also collect Q A_b Qᵀ of each of B batches' part A_b, B·m² numbers, where there are any.
+        sketched: d, of random signs ±1/√d that also see what each A_b Qᵀ has outside the basis; d rows more.
 
     Attributes:
         steps: rows of the basis, m.
@@ -41,15 +43,26 @@ class Lanczos:
     """
 
     def __init__(
-        self, op: Operator, start: Tensor, *, generator: torch.Generator, by_batch: bool = False
+        self,
+        op: Operator,
+        start: Tensor,
+        *,
+        generator: torch.Generator,
+        by_batch: bool = False,
+        sketched: int = 0,
     ) -> None:
         self._op = op
         self._generator = generator
-        self._rows = torch.empty(1, op.shape[0], dtype=op.dtype, device=op.device)
+        self._sketched = sketched if by_batch and len(op.weights or ()) > 1 else 0
+        self._signs_and_rows = torch.empty(self._sketched + 1, op.shape[0], dtype=op.dtype, device=op.device)
+        signs = rademacher(op.shape[0], default_generator(), op.dtype, op.device)
+        for row in range(self._sketched):
+            self._signs_and_rows[row] = next(signs) / math.sqrt(self._sketched)
         self._measured = torch.zeros(1, 1, dtype=torch.float64)  # H, with room to grow
         counts = torch.tensor(op.weights or (), dtype=torch.float64, device=op.device)
         self._shares = counts / counts.sum()
         self._batches = torch.zeros(len(counts), 1, 1, dtype=torch.float64) if by_batch else None
+        self._images = torch.zeros(len(counts), self._sketched, 0, dtype=torch.float64)  # Sᵀ A_b Qᵀ
         self._scale = 0.0  # of ‖A‖
         self._lost = 0.0  # ‖E‖_F², a bound
         self.steps = self.matvecs = self.cut = 0
@@ -63,7 +76,7 @@ class Lanczos:
         """Return the process that taught ``known``, of which it keeps a copy, ready for further steps."""
         m, n = known.basis.shape
         process = cls(op, known.outside, generator=generator, by_batch=known.batches is not None)
-        process._rows = torch.cat([known.basis, known.outside[None]])[:n]
+        process._signs_and_rows = torch.cat([known.basis, known.outside[None]])[:n]
         process._measured = known.projected.clone()
         process._batches = None if known.batches is None else known.batches.clone()
         process._scale = max(float(known.projected.abs().max()), float(known.coupling.norm()))
@@ -71,6 +84,10 @@ class Lanczos:
         process.steps, process.matvecs = m, known.matvecs
         process.coupling = known.coupling.clone()
         return process
+
+    @property
+    def _rows(self) -> Tensor:
+        return self._signs_and_rows[self._sketched :]
 
     @property
     def basis(self) -> Tensor:
@@ -107,7 +124,18 @@ class Lanczos:
             else torch.zeros_like(self._rows[0]),
             coupling=self.coupling,
             matvecs=self.matvecs,
+            beyond=self._beyond(),
         )
+
+    def _beyond(self) -> Tensor | None:
+        """Return Q A_b (1 − P) S, (B, m, d); None without a sketch."""
+        if self._batches is None or not self._sketched:
+            return None
+        m = self.steps
+        inside = torch.zeros(self._sketched, m, dtype=torch.float64, device=self._op.device)
+        for columns, piece in self._pieces(m):
+            inside += self._signs_and_rows[: self._sketched, columns] @ piece.T
+        return (self._images - inside.cpu() @ self._batches[:, :m, :m]).transpose(1, 2)
 
     def step(self) -> None:
         """Take one product and extend the basis.
@@ -119,9 +147,12 @@ class Lanczos:
         if m == n or not self.finite:
             raise ValueError(f"no step is possible after {m} steps (finite: {self.finite})")
         seen = self._rows[: m + 1]
-        product = self._op.product(seen[-1], onto=None if self._batches is None else seen)
+        onto = None if self._batches is None else self._signs_and_rows[: self._sketched + m + 1]
+        product = self._op.product(seen[-1], onto=onto)
         self.matvecs += 1
-        by_batch = product.onto if self._batches is not None else None
+        by_batch = images = None
+        if self._batches is not None and product.onto is not None:
+            images, by_batch = product.onto[:, : self._sketched], product.onto[:, self._sketched :]
         guess = None if by_batch is None else self._shares.to(by_batch.device) @ by_batch
         column, remainder = self._orthogonalised(seen, product.vector.double(), guess)
         beta, size = float(remainder.norm()), float(column.norm())
@@ -132,6 +163,8 @@ class Lanczos:
             self.cut = m
         self.ending = beta <= 1000 * self._eps * self._scale
         self._record(column.cpu(), None if by_batch is None else by_batch.cpu())
+        if images is not None:
+            self._images = torch.cat([self._images, images.cpu()[:, :, None]], dim=2)
         self.coupling = torch.zeros(m + 1, dtype=torch.float64)
         self.coupling[m] = 0.0 if broken else beta
         self.betas.append(float(self.coupling[m]))
@@ -157,6 +190,7 @@ class Lanczos:
         self._measured[:p, :p] = smaller
         if self._batches is not None:
             self._batches[:, :p, :p] = keep.T @ self._batches[:, :m, :m] @ keep
+            self._images = self._images @ keep
         self.coupling = keep.T @ self.coupling
         self.steps, self.cut = p, cut
 
@@ -196,9 +230,10 @@ class Lanczos:
     def _store(self, vector: Tensor) -> None:
         row = self.steps
         if row == len(self._rows):
-            room = self._rows.new_empty(min(2 * row, self._op.shape[0]), self._op.shape[0])
-            room[:row] = self._rows
-            self._rows = room
+            n, filled = self._op.shape[0], self._sketched + row
+            room = self._rows.new_empty(self._sketched + min(2 * row, n), n)
+            room[:filled] = self._signs_and_rows
+            self._signs_and_rows = room
         self._rows[row] = (vector / vector.norm()).to(self._rows.dtype)
 
     def _orthogonalised(

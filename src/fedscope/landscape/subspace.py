@@ -29,6 +29,7 @@ class Subspace:
     outside: Tensor  # (n,) in the operator's dtype: q, or zeros where the basis is invariant
     coupling: Tensor  # (m,) float64 on the CPU: b
     matvecs: int  # products it cost
+    beyond: Tensor | None = None  # (B, m, d) float64 on the CPU: Q A_b (1 − P) S, E[S Sᵀ] = 1, if sketched
 
     @property
     def trace(self) -> float:
