@@ -76,6 +76,7 @@ def test_reductions_are_said_with_their_rows(tmp_path: Path) -> None:
     assert "rounds 500 → 150 (FedSAM, FedSAM+MAN, FedDyn, FedDyn+MAN)" in found["reductions"]
     assert not found["complete"]
     assert [len(one["accuracy"]) for one in found["drawn"]] == [500, 120]
+    assert found["notes"][-1].endswith("no result of it: FedAvg+MAN, FedSAM, FedSAM+MAN, FedDyn+MAN")
 
 
 def test_costs_need_no_run_and_are_the_paper_s(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from fedscope.landscape.records import Record
 
 SCHEMA = "fedscope/artefact/1"
 BEYOND = 2.0  # combined errors, from which on a difference to the paper is marked
+DRAWN = ("curves", "spectrum", "density", "landscape")
 GRIDS = {"cost": costs.cost_grid, "traffic": costs.traffic_grid}
 
 
@@ -94,6 +95,7 @@ class Filled:
 def assemble(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[Filled], command: str) -> Record:
     """Return the record of an artefact from what there is; empty cells stay empty."""
     samples = _samples(recipe, filled)
+    drawn = [payload for one in filled if (payload := _drawn(recipe, one))]
     record: Record = {
         "schema": SCHEMA,
         "recipe": recipe.name,
@@ -105,7 +107,7 @@ def assemble(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[Filled], co
         "why": list(recipe.scale.why),
         "reductions": [*_left_out(recipe, cells), *reductions(recipe, cells, filled)],
         "provisional": _provisional(cells),
-        "notes": [*recipe.notes, *_notes(recipe, filled)],
+        "notes": [*recipe.notes, *_notes(filled), *_undrawn(recipe, cells, drawn)],
         "command": command,
         "complete": not recipe.columns or _complete(cells, filled),
         "rows": list(recipe.rows) if recipe.columns else [],
@@ -121,7 +123,7 @@ def assemble(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[Filled], co
         "claims": [
             asdict(judge(text, samples, list(recipe.columns), _compared(recipe))) for text in recipe.claims
         ],
-        "drawn": [payload for one in filled if (payload := _drawn(recipe, one))],
+        "drawn": drawn,
         "runs": [one.describe() for one in filled],
         "versions": {**versions(), "analysis": code()[:16]},
     }
@@ -244,7 +246,7 @@ def _provisional(cells: Sequence[Cell]) -> list[str]:
     return list(found)
 
 
-def _notes(recipe: Recipe, filled: Sequence[Filled]) -> list[str]:
+def _notes(filled: Sequence[Filled]) -> list[str]:
     notes = []
     sources = dict.fromkeys(one.found.held.manifest.data.name for one in filled)
     for name in sources:
@@ -256,6 +258,15 @@ def _notes(recipe: Recipe, filled: Sequence[Filled]) -> list[str]:
     if old:
         notes.append(f"measured by an earlier version of fedscope: {', '.join(sorted(old))}")
     return notes
+
+
+def _undrawn(recipe: Recipe, cells: Sequence[Cell], drawn: Sequence[Record]) -> list[str]:
+    """Name the rows that a figure lacks; a table has an empty cell for each."""
+    shown = {one["row"] for one in drawn}
+    rows = [row for row in recipe.rows if row in {cell.row for cell in cells} - shown]
+    if recipe.kind not in DRAWN or not rows:
+        return []
+    return [f"not drawn, since the registry has no run or no result of it: {', '.join(rows)}"]
 
 
 def _held(filled: Sequence[Filled], name: str) -> int | None:
@@ -290,7 +301,7 @@ def _drawn(recipe: Recipe, one: Filled) -> Record | None:
     at = {**one.cell.describe(), "run": one.found.held.manifest.name, "round": one.found.round}
     if recipe.kind == "curves":
         return {**at, "accuracy": [m["accuracy"] for m in one.metrics]}
-    if recipe.kind in ("spectrum", "density", "landscape"):
+    if recipe.kind in DRAWN:
         name = next(iter(one.cell.measures))
         record = one.records.get(name)
         return None if record is None else {**at, "measure": name, "record": record}
