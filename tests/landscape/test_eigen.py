@@ -259,6 +259,15 @@ def test_a_large_space_is_no_breakdown() -> None:
     assert pairs.matvecs < 40
 
 
+def test_none_of_a_crowd_is_passed_over() -> None:
+    generator = torch.Generator().manual_seed(0)
+    spectrum = 0.02 * torch.randn(20_000, generator=generator, dtype=torch.float64)
+    spectrum[:500] += 20 * torch.arange(1, 501, dtype=torch.float64) ** -0.6
+    found = top_eigenpairs(LambdaOperator(lambda v: spectrum * v, len(spectrum)), k=60, tol=1e-2)
+    assert found.converged
+    torch.testing.assert_close(found.values, spectrum.sort().values.flip(0)[:60], rtol=1e-3, atol=0)
+
+
 def test_the_bias_of_the_data_is_that_of_the_jackknife() -> None:
     generator = torch.Generator().manual_seed(3)
     noise = torch.randn(6, 30, 30, generator=generator, dtype=torch.float64)

@@ -26,6 +26,7 @@ from fedscope.landscape.warm import Start, starting_vector
 
 Which = Literal["largest", "smallest", "both"]
 MEMORY = 4 << 30  # bytes
+CROWDED = 5e-3  # of an eigenvalue: the residual above which others beside it may have been passed over
 
 
 def top_eigenpairs(
@@ -45,7 +46,9 @@ def top_eigenpairs(
     Stops when every residual ‖Hv − λv‖ is at most tol·|λ_max| (for the smallest: of the largest size) or ten
     roundings of the operator's dtype at the size of its largest Ritz value, where that is more; or when
     ``max_matvecs`` products are spent: then ``converged`` is False and the residuals say how far it came.
-    After a non-finite product all is NaN.
+    Of several largest ones each must also be known to ``CROWDED`` of its own size: a residual says that an
+    eigenvalue is near, not that it is the i-th, and far down the list, where they are crowded and small next
+    to λ_max, Ritz values that have not converged are near to some. After a non-finite product all is NaN.
 
     One starting vector sees each distinct eigenvalue once; the copies of a multiple eigenvalue are found
     when the Krylov space (nearly) breaks down, and that is awaited before k > 1 pairs are accepted, but an
@@ -141,6 +144,7 @@ class _Ritz:
     coefficients: Tensor  # (m, k)
     residuals: Tensor  # (k,)
     tolerance: float
+    tolerances: Tensor  # (k,) none above ``tolerance``
 
     @classmethod
     def of(cls, krylov: Lanczos, wanted: _Wanted, tol: float) -> "_Ritz":
@@ -148,23 +152,22 @@ class _Ritz:
         positions, size = wanted.of(len(theta)), float(theta.abs().max())
         scale = size if wanted.low else abs(float(theta[-1]))
         values, chosen = theta[positions], s[:, positions]
-        return cls(
-            positions,
-            values,
-            chosen,
-            krylov.residuals(values, chosen),
-            max(tol * scale, 10 * torch.finfo(krylov.basis.dtype).eps * size),
-        )
+        rounding = 10 * torch.finfo(krylov.basis.dtype).eps * size
+        tolerance = max(tol * scale, rounding)
+        tolerances = torch.full_like(values, tolerance)
+        if wanted.high > 1:
+            tolerances[: wanted.high] = (values[: wanted.high].abs() * CROWDED).clamp(rounding, tolerance)
+        return cls(positions, values, chosen, krylov.residuals(values, chosen), tolerance, tolerances)
 
     @property
     def text(self) -> str:
         """The outermost value with the worst residual, while the computation runs."""
         value, worst = float(self.values[0]), float(self.residuals.max())
-        return f"λ ≈ {value:.4g}, residuals up to {worst:.1e} (asked: {self.tolerance:.1e})"
+        return f"λ ≈ {value:.4g}, residuals up to {worst:.1e} (asked: {float(self.tolerances.min()):.1e})"
 
     @property
     def converged(self) -> bool:
-        return bool((self.residuals <= self.tolerance).all())
+        return bool((self.residuals <= self.tolerances).all())
 
 
 def _is_due(steps: int) -> bool:

@@ -56,7 +56,7 @@ class Eigenpairs:
     bias_data: Tensor  # (k,) float64: how far above the population's values these lie on average
     dof_data: float  # degrees of freedom of stderr_data
     noise: float  # what rounding in the products may have shifted a value by; no digit below it counts
-    converged: bool  # every residual ≤ tol·|λ_max|
+    converged: bool  # every residual is as small as was asked
     matvecs: int
     seed: int
     subspace: Subspace | None = None  # the Krylov basis and what its products taught
