@@ -28,8 +28,10 @@ ANALYSIS = ".analysis"  # in the registry: results, and the products of interrup
 @click.command("hessian")
 @analysis(samples=2048)
 @click.option("--top-k", type=click.IntRange(1), default=1, show_default=True, help="Largest eigenvalues.")
-@click.option("--tol", type=click.FloatRange(0, 1, min_open=True), default=1e-3, show_default=True,
-              help="Residual of each eigenpair, relative to λ_max.")  # fmt: skip
+@click.option(
+    "--tol", type=click.FloatRange(0, 1, min_open=True), default=1e-3, show_default=True,
+    help="Residual of each eigenpair, relative to λ_max; of several, at most 0.5 % of its own.",
+)  # fmt: skip
 @click.option(
     "--probes", type=click.IntRange(2), help="Fixed number of trace probes, instead of --trace-rtol."
 )
@@ -151,7 +153,10 @@ def show(records: list[Record]) -> None:
             ]
             console.print_table(f"{name}: by layer", ("layer", "λ_max ± data"), rows)
         if record["converged"] is False:
-            console.note(f"{name}: the eigenpairs did not reach --tol; their residuals are in --json")
+            console.note(
+                f"{name}: not every eigenpair is as sure as asked (--tol of λ_max, each of several 0.5 % of "
+                "its own); their residuals are in --json; fewer --top-k are surer"
+            )
         if record["trace"]["converged"] is False:
             console.note(
                 f"{name}: the trace did not reach --trace-rtol in {record['trace']['probes']} probes"

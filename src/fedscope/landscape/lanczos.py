@@ -190,7 +190,8 @@ class Lanczos:
         self._measured[:p, :p] = smaller
         if self._batches is not None:
             self._batches[:, :p, :p] = keep.T @ self._batches[:, :m, :m] @ keep
-            self._images = self._images @ keep
+            if self._sketched:
+                self._images = self._images @ keep
         self.coupling = keep.T @ self.coupling
         self.steps, self.cut = p, cut
 
