@@ -76,7 +76,10 @@ class Plane {
   constructor(box) {
     this.box = box;
     this.scene = page.planes[box.dataset.plane];
-    this.eye = this.scene.eye;
+    // labels are of one size in pixels: on a phone they need the surface further away, and one title less
+    this.narrow = box.clientWidth < 500;
+    this.home = this.scene.eye.map((part) => part * (this.narrow ? 1.25 : 1));
+    this.eye = this.home;
     this.slider = box.querySelector("[data-rounds]");
     this.sides = all("figure", box);
     for (const select of all("select", box)) select.addEventListener("change", () => this.draw());
@@ -128,7 +131,7 @@ class Plane {
       ...this.common(), height: 420, margin: { l: 0, r: 0, t: 0, b: 0 },
       scene: {
         xaxis: axis(view.axes[0]), yaxis: axis(view.axes[1]),
-        zaxis: { ...axis(quantity), range: [scale.low, scale.high], tickvals: scale.ticks, ticktext: scale.words },
+        zaxis: { ...axis(this.narrow ? "" : quantity), range: [scale.low, scale.high], tickvals: scale.ticks, ticktext: scale.words },
         aspectmode: "manual", aspectratio: { x: 1, y: 1, z: 0.82 }, camera: this.camera(), dragmode: "turntable",
       },
     };
@@ -204,7 +207,7 @@ class Plane {
     up = Math.min(1.5, Math.max(-1.5, up + ({ up: 0.17, down: -0.17 }[how] ?? 0)));
     reach *= { in: 0.87, out: 1.15 }[how] ?? 1;
     [x, y, z] = [reach * Math.cos(up) * Math.cos(around), reach * Math.cos(up) * Math.sin(around), reach * Math.sin(up)];
-    if (how === "reset") [x, y, z] = this.scene.eye;
+    if (how === "reset") [x, y, z] = this.home;
     this.look({ x, y, z });
   }
 }
