@@ -1,17 +1,10 @@
 """What the analysis commands share: which samples, which checkpoint, which precision."""
 
-import re
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import click
-import torch
 
-from fedscope.checkpoints.registry import Registry
-from fedscope.cli import console, options
-from fedscope.errors import UserError
-from fedscope.landscape.problem import Problem, Source, load
+from fedscope.cli import options
 
 _OPTIONS = (
     click.argument("checkpoints", nargs=-1, metavar="[CKPT]..."),
@@ -57,63 +50,3 @@ def analysis(samples: int) -> Callable[[Callable[..., None]], Callable[..., None
         return function
 
     return decorate
-
-
-def problems(
-    checkpoints: tuple[str, ...],
-    samples: str,
-    split: Any,
-    data_dir: Path | None,
-    model: str | None,
-    data: str | None,
-    loss: str | None,
-    entry: str,
-    dtype: str,
-    batch_size: int,
-    seed: int,
-    device: str,
-    threads: int | None,
-    registry: Path,
-) -> list[Problem]:
-    """Return one problem per checkpoint; without any, the registry's newest run.
-
-    Raises:
-        UserError: a checkpoint, its data, or the device cannot be had.
-    """
-    source = Source(
-        samples=_count(samples, own=bool(data)),
-        split=split,
-        data_dir=data_dir,
-        model=model,
-        data=data,
-        loss=loss,
-        entry=entry,
-        dtype=getattr(torch, dtype),
-        device=options.use_device(device, threads),
-        batch_size=batch_size,
-        seed=seed,
-    )
-    store = Registry(registry)
-    paths = [checkpoint_path(store, reference, own=bool(model)) for reference in checkpoints or (None,)]
-    found = load(paths, source)
-    for problem in found:
-        for note in problem.notes:
-            console.note(f"{problem.path}: {note}")
-    return found
-
-
-def checkpoint_path(store: Registry, reference: str | None, *, own: bool) -> Path:
-    """Return the checkpoint; with a network of one's own it may be a folder too."""
-    if own and reference is not None and Path(reference).exists():
-        return Path(reference)
-    return store.resolve(reference)
-
-
-def _count(samples: str, *, own: bool) -> int | None:
-    default = samples.startswith("default ")
-    if samples == "all" or (default and own):
-        return None
-    samples = samples.removeprefix("default ")
-    if not re.fullmatch("[0-9]{1,12}", samples) or int(samples) < 1:
-        raise UserError(f"--samples takes a number from 1 up, or all, not {samples!r}")
-    return int(samples)

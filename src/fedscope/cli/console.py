@@ -119,6 +119,17 @@ def print_table(
         console.print(_shown(line), style="dim", soft_wrap=True)
 
 
+def cell(value: object) -> str:
+    """Return a value as a table shows it."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={item}" for key, item in value.items()) or "–"
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "–"
+    return "–" if value is None else str(value)
+
+
 def check_target(path: str | None) -> None:
     """Refuse an output file that cannot be written, before the work and not after it.
 

@@ -4,23 +4,7 @@ from pathlib import Path
 
 import click
 
-from fedscope.checkpoints.files import versions
-from fedscope.checkpoints.registry import Registry
-from fedscope.cli import console, options
-from fedscope.cli.hessian import ANALYSIS, show
-from fedscope.cli.reporting import as_record, page_of, runs_of
-from fedscope.cli.training import train_run
-from fedscope.figures import hessian_records, landscape_records
-from fedscope.figures.record import made_from
-from fedscope.figures.style import save
-from fedscope.landscape.crossing import Crossing
-from fedscope.landscape.measure import Request, measure
-from fedscope.landscape.problem import Source, load
-from fedscope.landscape.scan import Plane, scan
-from fedscope.storage import write_text
-
-METHODS = ("fedavg", "fedavg+man")
-SAMPLES, CLIENT_PROBES, GRID = 512, 16, 31  # enough to see something, in under three minutes on two cores
+from fedscope.cli import options
 
 
 @click.command("demo")
@@ -30,29 +14,6 @@ SAMPLES, CLIENT_PROBES, GRID = 512, 16, 31  # enough to see something, in under 
               show_default=True, help="Folder for the report, pictures and records.")  # fmt: skip
 def command(registry: Path, threads: int | None, out: Path) -> None:
     """Train FedAvg and FedAvg+MAN on the bundled digits, then measure and draw their minima."""
-    device = options.use_device("cpu", threads)
-    store, source = Registry(registry), Source(samples=SAMPLES, device=device)
-    paths = []
-    for method in METHODS:
-        trained = train_run(
-            {"method": method}, {}, registry, store.free_name(f"demo-{method}"), device=device
-        )
-        paths.append(Path(str(trained["final"])))
-    problems = load(paths, source)
-    request = Request(
-        top_k=2, density=True, clients=True, crossing=Crossing(probes=CLIENT_PROBES), versions=versions()
-    )
-    records = [measure(problem, request, console.progress, keep=registry / ANALYSIS) for problem in problems]
-    plane = Plane(grid=GRID, versions=versions())
-    surfaces = [scan(problem, plane, console.progress) for problem in problems]
+    from fedscope.cli import demonstration  # torch: not for --help
 
-    console.write_json(str(out / "hessian.json"), records)
-    console.write_json(str(out / "landscape.json"), surfaces)
-    save(hessian_records.draw(records), out / "density.png", record=made_from(records))
-    for suffix in ("png", "pdf"):
-        figure = landscape_records.draw(surfaces)
-        save(figure, out / f"landscape.{suffix}", record=made_from(surfaces))
-    write_text(out / "report.html", page_of([*map(as_record, runs_of(paths))], [*records, *surfaces]))
-    show(records)
-    for path in sorted(out.iterdir()):
-        click.echo(path)
+    demonstration.run(registry, threads, out)

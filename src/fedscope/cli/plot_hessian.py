@@ -5,15 +5,11 @@ from typing import Any
 
 import click
 
-from fedscope.cli import console
-from fedscope.figures.hessian_records import KINDS, draw
-from fedscope.figures.record import made_from, read_records
-from fedscope.figures.style import check_format, save
-
 
 @click.command("plot-hessian")
 @click.argument("records", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--kind", type=click.Choice(KINDS), default="density", show_default=True,
+@click.option("--kind", type=click.Choice(["density", "eigenvalues", "clients", "bars"]),
+              default="density", show_default=True,
               help="Eigenvalue densities; leading eigenvalues against their index; H_N and H_D of every pair "
               "of clients; or bars of λ_max and trace.")  # fmt: skip
 @click.option(
@@ -21,6 +17,11 @@ from fedscope.figures.style import check_format, save
 )
 def command(records: tuple[Path, ...], kind: Any, out: str) -> None:
     """Draw RECORDS, the .json files that `fedscope hessian --json` wrote, without measuring again."""
+    from fedscope.cli import console
+    from fedscope.figures.hessian_records import draw
+    from fedscope.figures.record import made_from, read_records
+    from fedscope.figures.style import check_format, save
+
     check_format(Path(out))
     console.check_target(out)
     found = read_records(records)

@@ -1,6 +1,5 @@
-"""The options of `fedscope hessian` that a reading, the paper's or its published code's, is a bundle of."""
+"""What a reading, the paper's or its published code's, makes of the options of `fedscope hessian`."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,44 +11,6 @@ from fedscope.checkpoints.registry import Registry
 from fedscope.errors import UserError
 from fedscope.landscape.crossing import Crossing
 from fedscope.landscape.resampled import Resampling
-
-_OPTIONS = (
-    click.option("--reading", type=click.Choice(["paper", "code"]), default="paper", show_default=True,
-                 help="As the FedAlign paper defines the metrics, or as its published scripts compute them."),
-    click.option("--global-model", type=click.Choice(["final", "best"]),
-                 help="Which of a run's checkpoints RUN means. [default: final; code: best]"),
-    click.option("--clients", is_flag=True,
-                 help="Also compare the curvature of the run's clients (H_N, H_D)."),
-    click.option("--client-weights", type=click.Choice(["client", "global"]),
-                 help="At each client's weights, or at the global model's. [default: client]"),
-    click.option("--client-data", type=click.Choice(["own", "global"]),
-                 help="On each client's own training rows, or on the same for all. "
-                 "[default: own; code: global]"),
-    click.option("--pairs", type=click.Choice(["distinct", "all_including_self"]),
-                 help="Pairs averaged over. [default: distinct; code: all_including_self]"),
-    click.option("--client-rtol", type=click.FloatRange(0, min_open=True), default=0.1, show_default=True,
-                 help="Half-width of the 95 % intervals of H_N and H_D, relative to their values."),
-    click.option("--client-max-probes", type=click.IntRange(16), default=128, show_default=True,
-                 help="Probes per client at which --client-rtol gives up."),
-    click.option("--client-probes", type=click.IntRange(3),
-                 help="Fixed number of probes per client, instead of --client-rtol."),
-    click.option("--client-diagonal", "aim", type=click.Choice(["parameter", "tensor"]), default="parameter",
-                 show_default=True, help="The diagonals whose intervals --client-rtol is about."),
-    click.option("--overlap", type=click.IntRange(1), metavar="K",
-                 help="With --clients: overlap of each client's top K eigenvectors with the global model's."),
-    click.option("--product-batches", metavar="N|all",
-                 help="--reading code: batches of one product. [default: 10]"),
-    click.option("--augment/--no-augment", default=None, help="--reading code. [default: augment]"),
-    click.option("--resample/--no-resample", default=None,
-                 help="--reading code: other batches in every product. [default: resample]"),
-)  # fmt: skip
-
-
-def reading_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options to a command, which passes their values on to :func:`by_reading`."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
 
 
 def by_reading(

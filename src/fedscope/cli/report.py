@@ -5,18 +5,7 @@ from typing import Any
 
 import click
 
-from fedscope.checkpoints.files import versions
-from fedscope.checkpoints.registry import Registry
-from fedscope.cli import console
 from fedscope.cli.analysis import analysis
-from fedscope.cli.reporting import as_record, kept, kept_rounds, measured, page_of, runs_of
-from fedscope.errors import UserError
-from fedscope.figures.record import read_record
-from fedscope.figures.report.checked import checked
-from fedscope.landscape.crossing import Crossing
-from fedscope.landscape.measure import Request
-from fedscope.landscape.scan import Plane
-from fedscope.storage import write_text
 
 
 @click.command("report")
@@ -38,50 +27,12 @@ from fedscope.storage import write_text
 @click.option("--no-compute", is_flag=True, help="Show only what the registry and --record have.")
 @click.option("--record", "files", multiple=True, metavar="FILE", type=click.Path(path_type=Path),
               help="A saved record of `hessian` or `plot-landscape --json`; may be repeated.")  # fmt: skip
-def command(
-    json_target: str | None,
-    bn: Any,
-    out: str,
-    grid: int,
-    span: float,
-    top_k: int,
-    probes: int | None,
-    client_probes: int,
-    no_clients: bool,
-    rounds: str | None,
-    no_compute: bool,
-    files: tuple[Path, ...],
-    **source: Any,
-) -> None:
+def command(**given: Any) -> None:
     """Make one HTML file of runs side by side, for any browser: measures what is missing, reuses the rest.
 
     CKPT is a run of the registry, or one of its checkpoints as RUN@25, RUN@best, RUN@client3; left out (and
     without --record), the newest run.
     """
-    if Path(out).suffix.lower() != ".html":
-        raise UserError(f"cannot write a report to '{out}': name it with the suffix .html")
-    for target in (out, json_target):
-        console.check_target(target)
-    given = [record for file in files for record in checked(read_record(file), str(file))]
-    store = Registry(source["registry"])
-    references = source.pop("checkpoints") or (() if given else (store.newest().name,))
-    request = Request(
-        top_k=top_k,
-        probes=probes,
-        density=True,
-        clients=not no_clients,
-        crossing=Crossing(probes=client_probes),
-        bn=bn,
-        versions=versions(),
-    )
-    plane = Plane(grid=grid, span=span, bn=bn, versions=versions())
-    paths = [store.resolve(reference) for reference in references]
-    wanted = {
-        path: kept_rounds(store, reference, rounds) for path, reference in zip(paths, references, strict=True)
-    }
-    records = kept(store, wanted, given) if no_compute else measured(wanted, given, request, plane, source)
-    if json_target:
-        console.write_json(json_target, records)
-    write_text(Path(out), page_of([as_record(run) for run in runs_of(paths)], records))
-    if json_target != "-":
-        click.echo(out)
+    from fedscope.cli import reporting  # torch: not for --help
+
+    reporting.run(**given)

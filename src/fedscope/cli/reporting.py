@@ -1,19 +1,24 @@
-"""What `fedscope report` puts into its file: records that are there, and those that it measures."""
+"""What `fedscope report` does: take the records that are there, measure what is missing, make the page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedscope.checkpoints.files import describe_checkpoint
+import click
+
+from fedscope.checkpoints.files import describe_checkpoint, versions
 from fedscope.checkpoints.registry import Registry
 from fedscope.checkpoints.run import Run
 from fedscope.cli import console
-from fedscope.cli.analysis import problems
-from fedscope.cli.hessian import ANALYSIS
+from fedscope.cli.measuring import ANALYSIS
+from fedscope.cli.problems import problems
 from fedscope.cli.rounds import parse
 from fedscope.errors import UserError
+from fedscope.figures.record import read_record
 from fedscope.figures.report import report_page
+from fedscope.figures.report.checked import checked
+from fedscope.landscape.crossing import Crossing
 from fedscope.landscape.kept import kept_of, kept_scans
 from fedscope.landscape.measure import Request, measure
 from fedscope.landscape.participants import Participants
@@ -21,9 +26,55 @@ from fedscope.landscape.problem import Problem
 from fedscope.landscape.records import Record
 from fedscope.landscape.results import HESSIAN_SCHEMA, LANDSCAPE_SCHEMA
 from fedscope.landscape.scan import Plane
+from fedscope.storage import write_text
 
 Earlier = Mapping[Path, Sequence[Path]]
 """Checkpoints, each with those of earlier rounds that lead to it."""
+
+
+def run(
+    json_target: str | None,
+    bn: Any,
+    out: str,
+    grid: int,
+    span: float,
+    top_k: int,
+    probes: int | None,
+    client_probes: int,
+    no_clients: bool,
+    rounds: str | None,
+    no_compute: bool,
+    files: tuple[Path, ...],
+    **source: Any,
+) -> None:
+    """Measure what is missing, and write the page to ``out``."""
+    if Path(out).suffix.lower() != ".html":
+        raise UserError(f"cannot write a report to '{out}': name it with the suffix .html")
+    for target in (out, json_target):
+        console.check_target(target)
+    given = [record for file in files for record in checked(read_record(file), str(file))]
+    store = Registry(source["registry"])
+    references = source.pop("checkpoints") or (() if given else (store.newest().name,))
+    request = Request(
+        top_k=top_k,
+        probes=probes,
+        density=True,
+        clients=not no_clients,
+        crossing=Crossing(probes=client_probes),
+        bn=bn,
+        versions=versions(),
+    )
+    plane = Plane(grid=grid, span=span, bn=bn, versions=versions())
+    paths = [store.resolve(reference) for reference in references]
+    wanted = {
+        path: kept_rounds(store, reference, rounds) for path, reference in zip(paths, references, strict=True)
+    }
+    records = kept(store, wanted, given) if no_compute else measured(wanted, given, request, plane, source)
+    if json_target:
+        console.write_json(json_target, records)
+    write_text(Path(out), page_of([as_record(run) for run in runs_of(paths)], records))
+    if json_target != "-":
+        click.echo(out)
 
 
 def measured(

@@ -11,7 +11,7 @@ from fedscope.checkpoints.registry import COLUMNS, Registry, Row, Run
 from fedscope.checkpoints.schema import Settings
 from fedscope.cli import console, options, runs_add
 from fedscope.cli.runs_files import export_command, import_command, verify_command
-from fedscope.cli.runs_show import cell, show_command
+from fedscope.cli.runs_show import show_command
 from fedscope.errors import UserError
 
 _AT_MOST = 12  # columns of a table by default: the tags come when there are any
@@ -62,7 +62,7 @@ def list_runs(
         console.note(f"the registry {registry} holds {why}")
     else:
         shown = [{**row, "created": str(row["created"])[:16].replace("T", " ")} for row in rows]  # UTC
-        cells = [[cell(row.get(column)) for column in chosen] for row in shown]
+        cells = [[console.cell(row.get(column)) for column in chosen] for row in shown]
         console.print_table(f"Runs in {registry}", chosen, cells)
 
 
@@ -90,7 +90,7 @@ def diff(first: str, second: str, registry: Path, as_json: bool) -> None:
     elif not keys:
         click.echo(f"{first} and {second} have the same settings, metrics and versions")
     else:
-        cells = [[key, cell(one.get(key)), cell(two.get(key))] for key in keys]
+        cells = [[key, console.cell(one.get(key)), console.cell(two.get(key))] for key in keys]
         console.print_table(f"{first} and {second}", ["differs", first, second], cells)
 
 

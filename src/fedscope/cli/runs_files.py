@@ -4,9 +4,7 @@ from pathlib import Path
 
 import click
 
-from fedscope.checkpoints.archive import export_run, import_run
 from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.verify import Fault, verify_root, verify_run
 from fedscope.cli import console, options
 from fedscope.cli.runs_show import RECORDS, links
 from fedscope.errors import UserError
@@ -22,6 +20,8 @@ def verify_command(runs: tuple[str, ...], registry: Path, as_json: bool) -> None
     Of a figure or an analysis (.json), the checkpoints are checked that it was made from. One line per
     fault; the exit code is 2 if there is any.
     """
+    from fedscope.checkpoints.verify import Fault, verify_root, verify_run  # torch: not for --help
+
     store = Registry(registry)
     if not registry.is_dir():
         raise UserError(f"there is no registry {registry}; name one with --registry")
@@ -69,6 +69,8 @@ def export_command(what: str, kind: str, out: Path, registry: Path) -> None:
     console.check_target(str(out))
     store = Registry(registry)
     if kind == "archive":
+        from fedscope.checkpoints.archive import export_run
+
         run, only = _run_of(store, what)
         export_run(run, out, only)
     else:
@@ -85,6 +87,8 @@ def export_command(what: str, kind: str, out: Path, registry: Path) -> None:
 @options.registry
 def import_command(archive: Path, name: str | None, registry: Path) -> None:
     """Add the run in an archive to the registry, once every hash in it is checked."""
+    from fedscope.checkpoints.archive import import_run
+
     click.echo(import_run(Registry(registry), archive, name).name)
 
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedscope.checkpoints.chain import Link, checkpoint_links, record_links
-from fedscope.checkpoints.files import load_checkpoint
 from fedscope.checkpoints.registry import Registry
 from fedscope.cli import console, options
-from fedscope.figures.record import read_record
+
+if TYPE_CHECKING:
+    from fedscope.checkpoints.chain import Link
 
 RECORDS = (".png", ".pdf", ".svg", ".html", ".json")
 
@@ -24,6 +24,8 @@ RECORDS = (".png", ".pdf", ".svg", ".html", ".json")
 @options.as_json
 def show_command(run: str, provenance: bool, registry: Path, as_json: bool) -> None:
     """Show one run: its settings, its checkpoints and its last rounds."""
+    from fedscope.checkpoints.files import load_checkpoint  # torch: not for --help
+
     if provenance:
         _show_chain(links(Registry(registry), run), as_json=as_json)
         return
@@ -62,43 +64,35 @@ def show_command(run: str, provenance: bool, registry: Path, as_json: bool) -> N
     fields["tags"] = list(found.tags())
     fields["versions"] = ", ".join(f"{name} {version[:12]}" for name, version in manifest.versions.items())
     console.print_table(
-        manifest.name, ["setting", "value"], [[key, cell(value)] for key, value in fields.items()]
+        manifest.name, ["setting", "value"], [[key, console.cell(value)] for key, value in fields.items()]
     )
     files = [[Path(str(c["path"])).stem, c["kind"], c["round"], str(c["sha256"])[:12]] for c in checkpoints]
     console.print_table(
-        "Checkpoints", ["file", "kind", "round", "sha256"], [list(map(cell, row)) for row in files]
+        "Checkpoints", ["file", "kind", "round", "sha256"], [list(map(console.cell, row)) for row in files]
     )
     columns = ("round", "accuracy", "loss", "train_loss", "seconds")
-    last = [[cell(m.get(k)) for k in columns] for m in metrics[-5:]]
+    last = [[console.cell(m.get(k)) for k in columns] for m in metrics[-5:]]
     console.print_table("Last rounds", ["round", "accuracy", "loss", "training loss", "seconds"], last)
     counted = [m for m in metrics if "seconds_in" in m]  # older runs did not count
     if counted:
         console.print_table("Cost", ["of all rounds", "total", "per round"], _costs(counted))
 
 
-def links(registry: Registry, reference: str) -> list[Link]:
+def links(registry: Registry, reference: str) -> list["Link"]:
     """Return the chain from a figure, an analysis, a checkpoint or a run back to the code.
 
     Raises:
         UserError: there is no such thing, or the file has no record.
     """
+    from fedscope.checkpoints.chain import checkpoint_links, record_links
+    from fedscope.figures.record import read_record
+
     if Path(reference).suffix.lower() in RECORDS:
         return list(record_links(registry, reference, read_record(Path(reference))))
     return list(checkpoint_links(registry.resolve(reference)))
 
 
-def cell(value: object) -> str:
-    """Return a value as a table shows it."""
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, dict):
-        return ", ".join(f"{key}={item}" for key, item in value.items()) or "–"
-    if isinstance(value, list):
-        return " ".join(map(str, value)) or "–"
-    return "–" if value is None else str(value)
-
-
-def _show_chain(chain: Sequence[Link], *, as_json: bool) -> None:
+def _show_chain(chain: Sequence["Link"], *, as_json: bool) -> None:
     if as_json:
         content = [{"kind": c.kind, "name": c.name, **c.details, "fault": c.fault} for c in chain]
         console.write_json("-", content)

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedscope.checkpoints.files import describe_checkpoint
 from fedscope.checkpoints.registry import Registry, Run
-from fedscope.cli.analysis import checkpoint_path, problems
+from fedscope.cli.problems import checkpoint_path, problems
 from fedscope.errors import UserError
 from fedscope.landscape.networks import Waypoints
 from fedscope.landscape.participants import round_uploads

@@ -20,7 +20,6 @@ from fedscope.storage import atomic_file
 FORMATS = ("gif", "mp4")
 DPI = 160
 COLORS = 255
-SECONDS = 0.5  # that a frame is seen
 LAST = 4  # times as long for the last one, before the film begins again
 MOST_RECORD = 1 << 16  # bytes of it that an MP4's comment holds
 
@@ -46,7 +45,7 @@ def check_encoder(path: Path) -> None:
 
 
 def save_film(
-    figures: Sequence[Figure], path: Path, *, record: Mapping[str, Any], seconds: float = SECONDS
+    figures: Sequence[Figure], path: Path, *, record: Mapping[str, Any], seconds: float = 0.5
 ) -> None:
     """Write a film that loops, atomically, each frame seen for ``seconds`` and the last one longer.
 
