@@ -4,6 +4,7 @@ from torch import Tensor, nn
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Directions, eigen_directions, surface, top_eigenpairs
+from fedscope.landscape.grids import grid_values
 
 from .cases import Case, convnet, mlp
 
@@ -37,6 +38,14 @@ def test_a_quadratic_has_its_closed_form_surface() -> None:
     a, b = torch.linspace(-2, 2, 5).double()[:, None], torch.linspace(-2, 2, 5).double()
     torch.testing.assert_close(found.loss, ((1 + a) ** 2 + (2 + b) ** 2) / 2)
     assert found.center_loss == 2.5
+
+
+@pytest.mark.parametrize("grid", [5, 25, 41, 59])
+def test_the_middle_of_an_odd_grid_is_the_model_itself(grid: int) -> None:
+    directions = Directions("random", _plane(3), ("a", "b"))
+    for axis in grid_values(directions, grid=grid, span=0.7):
+        assert float(axis[grid // 2]) == 0
+        assert torch.equal(axis, -axis.flip(0))
 
 
 def test_the_second_difference_along_an_eigenvector_is_its_eigenvalue(case: Case) -> None:

@@ -45,7 +45,10 @@ def _values(low: float, high: float, span: float, size: int) -> Tensor:
     if size == 1:
         return torch.zeros(1, dtype=torch.float64)
     middle, half = (low + high) / 2, span * (high - low) / 2
-    return torch.linspace(middle - half, middle + half, size, dtype=torch.float64)
+    after = torch.arange(size, dtype=torch.float64)
+    before = after.flip(0)
+    # weights from both ends: an odd number of points has the middle itself
+    return ((middle - half) * before + (middle + half) * after) / (size - 1)
 
 
 def _meet(values: Tensor, marks: list[float]) -> None:
