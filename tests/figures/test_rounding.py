@@ -13,7 +13,7 @@ NAN, INF = math.nan, math.inf
     ("numbers", "text"),
     [
         ((12.3412, 0.5612), "12.34 ± 0.56"),
-        ((-4.2, 0.7), "-4.20 ± 0.70"),
+        ((-4.2, 0.7), "−4.20 ± 0.70"),
         ((1.0, 0.0996), "1.00 ± 0.10"),
         ((1234.0, 560.0), "1230 ± 560"),
         ((1234.0, 99.6), "1230 ± 100"),
@@ -46,7 +46,8 @@ def test_format_estimate(numbers: tuple[float | None, ...], text: str) -> None:
 
 @given(st.floats(-1e4, 1e4), st.floats(1e-2, 1e4))
 def test_rounding_loses_less_than_a_tenth_of_the_error(value: float, stderr: float) -> None:
-    shown, error = (float(part) for part in format_estimate(value, stderr).split(" ± "))
+    parts = format_estimate(value, stderr).replace("−", "-").split(" ± ")
+    shown, error = map(float, parts)
     assert abs(shown - value) <= 0.051 * stderr
     assert error == pytest.approx(stderr, rel=0.051)
 

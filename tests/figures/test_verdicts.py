@@ -55,7 +55,7 @@ def test_differences_are_to_the_first_and_carry_a_verdict() -> None:
     assert table.columns == ("checkpoint", "λ_max", "trace")
     (b, lower, same), (c, unclear, _) = table.rows
     assert (b, c) == ("b@3", "c@3")
-    assert lower.startswith("-10")
+    assert lower.startswith("−10")
     assert lower.endswith(": lower")
     assert unclear.endswith(": undecided") or unclear.endswith(": higher")
     assert same.endswith(": undecided")

@@ -18,7 +18,7 @@ def format_estimate(value: float | None, *stderrs: float | None) -> str:
     """Return "12.34 ± 0.56", or "(1.234 ± 0.056)×10⁹" for magnitudes beyond 10⁻³ … 10⁵.
 
     Several errors follow each other: "12.34 ± 0.56 ± 0.078". A value of ``None`` reads "not finite", an error
-    of ``None`` "–"; NaN and infinities read "nan", "inf", "-inf".
+    of ``None`` "–"; NaN and infinities read "nan", "inf", "-inf". A text to read: its minus is no hyphen.
     """
     known = [error for error in stderrs if error is not None and math.isfinite(error)]
     exponent = _exponent([abs(value), *known] if value is not None and math.isfinite(value) else known)
@@ -85,4 +85,4 @@ def _round(number: Decimal, place: int) -> Decimal:
 
 
 def _plain(number: Decimal) -> str:
-    return f"{number if number else abs(number):f}"
+    return f"{number if number else abs(number):f}".replace("-", "−")
