@@ -94,9 +94,9 @@ def test_a_gif_loops_with_the_same_bytes_and_its_record(tmp_path: Path) -> None:
 
 def test_frames_of_different_sizes_are_refused_and_nothing_is_left(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="one size"):
-        film.save_film([Figure((1, 1)), Figure((1, 2))], tmp_path / "a.gif", record={})
+        film.save_film([Figure((1, 1)), Figure((1, 2))], tmp_path / "a.gif", record={}, seconds=1)
     with pytest.raises(ValueError, match="a figure"):
-        film.save_film([], tmp_path / "a.gif", record={})
+        film.save_film([], tmp_path / "a.gif", record={}, seconds=1)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -110,7 +110,7 @@ def test_an_mp4_without_ffmpeg_says_what_to_do(tmp_path: Path, monkeypatch: pyte
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     with pytest.raises(UserError, match=r"no such encoder.*\.gif"):
-        film.save_film([Figure((1, 1))], tmp_path / "a.mp4", record={"checkpoints": []})
+        film.save_film([Figure((1, 1))], tmp_path / "a.mp4", record={"checkpoints": []}, seconds=1)
     assert [path.name for path in tmp_path.iterdir()] == ["ffmpeg"]
 
 

@@ -289,3 +289,27 @@ def test_it_fits_a_phone_and_paper(visit: Callable[[str], Chrome]) -> None:
     keep(chrome, "report-phone")
     assert chrome.execute_script("return document.documentElement.scrollWidth") <= width
     chrome.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_on_a_phone_a_surface_leaves_room_for_its_labels(
+    chrome: Chrome, visit: Callable[[str], Chrome]
+) -> None:
+    phone = {"width": 375, "height": 700, "deviceScaleFactor": 1, "mobile": True}
+    chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
+    visit(with_landscapes([landscape("one", "fedavg", points=7)]))
+    reach, of_a_desk, title = wait(
+        chrome,
+        """
+        const scene = document.querySelector('.space')?._fullLayout?.scene;
+        const reach = (x, y, z) => Math.hypot(x, y, z);
+        return scene?.camera.eye && [
+          reach(scene.camera.eye.x, scene.camera.eye.y, scene.camera.eye.z),
+          reach(...Object.values(page.planes)[0].eye),
+          scene.zaxis.title.text,
+        ];
+        """,
+    )
+    assert reach == pytest.approx(1.25 * of_a_desk)
+    assert title == ""
+    keep(chrome, "report-phone-surface")
+    chrome.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

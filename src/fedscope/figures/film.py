@@ -44,9 +44,7 @@ def check_encoder(path: Path) -> None:
         )
 
 
-def save_film(
-    figures: Sequence[Figure], path: Path, *, record: Mapping[str, Any], seconds: float = 0.5
-) -> None:
+def save_film(figures: Sequence[Figure], path: Path, *, record: Mapping[str, Any], seconds: float) -> None:
     """Write a film that loops, atomically, each frame seen for ``seconds`` and the last one longer.
 
     ``record`` (plain JSON data: what made the film) is embedded as the file's comment; of a record that is

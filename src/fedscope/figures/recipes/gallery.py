@@ -102,13 +102,12 @@ def index(out: Path) -> str:
             f"- [{folder.name}]({folder.name}/{INDEX}): {_heading(folder / INDEX)}" for folder in others
         ]
         lines.append("")
-    pictures = [
-        (path, record) for path, record in records(out) if list(path.parent.glob(f"{path.stem}*.png"))
-    ]
-    for path, record in pictures:
-        for image in sorted(path.parent.glob(f"{path.stem}*.png")):
-            title = f"{record['recipe']}, {record['scale']}: {record['title']}"
-            lines += [f"**{title}**", "", f"![{title}]({image.relative_to(out).as_posix()})", ""]
+    for path, record in records(out):
+        title = f"{record['recipe']}, {record['scale']}: {record['title']}"
+        images = sorted(path.parent.glob(f"{path.stem}*.png"))
+        lines += [f"**{title}**", ""] if images else []
+        for image in images:
+            lines += [f"![{title}]({image.relative_to(out).as_posix()})", ""]
     return "\n".join(lines)
 
 
