@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -83,6 +84,27 @@ def test_titles_centre_loss_and_captions_stand_over_their_panel() -> None:
     assert {"FedAvg", r"\$pecial", "centre loss 0.25", "centre loss 0.5"} <= set(texts)
     assert {r"$\lambda_{\max}$ 12", "ε$_{0}$ 3×10$^{4}$"} <= set(texts)
     assert texts.count("ε$_{0}$") >= 4  # both panels, both rows
+
+
+def test_a_metrics_value_at_the_centre_stands_there_with_its_error_and_unit() -> None:
+    own = bowl()
+    grids = {"MAN term": own.loss, "accuracy": own.loss / 100}
+    surface = replace(
+        own,
+        metrics=grids,
+        metrics_stderr={name: torch.full_like(own.loss, 0.0025) for name in grids},
+        center_metrics={"MAN term": 0.17, "accuracy": 0.513},
+    )
+    for metric, text in (
+        ("MAN term", "centre MAN term 0.1700 ± 0.0025"),
+        ("accuracy", "centre accuracy 51.30 ± 0.25 %"),
+    ):
+        figure = landscape_figure([surface], NAMES[:1], metric=metric)
+        texts = _texts(figure)
+        assert text in texts
+        assert "loss" not in " ".join(texts)
+    figure = landscape_figure([replace(surface, center_metrics={})], NAMES[:1], metric="accuracy")
+    assert not [text for text in _texts(figure) if text.startswith("centre")]
 
 
 def test_points_that_are_not_finite_are_hatched_counted_and_left_out() -> None:

@@ -18,7 +18,7 @@ from fedscope.figures import style
 from fedscope.figures.coordinates import dress_axis
 from fedscope.figures.page import width_of, wrapped
 from fedscope.figures.rounding import format_estimate
-from fedscope.figures.scale import Grid, Scale, format_value
+from fedscope.figures.scale import Grid, Scale, format_value, is_percentage
 from fedscope.landscape.results import Axis, Mark, Surface
 
 LABEL_SIZE = 5.0  # points, on the contour lines
@@ -157,26 +157,29 @@ def cell_edges(values: Grid) -> Grid:
 
 
 def _center(surface: Surface, metric: str) -> str:
-    """Tell the loss at the centre, where the centre is a network: marks name the networks on other planes."""
-    if metric != "loss" or surface.marks:
+    """Tell the value at the centre, where that is a network: marks name the networks on other planes."""
+    value = surface.center_loss if metric == "loss" else surface.center_metrics.get(metric)
+    if value is None or surface.marks:
         return ""
-    if not np.isfinite(surface.center_loss):
-        return "the centre loss is not finite"
-    error = _center_error(surface)
+    if not np.isfinite(value):
+        return f"the centre {metric} is not finite"
+    unit, sign = (100, " %") if is_percentage(metric) else (1, "")
+    error = _center_error(surface, metric)
     if error is None:
-        return f"centre loss {format_value(surface.center_loss, digits=3)}"
-    return f"centre loss {format_estimate(surface.center_loss, error)}"
+        return f"centre {metric} {format_value(unit * value, digits=3)}{sign}"
+    return f"centre {metric} {format_estimate(unit * value, unit * error)}{sign}"
 
 
-def _center_error(surface: Surface) -> float | None:
+def _center_error(surface: Surface, metric: str) -> float | None:
     nearest = [axis.values.abs().argmin() for axis in surface.axes]
     steps = [axis.values.diff().min() for axis in surface.axes]
     there = all(
         abs(axis.values[i]) < 1e-6 * step for axis, i, step in zip(surface.axes, nearest, steps, strict=True)
     )
-    if surface.stderr is None or not there:
+    stderr = surface.stderr if metric == "loss" else surface.metrics_stderr.get(metric)
+    if stderr is None or not there:
         return None
-    error = float(surface.stderr[tuple(nearest)])
+    error = float(stderr[tuple(nearest)])
     return error if np.isfinite(error) else None
 
 

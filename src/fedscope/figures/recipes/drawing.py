@@ -1,6 +1,7 @@
 """An artefact's record as figures."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -73,8 +74,15 @@ def _landscape(record: Record) -> list[Figure]:
 
 def _objective(row: str, parts: Sequence[Record]) -> list[Figure]:
     """Draw the term on its own scale: beside the losses its relief would not be seen."""
-    shown = {part["part"]: (part["part"], row, read_surface(part)) for part in parts}
-    return [_page([shown["cross-entropy"], shown["sum"]]), _page([shown["MAN term"]])]
+    surfaces = {part["part"]: read_surface(part) for part in parts}
+    losses = [(name, row, surfaces[name]) for name in ("cross-entropy", "sum")]
+    name = "MAN term"
+    term = surfaces[name]
+    errors = {} if term.stderr is None else {name: term.stderr}
+    term = replace(
+        term, metrics={name: term.loss}, metrics_stderr=errors, center_metrics={name: term.center_loss}
+    )
+    return [_page(losses), landscape_figure([term], [name], captions=[row], metric=name)]
 
 
 _Shown = tuple[str, str, Surface]  # title, caption
