@@ -16,15 +16,23 @@ HEAVY = ("torch", "numpy", "matplotlib", "datasets")
 def test_help_imports_nothing_heavy() -> None:
     code = f"""
 import sys
-from fedscope.cli.main import call
+from click import Context, Group
+from fedscope.cli.main import call, main
 assert call(["--help"]) == 0
 assert not [name for name in {(*HEAVY, "pydantic", "rich")} if name in sys.modules]
-for name in {[*COMMANDS]}:
-    assert call([name, "--help"]) == 0
-    assert not [heavy for heavy in {HEAVY} if heavy in sys.modules], name
+
+def walk(group, words):
+    for name in group.list_commands(Context(group)):
+        assert call([*words, name, "--help"]) == 0
+        assert not [heavy for heavy in {HEAVY} if heavy in sys.modules], (*words, name)
+        found = group.get_command(Context(group), name)
+        if isinstance(found, Group):
+            walk(found, [*words, name])
+
+walk(main, [])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert all(name in done.stdout for name in COMMANDS)
+    assert all(name in done.stdout for name in (*COMMANDS, "plot-partition [OPTIONS]"))
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -67,7 +67,7 @@ def test_it_is_drawn_with_what_made_it(fedscope: Command, kind: str, suffix: str
 
 
 def test_fresh_clients_say_so(fedscope: Command) -> None:
-    options = ("--partition", "longtail_stateless", "--phi", "0.5", "--clients", "3")
+    options = ("--partition", "longtail_stateless", "--phi", "0.5", "--rho", "0.01", "--clients", "3")
     record = fedscope("data", "plot-partition", *options, "--json", "-").json
     assert record["fresh_each_round"]
     assert record["partition"] == {"kind": "longtail_stateless", "clients": 3, "phi": 0.5, "rho": 0.01}
@@ -91,7 +91,9 @@ def test_refilled_rows_are_counted(fedscope: Command) -> None:
         (["tinny"], "did you mean 'tiny'?"),
         (["--alpha", "0"], "needs --alpha above 0, not 0.0"),
         (["--partition", "per_domain"], "several domains"),
-        (["--partition", "alike"], "is not one of 'iid'"),
+        (["--partition", "alike"], "unknown partition 'alike'; choose one of iid,"),
+        (["--partition", "longtail_stateless"], "needs --phi, such as 0.1"),
+        (["--clients", "0"], "clients: Input should be greater than or equal to 1"),
         (["--out", "p.gif"], "suffix .png, .pdf or .svg"),
         (["--json", "."], "cannot write ."),
         (["--train-samples", "2000"], "more than the 1437"),

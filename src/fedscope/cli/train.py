@@ -1,23 +1,11 @@
 """`fedscope train`: run a federated method and register its checkpoints."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
-from pydantic_core import PydanticUndefined
 
-from fedscope.checkpoints.schema import Settings
 from fedscope.cli import options
-
-Decorator = Callable[[Callable[..., None]], Callable[..., None]]
-
-
-def setting(flag: str, kind: Any, help: str) -> Decorator:
-    """Return the click option of one field of :class:`Settings`, with the field's own default in the help."""
-    default = Settings.model_fields[flag.split("/")[0].strip("-").replace("-", "_")].default
-    shown = "" if default in (None, PydanticUndefined) else f" [default: {default}]"
-    return click.option(flag, type=kind, default=None, help=help + shown)
+from fedscope.cli.settings import setting
 
 
 @click.command("train")

@@ -1,0 +1,107 @@
+"""The work of `fedscope data plot-partition`: who holds how much of which class, as record and figure."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+import numpy as np
+
+from fedscope.checkpoints.files import versions
+from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.schema import Manifest, Settings, parse
+from fedscope.cli import console
+from fedscope.data import catalogue
+from fedscope.data.datasets import Dataset, part
+from fedscope.data.heterogeneity import class_counts, effective_classes, total_variation
+from fedscope.data.partition import FRESH, Division, divide
+from fedscope.errors import UserError
+from fedscope.figures.partition import partition_figure
+from fedscope.figures.style import check_format, save
+
+SCHEMA = "fedscope/partition/1"
+MADE_OF = ("run", "dataset", "fingerprint", "train_samples", "partition", "seed")  # kept in the figure
+PARAMETERS = [field.name for field in fields(Division) if field.name != "kind"]
+
+
+def draw(
+    run: str | None,
+    given: Mapping[str, object],
+    registry: Path,
+    *,
+    data_dir: Path | None,
+    kind: Literal["bubbles", "bars"],
+    out: str,
+    json_target: str | None,
+) -> None:
+    """Draw the division of a run, or of the given settings.
+
+    Raises:
+        UserError: both are given, the run or its data is not here, there is no such division of the data, or
+            a target cannot be written.
+    """
+    check_format(Path(out))
+    for target in (out, json_target):
+        console.check_target(target)
+    manifest = _manifest(registry, run, given) if run else None
+    settings = manifest.settings if manifest else parse(Settings, given, "option")
+    dataset = catalogue.load(settings.dataset, data_dir)
+    if dataset.note:
+        console.note(f"{dataset.name}: {dataset.note}")
+    if manifest and dataset.fingerprint != manifest.data.fingerprint:
+        raise UserError(f"{dataset.name} is not the data that {run} was trained on; use the same --data-dir")
+    record = {"schema": SCHEMA, "run": run, **describe(dataset, settings), "versions": versions()}
+    if json_target:
+        console.write_json(json_target, record)
+    figure = partition_figure(np.array(record["counts"]), record["classes"], kind=kind, title=_title(record))
+    save(figure, Path(out), record={key: record[key] for key in MADE_OF})
+    if json_target != "-":
+        click.echo(out)
+
+
+def describe(dataset: Dataset, settings: Settings) -> dict[str, Any]:
+    """Return who holds how much of what, and how far each client's classes are from those of all samples.
+
+    ``effective_classes`` is the exponential of the entropy of a client's class shares, ``total_variation``
+    half the sum of their distances to the shares of the training part that is divided.
+
+    Raises:
+        UserError: there is no such division of this data.
+    """
+    division = Division(settings.partition, **{name: getattr(settings, name) for name in PARAMETERS})
+    train_samples, seed = settings.train_samples, settings.seed
+    parts = divide(dataset.train, division, train_samples=train_samples, seed=seed)
+    labels, classes = dataset.train.labels.numpy(), len(dataset.classes)
+    counts = class_counts(labels, [rows.numpy() for rows in parts], classes)
+    divided = part(dataset.train, train_samples, seed, "train").numpy()
+    distances = total_variation(counts, np.bincount(labels[divided], minlength=classes))
+    return {
+        "dataset": dataset.name,
+        "fingerprint": dataset.fingerprint,
+        "train_samples": len(divided),
+        "partition": {"kind": division.kind, "clients": division.clients, **division.parameters},
+        "fresh_each_round": division.kind in FRESH,
+        "seed": seed,
+        "classes": list(dataset.classes),
+        "counts": counts.tolist(),
+        "sizes": counts.sum(axis=1).tolist(),
+        "effective_classes": effective_classes(counts).tolist(),
+        "total_variation": distances.tolist(),
+        "mean_total_variation": float(distances.mean()),
+    }
+
+
+def _manifest(registry: Path, run: str, given: Mapping[str, object]) -> Manifest:
+    if given:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise UserError(f"the division is that of run {run}; leave out {flags}, or the run")
+    return Registry(registry).run(run).manifest()
+
+
+def _title(record: Mapping[str, Any]) -> str:
+    signs = {"alpha": "α", "phi": "φ", "rho": "ρ"}
+    division = record["partition"]
+    values = [f"{sign} = {division[name]:g}" for name, sign in signs.items() if name in division]
+    values += ["with refill"] * (division.get("exhausted") == "refill")
+    return ", ".join([record["dataset"], division["kind"], *values])
