@@ -9,7 +9,7 @@ demo: $(STAMP)
 	$(BIN)/fedscope demo
 
 test: $(STAMP)
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
