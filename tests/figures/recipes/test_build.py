@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from fedscope.figures.recipes import build as building
 from fedscope.figures.recipes import measuring
 from fedscope.figures.recipes.build import Place, Plan, build
 from fedscope.figures.recipes.cells import Choices, cells
-from fedscope.figures.recipes.gallery import INDEX, index
+from fedscope.figures.recipes.gallery import INDEX, index, records
 from fedscope.figures.recipes.measuring import ANALYSIS
 from fedscope.figures.recipes.recipe import names, recipe
 
@@ -119,6 +120,9 @@ def test_the_index_names_every_artefact(place: Place) -> None:
         assert f"]({one.stem}.md)" in text
     assert "[mine](mine/README.md): A page of ours" in text
     assert "![man/figure2" in text
+    (judged,) = (record for _, record in records(place.out) if record["recipe"] == "fedalign/table5")
+    verdict, times = Counter(claim["verdict"] for claim in judged["claims"]).most_common(1)[0]
+    assert f"{verdict}: {times}" in text
 
 
 def test_a_killed_build_goes_on_with_the_same_bits(place: Place, tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def index(out: Path) -> str:
 
 def _verdicts(record: Record) -> str:
     counts = Counter(claim["verdict"] for claim in record["claims"])
-    return ", ".join(f"{counts[v]} {v}" for v in ("holds", "does not hold", "undecided") if counts[v])
+    return ", ".join(f"{v}: {counts[v]}" for v in ("holds", "does not hold", "undecided") if counts[v])
 
 
 def _heading(path: Path) -> str:
