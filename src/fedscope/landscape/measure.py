@@ -138,7 +138,18 @@ def _measured(
     keeper: Keeper,
     group: ProcessGroup | None,
 ) -> Record:
+    _check(request, group)
     start = time.perf_counter()
+    if request.engine == "pyhessian":
+        found = _pyhessian(problem, request, stage)
+    elif request.reading == "code":
+        found = _published(problem, request, people, stage)
+    else:
+        found = _fedscope(problem, request, people, stage, keeper, group)
+    return finite(_record(problem, request, found, time.perf_counter() - start))
+
+
+def _check(request: Request, group: ProcessGroup | None) -> None:
     if not _certified(request) and (request.both_ends or request.layers or group):
         raise UserError(
             "--both-ends, --layers and torchrun are for fedscope's own estimators; drop --engine pyhessian "
@@ -154,13 +165,11 @@ def _measured(
             raise UserError("--engine pyhessian has the whole Hessian only; drop --operator and --parameters")
         if request.reading == "code":
             raise UserError("--reading code has its own estimators; drop --engine pyhessian")
-        found = _pyhessian(problem, request, stage)
-    elif request.reading == "code":
-        found = _published(problem, request, people, stage)
-    else:
-        found = _fedscope(problem, request, people, stage, keeper, group)
+
+
+def _record(problem: Problem, request: Request, found: _Found, seconds: float) -> Record:
     pairs, total, density, cross = found.pairs, found.trace, found.density, found.cross
-    record: Record = {
+    return {
         "schema": HESSIAN_SCHEMA,
         "checkpoint": problem.checkpoint,
         "samples_sha256": problem.batches.sha256,
@@ -187,10 +196,9 @@ def _measured(
         "matvecs": sum(
             part.matvecs for part in (pairs, total, density, cross, *(found.layers or {}).values()) if part
         ),
-        "seconds": time.perf_counter() - start,
+        "seconds": seconds,
         "versions": dict(request.versions or {}),
     }
-    return finite(record)
 
 
 def _wanted(entries: list[Record], request: Request) -> list[Record]:
