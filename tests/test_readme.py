@@ -1,11 +1,16 @@
 """The README's code runs as printed."""
 
+import csv
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-README = Path(__file__).parents[1] / "README.md"
+from fedscope.figures.rounding import format_estimate
+
+PROJECT = Path(__file__).parents[1]
+README = PROJECT / "README.md"
 
 
 def blocks(language: str) -> list[str]:
@@ -32,3 +37,26 @@ def test_every_link_leads_somewhere() -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)", README.read_text(encoding="utf-8"))
     assert links
     assert all((README.parent / link).exists() for link in links), links
+
+
+def test_what_it_finds_is_what_was_found() -> None:
+    with (PROJECT / "figures" / "man" / "table2-cpu.csv").open(encoding="utf-8") as handle:
+        entries = [
+            entry for entry in csv.DictReader(handle) if "round 150" in entry["column"] and entry["value"]
+        ]
+    measured = {
+        (entry["row"], entry["quantity"]): format_estimate(
+            float(entry["value"]), float(entry["standard_error"])
+        )
+        for entry in entries
+    }
+    section = README.read_text(encoding="utf-8").split("## What it finds")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (Fed.*) \| ([\d.]+) % \| (.+) \| (.+) \|$", section, re.MULTILINE)
+    assert {row for row, *_ in rows} == {row for row, _ in measured}
+    for row, accuracy, largest, trace in rows:
+        assert largest == measured[row, "lambda_max"]
+        assert trace.replace(",", "") == measured[row, "trace"]
+        (run,) = (PROJECT / "checkpoints" / "papers").glob(f"man-t2-delta0.3-{row.lower()}-s*")
+        rounds = (json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines())
+        (found,) = (one["accuracies"]["cld"] for one in rounds if one["round"] == 150)
+        assert f"{100 * found:.2f}" == accuracy
