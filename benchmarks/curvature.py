@@ -235,21 +235,9 @@ def estimate(total: Any) -> Result:
     }
 
 
-def many_group(bench: Bench, k: int) -> Result:
-    """Find k eigenpairs, as MAN's Fig. 4a needs them."""
-    found, seconds = timed(lambda: top_eigenpairs(bench.ours, k=k, tol=TOL))
-    return {
-        "fedscope": {
-            "products": found.matvecs, "converged": found.converged, "clock": seconds,
-            "residual": float(found.residuals.max() / found.values[0]),
-            "values": [float(found.values[i]) for i in (0, k // 2, k - 1)],
-        }
-    }  # fmt: skip
-
-
 def main() -> None:
     """Measure the chosen groups and keep the record after each."""
-    parser = groups.parser(__doc__, batch_size=125, groups="product, top1, top20, trace, top200")
+    parser = groups.parser(__doc__, batch_size=125, groups="product, top1, top20, trace")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--peak", help=argparse.SUPPRESS)  # for the processes of ``peaks``
     options = parser.parse_args()
@@ -264,7 +252,6 @@ def main() -> None:
         "top1": lambda: eigen_group(bench, 1),
         "trace": lambda: trace_group(bench),
         "top20": lambda: eigen_group(bench, 20),
-        "top200": lambda: many_group(bench, 200),
     }
     about = {"tol": TOL, "rtol": RTOL, "threads": options.threads, "parameters": bench.n}
     entry = groups.measured(
@@ -293,7 +280,7 @@ def tables(entry: Result) -> str:
                 f"{found['relative_difference_to_fedscope'][name]:.0e}",
             ]
             lines.append(row([name, *cells]))
-    for group in ("top1", "top20", "trace", "top200"):
+    for group in ("top1", "top20", "trace"):
         if group in entry:
             lines += ["", row([group, "products", "seconds", "reached"]), row(["---", *["---:"] * 3])]
             lines += [line(name, result, cost) for name, result in entry[group]["contestants"].items()]
