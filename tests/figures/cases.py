@@ -41,7 +41,6 @@ def spectrum(*, top: float = 50.0, sigma: float = 0.5, outlier: float = 1e-5) ->
         nodes=nodes,
         weights=weights,
         sigma=sigma,
-        negative_mass=Estimate(value=0.5, stderr=0.0),
         moments=(Estimate(top * outlier, 0.0), Estimate(top**2 * outlier, 0.0)),
         matvecs=2,
         seed=0,

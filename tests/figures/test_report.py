@@ -11,6 +11,7 @@ import pytest
 from fedscope.errors import UserError
 from fedscope.figures.report import landscape_page, report_page
 from fedscope.figures.report.checked import checked
+from fedscope.figures.report.metrics import negative_mass
 from tests.figures.records import curvature, landscape, profile, run
 
 VOID = {"meta", "link", "img", "input", "br", "hr"}
@@ -359,3 +360,14 @@ def test_saved_records_are_checked_before_they_are_shown() -> None:
     ):
         with pytest.raises(UserError, match=message):
             checked(broken, "x.json")
+
+
+def test_the_share_of_negative_eigenvalues_is_an_interval_and_an_older_one_is_not_shown() -> None:
+    old = {
+        "value": 0.9593,
+        "stderr": 0.0004,
+        "interval": [0.958, 0.961],
+    }  # below zero: accidental
+    assert negative_mass(old) is None
+    assert negative_mass({**old, "below": -0.2, "interval": [0.0412, 0.0597]}) == "0.041 to 0.06"
+    assert negative_mass({**old, "below": -0.2, "interval": None}) == "0.9593"

@@ -39,8 +39,7 @@ def spectral_density(
 
     The band and all errors are those of the probes; ``Density.mass_bounds`` tells what finite steps leave
     open. n times the mean of Σ weights·nodes is the Hutchinson estimate of the trace from the same probes.
-    Nodes within ten roundings of the operator's dtype around zero (at the size of the largest node) are
-    zeros, and do not count as negative mass. After a non-finite product nodes, grid and density are NaN.
+    After a non-finite product nodes, grid and density are NaN.
 
     Args:
         op: symmetric operator.
@@ -79,7 +78,6 @@ def spectral_density(
     width = _default_sigma(theta[mass != 0]) if sigma is None else sigma
     grid = _grid(theta[mass != 0], width, points)
     smooth, exact = _smoothed(grid, theta, mass, width), ended(vectors)
-    zero = 10 * torch.finfo(op.dtype).eps * theta.abs().max()
     return Density(
         grid=grid,
         density=smooth.mean(0),
@@ -87,7 +85,6 @@ def spectral_density(
         nodes=theta,
         weights=mass,
         sigma=width,
-        negative_mass=probe_mean((mass * (theta < -zero)).sum(1), exact),
         moments=(probe_mean((mass * theta).sum(1), exact), probe_mean((mass * theta**2).sum(1), exact)),
         matvecs=matvecs,
         seed=seed,

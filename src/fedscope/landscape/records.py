@@ -56,8 +56,21 @@ def density_entry(density: Density) -> Record:
         "band": [low, high] if known else None,
         "sigma": density.sigma,
         "probes": len(density.nodes),
-        "negative_mass": estimate_entry(density.negative_mass, 0, 1),
+        "negative_mass": _negative_mass(density),
+        "nodes": density.nodes,
+        "weights": density.weights,
         "moments": [estimate_entry(moment, -math.inf, math.inf) for moment in density.moments],
+    }
+
+
+def _negative_mass(density: Density) -> Record:
+    low, high = density.mass_interval(-density.sigma)
+    mass = density.negative_mass
+    return {
+        "below": -density.sigma,
+        "value": mass.value,
+        "stderr": mass.stderr,
+        "interval": _known((1 - high, 1 - low)),
     }
 
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.errorbars import combined, interval, mean_stderr, sloped_interval
+from fedscope.landscape.quadrature import share_limits
 from fedscope.landscape.subspace import Subspace
 
 HESSIAN_SCHEMA = "fedscope/hessian/1"
@@ -172,7 +173,6 @@ class Density:
     nodes: Tensor  # (M, steps) float64: Ritz values
     weights: Tensor  # (M, steps) float64: rows sum to one; 0 pads after breakdown
     sigma: float  # standard deviation of the broadening, in units of the eigenvalues
-    negative_mass: Estimate  # share of eigenvalues below zero, error over probes
     moments: tuple[Estimate, Estimate]  # tr H / n and tr H² / n
     matvecs: int
     seed: int
@@ -187,19 +187,29 @@ class Density:
         """Return the share of eigenvalues greater than ``above``, with the error over probes."""
         return probe_mean((self.weights * (self.nodes > above)).sum(1), self.exact)
 
-    def mass_bounds(self, above: float) -> tuple[float, float]:
-        """Return the limits of these probes' own share greater than ``above``: the error of finite steps.
+    @property
+    def negative_mass(self) -> Estimate:
+        """The share of eigenvalues below −σ, with the error over probes.
 
-        A Gauss quadrature misplaces at most its two nodes beside ``above`` (the Chebyshev–Markov–Stieltjes
-        inequalities; Golub and Meurant 2010). More steps bring the limits together.
+        Not below zero: most eigenvalues of a network lie so near to it that one node stands for them all,
+        whose sign is an accident of the steps.
         """
-        used, right = self.weights > 0, self.nodes > above
-        first = self.nodes.where(used & right, torch.inf).argmin(1, keepdim=True)
-        last = self.nodes.where(used & ~right, -torch.inf).argmax(1, keepdim=True)
-        share = (self.weights * right).sum(1)
-        low = share - (self.weights * right).gather(1, first)[:, 0]
-        high = share + (self.weights * ~right).gather(1, last)[:, 0]
+        return probe_mean((self.weights * (self.nodes < -self.sigma)).sum(1), self.exact)
+
+    def mass_interval(self, above: float, level: float = 0.95) -> tuple[float, float]:
+        """Return an interval of the share greater than ``above``: the probes' error about both limits."""
+        low, high = (probe_mean(limit, self.exact) for limit in self._limits(above))
+        return max(low.interval(level)[0], 0.0), min(high.interval(level)[1], 1.0)  # NaN stays
+
+    def mass_bounds(self, above: float) -> tuple[float, float]:
+        """Return the limits of these probes' own share greater than ``above``: the error of finite steps."""
+        low, high = self._limits(above)
         return float(low.mean()), float(high.mean())
+
+    def _limits(self, above: float) -> tuple[Tensor, Tensor]:
+        probes = zip(self.nodes, self.weights, strict=True)
+        below = torch.tensor([share_limits(*probe, above) for probe in probes], dtype=torch.float64)
+        return 1 - below[:, 1], 1 - below[:, 0]
 
 
 @dataclass(frozen=True)

@@ -53,12 +53,17 @@ class _Estimate(_Value):
     dof: Number = None
 
 
+class _Mass(_Estimate):
+    below: Number = None  # unknown: of an older record, below zero, which the nodes' signs do not tell
+    interval: Annotated[list[Number], Field(min_length=2, max_length=2)] | None = None
+
+
 class _Density(_Loose):
     grid: list[Number]
     density: list[Number]
     band: Annotated[list[list[Number]], Field(min_length=2, max_length=2)] | None = None
     sigma: Annotated[float, Field(gt=0, allow_inf_nan=False)]
-    negative_mass: _Estimate
+    negative_mass: _Mass
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:

@@ -142,8 +142,21 @@ def _measured(record: Record | None) -> dict[str, Cell]:
         for reading, meaning in READINGS.items():
             entry = cross[symbol][reading] if cross else None
             cells[f"{symbol}, {meaning}"] = _cell(entry, "stderr", unresolved=bool(entry))
-    cells["negative mass"] = _cell(density["negative_mass"] if density else None, "stderr")
+    entry = density["negative_mass"] if density else None
+    mass = negative_mass(entry) if entry else None
+    cells["eigenvalues below −σ"] = Cell(mass, entry["value"]) if entry and mass else _cell(None)
     return cells
+
+
+def negative_mass(entry: Record) -> str | None:
+    """Return the share of eigenvalues below −σ to read: its interval, or where none is known its value.
+
+    ``None`` for an older record's, which was of those below zero.
+    """
+    if entry.get("below") is None:
+        return None
+    ends = entry.get("interval")
+    return format_estimate(entry["value"]) if ends is None else " to ".join(f"{end:.2g}" for end in ends)
 
 
 def _cell(entry: Record | None, *errors: str, unresolved: bool = False) -> Cell:
@@ -173,7 +186,7 @@ def _commands(
 
     wanted = (
         ("λ_max and trace", names(None), ""),
-        ("negative mass", names("density"), " --density"),
+        ("eigenvalues below −σ", names("density"), " --density"),
         ("H_N and H_D (of runs trained with --save-clients last)", names("cross_client"), " --clients"),
     )
     return tuple(

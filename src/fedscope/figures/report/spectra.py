@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fedscope.figures.report import look
 from fedscope.figures.report.look import Chart
+from fedscope.figures.report.metrics import negative_mass
 from fedscope.figures.report.subjects import Record, Subject
 from fedscope.figures.rounding import format_estimate
 from fedscope.figures.spectra import density_range
@@ -37,7 +38,7 @@ def density_chart(shown: Shown) -> Chart | None:
     ticks = SymmetricalLogLocator(base=10, linthresh=threshold).tick_values(min(ends), max(ends))
     ticks = [tick for tick in ticks if min(ends) <= tick <= max(ends)]
     masses = [
-        f"{subject.name}: negative mass {_mass(one)}, broadening σ {format_estimate(one['sigma'])}"
+        f"{subject.name}: broadening σ {format_estimate(one['sigma'])}{_negative(one)}"
         for subject, _, one in curves
     ]
     layout = look.layout(
@@ -139,9 +140,9 @@ def _curve(subject: Subject, record: Record, entry: Record, squeeze: Any) -> lis
     return traces
 
 
-def _mass(entry: Record) -> str:
-    mass = entry["negative_mass"]
-    return format_estimate(mass["value"], mass["stderr"])
+def _negative(entry: Record) -> str:
+    mass = negative_mass(entry["negative_mass"])
+    return f", {mass} of the eigenvalues below −σ" if mass else ""
 
 
 def _array(values: Sequence[float | None]) -> Values:
