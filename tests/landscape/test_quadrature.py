@@ -23,7 +23,7 @@ def test_the_share_of_the_measure_lies_between(steps: int) -> None:
 
 
 def test_two_nodes_by_hand() -> None:
-    """Nodes −1, 1 of weight ½ know α₀ = 0, β = 1: beside a node x the other is −1/x, and x weighs 1/(1+x²)."""
+    """Nodes −1 and 1 of weight ½: beside a node at x the other is at −1/x, and x weighs 1/(1 + x²)."""
     nodes, weights = torch.tensor([-1.0, 1.0]).double(), torch.tensor([0.5, 0.5]).double()
     assert share_limits(nodes, weights, 2.0) == pytest.approx((0.8, 1.0))
     assert share_limits(nodes, weights, -0.5) == pytest.approx((0.0, 0.8))
