@@ -20,7 +20,7 @@ from fedscope.landscape.eigen import Which, top_eigenpairs
 from fedscope.landscape.errorbars import interval
 from fedscope.landscape.lanczos import Lanczos
 from fedscope.landscape.operators import Operator
-from fedscope.landscape.results import Trace
+from fedscope.landscape.results import Density, Trace
 from fedscope.landscape.subspace import Subspace
 from fedscope.landscape.trace import trace
 
@@ -74,14 +74,13 @@ def _norm(op: Operator, seed: int, known: Subspace | None = None) -> Sequence[In
     return [squared_norm(found.groups).interval()]
 
 
-def _negative_mass(op: Operator, seed: int) -> Interval:
-    return spectral_density(
-        op, probes=5, steps=40, sigma=BELOW, points=10_001, generator=_generator(seed)
-    ).negative_mass.interval()
+def _density(op: Operator, seed: int) -> Density:
+    return spectral_density(op, probes=5, steps=40, sigma=BELOW, generator=_generator(seed))
 
 
-def _mass(op: Operator, seed: int, above: float) -> Interval:
-    return spectral_density(op, probes=5, steps=40, generator=_generator(seed)).mass(above).interval()
+def _printed(op: Operator, seed: int) -> Interval:
+    low, high = _density(op, seed).mass_interval(-BELOW)
+    return 1 - high, 1 - low
 
 
 def _traces(matrix: Tensor) -> Sequence[float]:
@@ -158,6 +157,17 @@ PROBED = (
         lambda op, seed: _norm(op, seed, krylov_space(op)),
         _squared_norm,
     ),
-    Row("negative mass, 5 probes, 40 steps", lambda op, seed: [_negative_mass(op, seed)], _negative),
-    Row("mass above 0.1, 5 probes, 40 steps", lambda op, seed: [_mass(op, seed, 0.1)], _above),
+    Row(
+        "negative mass, 5 probes, 40 steps",
+        lambda op, seed: [_density(op, seed).negative_mass.interval()],
+        _negative,
+    ),
+    Row(
+        "mass above 0.1, 5 probes, 40 steps",
+        lambda op, seed: [_density(op, seed).mass(0.1).interval()],
+        _above,
+    ),
 )
+
+# Wider than nominal: they hold what finite steps leave open too.
+PRINTED = Row("negative mass as printed", lambda op, seed: [_printed(op, seed)], _negative)

@@ -1,7 +1,7 @@
 import pytest
 
 from .coverage import Population, shares, trained_population
-from .coverage_trace import DRAWN, PROBED, TEN
+from .coverage_trace import DRAWN, PRINTED, PROBED, TEN
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +26,13 @@ def test_intervals_of_close_eigenvalues_are_a_little_short(population: Populatio
 def test_intervals_from_probes_cover_the_exact_value(population: Population) -> None:
     whole = population.whole()
     _are_nominal(shares(PROBED, population.mean, lambda _: whole))
+
+
+@pytest.mark.slow
+def test_the_printed_share_of_negative_eigenvalues_holds_the_exact_one(population: Population) -> None:
+    whole = population.whole()
+    (found,) = shares([PRINTED], population.mean, lambda _: whole, repetitions=100).values()
+    assert found >= 0.95
 
 
 def _are_nominal(found: dict[str, float]) -> None:

@@ -107,6 +107,7 @@ def test_breakdown_pads_with_weight_zero() -> None:
     assert float(found.weights[:, 2:].abs().max()) == 0
     assert found.matvecs == 10
     assert found.negative_mass.value == pytest.approx(0.4)
+    assert found.mass_bounds(0.0) == pytest.approx((0.6, 0.6))  # the process has ended: nothing is open
 
 
 def test_zeros_are_not_negative_mass() -> None:

@@ -47,6 +47,4 @@ def command(
     from fedscope.cli import partitioning  # torch: not for --help
 
     given = {name: value for name, value in given.items() if value is not None}
-    partitioning.draw(
-        run, given, registry, data_dir=data_dir, kind=kind, out=out, json_target=json_target
-    )  # fmt: skip
+    partitioning.draw(run, given, registry, data_dir=data_dir, kind=kind, out=out, json_target=json_target)

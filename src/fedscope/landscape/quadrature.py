@@ -1,8 +1,8 @@
 """How much of a measure lies below a point, as far as its Gauss quadrature tells (Golub and Meurant 2010).
 
-A rule of m nodes knows 2m moments of its measure. Of all measures with these moments the share below x is
-least and largest where x itself carries mass, which the Gauss–Radau rule with a node at x shows: the share
-lies between its weights left of x, and these and that of x (Chebyshev, Markov, Stieltjes).
+A Gauss–Radau rule of m nodes, one of them at x, keeps the first 2m − 1 moments that the Gauss rule knows. No
+measure with these moments has more mass at x, and the share below x of each lies between the Radau weights
+left of x, and these and that of x (Chebyshev, Markov, Stieltjes).
 
 Symbols: m nodes, (α, β) diagonal and off-diagonal of the rule's Jacobi matrix.
 """
@@ -10,7 +10,8 @@ Symbols: m nodes, (α, β) diagonal and off-diagonal of the rule's Jacobi matrix
 import torch
 from torch import Tensor
 
-NONE = 1e-14
+NONE = 1e-14  # of all weight
+FAR = 1e8  # times the nodes' largest magnitude: as good as at infinity, and bad for rounding
 
 
 def share_limits(nodes: Tensor, weights: Tensor, at: float) -> tuple[float, float]:
@@ -25,14 +26,14 @@ def share_limits(nodes: Tensor, weights: Tensor, at: float) -> tuple[float, floa
     if not bool(nodes.isfinite().all()) or not len(nodes):
         return float("nan"), float("nan")
     if len(nodes) == 1:
-        return (1.0, 1.0) if float(nodes) < at else (0.0, 0.0)
+        return 0.0, 1.0
     matrix = _jacobi(nodes, weights)
     head, beta = matrix[:-1, :-1] - at * torch.eye(len(nodes) - 1, dtype=matrix.dtype), matrix[-1, -2]
     unit = torch.zeros(len(head), dtype=matrix.dtype)
     unit[-1] = beta**2
     solution, singular = torch.linalg.solve_ex(head, unit)
-    if singular:
-        matrix = matrix[:-1, :-1]  # the rule of one node less has one at x
+    if singular or solution[-1].abs() > FAR * nodes.abs().max():
+        matrix = matrix[:-1, :-1]  # the rule of one node less has one at x already
     else:
         matrix[-1, -1] = at + solution[-1]
     theta, s = torch.linalg.eigh(matrix)

@@ -207,9 +207,13 @@ class Density:
         return float(low.mean()), float(high.mean())
 
     def _limits(self, above: float) -> tuple[Tensor, Tensor]:
-        probes = zip(self.nodes, self.weights, strict=True)
-        below = torch.tensor([share_limits(*probe, above) for probe in probes], dtype=torch.float64)
-        return 1 - below[:, 1], 1 - below[:, 0]
+        below = []
+        for nodes, weights in zip(self.nodes, self.weights, strict=True):
+            share = float(weights[nodes < above].sum())
+            ended = bool((weights == 0).any())  # the probe's space: nothing is open
+            below.append((share, share) if ended else share_limits(nodes, weights, above))
+        limits = torch.tensor(below, dtype=torch.float64)
+        return 1 - limits[:, 1], 1 - limits[:, 0]
 
 
 @dataclass(frozen=True)
