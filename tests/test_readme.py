@@ -39,11 +39,13 @@ def test_every_link_leads_somewhere() -> None:
     assert all((README.parent / link).exists() for link in links), links
 
 
+def _gallery(name: str) -> list[dict[str, str]]:
+    with (PROJECT / "figures" / f"{name}.csv").open(encoding="utf-8") as handle:
+        return [entry for entry in csv.DictReader(handle) if entry["value"]]
+
+
 def test_what_it_finds_is_what_was_found() -> None:
-    with (PROJECT / "figures" / "man" / "table2-cpu.csv").open(encoding="utf-8") as handle:
-        entries = [
-            entry for entry in csv.DictReader(handle) if "round 150" in entry["column"] and entry["value"]
-        ]
+    entries = [entry for entry in _gallery("man/table2-cpu") if "round 150" in entry["column"]]
     measured = {
         (entry["row"], entry["quantity"]): format_estimate(
             float(entry["value"]), float(entry["standard_error"])
@@ -60,3 +62,19 @@ def test_what_it_finds_is_what_was_found() -> None:
         rounds = (json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines())
         (found,) = (one["accuracies"]["cld"] for one in rounds if one["round"] == 150)
         assert f"{100 * found:.2f}" == accuracy
+
+
+def test_it_repeats_the_paper_s_accuracies() -> None:
+    section = README.read_text(encoding="utf-8").split("## What it finds")[1].split("\n## ")[0]
+    (said,) = re.findall(
+        r"FedAvg reaches ([\d.]+) % and FedAvg\+MAN ([\d.]+) % \(the paper: (.+) and (.+);", section
+    )
+    whole = [
+        entry
+        for entry in _gallery("man/table1-cpu")
+        if (entry["column"], entry["quantity"]) == ("CIFAR-100, δ = 0.3", "accuracy")
+    ]
+    assert [entry["differs"] for entry in whole] == ["False", "False"]
+    ours = [f"{float(entry['value']):.2f}" for entry in whole]
+    papers = [f"{float(entry['paper']):.2f} ± {float(entry['paper_std']):.2f}" for entry in whole]
+    assert said == (*ours, *papers)
