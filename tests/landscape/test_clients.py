@@ -10,19 +10,21 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape import (
-    CrossClient,
     Diagonal,
     Hessian,
     LambdaOperator,
     cross_client,
+    deflated_diagonal,
     diagonal,
     orthogonal,
 )
+from fedscope.landscape.clients import Diagonals
 from fedscope.landscape.comparison import compare
 from fedscope.landscape.operators import Operator
 
 from .cases import Case, mlp, symmetric
 
+ESTIMATORS = pytest.mark.parametrize("estimator", [diagonal, deflated_diagonal])
 BLOCKS = (("a", 30), ("b", 10))
 
 
@@ -54,8 +56,9 @@ def _noisy(count: int, seed: int = 0) -> list[Tensor]:
     ]
 
 
-def _operators(matrices: list[Tensor]) -> Iterator[Operator]:
-    return (LambdaOperator(lambda v, m=m: m @ v, 40, blocks=BLOCKS) for m in matrices)  # type: ignore[misc]
+def _operators(matrices: list[Tensor], n: int = 40) -> Iterator[Operator]:
+    blocks = (*BLOCKS, ("rest", n - 40)) if n > 40 else BLOCKS
+    return (LambdaOperator(lambda v, m=m: m @ v, n, blocks=blocks) for m in matrices)  # type: ignore[misc]
 
 
 def _block_sums(diagonals: Tensor, sizes: tuple[int, ...]) -> Tensor:
@@ -86,7 +89,7 @@ def test_a_full_orthogonal_set_gives_the_dense_values(case: Case) -> None:
 
 def test_the_clients_traces_have_the_error_of_their_probes() -> None:
     matrices = _noisy(2)
-    found = cross_client(_operators(matrices), probes=256)
+    found = cross_client(_operators(matrices), probes=256, estimator=diagonal)
     for trace, matrix in zip(found.traces, matrices, strict=True):
         # of a Rademacher probe: twice the sum of the squares off the diagonal (Hutchinson 1990)
         variance = 2 * float((matrix - torch.diag(matrix.diagonal())).square().sum())
@@ -126,15 +129,15 @@ def test_matrices_are_symmetric_with_a_known_diagonal() -> None:
         assert H_D.diagonal().tolist() == [1.0] * 3
 
 
-def _many(matrices: list[Tensor], repeats: int) -> list[CrossClient]:
-    return [cross_client(_operators(matrices), probes=32, groups=8, seed=seed) for seed in range(repeats)]
-
-
-def test_the_corrected_values_are_unbiased_and_their_errors_honest() -> None:
+@ESTIMATORS
+def test_the_corrected_values_are_unbiased_and_their_errors_honest(estimator: Diagonals) -> None:
     matrices = _noisy(3)
     H_N, H_D = _expected(torch.stack([m.diagonal() for m in matrices]))
     off = ~torch.eye(3, dtype=torch.bool)
-    runs = _many(matrices, 150)
+    runs = [
+        cross_client(_operators(matrices), probes=32, groups=8, seed=seed, estimator=estimator)
+        for seed in range(150)
+    ]
     for found, truth in (
         ([(run.H_N_matrix["parameter"], run.H_N["parameter"].stderr) for run in runs], H_N),
         ([(run.H_D_matrix["parameter"], run.H_D["parameter"].stderr) for run in runs], H_D),
@@ -144,6 +147,47 @@ def test_the_corrected_values_are_unbiased_and_their_errors_honest() -> None:
         assert abs(float(values.mean() - truth[off].mean())) < 4 * standard_error
         claimed = sum(stderr**2 for _, stderr in found) / len(runs)
         assert 0.5 < claimed / float(values.var()) < 2
+
+
+def _spiked(count: int) -> list[Tensor]:
+    """Matrices with a network's spectrum: few large eigenvalues, of other vectors in every client."""
+    values = torch.cat([torch.tensor([300.0, 200.0, 120.0, 60.0]), torch.linspace(-1, 4, 296)])
+    return [symmetric(values * (1 + client / 10), seed=client) for client in range(count)]
+
+
+def test_a_basis_lowers_the_errors_many_times_at_equal_products() -> None:
+    plain = cross_client(_operators(_spiked(3), 300), probes=96, seed=3, estimator=diagonal)
+    deflated = cross_client(_operators(_spiked(3), 300), probes=64, seed=3)
+    assert deflated.matvecs == plain.matvecs == 3 * 96
+    assert (deflated.deflated, plain.deflated) == (32, 0)
+    H_N, H_D = _expected(torch.stack([m.diagonal() for m in _spiked(3)]))
+    off = ~torch.eye(3, dtype=torch.bool)
+    for truth, noisy, found in (
+        (H_N, plain.H_N["parameter"], deflated.H_N["parameter"]),
+        (H_D, plain.H_D["parameter"], deflated.H_D["parameter"]),
+    ):
+        assert found.stderr < noisy.stderr / 5
+        assert found.value == pytest.approx(float(truth[off].mean()), abs=4 * found.stderr)
+
+
+def test_a_basis_leaves_the_probes_as_they_are() -> None:
+    """A Lanczos process that breaks down draws replacements: not from what draws the probes."""
+    after = []
+    for matrix in (torch.eye(40, dtype=torch.float64), _noisy(1)[0]):
+        generator = torch.Generator().manual_seed(7)
+        op = LambdaOperator(lambda v, m=matrix: m @ v, 40)  # type: ignore[misc]
+        deflated_diagonal(op, probes=8, generator=generator)
+        after.append(generator.get_state())
+    assert torch.equal(*after)
+
+
+def test_a_basis_takes_no_more_rows_than_fit_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    (op,) = _operators(_noisy(1))
+    for memory, rows in ((3 * 40 * 8, 3), (100, 0)):
+        monkeypatch.setattr("fedscope.landscape.deflation.MEMORY", memory)
+        found = deflated_diagonal(op, probes=32, generator=torch.Generator().manual_seed(0))
+        assert found.trace.deflated == rows
+        assert found.matvecs == 32 + rows
 
 
 def test_the_plug_in_norm_would_have_been_off_by_many_errors() -> None:
@@ -165,7 +209,10 @@ def test_the_plug_in_norm_would_have_been_off_by_many_errors() -> None:
 def test_clients_of_equal_norm_show_no_gap_on_average() -> None:
     first = _noisy(1)[0]
     second = first.flip(0, 1)  # the same diagonal in another order, seen by the probes with other noise
-    runs = [cross_client(_operators([first, second]), probes=24, groups=8, seed=seed) for seed in range(200)]
+    runs = [
+        cross_client(_operators([first, second]), probes=24, groups=8, seed=seed, estimator=diagonal)
+        for seed in range(200)
+    ]
     gaps = torch.tensor([float(run.H_N_matrix["parameter"][0, 1]) for run in runs])
     # Left uncorrected, the mean of the squared gap would be many standard errors above zero.
     assert abs(float(gaps.mean())) < 4 * float(gaps.std()) / len(runs) ** 0.5
@@ -176,7 +223,8 @@ def test_clients_of_equal_norm_show_no_gap_on_average() -> None:
 def test_noise_above_the_signal_is_shown_as_nan() -> None:
     matrix = symmetric(torch.linspace(-1, 1, 40))
     matrix -= torch.diag(matrix.diagonal())
-    found = cross_client(_operators([matrix, matrix + torch.eye(40)]), probes=6, groups=3, seed=1)
+    clients = _operators([matrix, matrix + torch.eye(40)])
+    found = cross_client(clients, probes=6, groups=3, seed=1, estimator=diagonal)
     assert math.isnan(found.H_D["parameter"].value)
     assert math.isnan(found.H_N["parameter"].value)
 
@@ -190,7 +238,8 @@ def test_clients_are_taken_one_at_a_time_and_progress_runs_on() -> None:
             yield LambdaOperator(lambda v, m=matrix: m @ v, 40)  # type: ignore[misc]
 
     cross_client(operators(), probes=3, groups=3, progress=lambda done, *_: events.append(str(done)))
-    assert events == ["client 0", "1", "2", "3", "client 1", "4", "5", "6"]
+    own = [str(done) for done in range(1, 9)]  # one product for the basis, three probes
+    assert events == ["client 0", *own[:4], "client 1", *own[4:]]
 
 
 def test_the_seed_decides_alone() -> None:
@@ -218,16 +267,17 @@ def test_impossible_comparisons_are_refused() -> None:
 
 def test_probes_are_taken_until_the_intervals_are_narrow() -> None:
     operators = list(_operators(_noisy(3)))
-    found = cross_client(operators, rtol=0.4, max_probes=4000, seed=2)
+    stopped = partial(cross_client, operators, max_probes=4000, seed=2, estimator=diagonal)
+    found = stopped(rtol=0.4)
     assert found.converged
     for estimate in (found.H_N["parameter"], found.H_D["parameter"]):
         low, high = estimate.interval()
         assert high - low <= 2 * 0.4 * estimate.value
         assert estimate.dof == 15
-    half = cross_client(operators, rtol=0.2, max_probes=4000, seed=2)
+    half = stopped(rtol=0.2)
     assert half.converged
     assert 2 < half.probes[0] / found.probes[0] < 8
-    tensor = cross_client(operators, rtol=0.4, max_probes=4000, seed=2, aim="tensor")
+    tensor = stopped(rtol=0.4, aim="tensor")
     low, high = tensor.H_N["tensor"].interval()
     assert high - low <= 2 * 0.4 * tensor.H_N["tensor"].value
     assert found.matvecs == sum(found.probes)
@@ -263,13 +313,12 @@ def _samples(matrix: Tensor, stages: list[int], groups: int) -> Tensor:
 
 def test_like_clients_have_no_relative_precision() -> None:
     first = _noisy(1)[0]
-    found = cross_client(list(_operators([first, first.flip(0, 1)])), rtol=0.1, max_probes=200)
+    compared = partial(cross_client, estimator=diagonal)
+    found = compared(list(_operators([first, first.flip(0, 1)])), rtol=0.1, max_probes=200)
     assert found.converged is False
     assert found.probes == (192, 192)
     lows = [
-        cross_client(_operators([first, first.flip(0, 1)]), probes=32, seed=seed)
-        .H_N["parameter"]
-        .interval()[0]
+        compared(_operators([first, first.flip(0, 1)]), probes=32, seed=seed).H_N["parameter"].interval()[0]
         for seed in range(20)
     ]
     assert sum(low <= 0 for low in lows) >= 16  # of which 19 are expected to hold the truth, 0

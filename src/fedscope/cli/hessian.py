@@ -37,7 +37,8 @@ from fedscope.cli.analysis import analysis
 @click.option("--client-max-probes", type=click.IntRange(16), default=128, show_default=True,
               help="Probes per client at which --client-rtol gives up.")  # fmt: skip
 @click.option("--client-probes", type=click.IntRange(3),
-              help="Fixed number of probes per client, instead of --client-rtol.")  # fmt: skip
+              help="Fixed number of probes per client, instead of --client-rtol; half as many products "
+              "more find what they need not estimate.")  # fmt: skip
 @click.option("--client-diagonal", "aim", type=click.Choice(["parameter", "tensor"]), default="parameter",
               show_default=True, help="The diagonals whose intervals --client-rtol is about.")  # fmt: skip
 @click.option("--overlap", type=click.IntRange(1), metavar="K",

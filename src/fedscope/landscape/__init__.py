@@ -4,7 +4,7 @@ from fedscope.landscape.barrier import barrier
 from fedscope.landscape.batches import Batches
 from fedscope.landscape.clients import cross_client
 from fedscope.landscape.density import spectral_density
-from fedscope.landscape.diagonal import diagonal
+from fedscope.landscape.diagonal import deflated_diagonal, diagonal
 from fedscope.landscape.directions import Directions, eigen_directions, random_directions
 from fedscope.landscape.eigen import top_eigenpairs
 from fedscope.landscape.gaussnewton import EmpiricalFisher, GaussNewton
@@ -53,6 +53,7 @@ __all__ = [
     "barrier",
     "best_plane",
     "cross_client",
+    "deflated_diagonal",
     "diagonal",
     "eigen_directions",
     "frozen_copy",

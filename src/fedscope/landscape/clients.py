@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.comparison import Comparison, compare, relative_reach
-from fedscope.landscape.diagonal import diagonal
+from fedscope.landscape.diagonal import deflated_diagonal
 from fedscope.landscape.operators import Blocks, Operator
 from fedscope.landscape.probes import DEFAULT_SEED
 from fedscope.landscape.progress import Progress
@@ -27,7 +27,7 @@ _MARGIN = 1.1  # more probes than the errors say, as they are estimates
 
 
 class Diagonals(Protocol):
-    """How a client's diagonal is estimated: :func:`diagonal`, or that with more arguments bound."""
+    """How a client's diagonal is estimated: :func:`deflated_diagonal`, or :func:`diagonal`."""
 
     def __call__(
         self,
@@ -51,7 +51,7 @@ def cross_client(
     seed: int = DEFAULT_SEED,
     pairs: Pairs = "distinct",
     groups: int = 16,
-    estimator: Diagonals = diagonal,
+    estimator: Diagonals = deflated_diagonal,
     progress: Progress | None = None,
 ) -> CrossClient:
     """Compare the Hessian diagonals of K clients, for whole diagonals and for tensors' block traces.
@@ -70,7 +70,8 @@ def cross_client(
             on the CPU.
         rtol: probes until the half-widths of the 95 % intervals of H_N and H_D are at most rtol times their
             values; 0.1 if neither this nor ``probes`` is given.
-        probes: take exactly so many per client instead; a sampler that then ends has given exact values.
+        probes: take exactly so many per client instead, beside the products of ``estimator``'s basis; a
+            sampler that then ends has given exact values.
         max_probes: an end to the search for ``rtol``: the H_N of like clients has no relative precision.
         aim: the reading whose intervals ``rtol`` is about.
         seed: of the generator that every client's probes are drawn from.
@@ -107,6 +108,7 @@ def cross_client(
         H_N_matrix={reading: one.H_N_matrix for reading, one in found.items()},
         H_D_matrix={reading: one.H_D_matrix for reading, one in found.items()},
         probes=(tally.probes,) * len(tally.parameter),
+        deflated=tally.deflated,
         converged=probes is not None or _reach(found[aim]) <= goal,
         matvecs=tally.matvecs,
         traces=tuple(_trace(groups) for groups in tally.tensor),
@@ -139,7 +141,7 @@ class _Tally:
     def __init__(self, seed: int, groups: int, estimator: Diagonals, progress: Progress | None) -> None:
         self.parameter: list[Tensor] = []
         self.tensor: list[Tensor] = []
-        self.probes = self.matvecs = 0
+        self.probes = self.matvecs = self.deflated = 0
         self._groups, self._estimator, self._progress = groups, estimator, progress
         self._draws = torch.Generator().manual_seed(seed).get_state()  # where the next stage's probes begin
         self._blocks: Blocks | None = None
@@ -160,6 +162,7 @@ class _Tally:
             )
             after = generator.get_state()
             self.matvecs += found.matvecs
+            self.deflated = found.trace.deflated
             self._merge(client, found, op.dtype)
         if len(self.parameter) < 2:
             raise UserError(f"{len(self.parameter)} client given; cross-client curvature compares at least 2")

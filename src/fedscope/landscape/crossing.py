@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from fedscope.landscape.batches import Batches
 from fedscope.landscape.clients import DEFAULT_RTOL, Diagonals, cross_client
-from fedscope.landscape.diagonal import diagonal
+from fedscope.landscape.diagonal import deflated_diagonal
 from fedscope.landscape.eigen import top_eigenpairs
 from fedscope.landscape.operators import Operator
 from fedscope.landscape.overlap import subspace_overlap
@@ -79,6 +79,7 @@ class Crossed:
             "data": options.data,
             "aim": options.aim if staged else None,
             "probes": max(cross.probes) if staged else cross.probes,
+            "deflated": cross.deflated,
             "converged": cross.converged,
             "numbers": list(self.rounds),
             "rounds": list(self.rounds.values()),  # that each client's weights are of
@@ -104,7 +105,7 @@ def compare_clients(
     seed: int,
     leading: Tensor | None = None,
     tol: float = 1e-3,
-    estimator: Diagonals = diagonal,
+    estimator: Diagonals = deflated_diagonal,
     progress: Progress | None = None,
 ) -> Crossed:
     """Compare clients in the paper's reading.

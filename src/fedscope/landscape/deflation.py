@@ -18,8 +18,15 @@ from fedscope.landscape.lanczos import Lanczos
 from fedscope.landscape.operators import Operator
 from fedscope.landscape.subspace import Subspace
 
+MEMORY = 2 << 30  # bytes of a basis
+
 Extend = Callable[[int], Subspace]
 """steps ↦ the same basis with as many rows more, or fewer (none) where no more are possible."""
+
+
+def affordable(op: Operator) -> int:
+    """Return how many rows of a basis fit in ``MEMORY``."""
+    return MEMORY // (op.shape[0] * op.dtype.itemsize)
 
 
 def growing(op: Operator, known: Subspace | None, generator: torch.Generator, max_basis: int) -> Extend:

@@ -4,14 +4,19 @@ E[z ⊙ Hz] = diag(H) for independent ±1 entries (Bekas, Kokiopoulou and Saad 2
 tensor the same products estimate the trace of its diagonal block, the "diagonal" that the published FedAlign
 script compares between clients. What a subspace knows exactly is left out of H and its diagonal added, as in
 :mod:`fedscope.landscape.trace`.
+
+A network's few large eigenvalues make most of the noise: the variance of (z ⊙ Hz)_i is Σ_{j≠i} H_ij². With a
+Krylov basis in place of them (:func:`deflated_diagonal`) the same number of products tells many times more.
 """
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
+from fedscope.landscape.deflation import affordable, growing
 from fedscope.landscape.errorbars import jackknife_variance
 from fedscope.landscape.operators import Operator
 from fedscope.landscape.probes import Sampler, default_generator, ended, probe_products, rademacher
@@ -84,6 +89,47 @@ def diagonal(
         matvecs=tally.probes,
         seed=seed,
     )
+
+
+def deflated_diagonal(
+    op: Operator,
+    *,
+    probes: int,
+    generator: torch.Generator,
+    groups: int = 8,
+    progress: Progress | None = None,
+) -> Diagonal:
+    """Estimate diag(H) beside a Krylov basis of one row for every two probes.
+
+    Between the two the products are then split nearly at best for the Hessians of trained networks: more rows
+    would lower the variance by less than the probes that they cost.
+
+    Args:
+        op: symmetric operator; its ``blocks`` name the tensors.
+        probes: products to take beside the ``probes // 2`` of the basis (fewer where 2 GiB hold no more).
+        generator: draws the probes, and one number that decides the basis: operators that are given
+            generators of the same state see the same probes, however their bases come about.
+        groups: of the probes, as in :func:`diagonal`.
+        progress: called after every probe, and once for the basis.
+
+    Raises:
+        UserError: as :func:`diagonal`.
+    """
+    start = torch.Generator().manual_seed(int(torch.randint(1 << 62, (), generator=generator)))
+    rows = min(probes // 2, affordable(op))
+    known = growing(op, None, start, rows)(rows) if rows > 0 else None
+    spent = known.matvecs if known else 0
+    if progress:
+        progress(spent, spent + probes)
+    found = diagonal(
+        op,
+        known=known,
+        probes=probes,
+        generator=generator,
+        groups=groups,
+        progress=progress and (lambda done, _, *text: progress(spent + done, spent + probes, *text)),
+    )
+    return replace(found, matvecs=spent + found.matvecs)
 
 
 def squared_norm(groups: Tensor) -> Estimate:

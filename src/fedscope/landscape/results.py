@@ -158,6 +158,7 @@ class CrossClient:
     converged: bool | None  # whether the intervals are as narrow as was asked for; None: there are none
     matvecs: int
     traces: tuple[Estimate, ...]  # of each client, from the same products
+    deflated: int = 0  # rows of each client's basis, whose part of the diagonal is exact, at its last probes
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
-from fedscope.landscape.deflation import Extend, deflate_further, growing, variance_saved
+from fedscope.landscape.deflation import Extend, affordable, deflate_further, growing, variance_saved
 from fedscope.landscape.operators import Operator, Product
 from fedscope.landscape.probes import Sampler, default_generator, ended, probe_products, rademacher
 from fedscope.landscape.progress import Progress
@@ -25,7 +25,6 @@ from fedscope.landscape.subspace import Subspace
 from fedscope.landscape.tally import TraceTally, remainder
 
 DEFAULT_RTOL = 0.05
-MEMORY = 2 << 30  # bytes of a basis, unless the caller says how many rows
 STEPS = 8  # Krylov steps between two looks at what they save
 
 
@@ -82,7 +81,7 @@ def trace(
         run.take(probes)
     else:
         goal = DEFAULT_RTOL if rtol is None else rtol
-        room = MEMORY // (op.shape[0] * op.dtype.itemsize) if max_basis is None else max_basis
+        room = affordable(op) if max_basis is None else max_basis
         run.first_stage(min(min_probes, max_probes), goal, lambda: growing(op, known, generator, room))
         while tally.finite and (missing := min(tally.needed(goal), max_probes) - tally.probes) > 0:
             if not run.take(int(missing)):

@@ -76,7 +76,8 @@ class Clock:
             products = SEARCH + 2 * wanted.top_k + (wanted.probes or TRACE) + 80 * 10 * wanted.density
             images = products * samples * PRODUCT
             own = min(wanted.samples or held, held // settings.clients)
-            images += wanted.clients * settings.clients * (wanted.client_probes or CLIENT) * own * PRODUCT
+            each = 1.5 * (wanted.client_probes or CLIENT)  # its basis' products among them
+            images += wanted.clients * settings.clients * each * own * PRODUCT
         return Estimate(self._time(settings, images).seconds, "guess")
 
     def _time(self, settings: Settings, passes: float) -> Estimate:
