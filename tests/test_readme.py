@@ -78,3 +78,11 @@ def test_it_repeats_the_paper_s_accuracies() -> None:
     ours = [f"{float(entry['value']):.2f}" for entry in whole]
     papers = [f"{float(entry['paper']):.2f} ± {float(entry['paper_std']):.2f}" for entry in whole]
     assert said == (*ours, *papers)
+
+
+def test_fedalign_s_model_is_the_most_accurate_and_the_sharpest() -> None:
+    entries = _gallery("fedalign/table1-cpu")
+    for quantity in ("best_accuracy", "lambda_max", "lambda_max_code", "trace"):
+        values = {entry["row"]: float(entry["value"]) for entry in entries if entry["quantity"] == quantity}
+        assert len(values) == 7
+        assert max(values, key=lambda row: values[row]) == "FedAlign"
