@@ -88,6 +88,30 @@ def test_delete_asks(command: Command, registry: Registry, monkeypatch: pytest.M
     assert [path.name for path in registry.root.iterdir()] == ["c"]
 
 
+def test_the_clients_alone_are_deleted(fedscope: Command, run: Run, tmp_path: Path) -> None:
+    copy = Run(shutil.copytree(run.folder, tmp_path / run.name))
+    kept = copy.client(0, round=1)
+    kept.parent.mkdir(parents=True)
+    shutil.copy(copy.client(0), kept)
+    notes = copy.folder / "clients" / "notes.txt"
+    notes.write_text("mine")
+    called = ("runs", "delete", run.name, "--clients", "--registry", str(tmp_path))
+    done = fedscope(*called)
+    assert (done.code, f"the clients of {run.name} needs" in done.err, len(copy.clients())) == (2, True, 3)
+    assert fedscope(*called, "--yes").out == f"deleted the clients of {run.name}\n"
+    assert (copy.clients(), notes.read_text(), kept.parents[1].exists()) == ([], "mine", False)
+    assert (copy.final.is_file(), copy.metrics()) == (True, run.metrics())
+    notes.unlink()
+    assert fedscope("runs", "verify", "--registry", str(tmp_path)).code == 0
+
+
+def test_an_unfinished_run_keeps_its_clients(fedscope: Command, run: Run, tmp_path: Path) -> None:
+    copy = Run(shutil.copytree(run.folder, tmp_path / run.name))
+    copy.final.rename(copy.last)
+    done = fedscope("runs", "delete", run.name, "--clients", "--yes", "--registry", str(tmp_path))
+    assert (done.code, "is unfinished" in done.err, len(copy.clients())) == (2, True, 3)
+
+
 def test_a_link_is_not_deleted(command: Command, registry: Registry, tmp_path: Path) -> None:
     shutil.move(registry.root / "a", tmp_path / "elsewhere")
     (registry.root / "a").symlink_to(tmp_path / "elsewhere")

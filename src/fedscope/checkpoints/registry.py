@@ -14,10 +14,11 @@ A checkpoint is addressed as a file, or as RUN, RUN@25, RUN@best, RUN@final, RUN
 import os
 import re
 import shutil
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 
-from fedscope.checkpoints import index
+from fedscope.checkpoints import index, layout
 from fedscope.checkpoints.index import COLUMNS, Row
 from fedscope.checkpoints.run import Run, checked_name
 from fedscope.checkpoints.schema import NAME, Manifest
@@ -147,16 +148,41 @@ class Registry:
         except OSError as error:
             raise UserError(f"cannot write to the registry {self.root}: {error.strerror}") from error
 
+    def delete_clients(self, run: Run) -> None:
+        """Delete the clients' models of a finished run, which its manifest says before the first is gone.
+
+        Raises:
+            UserError: the run is unfinished, or its folder is a link to elsewhere.
+        """
+        _refuse_link(run)
+        with run.held():
+            if not run.final.exists():
+                raise UserError(
+                    f"run {run.name!r} is unfinished, and needs its clients' models; finish it first"
+                )
+            run.write_manifest(run.manifest().model_copy(update={"clients_deleted": True}))
+            for name in list(layout.files(run.folder)):
+                path = run.folder / name
+                if layout.kind(name) == "checkpoint" and path.parent.name == "clients":
+                    path.unlink()
+                    with suppress(OSError):  # a folder goes with its last file
+                        path.parent.rmdir()
+                        path.parents[1].rmdir()
+
     def delete(self, run: Run) -> None:
         """Delete a run: it is gone at once under its name, whatever happens while its files are removed.
 
         Raises:
             UserError: another process trains it, or its folder is a link to elsewhere.
         """
-        if run.folder.is_symlink():
-            raise UserError(f"{run.folder} is a link; remove the link, and its target yourself")
+        _refuse_link(run)
         hidden = run.folder.with_name(f".{run.name}.{os.getpid()}.deleted")
         with run.held():
             run.folder.rename(hidden)
         synced(self.root)
         shutil.rmtree(hidden)
+
+
+def _refuse_link(run: Run) -> None:
+    if run.folder.is_symlink():
+        raise UserError(f"{run.folder} is a link; remove the link, and its target yourself")

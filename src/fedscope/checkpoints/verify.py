@@ -121,7 +121,8 @@ def _expected(run: Run, manifest: Manifest, metrics: Metrics) -> set[str]:
         names.add("final.pt" if done == settings.rounds else "last.pt")
     if any(isinstance(m.get("accuracy"), float) for m in metrics):
         names.add("best.pt")
-    for round, record in enumerate(metrics, 1) if settings.save_clients != "none" else []:
+    uploads = settings.save_clients != "none" and not manifest.clients_deleted
+    for round, record in enumerate(metrics, 1) if uploads else []:
         for client in Round.model_validate(record).clients:
             paths = [run.client(client)]
             paths += [run.client(client, round)] if settings.save_clients == "all" else []

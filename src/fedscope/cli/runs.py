@@ -112,20 +112,22 @@ def tag(run: str, tags: tuple[str, ...], remove: bool, registry: Path) -> None:
 
 @command.command("delete")
 @click.argument("runs", nargs=-1, required=True)
+@click.option("--clients", is_flag=True, help="Only the clients' models; the rest of the run stays.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @options.registry
-def delete(runs: tuple[str, ...], yes: bool, registry: Path) -> None:
+def delete(runs: tuple[str, ...], clients: bool, yes: bool, registry: Path) -> None:
     """Delete runs with all their checkpoints."""
     store = Registry(registry)
     found = [store.run(name) for name in dict.fromkeys(runs)]
+    what = f"{'the clients of ' if clients else ''}{', '.join(run.name for run in found)}"
     if not yes:
         if not sys.stdin.isatty():
-            raise UserError(f"deleting {', '.join(r.name for r in found)} needs an answer; add --yes")
-        if not click.confirm(f"Delete {', '.join(r.name for r in found)} from {registry}?"):
+            raise UserError(f"deleting {what} needs an answer; add --yes")
+        if not click.confirm(f"Delete {what} from {registry}?"):
             return
     for run in found:
-        store.delete(run)
-        click.echo(f"deleted {run.name}")
+        (store.delete_clients if clients else store.delete)(run)
+        click.echo(f"deleted {'the clients of ' if clients else ''}{run.name}")
 
 
 for _command in (show_command, verify_command, export_command, import_command, runs_add.command):
