@@ -21,13 +21,16 @@ def test_dry_run_prints_commands_and_does_nothing(fedscope: Command) -> None:
     assert done.code == 0
     assert "--preset man/t2/delta0.3 --method fedavg+man --rounds" not in done.out  # 500 is the preset's
     assert "--keep-every 150" in done.out
-    assert "1 runs to train" in done.out
+    assert "\n1 run to train, 0 results to measure" in done.out
     assert not Path("none").exists()
     plan = fedscope("figures", "build", "man/table2", "--dry-run", "--json", "--rounds", "7").json
     assert {job["rounds"] for job in plan["train"]} == {7}
 
 
 def test_what_needs_no_run_is_built_at_once(fedscope: Command) -> None:
+    assert fedscope("figures", "build", "man/table3", "--dry-run").out.endswith(
+        "nothing to train or to measure\n"
+    )
     done = fedscope("figures", "build", "man/table3", "fedfor/table1", "--out", "g")
     assert done.code == 0, done.err
     assert "g/man/table3-paper.tex" in done.out

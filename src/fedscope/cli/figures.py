@@ -5,7 +5,7 @@ PyTorch is imported by the commands, not by their help.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,8 +61,8 @@ def list_recipes(scale: str, registry: Path, as_json: bool) -> None:
         found.append({**facts, **own, "title": known.title, "printed_in": known.table, "kind": known.kind})
         has = f"{own['with_a_run']} of {own['cells']}" if own["cells"] else "needs no run"
         time = f"{words(facts['seconds'])} ({facts['basis']})" if facts["seconds"] else ""
-        left = f"{len(facts['train'])} runs" if facts["train"] else ""
-        more = f"{len(facts['measure'])} measures" if facts["measure"] else ""
+        left = _many(facts["train"], "run") if facts["train"] else ""
+        more = _many(facts["measure"], "measure") if facts["measure"] else ""
         needs = ", ".join(filter(None, [left, more])) or "–"
         rows.append([name, known.table, known.title, known.kind, has, needs, time])
     if as_json:
@@ -205,11 +205,20 @@ def _show(plan: Plan, *, as_json: bool) -> None:
     for one in facts["measure"]:
         click.echo(f"measure {one['run']} {one['checkpoint']}: {one['what']}")
     seconds = facts["seconds"] / plan.place.workers
-    runs, results = len(facts["train"]), len(facts["measure"])
-    left = f"{runs} runs to train, {results} results to measure of runs that are there"
-    cores = f"{plan.place.workers} cores ({facts['basis']}), the measures of new runs included"
-    click.echo(f"{left}: {words(seconds)} on {cores}")
+    if facts["train"] or facts["measure"]:
+        runs, results = _many(facts["train"], "run"), _many(facts["measure"], "result")
+        cores = _many(range(plan.place.workers), "core")
+        click.echo(
+            f"{runs} to train, {results} to measure of runs that are there: {words(seconds)} on {cores} "
+            f"({facts['basis']}), the measures of new runs included"
+        )
+    else:
+        click.echo("nothing to train or to measure")
     _tell_unreadable(plan)
+
+
+def _many(things: Sized, what: str) -> str:
+    return f"{len(things)} {what}{'s' * (len(things) != 1)}"
 
 
 def _tell_unreadable(plan: Plan | None) -> None:
