@@ -62,6 +62,16 @@ def test_what_it_finds_is_what_was_found() -> None:
         rounds = (json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines())
         (found,) = (one["accuracies"]["cld"] for one in rounds if one["round"] == 150)
         assert f"{100 * found:.2f}" == accuracy
+    numbers = {
+        row: [float(re.split("[ ±]", cell.replace(",", ""))[0]) for cell in cells] for row, *cells in rows
+    }
+    rises = [numbers[f"{base}+MAN"][0] - numbers[base][0] for base in numbers if f"{base}+MAN" in numbers]
+    assert f"rises by {min(rises):.0f} to {max(rises):.0f} points" in section
+    (less,) = re.findall(
+        r"FedDC's λ_max and trace are smaller than\sFedDyn\+MAN's, at (\d) points less", section
+    )
+    dc, dyn = numbers["FedDC"], numbers["FedDyn+MAN"]
+    assert (dc[1] < dyn[1], dc[2] < dyn[2], f"{dyn[0] - dc[0]:.0f}") == (True, True, less)
 
 
 def test_it_repeats_the_paper_s_accuracies() -> None:
