@@ -46,13 +46,15 @@ def test_partial_renders_what_there_is(fedscope: Command) -> None:
     assert done.json["faults"] == {}
     page = Path("g/man/table2-cpu.md").read_text()
     assert "not run [51.49]" in page
-    assert "FedDyn and FedSAM, each with and without MAN, stop at round 150 of 500" in page
+    assert "FedSAM, FedDyn and FedDC, each with and without MAN, stop at round 150 of 500" in page
 
 
 def test_mistakes_are_said_in_one_line(fedscope: Command) -> None:
     for words, told in (
         (("build", "man/tabel2"), "did you mean 'man/table2'"),
-        (("build", "man/table2", "--only", "moon"), "none of these has moon"),
+        (("build", "man/table2", "--only", "moon"), "none of these has moon; they have FedAvg, FedAvg+MAN"),
+        (("build", "man/table2", "--device", "tpu"), "unknown device 'tpu'"),
+        (("build", "man/table2", "--device", "cuda:99"), "no device 'cuda:99' here"),
         (("build", "man/table2", "--seeds", "1,x"), "--seeds takes numbers"),
         (("index", "--out", "nowhere"), "there is no gallery"),
     ):

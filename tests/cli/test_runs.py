@@ -98,7 +98,9 @@ def test_the_clients_alone_are_deleted(fedscope: Command, run: Run, tmp_path: Pa
     called = ("runs", "delete", run.name, "--clients", "--registry", str(tmp_path))
     done = fedscope(*called)
     assert (done.code, f"the clients of {run.name} needs" in done.err, len(copy.clients())) == (2, True, 3)
-    assert fedscope(*called, "--yes").out == f"deleted the clients of {run.name}\n"
+    assert fedscope(*called, "--yes").out == f"deleted 4 clients' models of {run.name}\n"
+    assert fedscope(*called, "--yes").out == f"deleted 0 clients' models of {run.name}\n"
+    assert "clients' models" in fedscope("runs", "show", run.name, "--registry", str(tmp_path)).out
     assert (copy.clients(), notes.read_text(), kept.parents[1].exists()) == ([], "mine", False)
     assert (copy.final.is_file(), copy.metrics()) == (True, run.metrics())
     notes.unlink()

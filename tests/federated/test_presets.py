@@ -116,7 +116,9 @@ def test_what_the_user_sets_takes_the_presets_place() -> None:
     )
     assert (fields["rounds"], fields["seed"], fields["batch_size"]) == (5, 7, 128)
     assert options == {"fedfor.alpha": "0.3"}
-    assert use.overridden == ("rounds 100 → 5", "clients_limit unset → 2", "fedfor.alpha 0.1 → 0.3")
+    assert use.overridden == (
+        "rounds 100 (provisional) → 5", "clients_limit unset → 2", "fedfor.alpha 0.1 (provisional) → 0.3",
+    )  # fmt: skip
     assert set(use.provisional) == {"augmentation", "epochs", "phi", "rho"}
 
 

@@ -148,8 +148,11 @@ class Registry:
         except OSError as error:
             raise UserError(f"cannot write to the registry {self.root}: {error.strerror}") from error
 
-    def delete_clients(self, run: Run) -> None:
+    def delete_clients(self, run: Run) -> int:
         """Delete the clients' models of a finished run, which its manifest says before the first is gone.
+
+        Returns:
+            How many there were.
 
         Raises:
             UserError: the run is unfinished, or its folder is a link to elsewhere.
@@ -160,14 +163,18 @@ class Registry:
                 raise UserError(
                     f"run {run.name!r} is unfinished, and needs its clients' models; finish it first"
                 )
-            run.write_manifest(run.manifest().model_copy(update={"clients_deleted": True}))
-            for name in list(layout.files(run.folder)):
-                path = run.folder / name
-                if layout.kind(name) == "checkpoint" and path.parent.name == "clients":
-                    path.unlink()
-                    with suppress(OSError):  # a folder goes with its last file
-                        path.parent.rmdir()
-                        path.parents[1].rmdir()
+            found = [
+                run.folder / name for name in layout.files(run.folder) if layout.kind(name) == "checkpoint"
+            ]
+            models = [path for path in found if path.parent.name == "clients"]
+            if models:
+                run.write_manifest(run.manifest().model_copy(update={"clients_deleted": True}))
+            for path in models:
+                path.unlink()
+                with suppress(OSError):  # a folder goes with its last file
+                    path.parent.rmdir()
+                    path.parents[1].rmdir()
+        return len(models)
 
     def delete(self, run: Run) -> None:
         """Delete a run: it is gone at once under its name, whatever happens while its files are removed.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SCALES = ("paper", "cpu", "smoke")
 scale_option = click.option(
     "--scale", type=click.Choice(SCALES), default="cpu", show_default=True,
-    help="As published; a stated reduction to hours on two cores; or minutes on tiny data.",
+    help="As published; a stated reduction to hours on two cores; or seconds on tiny data.",
 )  # fmt: skip
 
 
@@ -121,10 +121,10 @@ def build_command(
     for one in recipes:
         rows(one, only or None)
     if not recipes:
-        raise UserError(f"none of these has {' or '.join(only)}; `fedscope figures list` has them")
-    if device == "auto":
-        device = _device()
-    place = Place(registry, out, data_dir, device, threads, workers)
+        known = dict.fromkeys(row for one in _recipes(names, scale) for row in one.rows)
+        raise UserError(f"none of these has {' or '.join(only)}; they have {', '.join(known)}")
+    chosen_device = str(options.use_device(device, threads))
+    place = Place(registry, out, data_dir, chosen_device, threads, workers)
     if dry_run:
         _show(Plan(tuple(recipes), chosen, place, partial), as_json=as_json)
         return
@@ -178,12 +178,6 @@ def _numbers(text: str | None) -> tuple[int, ...] | None:
     return tuple(dict.fromkeys(map(int, parts)))
 
 
-def _device() -> str:
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
 def _show(plan: Plan, *, as_json: bool) -> None:
     """Print what a build would do."""
     from fedscope.figures.recipes.estimate import words
@@ -205,6 +199,8 @@ def _show(plan: Plan, *, as_json: bool) -> None:
     for one in facts["measure"]:
         click.echo(f"measure {one['run']} {one['checkpoint']}: {one['what']}")
     seconds = facts["seconds"] / plan.place.workers
+    for what, why in facts["faults"].items():
+        click.echo(f"cannot {what}: {why}")
     if facts["train"] or facts["measure"]:
         runs, results = _many(facts["train"], "run"), _many(facts["measure"], "result")
         cores = _many(range(plan.place.workers), "core")

@@ -126,8 +126,11 @@ def delete(runs: tuple[str, ...], clients: bool, yes: bool, registry: Path) -> N
         if not click.confirm(f"Delete {what} from {registry}?"):
             return
     for run in found:
-        (store.delete_clients if clients else store.delete)(run)
-        click.echo(f"deleted {'the clients of ' if clients else ''}{run.name}")
+        if clients:
+            click.echo(f"deleted {store.delete_clients(run)} clients' models of {run.name}")
+        else:
+            store.delete(run)
+            click.echo(f"deleted {run.name}")
 
 
 for _command in (show_command, verify_command, export_command, import_command, runs_add.command):

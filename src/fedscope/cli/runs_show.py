@@ -61,6 +61,8 @@ def show_command(run: str, provenance: bool, registry: Path, as_json: bool) -> N
         fields["preset"] = manifest.preset.name
         fields["departs from it in"] = "; ".join(manifest.preset.overridden) or "nothing"
         fields["provisional in it"] = ", ".join(manifest.preset.provisional) or "nothing"
+    if manifest.clients_deleted:
+        fields["clients' models"] = "deleted"
     fields["tags"] = list(found.tags())
     fields["versions"] = ", ".join(f"{name} {version[:12]}" for name, version in manifest.versions.items())
     console.print_table(

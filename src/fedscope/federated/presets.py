@@ -58,12 +58,12 @@ class Preset:
         published = {pair for pairs in in_table for pair in pairs}
         changed = [] if in_table else [f"method: {method.name} is not in the table"]
         changed += [
-            f"{name} {_before(base, name)} → {value}"
+            f"{name} {_before(base, name)}{' (provisional)' * (name in self.unknown)} → {value}"
             for name, value in fields.items()
             if name not in ELSEWHERE and value != _before(base, name)
         ]
         changed += [
-            f"{name} {ours[name]} → {users[name]}"
+            f"{name} {ours[name]}{' (provisional)' * (name in self.unknown)} → {users[name]}"
             for name, text in given.items()
             if ours[name] != users[name] and f"{name}={text}" not in published
         ]

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.registry import Registry
+from fedscope.federated.presets import preset
 from fedscope.figures.recipes.artefact import Filled, assemble
 from fedscope.figures.recipes.cells import Choices, cells
 from fedscope.figures.recipes.holdings import Holdings
@@ -12,6 +13,8 @@ from fedscope.figures.recipes.recipe import recipe
 from fedscope.landscape.records import Record
 
 from .test_holdings import cell, held
+
+LISTED = ", ".join(map(str, preset("man/t2/delta0.3").seeds))
 
 
 def record(root: Path, name: str, scale: str, *, partial: bool = False, **choices: object) -> Record:
@@ -72,10 +75,47 @@ def test_reductions_are_said_with_their_rows(tmp_path: Path) -> None:
     assert "after 120 of 150 rounds (FedDyn)" in found["reductions"]
     assert "at round 500 of a run of 700 (FedAvg)" in found["reductions"]
     assert "trained in fp32 (FedDyn)" in found["reductions"]
-    assert "rounds 500 → 150 (FedSAM, FedSAM+MAN, FedDyn, FedDyn+MAN)" in found["reductions"]
+    assert (
+        "rounds 500 → 150 (FedSAM, FedSAM+MAN, FedDyn, FedDyn+MAN, FedDC, FedDC+MAN)" in found["reductions"]
+    )
     assert not found["complete"]
     assert [len(one["accuracy"]) for one in found["drawn"]] == [500, 120]
-    assert found["notes"][-1].endswith("no result of it: FedAvg+MAN, FedSAM, FedSAM+MAN, FedDyn+MAN")
+    assert found["notes"][-1].endswith(
+        "no result of it: FedAvg+MAN, FedSAM, FedSAM+MAN, FedDyn+MAN, FedDC, FedDC+MAN"
+    )
+
+
+def test_other_seeds_than_the_paper_s_are_said(tmp_path: Path) -> None:
+    found = record(tmp_path, "man/table2", "paper", seeds=(1, 2, 3))["reductions"]
+    assert [text for text in found if "seeds" in text] == [f"seeds {LISTED} → 1, 2, 3"]
+    assert not any("seed" in text for text in record(tmp_path, "man/table2", "paper")["reductions"])
+
+
+def test_a_run_without_the_measure_is_no_missing_run(tmp_path: Path) -> None:
+    held(tmp_path, "r", cell("FedAvg", "", "man/figure2"), rounds=500)
+    found = record(tmp_path, "man/table2", "cpu", partial=True)
+    assert entry(found, "FedAvg", "trace")["text"] == "not measured"
+    assert entry(found, "FedSAM", "trace")["text"] is None
+
+
+def test_a_statement_is_not_judged_where_the_paper_s_own_numbers_say_otherwise(tmp_path: Path) -> None:
+    """Table 5 prints 44.36 for FedBN+FedFOR and 44.51 for FedBN in its first column."""
+    for column in ("column 1", "column 2"):
+        for row, accuracy in (
+            ("FedBN", 0.2),
+            ("FedBN+FedProx", 0.2),
+            ("FedBN+FedDyn", 0.2),
+            ("FedBN+FedFOR", 0.9),
+        ):
+            run = held(tmp_path, f"{row}{column[-1]}", cell(row, column, "fedfor/table5"))
+            rounds = run.manifest().settings.rounds
+            run.write_metrics(
+                [{"round": n, "accuracy": accuracy, "seconds": 1.0} for n in range(1, rounds + 1)]
+            )
+    (claim,) = record(tmp_path, "fedfor/table5", "cpu")["claims"]
+    assert claim["evidence"][0] == "column 1: not judged, since the paper's own numbers say otherwise"
+    assert claim["evidence"][1].startswith("column 2: nearest: FedBN+FedFOR − FedBN")
+    assert claim["verdict"] == "holds"
 
 
 def test_costs_need_no_run_and_are_the_paper_s(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from fedscope.checkpoints.files import load_checkpoint
 from fedscope.checkpoints.registry import Registry
 from fedscope.figures.recipes import build as building
 from fedscope.figures.recipes import measuring
-from fedscope.figures.recipes.build import Place, Plan, build
+from fedscope.figures.recipes.build import Place, Plan, build, command
 from fedscope.figures.recipes.cells import Choices, cells
 from fedscope.figures.recipes.gallery import INDEX, index, records
 from fedscope.figures.recipes.measuring import ANALYSIS
@@ -104,6 +104,51 @@ def test_uploads_may_go_once_they_are_measured(place: Place, tmp_path: Path) -> 
     left = Plan(tuple(table), Choices(), there).measures.values()
     assert left
     assert all(path.parent.name == second.name and wanted.clients for path, wanted in left)
+
+
+def test_uploads_that_went_too_early_are_said(place: Place, tmp_path: Path) -> None:
+    registry = tmp_path / "registry"
+    shutil.copytree(place.registry, registry)
+    shutil.rmtree(registry / ANALYSIS)
+    one, there = recipe("fedalign/table1", "smoke"), Place(registry, tmp_path / "gallery")
+    moon = Choices(rows=("moon",))
+    (filled,) = Plan((one,), moon, there).filled[one.name]
+    Registry(registry).delete_clients(filled.found.held.run)
+    plan = Plan((one,), moon, there)
+    assert len(plan.measures) == 1
+    assert all("were deleted; delete the run" in why for why in plan.faults.values())
+    _, faults = build([one], moon, there, lambda _: None)
+    assert faults == plan.faults
+    assert len(faults) == 2
+    page = (there.out / "fedalign" / "table1-smoke.md").read_text()
+    assert "not measured" in page
+    assert "not run" not in page.split("## What")[0].split("| MOON")[1].splitlines()[0]
+
+
+def test_a_fuller_artefact_is_not_replaced(place: Place, tmp_path: Path) -> None:
+    one, there = recipe("man/table2", "smoke"), Place(tmp_path / "nothing", tmp_path / "gallery")
+    shutil.copytree(place.out, there.out)
+    before = {path: path.read_bytes() for path in there.out.rglob("*") if path.is_file()}
+    written, faults = build([one], Choices(), there, lambda _: None, partial=True)
+    assert (written, list(faults)) == ([], ["writing man/table2"])
+    assert "it stays as it is; name its --registry" in faults["writing man/table2"]
+    assert {path: path.read_bytes() for path in there.out.rglob("*") if path.is_file()} == before
+    elsewhere, faults = build(
+        [one], Choices(), Place(there.registry, tmp_path / "g"), lambda _: None, partial=True
+    )
+    assert (len(elsewhere), faults) == (4, {})
+
+
+def test_the_command_names_the_registry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    one = recipe("man/table2", "cpu")
+    told = [
+        command(one, Choices(), registry, partial=partial).partition("--scale cpu")[2]
+        for registry, partial in (
+            (Path("checkpoints"), False), (tmp_path / "a" / "b", True), (tmp_path.parent, False)
+        )
+    ]  # fmt: skip
+    assert told == ["", " --registry a/b --partial", " --registry REGISTRY"]
 
 
 def test_recipes_share_their_runs(place: Place) -> None:

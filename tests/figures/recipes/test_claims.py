@@ -4,7 +4,7 @@ import pytest
 
 from fedscope.figures.recipes.claims import Claim, Sample, Samples, Statement, difference, mean
 from fedscope.figures.recipes.claims import judge as judge_among
-from fedscope.figures.recipes.quantities import Number
+from fedscope.figures.recipes.quantities import Number, from_record
 
 
 def one(value: float, error: float | None = None, round: int = 10) -> Sample:
@@ -92,6 +92,34 @@ def test_what_has_no_error_or_no_row_is_undecided() -> None:
     assert (missing.verdict, missing.evidence) == ("undecided", ("the rows are not both there",))
     empty = Sample((Number(None, text="500+"),), (None,), 10)
     assert judge("A < B in accuracy", table(A=one(1, 0.1), B=empty), [""]).verdict == "undecided"
+
+
+def test_a_rival_that_is_not_there_leaves_it_open() -> None:
+    samples = table("trace", A=one(1, 0.1), B=one(2, 0.1))
+    found = judge_among("A lowest in trace", samples, [""], ["A", "B", "Gone"])
+    assert (found.verdict, found.evidence[0].endswith("; without Gone")) == ("undecided", True)
+    assert judge_among("B lowest in trace", samples, [""], ["A", "B", "Gone"]).verdict == "does not hold"
+
+
+def test_the_paper_s_own_numbers_come_first() -> None:
+    samples = {
+        **table(column="x", A=one(1, 0.1), B=one(2, 0.1)),
+        **table(column="y", A=one(9, 0.1), B=one(2, 0.1)),
+    }
+    printed = {"x": {"A": 5.0, "B": 6.0}, "y": {"A": 6.5, "B": 6.0}}
+    for text in ("A < B in accuracy", "A lowest in accuracy"):
+        found = judge_among(text, samples, ["x", "y"], ["A", "B"], printed)
+        assert found.verdict == "holds"
+        assert found.evidence[1] == "y: not judged, since the paper's own numbers say otherwise"
+        assert judge_among(text, samples, ["x", "y"], ["A", "B"]).verdict == "does not hold"
+        assert judge_among(text, samples, ["y"], ["A", "B"], printed).verdict == "undecided"
+    tied = {"x": {"A": 6.0, "B": 6.0}}
+    assert judge_among("A < B in accuracy", samples, ["x"], ["A", "B"], tied).verdict == "holds"
+
+
+def test_the_sum_of_eigenvalues_has_no_lean() -> None:
+    pairs = [{"value": 5.0, "stderr_data": 0.5, "bias_data": 1.0}, {"value": 3.0, "stderr_data": 0.25}]
+    assert from_record("spectrum", {"eigenvalues": pairs}) == Number(7.0, 0.75)
 
 
 def test_other_rounds_do_not_compare() -> None:

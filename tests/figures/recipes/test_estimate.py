@@ -38,7 +38,8 @@ def test_time_is_measured_where_it_can_be(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(0.5, "0.5 s"), (600, "10 min"), (7200, "2 h"), (172_800, "2 days")]
+    ("seconds", "said"),
+    [(0.5, "less than 1 s"), (2.5, "2.5 s"), (600, "10 min"), (7200, "2 h"), (172_800, "2 days")],
 )
 def test_durations_in_words(seconds: float, said: str) -> None:
     assert words(seconds) == said

@@ -87,7 +87,8 @@ def test_latex_compiles_in_principle() -> None:
     assert r"\multicolumn{2}{c}{$\delta$ = 0.3}" in text
     assert r"Top \& trace\_100\%" in text
     assert text.isascii()
-    plain = re.sub(r"\\[\\{}%&_#$]", "", text)
+    assert r"a note.}" in text
+    plain = re.sub(r"\\[\\{}%&_#$]", "", text).replace("{!}{%\n", "{!}{\n")  # a comment ends no line there
     assert plain.count("{") == plain.count("}")
     assert plain.count("$") % 2 == 0
     assert "%" not in plain
@@ -100,6 +101,25 @@ def test_latex_compiles_in_principle() -> None:
     assert len(rows) == 3
     assert all(len(re.findall(r"(?<!\\)&", row)) == columns - 1 for row in rows)
     assert text.count(r"\begin{") == text.count(r"\end{")
+
+
+def test_a_wide_table_spans_the_page_with_headings_of_two_lines() -> None:
+    assert latex(RECORD).startswith(r"\begin{table*}")
+    header = {"header": ["a", "H_N, block traces"], "rows": [["b", "1"]]}
+    narrow = latex({**RECORD, "grid": header})
+    assert narrow.startswith("\\begin{table}\n")
+    assert narrow.endswith("\\end{table}\n")
+    assert r"a & \shortstack[r]{$H_N$ \\ block traces} \\" in narrow
+
+
+def test_what_cannot_be_compared_is_said() -> None:
+    line = "a value without ± has no known error, and is not compared with the paper's"
+    alone = [entry("FedAvg", "accuracy", 190.8, paper=paper("297"))]
+    assert line in markdown({**RECORD, "entries": alone})
+    assert line not in markdown({**RECORD, "entries": [entry("FedAvg", "accuracy", 190.8)]})
+    assert line not in markdown(RECORD)
+    unmeasured = [entry("FedAvg", "accuracy", None, text="not measured")]
+    assert "not measured: the run is there" in markdown({**RECORD, "entries": unmeasured})
 
 
 @pytest.mark.parametrize("character", list("\\&%$#_{}~^<>"))

@@ -5,7 +5,7 @@ made again, or in another form, from the file beside it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ from fedscope.data import catalogue as data_catalogue
 from fedscope.federated.presets import preset
 from fedscope.figures.recipes import costs
 from fedscope.figures.recipes.cells import Cell
-from fedscope.figures.recipes.claims import Sample, judge, mean, spread
+from fedscope.figures.recipes.claims import Sample, Statement, judge, mean, spread
 from fedscope.figures.recipes.holdings import Found
 from fedscope.figures.recipes.measuring import Measure, content, kept, key
 from fedscope.figures.recipes.published import Printed, printed, table
@@ -27,6 +27,7 @@ from fedscope.landscape.keeping import code
 from fedscope.landscape.records import Record
 
 SCHEMA = "fedscope/artefact/1"
+NOT_MEASURED = "not measured"
 BEYOND = 2.0  # combined errors, from which on a difference to the paper is marked
 DRAWN = ("curves", "spectrum", "density", "landscape")
 GRIDS = {"cost": costs.cost_grid, "traffic": costs.traffic_grid}
@@ -95,6 +96,7 @@ class Filled:
 def assemble(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[Filled], command: str) -> Record:
     """Return the record of an artefact from what there is; empty cells stay empty."""
     samples = _samples(recipe, filled)
+    trained = {(one.cell.row, one.cell.column) for one in filled}
     drawn = [payload for one in filled if (payload := _drawn(recipe, one))]
     record: Record = {
         "schema": SCHEMA,
@@ -114,14 +116,15 @@ def assemble(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[Filled], co
         "columns": list(recipe.columns),
         "quantities": {q: asdict(QUANTITIES[q])["title"] for c in recipe.columns for q in recipe.shows(c)},
         "entries": [
-            _entry(recipe, row, column, quantity, samples)
+            _entry(recipe, row, column, quantity, samples, trained)
             for column, where in recipe.columns.items()
             for row in where.rows or recipe.rows
             for quantity in recipe.shows(column)
             if not QUANTITIES[quantity].drawn
         ],
         "claims": [
-            asdict(judge(text, samples, list(recipe.columns), _compared(recipe))) for text in recipe.claims
+            asdict(judge(text, samples, list(recipe.columns), _compared(recipe), _printed(recipe, text)))
+            for text in recipe.claims
         ],
         "drawn": drawn,
         "runs": [one.describe() for one in filled],
@@ -161,7 +164,12 @@ def _samples(recipe: Recipe, filled: Sequence[Filled]) -> dict[tuple[str, str, s
 
 
 def _entry(
-    recipe: Recipe, row: str, column: str, quantity: str, samples: Mapping[tuple[str, str, str], Sample]
+    recipe: Recipe,
+    row: str,
+    column: str,
+    quantity: str,
+    samples: Mapping[tuple[str, str, str], Sample],
+    trained: Container[tuple[str, str]],
 ) -> Record:
     sample = samples.get((row, column, quantity))
     paper = printed(recipe.name, row, recipe.columns[column].published or column, quantity)
@@ -171,7 +179,7 @@ def _entry(
         "paper": asdict(paper) if paper else None, "differs": None,
     }  # fmt: skip
     if sample is None:
-        return entry
+        return {**entry, "text": NOT_MEASURED if (row, column) in trained else None}
     values = [number.value for number in sample.numbers]
     entry |= {"each": values, "round": sample.round}
     if any(value is None for value in values):
@@ -230,10 +238,16 @@ def _left_out(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
     rows = [row for row in recipe.rows if row not in {cell.row for cell in cells}]
     shown = {column.published or label for label, column in recipe.columns.items()}
     columns = [label for label in whole.columns if label not in shown]
-    seeds, all_seeds = len({cell.seed for cell in cells}), len(preset(cells[0].use.name).seeds)
+    seeds, published = {cell.seed for cell in cells}, preset(cells[0].use.name).seeds
     found += [f"without {', '.join(rows)}"] if rows else []
     found += [f"without the columns {'; '.join(columns)}"] if columns else []
-    return found + ([f"{seeds} of {all_seeds} seeds"] if seeds < all_seeds else [])
+    if not seeds <= set(published):
+        return [*found, f"seeds {_listed(published)} → {_listed(sorted(seeds))}"]
+    return found + ([f"{len(seeds)} of {len(published)} seeds"] if len(seeds) < len(published) else [])
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
 
 
 def _provisional(cells: Sequence[Cell]) -> list[str]:
@@ -294,6 +308,20 @@ def _compared(recipe: Recipe) -> list[str]:
     _, _, artefact = recipe.name.partition("/")
     known = {row for (where, row, *_) in table(recipe.paper) if where == artefact}
     return [row for row in recipe.rows if row in known] or list(recipe.rows)
+
+
+def _printed(recipe: Recipe, statement: str) -> dict[str, dict[str, float]]:
+    """Return what the paper prints of a statement's quantity, by column and row."""
+    quantity = Statement.read(statement).quantity
+    return {
+        label: {
+            row: paper.number
+            for row in recipe.rows
+            if (paper := printed(recipe.name, row, column.published or label, quantity))
+            and paper.number is not None
+        }
+        for label, column in recipe.columns.items()
+    }
 
 
 def _drawn(recipe: Recipe, one: Filled) -> Record | None:

@@ -4,6 +4,7 @@ Nothing is computed that the registry has, and everything that is computed is ke
 was interrupted anywhere goes on where it stopped.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,14 +17,16 @@ from fedscope.figures.recipes import measuring
 from fedscope.figures.recipes.artefact import Filled, assemble
 from fedscope.figures.recipes.cells import Cell, Choices, cells
 from fedscope.figures.recipes.estimate import NOTHING, Clock, Estimate, total
-from fedscope.figures.recipes.gallery import write
+from fedscope.figures.recipes.gallery import fuller, write
 from fedscope.figures.recipes.holdings import Holdings
 from fedscope.figures.recipes.jobs import Job, Say, run_all
-from fedscope.figures.recipes.measuring import Measure, key
+from fedscope.figures.recipes.measuring import Measure, key, misfit
 from fedscope.figures.recipes.recipe import Recipe
 from fedscope.figures.recipes.training import Training, missing, train_run
 from fedscope.landscape.records import Record
 from fedscope.process import has_bfloat16
+
+DEFAULT = Path("checkpoints")  # the registry of a command that names none
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class Plan:
         }
 
     @cached_property
-    def measures(self) -> dict[str, tuple[Path, Measure]]:
+    def _lacking(self) -> dict[str, tuple[Path, Measure]]:
         """The results that are missing of runs that are there, by their key."""
         found: dict[str, tuple[Path, Measure]] = {}
         for name in self.cells:
@@ -94,6 +97,19 @@ class Plan:
                         wanted = one.cell.measures[measure]
                         found[key(path, wanted)] = (path, wanted)
         return found
+
+    @cached_property
+    def measures(self) -> dict[str, tuple[Path, Measure]]:
+        """Those of them that can be measured."""
+        return {
+            name: (path, wanted) for name, (path, wanted) in self._lacking.items() if not misfit(wanted, path)
+        }
+
+    @property
+    def faults(self) -> dict[str, str]:
+        """Why the others cannot, by what would be done."""
+        pairs = [(_title(path, wanted), misfit(wanted, path)) for path, wanted in self._lacking.values()]
+        return {title: why for title, why in pairs if why}
 
     def training_jobs(self) -> list[Job]:
         """Return the work of the missing runs."""
@@ -106,11 +122,7 @@ class Plan:
         place = self.place
         where = (place.registry, place.data_dir, place.device)
         return [
-            Job(
-                f"measure {path.parent.name}@{path.stem}, {wanted.says()}",
-                measuring.compute,
-                (path, wanted, *where),
-            )
+            Job(_title(path, wanted), measuring.compute, (path, wanted, *where))
             for path, wanted in self.measures.values()
         ]
 
@@ -123,8 +135,8 @@ class Plan:
         ]  # fmt: skip
         now = [
             self.clock.measuring(one.cell.settings, one.cell.measures[measure])
-            for name in self.cells for one in self.filled[name]
-            for measure in one.paths if measure not in one.records
+            for name in self.cells for one in self.filled[name] for measure, path in one.paths.items()
+            if measure not in one.records and key(path, one.cell.measures[measure]) in self.measures
         ]  # fmt: skip
         return total([*training, *later, *now]) if training or later or now else NOTHING
 
@@ -161,6 +173,7 @@ class Plan:
                 {"run": path.parent.name, "checkpoint": path.name, "what": wanted.says()}
                 for path, wanted in self.measures.values()
             ],
+            "faults": self.faults,
             "seconds": estimate.seconds,
             "basis": estimate.basis,
         }  # fmt: skip
@@ -183,22 +196,35 @@ def build(
         return Plan(tuple(recipes), choices, place, partial)
 
     faults = _run(plan(partial=partial).training_jobs(), place, say)
-    partial = partial or bool(faults)
-    faults |= _run(plan(partial=partial).measuring_jobs(), place, say)
+    asked, partial = partial, partial or bool(faults)
+    measuring = plan(partial=partial)
+    faults |= _run(measuring.measuring_jobs(), place, say) | measuring.faults
     now, written = plan(partial=partial), []
     for recipe in recipes:
         cells, filled = now.cells[recipe.name], now.filled[recipe.name]
-        written += write(assemble(recipe, cells, filled, command(recipe, choices)), place.out)
+        told = command(recipe, choices, place.registry, partial=asked)
+        record = assemble(recipe, cells, filled, told)
+        if why := fuller(record, place.out):
+            faults[f"writing {recipe.name}"] = why
+        else:
+            written += write(record, place.out)
     return written, faults
 
 
-def command(recipe: Recipe, choices: Choices) -> str:
-    """Return the command that builds an artefact."""
+def command(recipe: Recipe, choices: Choices, registry: Path, *, partial: bool) -> str:
+    """Return the command that builds an artefact; it names no folder outside the one it is given in."""
     words = [f"fedscope figures build {recipe.name} --scale {recipe.scale.name}"]
+    if registry != DEFAULT:
+        inside = Path(os.path.relpath(registry))
+        words.append(f"--registry {'REGISTRY' if '..' in inside.parts else inside.as_posix()}")
     words += [f"--seeds {','.join(map(str, choices.seeds))}"] if choices.seeds else []
     words += [f"--only {row!r}" if " " in row else f"--only {row}" for row in choices.rows or ()]
     words += [f"--rounds {choices.rounds}"] if choices.rounds else []
-    return " ".join(words)
+    return " ".join([*words, "--partial"] if partial else words)
+
+
+def _title(path: Path, wanted: Measure) -> str:
+    return f"measure {path.parent.name}@{path.stem}, {wanted.says()}"
 
 
 def _run(jobs: Sequence[Job], place: Place, say: Say) -> dict[str, str]:

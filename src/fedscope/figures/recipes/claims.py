@@ -1,9 +1,10 @@
 """What a paper's table says in orderings, and whether our numbers bear it out.
 
 A statement is ``A < B in QUANTITY``, ``A > B in QUANTITY``, ``A lowest in QUANTITY`` or ``A highest in
-QUANTITY``, of rows. It is judged under every column where the rows are: it *holds* where the 95 % interval
-of each difference lies on the claimed side of zero, it *does not hold* where one lies on the other side, and
-is *undecided* between. Over several columns it holds if it holds in all, and does not if it does not in one.
+QUANTITY``, of rows. It is judged under every column where the rows are, unless the paper's own numbers there
+say otherwise: it *holds* where the 95 % interval of each difference lies on the claimed side of zero, it
+*does not hold* where one lies on the other side, and is *undecided* between, or while a row is not there to
+compare with. Over several columns it holds if it holds in all, and does not if it does not in one.
 
 The error of a difference is that over seeds (Welch) where there are two or more of both rows; else the
 measurements' own, paired over samples and probes where both were measured on the same ones. With one seed the
@@ -70,15 +71,28 @@ class Statement:
         less = found["sign"] == "<" or found["end"] == "lowest"
         return cls(found["row"], found["quantity"], less, found["other"])
 
+    def contradicted(self, values: Mapping[str, float]) -> bool:
+        """Say whether a column's numbers, by row, are against the statement."""
+        others = [values[row] for row in values if row != self.row and self.other in (None, row)]
+        mine = values.get(self.row)
+        return mine is not None and any(other < mine if self.less else other > mine for other in others)
+
 
 Samples = Mapping[tuple[str, str, str], Sample]  # row, column, quantity → numbers
+Printed = Mapping[
+    str, Mapping[str, float]
+]  # column → row → what the paper prints of the statement's quantity
 
 
-def judge(text: str, samples: Samples, columns: Sequence[str], rows: Sequence[str]) -> Claim:
+def judge(
+    text: str, samples: Samples, columns: Sequence[str], rows: Sequence[str], paper: Printed | None = None
+) -> Claim:
     """Return the verdict on a statement; ``rows`` are those among which one is lowest or highest."""
     statement = Statement.read(text)
-    verdicts, evidence = [], []
+    verdicts: list[Verdict] = []
+    evidence = []
     for column in columns:
+        heading = f"{column}: " if column else ""
         there = {row: sample for (row, at, name), sample in samples.items()
                  if (at, name) == (column, statement.quantity) and _known(sample)}  # fmt: skip
         others = (
@@ -88,12 +102,19 @@ def judge(text: str, samples: Samples, columns: Sequence[str], rows: Sequence[st
         )
         if statement.row not in there or not others or not all(other in there for other in others):
             continue
+        printed = (paper or {}).get(column, {})
+        if statement.contradicted({row: value for row, value in printed.items() if row in rows}):
+            evidence.append(f"{heading}not judged, since the paper's own numbers say otherwise")
+            continue
         found = [_compare(statement, there[statement.row], other, there[other]) for other in others]
         verdict = _worst([one.verdict for one in found])
-        verdicts.append(verdict)
-        evidence.append((f"{column}: " if column else "") + _short(found, verdict))
+        absent = [] if statement.other else [row for row in rows if row not in there and row != statement.row]
+        evidence.append(
+            heading + _short(found, verdict) + (f"; without {', '.join(absent)}" if absent else "")
+        )
+        verdicts.append("undecided" if absent and verdict == "holds" else verdict)
     if not verdicts:
-        return Claim(text, "undecided", ("the rows are not both there",))
+        return Claim(text, "undecided", tuple(evidence) or ("the rows are not both there",))
     return Claim(text, _worst(verdicts), tuple(evidence))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.recipes.artefact import SCHEMA
+from fedscope.figures.recipes.artefact import NOT_MEASURED, SCHEMA
 from fedscope.figures.recipes.drawing import figures
 from fedscope.figures.recipes.recipe import names
 from fedscope.figures.recipes.render import latex, markdown, table_csv
@@ -45,6 +45,29 @@ def write(record: Record, out: Path) -> list[Path]:
         written.append(stem.with_name(f"{stem.name}.{suffix}"))
         write_text(written[-1], text)
     return written
+
+
+def fuller(record: Record, out: Path) -> str | None:
+    """Return why an artefact is not to be replaced: the one that is there shows more of the same."""
+    path = out / f"{record['recipe']}-{record['scale']}.json"
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))
+        had, has = _shown(before), _shown(record)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    if has >= had:
+        return None
+    return (
+        f"{path} shows {had} results, and of this registry it would show {has}: it stays as it is; "
+        "name its --registry, or another --out, or delete it"
+    )
+
+
+def _shown(record: Record) -> int:
+    """Return how many of a record's cells and curves are there."""
+    return len(record["drawn"]) + sum(
+        e["value"] is not None or e["text"] not in (None, NOT_MEASURED) for e in record["entries"]
+    )
 
 
 def checkpoints(record: Record) -> list[str]:

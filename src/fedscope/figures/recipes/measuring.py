@@ -148,7 +148,8 @@ def compute(
     )  # fmt: skip
     if wanted.reading == "code" and wanted.samples is None:
         source = Source(samples=source.batch_size, data_dir=data_dir, device=source.device)
-    check_fits(wanted, path)
+    if why := misfit(wanted, path):
+        raise UserError(why)
     (problem,) = load([path], source)
     record = _KINDS[wanted.kind](problem, wanted, _stage(say), registry / ANALYSIS)
     plain = _portable(json.loads(json.dumps(record, allow_nan=False)), registry)
@@ -208,11 +209,10 @@ def _stage(say: Say) -> Stage:
     return stage
 
 
-def check_fits(wanted: Measure, path: Path) -> None:
-    """Refuse to compare clients whose uploads are not beside the checkpoint.
-
-    Raises:
-        UserError: there are fewer than two.
-    """
-    if wanted.clients and len(Run(path.parent).clients()) < 2:
-        raise UserError(f"{path.parent.name} kept no uploads of its clients; train with --save-clients last")
+def misfit(wanted: Measure, path: Path) -> str | None:
+    """Return why a checkpoint cannot be measured so, None if it can: clients to compare must be beside it."""
+    run = Run(path.parent)
+    if not wanted.clients or len(run.clients()) > 1:
+        return None
+    why = "its clients' models were deleted" if run.manifest().clients_deleted else "it kept fewer than two"
+    return f"the clients of {run.name} cannot be compared, {why}; delete the run, and it is trained anew"

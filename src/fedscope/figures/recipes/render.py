@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fedscope.figures.recipes.artefact import NOT_MEASURED
 from fedscope.figures.rounding import format_estimate
 
 Record = Mapping[str, Any]
 NOT_RUN = "not run"
+_NARROW = 55  # characters of a row that fit into one of a page's two columns
 CSV_COLUMNS = (
     "row", "column", "quantity", "value", "std", "standard_error", "seeds", "rounds", "text",
     "paper", "paper_std", "paper_inferred", "paper_note", "differs",
@@ -94,6 +96,10 @@ def legend(record: Record) -> list[str]:
         found.append(
             "*: differs from the paper's by more than twice the combined error, or in a printed digit"
         )
+    if any(_incomparable(entry) for entry in entries) and record["scale"] != "smoke":
+        found.append("a value without ± has no known error, and is not compared with the paper's")
+    if any(entry["text"] == NOT_MEASURED for entry in entries):
+        found.append(f"{NOT_MEASURED}: the run is there; this of it is not")
     if any(entry["value"] is None and entry["text"] is None for entry in entries):
         found.append(f"{NOT_RUN}: no run of these settings is in the registry")
     for note in dict.fromkeys(paper["note"] for paper in papers if paper["note"] and not paper["inferred"]):
@@ -101,6 +107,11 @@ def legend(record: Record) -> list[str]:
             who = [e["row"] for e in entries if e["paper"] and e["paper"]["note"] == note]
             found.append(f"the paper's value of {', '.join(dict.fromkeys(who))}: {note}")
     return found
+
+
+def _incomparable(entry: Record) -> bool:
+    known = entry["value"] is not None and entry["error"] is None and entry["differs"] is None
+    return known and bool(entry["paper"] and entry["paper"]["value"])
 
 
 def _reasons(papers: Sequence[Record], *, inferred: bool) -> str:
@@ -209,11 +220,22 @@ _AXES = {
 
 
 def latex(record: Record) -> str:
-    """Return the table in LaTeX, for a document with the package booktabs."""
+    """Return the table in LaTeX, for a document with the packages booktabs and graphicx.
+
+    A wide one spans both columns of a page; what is still wider than its place is scaled to it.
+    """
     groups, header, rows = grid(record)
     text = record.get("grid", {}).get("text_columns", 1)
     spec = "l" * text + "r" * (len(header) - text)
-    lines = [r"\begin{table}", r"\centering\small", rf"\begin{{tabular}}{{{spec}}}", r"\toprule"]
+    wide = sum(max(map(len, column)) for column in zip(*rows, strict=True)) > _NARROW
+    place = "table*" if wide else "table"
+    lines = [
+        rf"\begin{{{place}}}",
+        r"\centering\small\setlength{\tabcolsep}{4pt}",
+        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+        rf"\begin{{tabular}}{{{spec}}}",
+        r"\toprule",
+    ]
     if any(groups):
         tops, rules, at = [], [], 1
         for group, width in _spans(groups):
@@ -224,18 +246,25 @@ def latex(record: Record) -> str:
                 rules.append(rf"\cmidrule(lr){{{at}-{at + width - 1}}}")
             at += width
         lines += [" & ".join(tops) + r" \\", "".join(rules)]
-    lines += [" & ".join(map(tex, header)) + r" \\", r"\midrule"]
+    lines += [" & ".join(map(_heading, header)) + r" \\", r"\midrule"]
     lines += [" & ".join(map(tex, row)) + r" \\" for row in rows]
     caption = [f"{record['printed_in']} of {record['source']}: {record['title']}", *legend(record)]
-    caption += conditions(record)
+    caption += [*conditions(record), *record["notes"]]
     lines += [
         r"\bottomrule",
-        r"\end{tabular}",
+        r"\end{tabular}}",
         rf"\caption{{{tex('. '.join(caption))}.}}",
-        r"\end{table}",
+        rf"\end{{{place}}}",
         "",
     ]
     return "\n".join(lines)
+
+
+def _heading(text: str) -> str:
+    """Return a heading, of two lines where it has two parts."""
+    parts = text.split(", ")
+    lines = r" \\ ".join(map(tex, parts))
+    return rf"\shortstack[r]{{{lines}}}" if len(parts) > 1 else lines
 
 
 def _spans(groups: Sequence[str]) -> list[tuple[str, int]]:
