@@ -197,8 +197,8 @@ def build(
 
     faults = _run(plan(partial=partial).training_jobs(), place, say)
     asked, partial = partial, partial or bool(faults)
-    measuring = plan(partial=partial)
-    faults |= _run(measuring.measuring_jobs(), place, say) | measuring.faults
+    trained = plan(partial=partial)
+    faults |= _run(trained.measuring_jobs(), place, say) | trained.faults
     now, written = plan(partial=partial), []
     for recipe in recipes:
         cells, filled = now.cells[recipe.name], now.filled[recipe.name]

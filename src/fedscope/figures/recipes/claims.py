@@ -79,9 +79,7 @@ class Statement:
 
 
 Samples = Mapping[tuple[str, str, str], Sample]  # row, column, quantity → numbers
-Printed = Mapping[
-    str, Mapping[str, float]
-]  # column → row → what the paper prints of the statement's quantity
+Printed = Mapping[str, Mapping[str, float]]  # column → row → the paper's number of the quantity
 
 
 def judge(
@@ -109,9 +107,8 @@ def judge(
         found = [_compare(statement, there[statement.row], other, there[other]) for other in others]
         verdict = _worst([one.verdict for one in found])
         absent = [] if statement.other else [row for row in rows if row not in there and row != statement.row]
-        evidence.append(
-            heading + _short(found, verdict) + (f"; without {', '.join(absent)}" if absent else "")
-        )
+        lacking = f"; without {', '.join(absent)}" if absent else ""
+        evidence.append(heading + _short(found, verdict) + lacking)
         verdicts.append("undecided" if absent and verdict == "holds" else verdict)
     if not verdicts:
         return Claim(text, "undecided", tuple(evidence) or ("the rows are not both there",))
