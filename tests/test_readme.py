@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import re
 import subprocess
 import sys
@@ -66,7 +67,7 @@ def test_what_it_finds_is_what_was_found() -> None:
         row: [float(re.split("[ ±]", cell.replace(",", ""))[0]) for cell in cells] for row, *cells in rows
     }
     rises = [numbers[f"{base}+MAN"][0] - numbers[base][0] for base in numbers if f"{base}+MAN" in numbers]
-    assert f"rises by {min(rises):.0f} to {max(rises):.0f} points" in section
+    assert f"rises by {math.floor(min(rises))} to {math.ceil(max(rises))} points" in section
     (less,) = re.findall(
         r"FedDC's λ_max and trace are smaller than\sFedDyn\+MAN's, at (\d) points less", section
     )

@@ -168,7 +168,7 @@ class Manifest(Record):
     preset: PresetUse | None = None
     sealed_metrics: bool = True  # each line of metrics.jsonl carries a check; not so in format 1
     partial: bool = False  # an import of single checkpoints: the others are elsewhere
-    clients_deleted: bool = False  # the clients' models were deleted when the run was finished
+    clients_deleted: bool = False  # by `runs delete --clients`, after the last round
     added: Added | None = None
 
     def stated(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import pytest
 
 from fedscope.checkpoints.files import load_checkpoint
 from fedscope.checkpoints.registry import Registry
+from fedscope.cli.figures import build_command
 from fedscope.figures.recipes import build as building
 from fedscope.figures.recipes import measuring
 from fedscope.figures.recipes.build import Place, Plan, build, command
@@ -117,6 +118,7 @@ def test_uploads_that_went_too_early_are_said(place: Place, tmp_path: Path) -> N
     plan = Plan((one,), moon, there)
     assert len(plan.measures) == 1
     assert all("were deleted; delete the run" in why for why in plan.faults.values())
+    assert plan.describe()["faults"] == plan.faults
     _, faults = build([one], moon, there, lambda _: None)
     assert faults == plan.faults
     assert len(faults) == 2
@@ -149,6 +151,8 @@ def test_the_command_names_the_registry(monkeypatch: pytest.MonkeyPatch, tmp_pat
         )
     ]  # fmt: skip
     assert told == ["", " --registry a/b --partial", " --registry REGISTRY"]
+    (option,) = (option for option in build_command.params if option.name == "registry")
+    assert option.default == building.DEFAULT
 
 
 def test_recipes_share_their_runs(place: Place) -> None:

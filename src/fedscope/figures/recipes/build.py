@@ -108,8 +108,11 @@ class Plan:
     @property
     def faults(self) -> dict[str, str]:
         """Why the others cannot, by what would be done."""
-        pairs = [(_title(path, wanted), misfit(wanted, path)) for path, wanted in self._lacking.values()]
-        return {title: why for title, why in pairs if why}
+        return {
+            _title(path, wanted): why
+            for path, wanted in self._lacking.values()
+            if (why := misfit(wanted, path))
+        }
 
     def training_jobs(self) -> list[Job]:
         """Return the work of the missing runs."""
