@@ -1,11 +1,18 @@
 """Functions of the user's own, named on the command line as MODULE:FUNCTION."""
 
 import sys
+import sysconfig
 from importlib import import_module
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 from fedscope.errors import UserError
+
+_INSTALLED = (
+    Path(__file__).parent,
+    *(Path(sysconfig.get_paths()[kind]) for kind in ("stdlib", "purelib", "platlib")),
+)
 
 
 def imported(reference: str, flag: str) -> Any:
@@ -39,5 +46,18 @@ def called(reference: str, flag: str) -> Any:
 
 
 def reason(error: Exception) -> str:
-    """Return an exception as one line."""
-    return f"{type(error).__name__}: {error}"
+    """Return an exception as one line, with the last line of the user's own code that it passed."""
+    return f"{type(error).__name__}: {error}{_place(error)}"
+
+
+def _place(error: Exception) -> str:
+    """Return the file and line of the last frame in no installed package, in brackets; or nothing."""
+    own = [
+        (Path(frame.filename), frame.lineno)
+        for frame in extract_tb(error.__traceback__)
+        if not (frame.filename.startswith("<") or any(map(Path(frame.filename).is_relative_to, _INSTALLED)))
+    ]
+    if not own:
+        return ""
+    file, line = own[-1]
+    return f" ({file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file}, line {line})"

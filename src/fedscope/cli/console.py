@@ -26,8 +26,11 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from fedscope.cli.verbosity import CURRENT
 from fedscope.errors import UserError
 from fedscope.storage import is_writable, write_text
+
+MOST_NOTES = 2  # below a table
 
 # control characters but the line end, overrides of the writing direction, what is invisible, half characters
 _STEERING = re.compile(
@@ -56,8 +59,15 @@ def errors() -> Console:
 
 
 def note(text: str) -> None:
-    """Print a line beside the results."""
-    errors().print(_shown(text), style="dim", soft_wrap=True)
+    """Print a line beside the results; not with ``-q``."""
+    if not CURRENT.quiet:
+        errors().print(_shown(text), style="dim", soft_wrap=True)
+
+
+def detail(text: str) -> None:
+    """Print a line beside the results that only ``-v`` shows."""
+    if CURRENT.verbose:
+        note(text)
 
 
 @contextmanager
@@ -73,7 +83,7 @@ def progress(title: str, *, lines: bool = False) -> Iterator[Report]:
         TextColumn("{task.fields[text]}"),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
+        disable=CURRENT.quiet or not console.is_terminal,
     )
     task = bar.add_task(_shown(title), total=None, text="")
 
@@ -115,8 +125,17 @@ def print_table(
     width = None if sys.stdout.isatty() else 160
     console = Console(file=sys.stdout, highlight=False, width=width)
     console.print(table)
-    for line in notes:
+    for line in footnotes(notes):
         console.print(_shown(line), style="dim", soft_wrap=True)
+
+
+def footnotes(notes: Sequence[str]) -> Sequence[str]:
+    """Return the notes below a table: two, and how many more ``-v`` shows, or all with it."""
+    more = len(notes) - MOST_NOTES
+    if CURRENT.verbose or more <= 0:
+        return notes
+    *first, last = notes[:MOST_NOTES]
+    return [*first, f"{last} ({more} more with -v)"]
 
 
 def cell(value: object) -> str:

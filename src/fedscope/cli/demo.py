@@ -5,9 +5,10 @@ from pathlib import Path
 import click
 
 from fedscope.cli import options
+from fedscope.cli.command import Command
 
 
-@click.command("demo")
+@click.command("demo", cls=Command)
 @options.registry
 @options.threads
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("demo"),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedscope.cli import console, options
+from fedscope.cli.command import Group
 from fedscope.errors import UserError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def _out(function: Any) -> Any:
     )
 
 
-@click.group("figures")
+@click.group("figures", cls=Group)
 def command() -> None:
     """Rebuild the papers' tables and figures: train and measure what is missing, then render."""
 

@@ -5,9 +5,10 @@ from typing import Any
 import click
 
 from fedscope.cli.analysis import analysis
+from fedscope.cli.command import Command
 
 
-@click.command("hessian")
+@click.command("hessian", cls=Command)
 @analysis(samples=2048)
 @click.option("--top-k", type=click.IntRange(1), default=1, show_default=True, help="Largest eigenvalues.")
 @click.option(

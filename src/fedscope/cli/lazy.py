@@ -5,8 +5,10 @@ from importlib import import_module
 
 import click
 
+from fedscope.cli.command import Group
 
-class LazyGroup(click.Group):
+
+class LazyGroup(Group):
     """A group some of whose commands live in modules of ``fedscope.cli`` and are imported on use.
 
     ``lazy`` has a module and a line of help for each name, in the order a newcomer needs them.

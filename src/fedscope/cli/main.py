@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import click
 
 from fedscope import __version__
+from fedscope.cli import verbosity
 from fedscope.cli.lazy import LazyGroup
 from fedscope.errors import UserError
 
@@ -48,6 +49,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
 
 def call(arguments: Sequence[str]) -> int:
     """Run the command line on ``arguments`` and return the exit code."""
+    verbosity.reset()
     try:
         result = main.main(list(arguments), prog_name="fedscope", standalone_mode=False)
     except UserError as error:
@@ -74,5 +76,7 @@ def call(arguments: Sequence[str]) -> int:
 def _fail(message: str, code: int) -> int:
     from fedscope.cli.console import safe
 
+    if verbosity.CURRENT.debug and code == 2:
+        traceback.print_exc()
     click.echo(f"Error: {safe(' '.join(message.split()))}", err=True)
     return code

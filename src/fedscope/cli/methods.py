@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fedscope.cli import console
+from fedscope.cli.command import Group
 from fedscope.errors import UserError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 SIZES = {"parameters": "P", "model": "P+Q", "personal": "BatchNorm's", "number": "1"}
 
 
-@click.group("methods")
+@click.group("methods", cls=Group)
 def command() -> None:
     """List the methods, or show one: objective, state, traffic, options, sources."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import click
 
 from fedscope.cli import console
+from fedscope.cli.command import Group
 from fedscope.errors import UserError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]
 
 
-@click.group("models")
+@click.group("models", cls=Group)
 def command() -> None:
     """List the networks, or show one: source, input, layers, parameters, costs."""
 

@@ -5,8 +5,10 @@ from typing import Any
 
 import click
 
+from fedscope.cli.command import Command
 
-@click.command("plot-hessian")
+
+@click.command("plot-hessian", cls=Command)
 @click.argument("records", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--kind", type=click.Choice(["density", "eigenvalues", "clients", "bars"]),
               default="density", show_default=True,

@@ -6,12 +6,13 @@ from typing import Any
 import click
 
 from fedscope.cli.analysis import analysis
+from fedscope.cli.command import Command
 from fedscope.cli.evaluation import evaluation
 
 DIRECTIONS = ("eigen", "ggn", "random", "pca", "points", "line", "clients")
 
 
-@click.command("plot-landscape")
+@click.command("plot-landscape", cls=Command)
 @analysis(samples=512)
 @click.option("--directions", type=click.Choice(DIRECTIONS), default="eigen", show_default=True,
               help="Top two eigenvectors of the Hessian or of the Gauss-Newton matrix, or random "

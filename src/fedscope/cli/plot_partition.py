@@ -6,10 +6,11 @@ from typing import Any
 import click
 
 from fedscope.cli import options
+from fedscope.cli.command import Command
 from fedscope.cli.settings import setting
 
 
-@click.command("plot-partition")
+@click.command("plot-partition", cls=Command)
 @click.argument("run", required=False)
 @setting("--dataset", str, "A data set; `fedscope data list` has them.")
 @options.data_dir

@@ -3,9 +3,10 @@
 import click
 
 from fedscope.cli import console
+from fedscope.cli.command import Group
 
 
-@click.group("presets")
+@click.group("presets", cls=Group)
 def command() -> None:
     """List the papers' experiments, or show one: settings, methods, and what in it is provisional."""
 

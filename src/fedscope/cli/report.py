@@ -6,9 +6,10 @@ from typing import Any
 import click
 
 from fedscope.cli.analysis import analysis
+from fedscope.cli.command import Command
 
 
-@click.command("report")
+@click.command("report", cls=Command)
 @analysis(samples=512)
 @click.option("--out", default="report.html", show_default=True, metavar="FILE", help="The .html file.")
 @click.option("--grid", type=click.IntRange(3), default=21, show_default=True,

@@ -10,6 +10,7 @@ import click
 from fedscope.checkpoints.registry import COLUMNS, Registry, Row, Run
 from fedscope.checkpoints.schema import Settings
 from fedscope.cli import console, options, runs_add
+from fedscope.cli.command import Group
 from fedscope.cli.runs_files import export_command, import_command, verify_command
 from fedscope.cli.runs_show import show_command
 from fedscope.errors import UserError
@@ -17,7 +18,7 @@ from fedscope.errors import UserError
 _AT_MOST = 12  # columns of a table by default: the tags come when there are any
 
 
-@click.group("runs")
+@click.group("runs", cls=Group)
 def command() -> None:
     """List, show, compare, verify, export and import the registry's runs."""
 

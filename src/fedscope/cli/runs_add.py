@@ -7,9 +7,10 @@ import click
 
 from fedscope.checkpoints.registry import Registry
 from fedscope.cli import console, options
+from fedscope.cli.command import Command
 
 
-@click.command("add")
+@click.command("add", cls=Command)
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--model", required=True, metavar="NAME|MODULE:FACTORY", help="Its network; see models list.")
 @click.option("--dataset", required=True, metavar="NAME", help="What it was trained on; see data list.")

@@ -6,11 +6,12 @@ import click
 
 from fedscope.checkpoints.registry import Registry, Run
 from fedscope.cli import console, options
+from fedscope.cli.command import Command
 from fedscope.cli.runs_show import RECORDS, links
 from fedscope.errors import UserError
 
 
-@click.command("verify")
+@click.command("verify", cls=Command)
 @click.argument("runs", nargs=-1, metavar="[RUN|FILE]...")
 @options.registry
 @options.as_json
@@ -54,7 +55,7 @@ def verify_command(runs: tuple[str, ...], registry: Path, as_json: bool) -> None
         click.echo(f"{files} files, no fault")
 
 
-@click.command("export")
+@click.command("export", cls=Command)
 @click.argument("what", metavar="RUN|CKPT")
 @click.option("--format", "kind", type=click.Choice(["archive", "state_dict", "safetensors"]),
               default="archive", show_default=True)  # fmt: skip
@@ -81,7 +82,7 @@ def export_command(what: str, kind: str, out: Path, registry: Path) -> None:
     click.echo(str(out))
 
 
-@click.command("import")
+@click.command("import", cls=Command)
 @click.argument("archive", type=click.Path(path_type=Path))
 @click.option("--name", help="Name of the run here. [default: its own]")
 @options.registry

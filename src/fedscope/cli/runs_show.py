@@ -8,6 +8,7 @@ import click
 
 from fedscope.checkpoints.registry import Registry
 from fedscope.cli import console, options
+from fedscope.cli.command import Command
 
 if TYPE_CHECKING:
     from fedscope.checkpoints.chain import Link
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 RECORDS = (".png", ".pdf", ".svg", ".html", ".json")
 
 
-@click.command("show")
+@click.command("show", cls=Command)
 @click.argument("run", metavar="RUN|CKPT|FILE")
 @click.option(
     "--provenance", is_flag=True, help="Follow a figure, .json, checkpoint or run back to its code."

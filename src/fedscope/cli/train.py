@@ -5,10 +5,11 @@ from pathlib import Path
 import click
 
 from fedscope.cli import options
+from fedscope.cli.command import Command
 from fedscope.cli.settings import setting
 
 
-@click.command("train")
+@click.command("train", cls=Command)
 @click.option("--preset", help="Start from a paper's experiment; `fedscope presets list` has them.")
 @setting("--method", str, "A method, or a sum such as feddyn+man; `fedscope methods list` has them.")
 @setting("--dataset", str, "A data set; `fedscope data list` has them.")
