@@ -1,6 +1,8 @@
 """No two checkpoints have one name."""
 
-from fedscope.figures.labels import label
+from fedscope.federated.methods import ALIASES, METHODS
+from fedscope.figures.labels import PRINTED, label, method_name, titles
+from fedscope.figures.recipes.recipe import names, recipe
 
 HERE = {"path": "runs/a/final.pt", "run": "a", "round": 12, "client": None, "average": "cld"}
 
@@ -14,3 +16,19 @@ def test_each_kind_of_checkpoint_has_its_own_label() -> None:
     assert len(set(labels)) == len(labels)
     assert label({"path": "x/mine.pt", "run": None}) == "mine.pt"
     assert label({"path": "f.pt", "run": "a", "round": 2, "client": None}) == "a@2"  # an older record
+
+
+def test_every_method_has_one_printed_name_which_the_papers_tables_use_too() -> None:
+    assert set(PRINTED) == {*METHODS, *ALIASES}
+    assert method_name("feddyn+man") == "FedDyn+MAN"
+    assert method_name("mine+man") == "mine+MAN"
+    rows = {row: method for name in names() for row, method in recipe(name).rows.items()}
+    printed = {row: method_name(method) for row, method in rows.items() if " " not in method + row}
+    assert printed == {row: row for row in printed}
+    assert len(printed) > 20
+
+
+def test_titles_are_methods_where_each_has_its_own() -> None:
+    pair = [{"checkpoint": HERE, "problem": {"method": name}} for name in ("fedavg", "fedavg+man")]
+    assert titles(pair) == ["FedAvg", "FedAvg+MAN"]
+    assert titles([pair[0], pair[0]]) == ["a@12", "a@12"]

@@ -218,7 +218,7 @@ def test_planes_share_one_scale_over_methods_and_rounds() -> None:
     )
     plane = Page(landscape_page([steep, gentle])).json("page-data")["planes"][0]
     assert plane["rounds"] == [2, 4]
-    assert [subject["name"] for subject in plane["subjects"]] == ["fedavg", "fedavg+man"]
+    assert [subject["name"] for subject in plane["subjects"]] == ["FedAvg", "FedAvg+MAN"]
     assert plane["quantities"]["loss"]["low"] == pytest.approx(math.log10(0.2))
     assert plane["quantities"]["loss"]["high"] == pytest.approx(math.log10(0.2 + 40.0))
 

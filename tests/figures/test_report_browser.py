@@ -157,7 +157,7 @@ def test_a_reader_looks_around(visit: Callable[[str], Chrome]) -> None:
 
     # a method is switched: the first side shows what the second shows
     before = pixels(one.find_element(By.CLASS_NAME, "flat"))
-    Select(chrome.find_element(By.CSS_SELECTOR, "select[data-side='0']")).select_by_visible_text("fedavg+man")
+    Select(chrome.find_element(By.CSS_SELECTOR, "select[data-side='0']")).select_by_visible_text("FedAvg+MAN")
     wait(
         chrome,
         "return arguments[0].textContent.startsWith('two@4')",
@@ -166,7 +166,7 @@ def test_a_reader_looks_around(visit: Callable[[str], Chrome]) -> None:
     wait(chrome, "return document.querySelectorAll('.flat')[0].data[0].z[0][0] === "
                  "document.querySelectorAll('.flat')[1].data[0].z[0][0]")  # fmt: skip
     assert np.abs(pixels(one.find_element(By.CLASS_NAME, "flat")) - before).max() > 20
-    assert one.find_element(By.CLASS_NAME, "name").text == "fedavg+man"
+    assert one.find_element(By.CLASS_NAME, "name").text == "FedAvg+MAN"
 
     # the slider is moved: an earlier round, and as steep as that was
     corner = "return document.querySelectorAll('.flat')[1].data[0].z[0][0]"
@@ -184,8 +184,8 @@ def test_a_reader_looks_around(visit: Callable[[str], Chrome]) -> None:
     # a table is sorted, up and down
     by_trace = chrome.find_element(By.XPATH, "//section[@id='metrics']//button[starts-with(., 'trace')]")
     for expected, direction in (
-        (["fedavg+man", "fedavg"], "ascending"),
-        (["fedavg", "fedavg+man"], "descending"),
+        (["FedAvg+MAN", "FedAvg"], "ascending"),
+        (["FedAvg", "FedAvg+MAN"], "descending"),
     ):
         by_trace.click()
         assert names_in_order(chrome, "#metrics table:first-of-type")[:2] == expected
@@ -233,7 +233,7 @@ def test_the_keyboard_is_enough(visit: Callable[[str], Chrome]) -> None:
     chrome.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB)
     assert chrome.switch_to.active_element.text == "Skip to the content"
     reached = walk(chrome, lambda here: here.get_attribute("id") == "provenance-link")
-    for control in ("a Metrics", "button λ_max ± data", "input fedavg+man", "input Target accuracy (%)",
+    for control in ("a Metrics", "button λ_max ± data", "input FedAvg+MAN", "input Target accuracy (%)",
                     "summary Where the spectra come from"):  # fmt: skip
         assert control in reached
 
@@ -242,11 +242,11 @@ def test_the_keyboard_is_enough(visit: Callable[[str], Chrome]) -> None:
     target.send_keys(Keys.CONTROL, "a")
     target.send_keys("45")
     items = [item.text for item in chrome.find_elements(By.CSS_SELECTOR, "#reached li")]
-    assert items == ["fedavg: not reached", "fedavg+man: 5 rounds"]
+    assert items == ["FedAvg: not reached", "FedAvg+MAN: 5 rounds"]
     head = chrome.find_element(By.CSS_SELECTOR, "#metrics thead button")
     head.send_keys(Keys.SPACE)
     head.send_keys(Keys.SPACE)
-    assert names_in_order(chrome, "#metrics table")[:2] == ["fedavg+man", "fedavg"]
+    assert names_in_order(chrome, "#metrics table")[:2] == ["FedAvg+MAN", "FedAvg"]
     chrome.find_element(By.CSS_SELECTOR, "#metrics summary").send_keys(Keys.ENTER)
     assert curvature()["checkpoint"]["sha256"] in chrome.find_element(By.ID, "metrics").text
 

@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
-from fedscope.figures.labels import titles
+from fedscope.figures.labels import distinct_methods, titles
 from fedscope.figures.landscape_records import draw, read_surface
 from fedscope.figures.panels import grid_of
 from fedscope.figures.scale import Scale, shared_scale
@@ -95,9 +95,7 @@ def _names(records: Sequence[Record]) -> tuple[str, ...]:
     round = f"round {records[0]['checkpoint']['round']}"
     if len(records) == 1:
         return (round,)
-    methods = [record["problem"].get("method") for record in records]
-    distinct = None not in methods and len(set(methods)) == len(methods)
-    names = methods if distinct else [record["checkpoint"]["run"] for record in records]
+    names = distinct_methods(records) or [record["checkpoint"]["run"] for record in records]
     return tuple(f"{name}, {round}" for name in names)
 
 

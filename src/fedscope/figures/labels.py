@@ -1,10 +1,24 @@
-"""What a checkpoint is called in tables, titles and legends: never the same for different weights."""
+"""Names in tables, titles and legends: of methods, and of checkpoints, never the same for different weights."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
 Record = Mapping[str, Any]
+
+PRINTED = {
+    "fedavg": "FedAvg", "fedprox": "FedProx", "moon": "MOON", "mixup": "Mixup", "stochdepth": "StochDepth",
+    "gradaug": "GradAug", "fedalign": "FedAlign", "fedsam": "FedSAM", "fedasam": "FedASAM",
+    "feddyn": "FedDyn", "fedpd": "FedPD", "feddc": "FedDC", "fedspeed": "FedSpeed", "scaffold": "SCAFFOLD",
+    "man": "MAN", "fedcurv": "FedCurv", "fedbn": "FedBN", "fedfor": "FedFOR", "fedavgm": "FedAvgM",
+    "fedadagrad": "FedAdagrad", "fedadam": "FedAdam", "fedyogi": "FedYogi", "fednova": "FedNova",
+}  # fmt: skip
+"""Each method as its paper prints it, by the name that commands take."""
+
+
+def method_name(method: str) -> str:
+    """Return a method as it is printed, ``FedAvg+MAN`` for ``fedavg+man``; one of another package as it is."""
+    return "+".join(PRINTED.get(part, part) for part in method.split("+"))
 
 
 def label(checkpoint: Record) -> str:
@@ -24,7 +38,12 @@ def shared_name(names: Sequence[str]) -> str:
 
 def titles(records: Sequence[Record]) -> list[str]:
     """Return the records' methods where each has its own, else their checkpoints' labels."""
+    return distinct_methods(records) or [label(record["checkpoint"]) for record in records]
+
+
+def distinct_methods(records: Sequence[Record]) -> list[str]:
+    """Return the records' methods as they are printed where each has its own, else nothing."""
     methods = [record["problem"].get("method") for record in records]
-    if None not in methods and len(set(methods)) == len(methods):
-        return methods
-    return [label(record["checkpoint"]) for record in records]
+    if None in methods or len(set(methods)) < len(methods):
+        return []
+    return [method_name(method) for method in methods]

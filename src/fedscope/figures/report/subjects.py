@@ -9,6 +9,7 @@ from typing import Any
 from matplotlib.colors import to_hex
 
 from fedscope.figures import style
+from fedscope.figures.labels import method_name
 
 Record = Mapping[str, Any]
 Key = tuple[str, object, object]
@@ -50,7 +51,7 @@ def subjects(runs: Sequence[Record], records: Sequence[Record]) -> dict[Key, Sub
             methods[key], labels[key] = record["problem"].get("method"), _label(key, record["checkpoint"])
     known = [method for method in methods.values() if method not in (None, "unknown")]
     if len(set(known)) == len(methods):
-        names = {key: str(method) for key, method in methods.items()}
+        names = {key: method_name(str(method)) for key, method in methods.items()}
     else:
         names = dict(zip(labels, _apart(labels), strict=True))
     colors = style.method_colors(len(names))
