@@ -1,4 +1,4 @@
-"""Names in tables, titles and legends: of methods, and of checkpoints, never the same for different weights."""
+"""Names in tables, titles and legends: of methods, and of checkpoints; no two checkpoints have one."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
@@ -17,7 +17,7 @@ PRINTED = {
 
 
 def method_name(method: str) -> str:
-    """Return a method as it is printed, ``FedAvg+MAN`` for ``fedavg+man``; one of another package as it is."""
+    """Return a method as it is printed, ``FedAvg+MAN`` for ``fedavg+man``; another package's as it is."""
     return "+".join(PRINTED.get(part, part) for part in method.split("+"))
 
 
