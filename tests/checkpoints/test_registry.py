@@ -114,6 +114,7 @@ def test_a_file_is_its_own_address(registry: Registry, run: Run) -> None:
         ("b@client7", r"holds no @client7 \(clients/0007.pt\)"),
         ("c@final", r"holds no @final \(final.pt\)"),
         ("b@worst", "use @best, @final, @all, @25 or @client3"),
+        ("b@bset", "unknown checkpoint b@bset; did you mean 'best'"),
         ("x/y.pt", "no such file"),
         ("missing.pt", "no such file"),
         ("..@best", "is no run name"),

@@ -15,14 +15,13 @@ import os
 import re
 import shutil
 from contextlib import suppress
-from difflib import get_close_matches
 from pathlib import Path
 
 from fedscope.checkpoints import index, layout
 from fedscope.checkpoints.index import COLUMNS, Row
 from fedscope.checkpoints.run import Run, checked_name
 from fedscope.checkpoints.schema import NAME, Manifest
-from fedscope.errors import UserError
+from fedscope.errors import UserError, suggestion
 from fedscope.storage import atomic_folder, synced
 
 __all__ = ["COLUMNS", "Registry", "Row", "Run", "checked_name"]
@@ -68,9 +67,8 @@ class Registry:
         """
         run = Run(self.root / checked_name(name))
         if not (run.folder / "manifest.json").is_file():
-            near = get_close_matches(name, [r.name for r in self.folders()], n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "`fedscope runs list` shows all"
-            raise UserError(f"no run {name!r} and no such file in the registry {self.root}; {hint}")
+            hint = suggestion(name, (r.name for r in self.folders())) or "; `fedscope runs list` shows all"
+            raise UserError(f"there is no run {name!r} in the registry {self.root}, and no such file{hint}")
         return run
 
     def folders(self) -> list[Run]:
@@ -121,9 +119,9 @@ class Registry:
             if not path.exists() and run.final.exists() and int(which) == run.manifest().settings.rounds:
                 path = run.final
         else:
-            raise UserError(
-                f"unknown checkpoint {run.name}@{which}; use @best, @final, @all, @25 or @client3"
-            )
+            words = ("best", "final", "sel", "all", "client0")
+            hint = suggestion(which, words) or "; use @best, @final, @all, @25 or @client3"
+            raise UserError(f"unknown checkpoint {run.name}@{which}{hint}")
         if not path.exists():
             files = (run.final, run.best, run.average("all"), run.average("sel"))
             names = [f"@{p.stem}" for p in files if p.exists()]

@@ -13,7 +13,7 @@ from fedscope.cli import console, options, runs_add
 from fedscope.cli.command import Group
 from fedscope.cli.runs_files import export_command, import_command, verify_command
 from fedscope.cli.runs_show import show_command
-from fedscope.errors import UserError
+from fedscope.errors import UserError, suggestion
 
 _AT_MOST = 12  # columns of a table by default: the tags come when there are any
 
@@ -150,7 +150,8 @@ def _tags(row: Row) -> list[str]:
 def _column(name: str) -> str:
     known = [*COLUMNS, *(field for field in Settings.model_fields if field not in COLUMNS)]
     if name not in known:
-        raise UserError(f"there is no column {name!r}; use any of {', '.join(known)}")
+        hint = suggestion(name, known) or f"; use any of {', '.join(known)}"
+        raise UserError(f"there is no column {name!r}{hint}")
     return name
 
 

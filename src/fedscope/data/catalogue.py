@@ -15,7 +15,7 @@ from fedscope.data.loading import load as load_record
 from fedscope.data.photo import Photo
 from fedscope.data.record import Record
 from fedscope.data.shards import HubSource
-from fedscope.errors import UserError
+from fedscope.errors import UserError, suggestion
 
 
 def _fedalign(mean: tuple[float, ...], std: tuple[float, ...]) -> Pipeline:
@@ -235,7 +235,8 @@ def record(name: str) -> Record:
         UserError: there is none.
     """
     if name not in DATASETS:
-        raise UserError(f"unknown dataset {name!r}; choose one of {', '.join(NAMES)}")
+        hint = suggestion(name, NAMES) or f"; choose one of {', '.join(NAMES)}"
+        raise UserError(f"unknown dataset {name!r}{hint}")
     return DATASETS[name]
 
 

@@ -16,7 +16,7 @@ from fedscope.data.datasets import Split, part
 from fedscope.data.dirichlet import dirichlet_balanced, dirichlet_equal
 from fedscope.data.longtail import PHI, RHO, longtail_stateless
 from fedscope.data.slices import Labels, Rows, iid, iid_per_class, iid_slices, per_domain
-from fedscope.errors import UserError
+from fedscope.errors import UserError, suggestion
 from fedscope.streams import numpy_stream
 
 # Each kind with the parameters it reads; it ignores the others.
@@ -61,7 +61,8 @@ class Division:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise UserError(f"unknown partition {self.kind!r}; choose one of {', '.join(KINDS)}")
+            hint = suggestion(self.kind, KINDS) or f"; choose one of {', '.join(KINDS)}"
+            raise UserError(f"unknown partition {self.kind!r}{hint}")
         if self.clients < 1:
             raise UserError(f"--clients must be at least 1, not {self.clients}")
         for name, value in self.parameters.items():

@@ -33,9 +33,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedscope.errors import UserError
+from fedscope.errors import UserError, suggestion
 from fedscope.federated.network import Network
-from fedscope.federated.options import Option, Reading, Value, Values, Weights, nearest
+from fedscope.federated.options import Option, Reading, Value, Values, Weights
 from fedscope.federated.vectors import Vector
 
 Draws = Mapping[str, Any]
@@ -233,8 +233,8 @@ class Method:
         known = {option.name: option for option in self.options}
         for name in given:
             if name not in known:
-                near = nearest(name, known, f"it has {', '.join(known) or 'none'}")
-                raise UserError(f"method {self.name} has no option {name!r}; {near}")
+                hint = suggestion(name, known) or f"; it has {', '.join(known) or 'none'}"
+                raise UserError(f"method {self.name} has no option {name!r}{hint}")
         return {
             name: option.read(given[name])
             if name in given
@@ -282,8 +282,8 @@ def parse(text: str, methods: Mapping[str, Method]) -> Method:
     names = [name.strip() for name in text.lower().split("+")]
     for name in names:
         if name not in methods:
-            near = nearest(name, methods, f"choose from {', '.join(methods)}")
-            raise UserError(f"unknown method {name!r}; {near}")
+            hint = suggestion(name, methods) or f"; choose from {', '.join(methods)}"
+            raise UserError(f"unknown method {name!r}{hint}")
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise UserError(f"{text}: {twice[0]} stands twice; name each part of a method once")

@@ -1,9 +1,8 @@
 """A method's options: named, typed, each with the value that the published code has where it differs."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Literal
 
 from fedscope.errors import UserError
@@ -60,9 +59,3 @@ class Option:
         """Say what numbers are allowed."""
         low, high = self.within
         return f"from {low:g} up" if math.isinf(high) else f"from {low:g} to {high:g}"
-
-
-def nearest(name: str, known: Iterable[str], otherwise: str) -> str:
-    """Return a hint at what was meant by ``name``."""
-    near = get_close_matches(name, list(known), n=1)
-    return f"did you mean {near[0]!r}?" if near else otherwise

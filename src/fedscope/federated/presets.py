@@ -12,9 +12,9 @@ from importlib.resources import files
 from typing import Any
 
 from fedscope.checkpoints.schema import PresetUse, Settings
-from fedscope.errors import UserError
+from fedscope.errors import UserError, suggestion
 from fedscope.federated.methods import parse
-from fedscope.federated.options import Reading, nearest
+from fedscope.federated.options import Reading
 
 Table = Mapping[str, Any]
 MERGED = ("options", "when", "code", "provisional")  # tables that a group adds to, entry by entry
@@ -131,9 +131,8 @@ def preset(name: str) -> Preset:
         UserError: there is none of that name.
     """
     if name not in presets():
-        raise UserError(
-            f"unknown preset {name!r}; {nearest(name, presets(), '`fedscope presets list` has them')}"
-        )
+        hint = suggestion(name, presets()) or "; `fedscope presets list` shows all"
+        raise UserError(f"unknown preset {name!r}{hint}")
     return presets()[name]
 
 

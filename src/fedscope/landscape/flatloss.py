@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from fedscope.errors import UserError
+from fedscope.errors import UserError, suggestion
 from fedscope.landscape.batches import Batches
 from fedscope.landscape.fold import fold
 from fedscope.landscape.normalization import (
@@ -152,8 +152,20 @@ def _chosen(named: list[tuple[str, Tensor]], patterns: Sequence[str] | None) -> 
     """Return those whose names match a pattern, in their order."""
     for pattern in patterns or ():
         if not any(fnmatchcase(name, pattern) for name, _ in named):
-            names = ", ".join(name for name, _ in named)
-            raise UserError(f"no trainable parameter matches {pattern!r}; there are {names}")
+            names = [name for name, _ in named]
+            hint = suggestion(pattern, [*names, *_subtrees(names)]) or f"; there are {_some(names)}"
+            raise UserError(f"no trainable parameter matches {pattern!r}{hint}")
     if patterns is None:
         return named
     return [(name, p) for name, p in named if any(fnmatchcase(name, pattern) for pattern in patterns)]
+
+
+def _subtrees(names: Sequence[str]) -> list[str]:
+    """Return the pattern of each module: ``a.*`` and ``a.b.*`` of ``a.b.weight``."""
+    heads = (name.split(".")[:depth] for name in names for depth in range(1, name.count(".") + 1))
+    return list(dict.fromkeys(f"{'.'.join(head)}.*" for head in heads))
+
+
+def _some(names: Sequence[str], most: int = 8) -> str:
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import torch
 from torch import nn
 
-from fedscope.errors import UserError
+from fedscope.errors import UserError, suggestion
 from fedscope.models.convnets import alexnet_bn, convnet_cifar, convnet_tiny_gn, digit_cnn6
 from fedscope.models.depth import Schedule, set_depth
 from fedscope.models.perceptron import mlp_digits
@@ -88,7 +88,8 @@ def find(name: str) -> Network:
         UserError: there is none.
     """
     if name not in NETWORKS:
-        raise UserError(f"unknown model {name!r}; choose one of {', '.join(NETWORKS)}")
+        hint = suggestion(name, NETWORKS) or f"; choose one of {', '.join(NETWORKS)}"
+        raise UserError(f"unknown model {name!r}{hint}")
     return NETWORKS[name]
 
 

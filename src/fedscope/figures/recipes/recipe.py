@@ -22,8 +22,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-from fedscope.errors import UserError
-from fedscope.federated.options import nearest
+from fedscope.errors import UserError, suggestion
 
 Table = Mapping[str, Any]
 Kind = Literal["table", "curves", "landscape", "spectrum", "density", "sweep", "cost", "traffic"]
@@ -101,9 +100,8 @@ def recipe(name: str, scale: str = "paper") -> Recipe:
         UserError: there is no such recipe or scale.
     """
     if name not in names():
-        raise UserError(
-            f"unknown recipe {name!r}; {nearest(name, names(), '`fedscope figures list` has them')}"
-        )
+        hint = suggestion(name, (*names(), *PAPERS, "all")) or "; `fedscope figures list` shows all"
+        raise UserError(f"unknown recipe {name!r}{hint}")
     if scale not in SCALES:
         raise UserError(f"unknown scale {scale!r}; choose one of {', '.join(SCALES)}")
     paper, _, own = name.partition("/")

@@ -1,0 +1,15 @@
+"""The hint at what a mistyped name was meant to be."""
+
+from fedscope.errors import suggestion
+
+
+def test_the_nearest_known_name_is_suggested() -> None:
+    assert suggestion("fedavgg", ["man", "fedavg", "feddyn"]) == "; did you mean 'fedavg'?"
+    assert suggestion("FedAvg", ["fedavg"]) == suggestion("fedavg", ["FedAvg"]).lower()
+    assert suggestion("resnet", iter(["ResNet20"])) == "; did you mean 'ResNet20'?"
+
+
+def test_nothing_is_suggested_where_nothing_is_near() -> None:
+    assert suggestion("scaffold", ["man", "fedavg"]) == ""
+    assert suggestion("", ["man"]) == ""
+    assert suggestion("man", []) == ""
