@@ -52,8 +52,11 @@ def test_json_is_the_contract(fedscope: Command, run: Run) -> None:
     assert (cross["clients"], cross["pairs"]) == (3, "distinct")
     assert (cross["weights"], cross["data"], cross["probes"]) == ("client", "own", 4)
     assert set(cross["H_N"]) == set(cross["H_D"]) == {"tensor", "parameter"}
-    keys = {"value", "stderr", "interval", "dof"}
+    keys = {"value", "stderr", "interval", "dof", "resolved"}
     assert all(set(e) == keys for metric in ("H_N", "H_D") for e in cross[metric].values())
+    assert all(set(norm) == keys for norms in cross["squared_norms"].values() for norm in norms)
+    for metric in ("H_N", "H_D"):
+        assert [len(row) for row in cross["matrices_resolved"][metric]["parameter"]] == [3, 3, 3]
     assert record["matvecs"] > 3 + 6 + 3 * 4
     assert record["seconds"] > 0
     assert record["versions"]["torch"] == torch.__version__

@@ -4,6 +4,7 @@ import pytest
 
 from fedscope.errors import UserError
 from fedscope.figures.tables import hessian_table
+from fedscope.figures.verdicts import comparison_table
 
 PROBLEM = {"model": "resnet8", "dataset": "digits", "samples": 512, "operator": "hessian", "reading": "paper"}
 CROSS: dict[str, Any] = {
@@ -53,8 +54,20 @@ def test_clients_add_four_columns_and_their_convention() -> None:
     assert table.rows[1][-4:] == ("–",) * 4
     assert table.notes[-2:] == (
         "H_N, H_D: mean over distinct pairs of 10 clients, ± standard error",
-        "unresolved: below the probes' noise; raise --client-probes",
+        "unresolved: out of its range, or its 95 % interval excludes nothing; raise "
+        "--client-probes (the value is in --json)",
     )
+
+
+def test_what_is_not_resolved_shows_no_number_and_no_verdict() -> None:
+    good = {"value": 0.9, "stderr": 0.01, "resolved": True}
+    bad = {"value": -11.2, "stderr": 7.7, "interval": [-1.0, 1.0], "resolved": False}
+    cross = CROSS | {"H_D": {"tensor": good, "parameter": bad}, "H_N": CROSS["H_N"]}
+    records = [_record(run, cross_client=cross, batch_sizes=[512]) for run in ("a", "b")]
+    assert hessian_table(records).rows[0][-2:] == ("0.900 ± 0.010", "unresolved")
+    table = comparison_table(records)
+    assert dict(zip(table.columns, table.rows[0], strict=True))["H_D (parameter)"] == "unresolved"
+    assert dict(zip(table.columns, table.rows[0], strict=True))["H_D (tensor)"] == "0.000 ± 0.014: undecided"
 
 
 def test_both_conventions_are_told_apart() -> None:

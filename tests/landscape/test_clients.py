@@ -21,6 +21,7 @@ from fedscope.landscape import (
 from fedscope.landscape.clients import Diagonals
 from fedscope.landscape.comparison import compare
 from fedscope.landscape.operators import Operator
+from fedscope.landscape.records import estimate_entry
 
 from .cases import Case, mlp, symmetric
 
@@ -216,8 +217,13 @@ def test_clients_of_equal_norm_show_no_gap_on_average() -> None:
     gaps = torch.tensor([float(run.H_N_matrix["parameter"][0, 1]) for run in runs])
     # Left uncorrected, the mean of the squared gap would be many standard errors above zero.
     assert abs(float(gaps.mean())) < 4 * float(gaps.std()) / len(runs) ** 0.5
-    assert min(run.H_N["parameter"].value for run in runs) == 0
-    assert float(gaps.min()) < 0
+    below = [run.H_N["parameter"] for run in runs if run.H_N["parameter"].value < 0]
+    assert below
+    assert not any(one.resolved for one in below)
+    assert not any(
+        run.H_N_resolved["parameter"][0, 1] for run, gap in zip(runs, gaps, strict=True) if gap < 0
+    )
+    assert all(one.interval()[1] > 0 for one in below)  # what H_N is at most is known all the same
 
 
 def test_noise_above_the_signal_is_shown_as_nan() -> None:
@@ -227,6 +233,45 @@ def test_noise_above_the_signal_is_shown_as_nan() -> None:
     found = cross_client(clients, probes=6, groups=3, seed=1, estimator=diagonal)
     assert math.isnan(found.H_D["parameter"].value)
     assert math.isnan(found.H_N["parameter"].value)
+    assert not found.H_D["parameter"].resolved
+    assert not found.H_N["parameter"].resolved
+
+
+def test_a_client_below_the_noise_leaves_the_other_pairs_as_they_are() -> None:
+    faint = symmetric(torch.linspace(-1, 1, 40))
+    faint -= torch.diag(faint.diagonal())
+    clients = [*_noisy(2), faint]
+    found = cross_client(_operators(clients), probes=32, groups=8, seed=1, estimator=diagonal)
+    alone = cross_client(_operators(clients[:2]), probes=32, groups=8, seed=1, estimator=diagonal)
+    assert found.squared_norms["parameter"][2].value < 0
+    assert [norm.resolved for norm in found.squared_norms["parameter"]] == [True, True, False]
+    for matrix, flags, pair in (
+        (found.H_N_matrix, found.H_N_resolved, alone.H_N_matrix),
+        (found.H_D_matrix, found.H_D_resolved, alone.H_D_matrix),
+    ):
+        torch.testing.assert_close(matrix["parameter"][:2, :2], pair["parameter"])
+        assert flags["parameter"][:2, :2].all()
+        assert not flags["parameter"][2].any()
+        assert matrix["parameter"][2].isnan().all()
+
+
+def test_a_cosine_beyond_its_range_is_kept_and_unresolved() -> None:
+    matrix = _noisy(1)[0]
+    near = [matrix, matrix + 0.1 * symmetric(torch.linspace(-1, 1, 40), seed=9)]
+    runs = [
+        cross_client(_operators(near), probes=8, groups=8, seed=seed, estimator=diagonal)
+        for seed in range(20)
+        for seed in range(20)
+    ]
+    beyond = [run for run in runs if run.H_D["parameter"].value > 1]
+    assert 0 < len(beyond) < len(runs)
+    for run in runs:
+        expected = run.H_D["parameter"].value <= 1
+        assert run.H_D["parameter"].resolved == bool(run.H_D_resolved["parameter"][0, 1]) == expected
+    entry = estimate_entry(beyond[0].H_D["parameter"])
+    assert entry
+    assert entry["value"] > 1 >= entry["interval"][1]
+    assert entry["resolved"] is False
 
 
 def test_clients_are_taken_one_at_a_time_and_progress_runs_on() -> None:

@@ -12,6 +12,7 @@ from fedscope.errors import UserError
 from fedscope.figures.labels import label
 from fedscope.figures.rounding import format_estimate
 from fedscope.landscape.results import HESSIAN_SCHEMA as SCHEMA
+from fedscope.resolution import UNRESOLVED, entry_resolved
 
 ABSENT = "–"
 
@@ -39,7 +40,8 @@ def hessian_table(records: Sequence[Record]) -> Table:
     """Tabulate λ_max, trace and, where any record has them, the cross-client H_N and H_D.
 
     Settings that all records share stand in the notes, a setting in which they differ gets a column. A value
-    that was not finite reads "not finite", a quantity that was not computed "–".
+    that was not finite reads "not finite", one that says nothing (:mod:`fedscope.resolution`) "unresolved", a
+    quantity that was not computed "–".
 
     Raises:
         UserError: when there is no record, or one is not a Hessian record.
@@ -87,17 +89,19 @@ def _cells(record: Record, settings: Sequence[str], *, crossed: bool) -> list[st
     if crossed:
         cross = record["cross_client"]
         cells += [
-            _number(cross[symbol][reading], "stderr", missing="unresolved") if cross else ABSENT
+            _relation(cross[symbol][reading], symbol) if cross else ABSENT
             for symbol, reading in _CROSS_CLIENT
         ]
     return cells
 
 
-def _number(entry: Record | None, *errors: str, missing: str | None = None) -> str:
+def _relation(entry: Record | None, symbol: str) -> str:
+    return UNRESOLVED if entry and not entry_resolved(entry, symbol) else _number(entry, "stderr")
+
+
+def _number(entry: Record | None, *errors: str) -> str:
     if entry is None:
         return ABSENT
-    if missing and entry["value"] is None:
-        return missing
     return format_estimate(entry["value"], *(entry[name] for name in errors))
 
 
@@ -137,9 +141,12 @@ def _cross_notes(cross: Record) -> list[str]:
         f"; uploads of rounds {min(rounds)} to {max(rounds)}" if rounds and min(rounds) < max(rounds) else ""
     )
     notes = [f"H_N, H_D: mean over {meaning} of {cross['clients']} clients{when}, ± standard error"]
-    estimates = [cross[symbol][reading] for symbol, reading in _CROSS_CLIENT]
-    if any(estimate and estimate["value"] is None for estimate in estimates):
-        notes.append("unresolved: below the probes' noise; raise --client-probes")
+    cells = [_relation(cross[symbol][reading], symbol) for symbol, reading in _CROSS_CLIENT]
+    if UNRESOLVED in cells:
+        notes.append(
+            "unresolved: out of its range, or its 95 % interval excludes nothing; raise --client-probes (the "
+            "value is in --json)"
+        )
     return notes
 
 

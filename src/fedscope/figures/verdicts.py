@@ -12,6 +12,7 @@ from fedscope.figures.labels import label
 from fedscope.figures.rounding import format_estimate
 from fedscope.figures.tables import Table
 from fedscope.landscape.compare import Difference, differences
+from fedscope.resolution import UNRESOLVED
 
 Record = Mapping[str, Any]
 
@@ -84,5 +85,7 @@ def _cells(row: Sequence[Difference], names: Sequence[str]) -> list[str]:
 
 
 def _cell(difference: Difference) -> str:
+    if math.isnan(difference.value):
+        return UNRESOLVED
     stderr = None if math.isnan(difference.stderr) else difference.stderr
     return f"{format_estimate(difference.value, stderr)}: {difference.verdict}"

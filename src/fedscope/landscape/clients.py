@@ -60,9 +60,9 @@ def cross_client(
     are ``parameter`` (D has n entries) and ``tensor`` (D has one entry per parameter tensor: its block's
     trace). How values and errors come about: :mod:`fedscope.landscape.comparison`.
 
-    The matrices hold the corrected estimates as they are: noise may carry H_N below 0 and H_D beyond ±1.
-    Their pair averages are cut to those ranges of the true values. Where noise makes a client's squared norm
-    negative it is unknown, and H_N and H_D are NaN: take more probes.
+    All values are the corrected estimates as they are: noise may carry H_N and a squared norm below 0 and H_D
+    beyond ±1. Then they are not ``resolved``, nor where their interval leaves nothing of their range out.
+    Where noise makes a client's squared norm negative, its pairs and the averages are NaN: take more probes.
 
     Args:
         operators: one per client, taken one at a time. With ``rtol`` they are taken again in each stage, from
@@ -107,6 +107,9 @@ def cross_client(
         H_D={reading: one.H_D for reading, one in found.items()},
         H_N_matrix={reading: one.H_N_matrix for reading, one in found.items()},
         H_D_matrix={reading: one.H_D_matrix for reading, one in found.items()},
+        H_N_resolved={reading: one.H_N_resolved for reading, one in found.items()},
+        H_D_resolved={reading: one.H_D_resolved for reading, one in found.items()},
+        squared_norms={reading: one.squared_norms for reading, one in found.items()},
         probes=(tally.probes,) * len(tally.parameter),
         deflated=tally.deflated,
         converged=probes is not None or _reach(found[aim]) <= goal,
@@ -122,7 +125,7 @@ def _trace(groups: Tensor) -> Estimate:
 
 
 def _reach(found: Comparison) -> float:
-    return max(relative_reach(found.H_N), relative_reach(found.H_D))
+    return max(relative_reach(one) if one.resolved else math.inf for one in (found.H_N, found.H_D))
 
 
 def _missing(found: Comparison, probes: int, goal: float, most: int, groups: int) -> int:

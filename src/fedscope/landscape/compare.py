@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.errorbars import combined, data_stderr, interval
+from fedscope.resolution import entry_resolved
 
 Record = Mapping[str, Any]
 LEVEL = 0.95
@@ -53,7 +54,7 @@ def differences(reference: Record, other: Record) -> list[Difference]:
     """Return what two records have in common, as differences.
 
     λ_max and trace are paired as said above. H_N and H_D, whose clients have nothing in common, are not:
-    their errors add in squares.
+    their errors add in squares. A difference to one that is not resolved is NaN, and undecided.
 
     Raises:
         UserError: the records were not made on the same samples with the same operator.
@@ -65,11 +66,14 @@ def differences(reference: Record, other: Record) -> list[Difference]:
     if any(reference["problem"].get(name) != other["problem"].get(name) for name in settings):
         raise UserError(f"the two are not the same quantity: they differ in one of {', '.join(settings)}")
     sizes = reference["batch_sizes"]
-    found = [_eigenvalue(reference["lambda_max"], other["lambda_max"], sizes)]
-    found.append(_trace(reference["trace"], other["trace"], sizes))
+    found = [
+        _eigenvalue(reference["lambda_max"], other["lambda_max"], sizes),
+        _trace(reference["trace"], other["trace"], sizes),
+    ]
+    found = [difference for difference in found if not math.isnan(difference.value)]
     if reference["cross_client"] and other["cross_client"]:
         found += _cross(reference["cross_client"], other["cross_client"])
-    return [difference for difference in found if not math.isnan(difference.value)]
+    return found
 
 
 def _eigenvalue(ours: Record, theirs: Record, sizes: Sequence[int]) -> Difference:
@@ -88,8 +92,10 @@ def _cross(ours: Record, theirs: Record) -> list[Difference]:
         for reading in ("tensor", "parameter"):
             mine, yours = ours[symbol][reading], theirs[symbol][reading]
             if mine and yours:
+                known = entry_resolved(mine, symbol) and entry_resolved(yours, symbol)
                 error = combined(_error(mine), _error(yours))
-                found.append(Difference(f"{symbol} ({reading})", _gap(mine, yours), error, NONE))
+                gap = _gap(mine, yours) if known else math.nan
+                found.append(Difference(f"{symbol} ({reading})", gap, error, NONE))
     return found
 
 

@@ -10,10 +10,9 @@ Where the two disagree each point is an option of its own; the reading sets what
     probes           until the intervals are narrow         until the running mean moves little
 """
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 from torch import Tensor, nn
 
@@ -31,6 +30,7 @@ from fedscope.streams import key, torch_stream
 
 ReadingName = Literal["paper", "code"]
 GROUPS = 16
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
@@ -83,18 +83,24 @@ class Crossed:
             "converged": cross.converged,
             "numbers": list(self.rounds),
             "rounds": list(self.rounds.values()),  # that each client's weights are of
-            "H_N": {name: estimate_entry(cross.H_N.get(name), 0, math.inf) for name in get_args(Reading)},
-            "H_D": {name: estimate_entry(cross.H_D.get(name), -1, 1) for name in get_args(Reading)},
-            "matrices": {
-                "H_N": {name: cross.H_N_matrix.get(name) for name in get_args(Reading)},
-                "H_D": {name: cross.H_D_matrix.get(name) for name in get_args(Reading)},
+            "H_N": {name: estimate_entry(cross.H_N.get(name)) for name in get_args(Reading)},
+            "H_D": {name: estimate_entry(cross.H_D.get(name)) for name in get_args(Reading)},
+            "matrices": {"H_N": _readings(cross.H_N_matrix), "H_D": _readings(cross.H_D_matrix)},
+            "matrices_resolved": {"H_N": _readings(cross.H_N_resolved), "H_D": _readings(cross.H_D_resolved)},
+            "squared_norms": {
+                name: norms and [estimate_entry(norm) for norm in norms]
+                for name, norms in _readings(cross.squared_norms).items()
             },
-            "traces": [estimate_entry(found, -math.inf, math.inf) for found in cross.traces],
+            "traces": [estimate_entry(found) for found in cross.traces],
             "lambda_max": self.largest or None,
             "overlap_k": options.overlap,
             "overlap": self.overlap or None,
             "overlap_converged": self.overlap_converged if self.overlap else None,
         }
+
+
+def _readings(found: Mapping[Reading, Kind]) -> dict[str, Kind | None]:
+    return {name: found.get(name) for name in get_args(Reading)}
 
 
 def compare_clients(

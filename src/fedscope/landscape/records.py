@@ -1,7 +1,8 @@
 """Results as the plain data of ``fedscope hessian --json`` and ``fedscope plot-landscape --json``.
 
-Beside value and errors an entry holds its 95 % ``interval``, and what a later comparison needs: under
-``batches`` the quantity's part from each batch, under ``samples`` from each probe.
+Beside value and errors an entry holds its 95 % ``interval``, whether it is ``resolved`` where noise can carry
+it out of its range (:mod:`fedscope.resolution`), and what a later comparison needs: under ``batches`` the
+quantity's part from each batch, under ``samples`` from each probe.
 """
 
 import math
@@ -12,6 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from fedscope.landscape.results import Density, Eigenpairs, Estimate, Surface, Trace
+from fedscope.resolution import is_resolved
 
 Record = dict[str, Any]
 
@@ -59,18 +61,20 @@ def density_entry(density: Density) -> Record:
         "negative_mass": _negative_mass(density),
         "nodes": density.nodes,
         "weights": density.weights,
-        "moments": [estimate_entry(moment, -math.inf, math.inf) for moment in density.moments],
+        "moments": [estimate_entry(moment) for moment in density.moments],
     }
 
 
 def _negative_mass(density: Density) -> Record:
     low, high = density.mass_interval(-density.sigma)
     mass = density.negative_mass
+    ends = _known((1 - high, 1 - low))
     return {
         "below": -density.sigma,
         "value": mass.value,
         "stderr": mass.stderr,
-        "interval": _known((1 - high, 1 - low)),
+        "interval": ends,
+        "resolved": is_resolved(mass.value, ends, 0, 1),
     }
 
 
@@ -97,15 +101,16 @@ def surface_entries(surface: Surface) -> Record:
     }
 
 
-def estimate_entry(estimate: Estimate | None, low: float, high: float) -> Record | None:
-    """Return value, error and 95 % interval, cut to the possible range from ``low`` to ``high``."""
+def estimate_entry(estimate: Estimate | None) -> Record | None:
+    """Return value as estimated, error, 95 % interval cut to the range, and whether it is resolved."""
     if estimate is None:
         return None
     known = _known(estimate.interval())
     return {
         "value": estimate.value,
         "stderr": estimate.stderr,
-        "interval": known and [max(low, known[0]), min(high, known[1])],
+        "interval": known and [max(estimate.low, known[0]), min(estimate.high, known[1])],
+        "resolved": estimate.resolved,
         "dof": estimate.dof if math.isfinite(estimate.dof) else None,
     }
 

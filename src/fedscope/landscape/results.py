@@ -19,6 +19,7 @@ from torch import Tensor
 from fedscope.landscape.errorbars import combined, interval, mean_stderr, sloped_interval
 from fedscope.landscape.quadrature import share_limits
 from fedscope.landscape.subspace import Subspace
+from fedscope.resolution import is_resolved
 
 HESSIAN_SCHEMA = "fedscope/hessian/1"
 LANDSCAPE_SCHEMA = "fedscope/landscape/1"
@@ -29,16 +30,30 @@ Reading = Literal["tensor", "parameter"]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number and its standard error (NaN where it could not be formed)."""
+    """A number and its standard error (NaN where it could not be formed).
+
+    The value is as estimated: noise may have carried it out of the range of what it estimates.
+    """
 
     value: float
     stderr: float
     dof: float = math.inf  # degrees of freedom of the standard error
     slope: float = 0.0  # of the variance as a function of the true value, as squares have it
+    low: float = -math.inf  # the least that the true value can be
+    high: float = math.inf  # the most
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Return Student's confidence interval, or Wilson's where the variance has a slope."""
-        return sloped_interval(self.value, self.stderr, self.slope, self.dof, level)
+        """Return Student's confidence interval, or Wilson's where the variance has a slope.
+
+        It is centred at the possible value that is nearest to the estimate, and not cut to the range.
+        """
+        nearest = min(max(self.value, self.low), self.high)
+        return sloped_interval(nearest, self.stderr, self.slope, self.dof, level)
+
+    @property
+    def resolved(self) -> bool:
+        """Whether it lies in its range, and its 95 % interval leaves some of that out."""
+        return is_resolved(self.value, self.interval(), self.low, self.high)
 
 
 def probe_mean(values: Tensor, exact: bool) -> Estimate:
@@ -154,6 +169,9 @@ class CrossClient:
     H_D: Mapping[Reading, Estimate]
     H_N_matrix: Mapping[Reading, Tensor]  # (K, K) float64
     H_D_matrix: Mapping[Reading, Tensor]  # (K, K) float64
+    H_N_resolved: Mapping[Reading, Tensor]  # (K, K) bool: of each pair
+    H_D_resolved: Mapping[Reading, Tensor]  # (K, K) bool
+    squared_norms: Mapping[Reading, tuple[Estimate, ...]]  # K: ‖D_k‖²
     probes: tuple[int, ...]  # of each client
     converged: bool | None  # whether the intervals are as narrow as was asked for; None: there are none
     matvecs: int

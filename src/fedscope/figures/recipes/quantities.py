@@ -12,6 +12,7 @@ from fedscope.checkpoints.schema import Settings
 from fedscope.federated.summary import summary
 from fedscope.landscape.errorbars import combined
 from fedscope.landscape.records import Record
+from fedscope.resolution import UNRESOLVED, entry_resolved
 
 
 @dataclass(frozen=True)
@@ -99,10 +100,11 @@ def from_record(name: str, record: Record) -> Number:
         entry = entry.get(part) or {}
     if not entry:
         return Number(None, text="–")
-    value = entry.get("value")
+    value, path = entry.get("value"), QUANTITIES[name].path
+    if path[0] == "cross_client" and not entry_resolved(entry, path[1]):
+        return Number(None, text=UNRESOLVED)
     if value is None:
-        text = "unresolved" if "cross_client" in QUANTITIES[name].path else "not finite"
-        return Number(None, text=text)
+        return Number(None, text="not finite")
     known = [
         (float(entry[error]), _dof(entry, beside))
         for error, beside in (("stderr", "dof"), ("stderr_probe", "samples"), ("stderr_data", "batches"))

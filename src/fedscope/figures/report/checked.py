@@ -51,6 +51,7 @@ class _Trace(_Value):
 class _Estimate(_Value):
     stderr: Number
     dof: Number = None
+    resolved: bool | None = None
 
 
 class _Mass(_Estimate):
@@ -89,6 +90,7 @@ class _Cross(_Loose):
     lambda_max: list[_Top] | None = None
     overlap: list[Number] | None = None
     matrices: dict[str, dict[str, list[list[Number]] | None]] | None = None
+    matrices_resolved: dict[str, dict[str, list[list[bool]] | None]] | None = None
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
