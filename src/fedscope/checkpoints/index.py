@@ -131,7 +131,7 @@ def _row(run: Run) -> Row:
     accuracies = [a for m in metrics if isinstance(a := m.get("accuracy"), float)]
     alpha = f" {s['alpha']:g}" if s["alpha"] is not None and s["partition"] != "iid" else ""
     shown = (
-        run.name, manifest.created, "finished" if run.final.exists() else "unfinished", s["method"],
+        run.name, manifest.created, run.status(manifest), s["method"],
         manifest.data.name, manifest.model.name, s["partition"] and s["partition"] + alpha, s["clients"],
         s["rounds"], len(metrics),
         accuracies[-1] if accuracies else None, max(accuracies, default=None), list(run.tags()),

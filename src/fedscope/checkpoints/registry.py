@@ -157,7 +157,7 @@ class Registry:
         """
         _refuse_link(run)
         with run.held():
-            if not run.final.exists():
+            if run.status(run.manifest()) == "unfinished":
                 raise UserError(
                     f"run {run.name!r} is unfinished, and needs its clients' models; finish it first"
                 )

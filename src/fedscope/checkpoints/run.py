@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fedscope.checkpoints import layout
 from fedscope.checkpoints.formats import RUN_FORMAT, seal, upgraded
@@ -114,6 +114,12 @@ class Run:
         if data.pop("sha256", None) != seal(data):
             raise UserError(f"{path} is damaged: it does not match its hash; restore it from a copy")
         return parse(Manifest, data, str(path))
+
+    def status(self, manifest: Manifest) -> Literal["finished", "unfinished", "diverged"]:
+        """Return how far the run is: a diverged one is neither finished nor to be continued."""
+        if manifest.diverged:
+            return "diverged"
+        return "finished" if self.final.exists() else "unfinished"
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Write the manifest atomically."""

@@ -170,6 +170,8 @@ class Manifest(Record):
     partial: bool = False  # an import of single checkpoints: the others are elsewhere
     clients_deleted: bool = False  # by `runs delete --clients`, after the last round
     added: Added | None = None
+    diverged: Positive | None = None  # the round that left loss or weights not finite; no later one was trained
+    extended: tuple[Positive, ...] = ()  # the numbers of rounds that it was to have before --resume --rounds
 
     def stated(self) -> dict[str, Any]:
         """Return the settings by name, None where a run that was added does not say."""

@@ -118,7 +118,7 @@ def _expected(run: Run, manifest: Manifest, metrics: Metrics) -> set[str]:
         return {"metrics.jsonl"} if run.final.exists() else set()
     names = {run.kept(r).name for r in _every(settings.keep_every, done)}
     if done > 1 and not (run.final.exists() or run.last.exists()):
-        names.add("final.pt" if done == settings.rounds else "last.pt")
+        names.add("final.pt" if done == settings.rounds and not manifest.diverged else "last.pt")
     if any(isinstance(m.get("accuracy"), float) for m in metrics):
         names.add("best.pt")
     uploads = settings.save_clients != "none" and not manifest.clients_deleted

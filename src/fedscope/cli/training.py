@@ -167,15 +167,18 @@ def _lead(
                 board(m)
 
         metrics = train(federation, run, show, group)
-    diverged = [m["round"] for m in metrics if m["loss"] is None or m["train_loss"] is None]
-    if diverged:
+    state, loss = run.status(run.manifest()), metrics[-1]["train_loss"]
+    guessing = log(len(federation.dataset.classes))
+    if loss is not None and float(str(loss)) > EXPLODED * guessing:
         console.note(
-            f"the loss was not finite in {len(diverged)} rounds, first in round {diverged[0]}; lower --lr"
+            f"{run.name}: the training loss is {loss:.3g}, that of guessing is {guessing:.2g}; lower --lr"
         )
     return {
         "run": run.name,
         "registry": str(run.folder.parent),
-        "final": str(run.final),
+        "state": state,
+        "seed": federation.settings.seed,
+        "final": str(run.last if state == "diverged" else run.final),
         "best": str(run.best),
         **summary(federation.settings, metrics),
     }

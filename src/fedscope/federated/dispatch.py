@@ -56,6 +56,12 @@ class Dispatch:
         self.clock.lap()
         return int(number)
 
+    def agree(self, flag: bool = False) -> bool:
+        """Return what rank 0 says; the others' word does not count."""
+        word = torch.tensor([flag])
+        self.workers.share(word)
+        return bool(word)
+
     def enter(self, round: int) -> list[int]:
         """Take the data of ``round``, counted from 1; return its clients."""
         federation = self.federation

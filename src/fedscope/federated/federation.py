@@ -276,6 +276,11 @@ def open_run(
         return registry.create(manifest)
     run = registry.run(name)
     old = run.manifest()
+    if old.diverged:
+        raise UserError(
+            f"{name!r} diverged in round {old.diverged} and cannot be continued; train it anew with a lower "
+            "--lr under another --name"
+        )
     for section in ("settings", "model", "data"):
         before, now = getattr(old, section).model_dump(), getattr(manifest, section).model_dump()
         changed = [f"{key} {before[key]} → {now[key]}" for key in now if before[key] != now[key]]

@@ -34,13 +34,23 @@ def train(
 ) -> list[Metrics]:
     """Run the rounds that are left, calling ``report`` with each round's metrics; return all metrics.
 
+    A round that leaves the training loss or the model not finite is the last: its files are kept, and the
+    manifest says that the run diverged.
+
     Raises:
         UserError: the run's files cannot be continued from, or a worker died.
     """
     server = _Server(federation, run, Dispatch(federation, workers or Workers()))
-    server.dispatch.begin(len(server.metrics))
-    for round in range(len(server.metrics) + 1, federation.settings.rounds + 1):
+    rounds = federation.settings.rounds
+    server.dispatch.begin(rounds if server.diverged else len(server.metrics))
+    for round in range(len(server.metrics) + 1, rounds + 1):
+        if server.diverged:
+            break
         report(server.round(round))
+        server.dispatch.agree(server.diverged)
+    if server.diverged:
+        run.write_manifest(run.manifest().model_copy(update={"diverged": len(server.metrics)}))
+        return server.metrics
     if not run.final.exists():  # of an earlier fedscope, which renamed the last round's model here
         run.last.replace(run.final)
     run.last.unlink(missing_ok=True)
@@ -54,6 +64,8 @@ def assist(workers: Workers, federation: Federation) -> None:
         for _ in dispatch.uploads(round, dispatch.enter(round), None):
             raise AssertionError("only rank 0 sees uploads")
         dispatch.evaluate({}, None)
+        if dispatch.agree():
+            break
 
 
 class _Server:
@@ -62,6 +74,7 @@ class _Server:
     def __init__(self, federation: Federation, run: Run, dispatch: Dispatch):
         self.federation, self.run, self.dispatch = federation, run, dispatch
         self.metrics, self.best = self._continue()
+        self.diverged = bool(self.metrics) and _diverged(self.metrics[-1], dispatch.start)
         done, method = len(self.metrics), federation.method
         situation = dispatch.situation
         layout = Layout(method.server_state, dispatch.model.size, situation.initial.numel())
@@ -122,7 +135,9 @@ class _Server:
             "seconds_in": seconds,
         }
         run.append_metrics(record)  # before the weights: resuming drops a record that is ahead of them
-        save_checkpoint(run.final if round == settings.rounds else run.last, state, info)
+        self.diverged = _diverged(record, dispatch.start)
+        ended = round == settings.rounds and not self.diverged
+        save_checkpoint(run.final if ended else run.last, state, info)
         for memory in (self.memory, self.latest):
             if memory:
                 memory.prune(round)
@@ -262,6 +277,11 @@ class _Server:
 def _lean(record: Metrics) -> Metrics:
     """Leave out who took part: the file has it, and memory stays flat over many rounds of many clients."""
     return {key: value for key, value in record.items() if key != "clients"}
+
+
+def _diverged(record: Metrics, model: Tensor) -> bool:
+    """Say whether a round left the training loss or the model (P+Q,) not finite; accuracy does not count."""
+    return record["train_loss"] is None or not bool(model.isfinite().all())
 
 
 def _finite(value: float) -> float | None:

@@ -32,6 +32,10 @@ class Held:
             return self.manifest.settings.rounds
         return len(self.metrics) if self.run.last.exists() else 0
 
+    def finite(self, round: int) -> bool:
+        """Say whether the run had not diverged by the end of ``round``."""
+        return self.manifest.diverged is None or round < self.manifest.diverged
+
     def checkpoint(self, model: Model, round: int) -> Path | None:
         """Return a global model after ``round`` rounds, if it was kept."""
         now, chosen, kept = round == self.done, self.manifest.settings.eval_model, self.run.kept(round)
@@ -86,12 +90,13 @@ class Holdings:
         With ``partial`` one that has not come as far counts too, as far as it is.
         """
         wanted = cell.settings.rounds
-        runs = sorted(self.runs.get(cell.identity, []), key=lambda held: _distance(held, cell))
+        sound = [held for held in self.runs.get(cell.identity, []) if held.finite(wanted)]
+        runs = sorted(sound, key=lambda held: _distance(held, cell))
         for held in runs:
             found = Found(held, wanted)
             if held.done >= wanted and all(found.path(cell, m) for m in cell.measures.values()):
                 return found
-        started = [held for held in runs if held.done > 0] if partial else []
+        started = [held for held in runs if held.done > 0 and held.finite(held.done)] if partial else []
         if not started:
             return None
         best = max(started, key=lambda held: min(held.done, wanted))
