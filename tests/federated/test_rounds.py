@@ -183,10 +183,11 @@ def test_save_clients_and_keep_every(tmp_path: Path) -> None:
 
 
 def test_divergence_is_kept_and_told(tmp_path: Path) -> None:
-    run = trained(tmp_path, Settings(clients=2, rounds=1, epochs=1, lr=1e30))
-    assert run.metrics()[0]["loss"] is None
-    assert run.metrics()[0]["train_loss"] is None
-    assert load_checkpoint(run.final).info.metrics["loss"] is None
+    run = trained(tmp_path, Settings(clients=2, rounds=3, epochs=1, lr=1e30))
+    (only,) = run.metrics()
+    assert (only["loss"], only["train_loss"], run.manifest().diverged) == (None, None, 1)
+    assert load_checkpoint(run.last).info.metrics["loss"] is None
+    assert not run.final.exists()
 
 
 @pytest.mark.parametrize(

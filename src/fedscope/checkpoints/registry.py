@@ -14,6 +14,7 @@ A checkpoint is addressed as a file, or as RUN, RUN@25, RUN@best, RUN@final, RUN
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -51,13 +52,17 @@ class Registry:
             raise UserError(f"cannot write to the registry {self.root}: {error.strerror}") from error
         return run
 
-    def free_name(self, stem: str) -> str:
-        """Return ``stem``, or ``stem-2``, ``stem-3``… if it is taken."""
+    def free_name(self, stem: str, suffixes: Sequence[str] = ("",)) -> str:
+        """Return ``stem``, or ``stem-2``, ``stem-3``… if it is taken with one of the ``suffixes``."""
         name, count = stem, 1
-        while (self.root / name).exists():
+        while any((self.root / f"{name}{suffix}").exists() for suffix in suffixes):
             count += 1
             name = f"{stem}-{count}"
         return name
+
+    def has(self, name: str) -> bool:
+        """Say whether there is a run ``name``."""
+        return (self.root / checked_name(name) / "manifest.json").is_file()
 
     def run(self, name: str) -> Run:
         """Return the run ``name``.
@@ -66,7 +71,7 @@ class Registry:
             UserError: there is none of that name.
         """
         run = Run(self.root / checked_name(name))
-        if not (run.folder / "manifest.json").is_file():
+        if not self.has(name):
             hint = suggestion(name, (r.name for r in self.folders())) or "; `fedscope runs list` shows all"
             raise UserError(f"there is no run {name!r} in the registry {self.root}, and no such file{hint}")
         return run

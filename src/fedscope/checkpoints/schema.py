@@ -170,7 +170,7 @@ class Manifest(Record):
     partial: bool = False  # an import of single checkpoints: the others are elsewhere
     clients_deleted: bool = False  # by `runs delete --clients`, after the last round
     added: Added | None = None
-    diverged: Positive | None = None  # the round that left loss or weights not finite; no later one was trained
+    diverged: Positive | None = None  # the round that left loss or weights not finite: the last
     extended: tuple[Positive, ...] = ()  # the numbers of rounds that it was to have before --resume --rounds
 
     def stated(self) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,28 @@ device = click.option("--device", default="auto", show_default=True, help="auto,
 threads = click.option(
     "--threads", type=click.IntRange(1), help="CPU threads; the bits depend on them. [default: all cores]"
 )
+
+
+class Seeds(click.ParamType[tuple[int, ...]]):
+    """Different whole numbers, with commas between them."""
+
+    name = "seeds"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """Return the numbers."""
+        if isinstance(value, tuple):
+            return value
+        if not re.fullmatch(r"[0-9]{1,18}(,[0-9]{1,18})*", value):
+            self.fail(f"takes seeds such as 0,1,2, not {value!r}", param, ctx)
+        seeds = tuple(map(int, value.split(",")))
+        if len(set(seeds)) < len(seeds):
+            self.fail(f"has a seed twice: {value}", param, ctx)
+        return seeds
+
+
+SEEDS = Seeds()
 
 
 def use_device(name: str, threads: int | None, workers: int = 1, place: int = 0) -> "torch.device":

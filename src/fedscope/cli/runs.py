@@ -34,7 +34,11 @@ def _filter(name: str) -> options.Decorator:
 @_filter("dataset")
 @_filter("model")
 @_filter("partition")
-@click.option("--status", type=click.Choice(["finished", "unfinished", "diverged", "unreadable"]), help="Only such runs.")
+@click.option(
+    "--status",
+    type=click.Choice(["finished", "unfinished", "diverged", "unreadable"]),
+    help="Only such runs.",
+)
 @click.option("--tag", multiple=True, help="Only runs with this tag; may be repeated.")
 @click.option("--sort", metavar="COLUMN", default="-created", show_default=True,
               help="Sort by a column; with - before it, downwards.")  # fmt: skip

@@ -7,8 +7,10 @@ import click
 from fedscope.checkpoints.registry import Registry, Run
 from fedscope.cli import console, options
 from fedscope.cli.command import Command
+from fedscope.cli.config import config
 from fedscope.cli.runs_show import RECORDS, links
 from fedscope.errors import UserError
+from fedscope.storage import write_text
 
 
 @click.command("verify", cls=Command)
@@ -57,15 +59,15 @@ def verify_command(runs: tuple[str, ...], registry: Path, as_json: bool) -> None
 
 @click.command("export", cls=Command)
 @click.argument("what", metavar="RUN|CKPT")
-@click.option("--format", "kind", type=click.Choice(["archive", "state_dict", "safetensors"]),
+@click.option("--format", "kind", type=click.Choice(["archive", "state_dict", "safetensors", "config"]),
               default="archive", show_default=True)  # fmt: skip
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="FILE")
 @options.registry
 def export_command(what: str, kind: str, out: Path, registry: Path) -> None:
-    """Write a run as one portable file, or a checkpoint's weights for other programs.
+    """Write a run as one portable file, a checkpoint's weights for other programs, or a run's settings.
 
     An archive of RUN holds all of it, one of RUN@best or RUN@25 that checkpoint alone; `runs import` takes
-    both.
+    both. The config is TOML for `fedscope train --config`.
     """
     console.check_target(str(out))
     store = Registry(registry)
@@ -74,6 +76,8 @@ def export_command(what: str, kind: str, out: Path, registry: Path) -> None:
 
         run, only = _run_of(store, what)
         export_run(run, out, only)
+    elif kind == "config":
+        write_text(out, config(store.run(what.partition("@")[0]).manifest()))
     else:
         from fedscope.checkpoints.export import export_safetensors, export_state_dict
 

@@ -48,7 +48,8 @@ def show_command(run: str, provenance: bool, registry: Path, as_json: bool) -> N
         console.write_json("-", {**content, "checkpoints": checkpoints})
         return
     known = {k: v for k, v in manifest.stated().items() if v is not None or not manifest.added}
-    fields = {**known, "created": manifest.created}
+    state = found.status(manifest) + (f" in round {manifest.diverged}" if manifest.diverged else "")
+    fields = {**known, "created": manifest.created, "state": state}
     if manifest.added:
         fields["added from"] = manifest.added.source
         fields["changes"] = "; ".join(manifest.added.notes) or "none"

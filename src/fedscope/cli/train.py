@@ -3,13 +3,19 @@
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
-from fedscope.cli import options
+from fedscope.cli import config, options
 from fedscope.cli.command import Command
 from fedscope.cli.settings import setting
+from fedscope.errors import UserError
 
 
 @click.command("train", cls=Command)
+@click.option(
+    "--config", type=click.Path(path_type=Path), is_eager=True, expose_value=False, callback=config.read,
+    metavar="FILE.toml", help="Take options from a file; `fedscope runs export --format config` writes one.",
+)  # fmt: skip
 @click.option("--preset", help="Start from a paper's experiment; `fedscope presets list` has them.")
 @setting("--method", str, "A method, or a sum such as feddyn+man; `fedscope methods list` has them.")
 @setting("--dataset", str, "A data set; `fedscope data list` has them.")
@@ -89,6 +95,9 @@ from fedscope.cli.settings import setting
 )
 @setting("--reading", click.Choice(["paper", "code"]), "Where paper and published code disagree.")
 @setting("--seed", int, "Seed of every random stream.")
+@click.option(
+    "--seeds", type=options.SEEDS, metavar="A,B,…", help="Train one run per seed: NAME-sA, NAME-sB…"
+)
 @options.device
 @click.option(
     "--workers",
@@ -125,6 +134,7 @@ def command(
     resume: bool,
     tensorboard: bool,
     as_json: bool,
+    seeds: tuple[int, ...] | None,
     **fields: object,
 ) -> None:
     """Train a federated method; without options, FedAvg on the bundled digits.
@@ -134,8 +144,11 @@ def command(
     from fedscope.cli import training  # torch: not for --help
 
     fields = {key: value for key, value in fields.items() if value is not None}
+    ctx = click.get_current_context()
+    if seeds and "seed" in fields and ctx.get_parameter_source("seed") is ParameterSource.COMMANDLINE:
+        raise UserError("--seed is one run's, and --seeds are several; leave one of them out")
     training.run(
-        fields, training.pairs(given), registry, name,
+        fields, ctx.meta.get(config.OPTIONS, {}) | training.pairs(given), registry, name,
         preset=preset, device=device, threads=threads, count=count, resume=resume, data_dir=data_dir,
-        tensorboard=tensorboard, as_json=as_json,
+        tensorboard=tensorboard, as_json=as_json, seeds=seeds,
     )  # fmt: skip

@@ -1,21 +1,28 @@
 """What `fedscope train` does: settings from a preset and the user, workers, and the result in words."""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
+from math import log
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from fedscope.checkpoints.registry import Registry, Run, checked_name
 from fedscope.checkpoints.schema import PresetUse, Settings, parse
 from fedscope.cli import console, options
+from fedscope.cli.seeds import each_seed, names
+from fedscope.cli.trained import show, show_seeds
 from fedscope.errors import UserError
 from fedscope.federated import workers
 from fedscope.federated.federation import Federation, open_run, prepare
 from fedscope.federated.presets import preset as find_preset
 from fedscope.federated.rounds import Metrics, assist, train
-from fedscope.federated.summary import reached, summary
+from fedscope.federated.summary import summary
 from fedscope.federated.tensorboard import scalars
 from fedscope.process import has_bfloat16
+
+EXPLODED = 10  # times the loss of guessing: finite, and hopeless
 
 
 def run(
@@ -32,19 +39,51 @@ def run(
     data_dir: Path | None,
     tensorboard: bool,
     as_json: bool,
+    seeds: Sequence[int] | None = None,
 ) -> None:
-    """Train on ``count`` workers and print the result, on rank 0."""
-    if resume and name and threads is None:  # the bits depend on them
-        threads = Registry(registry).run(name).manifest().settings.threads
+    """Train on ``count`` workers, once or once for each of the ``seeds``, and print the result, on rank 0.
+
+    Raises:
+        UserError: a run diverged, of which all is kept; or as :func:`train_run`.
+    """
+    store = Registry(registry)
+    if resume and threads is None:  # the bits depend on them
+        known = [one for one in names(name, seeds) if store.has(one)]
+        threads = store.run(known[0]).manifest().settings.threads if known else None
     chosen = options.use_device(device, threads, count, workers.place())
-    result = train_run(
-        fields, given, registry, name,
-        preset=preset, device=chosen, count=count, resume=resume, data_dir=data_dir, tensorboard=tensorboard,
-    )  # fmt: skip
-    if result and as_json:
-        console.write_json("-", result)
-    elif result:
-        _show(result)
+
+    def one(fields: dict[str, object], **where: Any) -> dict[str, Any]:
+        return train_run(
+            fields, given, registry, preset=preset, device=chosen, count=count, data_dir=data_dir,
+            tensorboard=tensorboard, **where,
+        )  # fmt: skip
+
+    if seeds is None:
+        results = [one(fields, name=name, resume=resume)]
+    else:
+        results = list(each_seed(seeds, fields, store, name, one, resume=resume))
+    if not results[0]:  # another rank of torchrun's
+        return
+    if as_json:
+        console.write_json("-", results[0] if seeds is None else results)
+    elif seeds is not None:
+        show_seeds(results)
+    elif results[0]["state"] != "diverged":
+        show(results[0])
+    _refuse_diverged(results)
+
+
+def _refuse_diverged(results: Sequence[dict[str, Any]]) -> None:
+    """End with exit code 2 where a run diverged: all of it is kept, and the user can mend it.
+
+    Raises:
+        UserError: one did.
+    """
+    diverged = [result for result in results if result["state"] == "diverged"]
+    if diverged:
+        which = ", ".join(f"{result['run']} in round {result['rounds']}" for result in diverged)
+        mend = f"train anew with --lr below {diverged[0]['lr']:g}, or with --clip"
+        raise UserError(f"loss or weights not finite: {which} diverged, and is kept as it is; {mend}")
 
 
 def train_run(
@@ -54,16 +93,22 @@ def train_run(
     name: str | None,
     *,
     device: torch.device,
+    suffixes: tuple[str, ...] = ("",),
+    like: str | None = None,
     preset: str | None = None,
     count: int = 1,
     resume: bool = False,
     data_dir: Path | None = None,
     tensorboard: bool = False,
 ) -> dict[str, object]:
-    """Train with the given fields of :class:`Settings`; return what ``train --json`` prints, on rank 0."""
+    """Train with the given fields of :class:`Settings`; return what ``train --json`` prints, on rank 0.
+
+    Without a ``name`` the run is called METHOD-DATASET with the first of ``suffixes``; all of them are free
+    then. ``like`` is a run whose settings it has besides the fields.
+    """
     use = None
-    if resume:
-        fields, given = _as_before(fields, given, Registry(root), name, preset)
+    if resume or like:
+        fields, given, use = _as_before(fields, given, Registry(root), name if resume else like, preset)
     elif preset is not None:
         fields, given, use = find_preset(preset).resolve(fields, given)
     where = {"device": str(device), "threads": torch.get_num_threads()}
@@ -76,11 +121,11 @@ def train_run(
             if group.rank:
                 assist(group, federation)
                 return {}
-            run = _open(federation, Registry(root), name, use, resume=resume)
+            run = _open(federation, Registry(root), name, use, suffixes, resume=resume)
             with run.held():
                 return _lead(group, federation, run, tensorboard=tensorboard)
     federation = prepare(settings, given, data_dir)  # before the workers: what is wrong is said once
-    run = _open(federation, Registry(root), name, use, resume=resume)
+    run = _open(federation, Registry(root), name, use, suffixes, resume=resume)
     with (
         run.held(),
         workers.started(count, device, settings.threads, assist_run, settings, given, data_dir) as group,
@@ -90,8 +135,8 @@ def train_run(
 
 def _as_before(
     fields: dict[str, object], given: dict[str, str], registry: Registry, name: str | None, preset: str | None
-) -> tuple[dict[str, object], dict[str, str]]:
-    """Return the settings and options of the run to continue, with what the user has set over them."""
+) -> tuple[dict[str, object], dict[str, str], PresetUse | None]:
+    """Return settings, options and preset of the run to continue, with what the user has set over them."""
     if name is None:
         raise UserError("--resume needs the --name of the run to continue")
     manifest = registry.run(name).manifest()
@@ -99,7 +144,8 @@ def _as_before(
     if preset not in (None, before):
         raise UserError(f"{name} was started {f'with --preset {before}' if before else 'without a preset'}")
     settings = manifest.settings.model_dump(exclude={"options"})
-    return {**settings, **fields}, {key: str(v) for key, v in manifest.settings.options.items()} | given
+    options = {key: str(value) for key, value in manifest.settings.options.items()}
+    return {**settings, **fields}, options | given, manifest.preset
 
 
 def assist_run(
@@ -110,7 +156,13 @@ def assist_run(
 
 
 def _open(
-    federation: Federation, registry: Registry, name: str | None, use: PresetUse | None, *, resume: bool
+    federation: Federation,
+    registry: Registry,
+    name: str | None,
+    use: PresetUse | None,
+    suffixes: tuple[str, ...],
+    *,
+    resume: bool,
 ) -> Run:
     settings = federation.settings
     if federation.dataset.note:
@@ -119,35 +171,15 @@ def _open(
         console.note("no concept shifts without --shift bernoulli or fixed10")
     if settings.precision == "bf16" and not has_bfloat16(torch.device(settings.device)):
         console.note("this processor has no bfloat16 instructions: --precision fp32 is faster here")
-    if use:
+    if use and not resume:
         values = {**settings.model_dump(), **settings.options}
         for key, why in use.provisional.items():
             console.note(f"{use.name}: {key} {values[key]} is provisional ({why})")
         for change in use.overridden:
             console.note(f"{use.name}: departs in {change}")
-    name = checked_name(name) if name else registry.free_name(f"{settings.method}-{settings.dataset}")
+    stem = f"{settings.method}-{settings.dataset}"
+    name = checked_name(name) if name else registry.free_name(stem, suffixes) + suffixes[0]
     return open_run(federation, registry, name, resume=resume, preset=use)
-
-
-def _show(result: dict[str, object]) -> None:
-    """Print a run's summary as a table."""
-
-    def percent(key: str) -> str:
-        return "" if result[key] is None else f"{float(str(result[key])):.2%}"
-
-    cells = {
-        "run": str(result["run"]),
-        "rounds": str(result["rounds"]),
-        "final accuracy": percent("accuracy"),
-        "best": percent("best_accuracy"),
-        "best by T/2": percent("best_half_accuracy"),
-    }
-    if "target" in result:
-        cells[f"rounds to {percent('target')}"] = reached(result)
-    if "shift_accuracy" in result:
-        cells["under shift"] = percent("shift_accuracy")
-    cells["checkpoint"] = str(result["final"])
-    console.print_table("Trained", list(cells), [list(cells.values())])
 
 
 def _lead(
@@ -178,6 +210,7 @@ def _lead(
         "registry": str(run.folder.parent),
         "state": state,
         "seed": federation.settings.seed,
+        "lr": federation.settings.lr,
         "final": str(run.last if state == "diverged" else run.final),
         "best": str(run.best),
         **summary(federation.settings, metrics),

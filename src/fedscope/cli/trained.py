@@ -1,0 +1,55 @@
+"""What `fedscope train` prints of its runs: one, or one for each seed with their mean."""
+
+from collections.abc import Sequence
+from statistics import mean, stdev
+from typing import Any
+
+from fedscope.cli import console
+from fedscope.federated.summary import reached
+
+Result = dict[str, Any]
+
+
+def show(result: Result) -> None:
+    """Print one run's summary as a table."""
+    cells = {
+        "run": result["run"],
+        "rounds": str(result["rounds"]),
+        "final accuracy": _percent(result["accuracy"]),
+        "best": _percent(result["best_accuracy"]),
+        "best by T/2": _percent(result["best_half_accuracy"]),
+    }
+    if "target" in result:
+        cells[f"rounds to {_percent(result['target'])}"] = reached(result)
+    if "shift_accuracy" in result:
+        cells["under shift"] = _percent(result["shift_accuracy"])
+    cells["checkpoint"] = result["final"]
+    console.print_table("Trained", list(cells), [list(cells.values())])
+
+
+def show_seeds(results: Sequence[Result]) -> None:
+    """Print the runs of several seeds, and the mean ± standard deviation over those that did not diverge."""
+    sound = [result for result in results if result["state"] != "diverged"]
+    rows = [
+        [
+            result["run"], str(result["seed"]), str(result["rounds"]),
+            *map(_percent, (result["accuracy"], result["best_accuracy"])),
+        ]
+        if result in sound
+        else [result["run"], str(result["seed"]), str(result["rounds"]), "diverged", "diverged"]
+        for result in results
+    ]  # fmt: skip
+    accuracies = (_spread([result[key] for result in sound]) for key in ("accuracy", "best_accuracy"))
+    rows.append([f"mean ± sd of {len(sound)}", "", "", *accuracies])
+    console.print_table("Trained", ["run", "seed", "rounds", "final accuracy", "best"], rows)
+
+
+def _spread(values: Sequence[float]) -> str:
+    """Return the mean ± the standard deviation (n − 1), which takes two values."""
+    if not values:
+        return "–"
+    return f"{mean(values):.2%} ± {f'{stdev(values):.2%}' if len(values) > 1 else '–'}"
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.2%}"
