@@ -14,6 +14,7 @@ from fedscope.checkpoints.code import code_version
 from fedscope.checkpoints.files import Checkpoint, describe_checkpoint, load_checkpoint
 from fedscope.checkpoints.registry import Registry
 from fedscope.checkpoints.run import Run
+from fedscope.checkpoints.schema import difference
 from fedscope.errors import UserError
 
 
@@ -97,7 +98,7 @@ def _run_link(checkpoint: Checkpoint) -> Link:
     except UserError as error:
         return Link("run", folder.name, {}, str(error))
     details = {"created": manifest.created, "method": manifest.settings.method}
-    same = all(getattr(manifest, s) == getattr(checkpoint.info, s) for s in ("settings", "model", "data"))
+    same = difference(manifest, checkpoint.info) is None
     return Link("run", folder.name, details, None if same else "its manifest is not the checkpoint's")
 
 

@@ -125,6 +125,15 @@ class Run:
         """Write the manifest atomically."""
         write_text(self.folder / "manifest.json", self.sealed(manifest))
 
+    def extend(self, rounds: int) -> None:
+        """Let the run go on to ``rounds``: its last model is again the newest of an unfinished one."""
+        manifest = self.manifest()
+        if self.final.exists():  # first: a kill in between leaves a run of the old length, to be finished
+            self.final.replace(self.last)
+        settings = manifest.settings.model_copy(update={"rounds": rounds})
+        before = (*manifest.extended, manifest.settings.rounds)
+        self.write_manifest(manifest.model_copy(update={"settings": settings, "extended": before}))
+
     @staticmethod
     def sealed(manifest: Manifest) -> str:
         """Return the text of ``manifest.json``."""

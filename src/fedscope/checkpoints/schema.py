@@ -214,6 +214,14 @@ class CheckpointInfo(Record):
     versions: dict[str, str]
 
 
+def difference(manifest: Manifest, info: CheckpointInfo) -> str | None:
+    """Return in which section a checkpoint is not of the run, if in any; the run may have been extended."""
+    lengths = (*manifest.extended, manifest.settings.rounds)
+    if info.settings not in [manifest.settings.model_copy(update={"rounds": n}) for n in lengths]:
+        return "settings"
+    return next((s for s in ("model", "data") if getattr(info, s) != getattr(manifest, s)), None)
+
+
 def parse(kind: type[R], data: object, what: str) -> R:
     """Validate ``data`` as a record; ``what`` names its origin in the error.
 

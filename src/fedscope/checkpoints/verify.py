@@ -9,7 +9,7 @@ from fedscope.checkpoints import index, layout
 from fedscope.checkpoints.files import load_checkpoint
 from fedscope.checkpoints.registry import Registry
 from fedscope.checkpoints.run import Run
-from fedscope.checkpoints.schema import NAME, CheckpointInfo, Manifest, Round
+from fedscope.checkpoints.schema import NAME, CheckpointInfo, Manifest, Round, difference
 from fedscope.checkpoints.state import check_state
 from fedscope.errors import UserError
 
@@ -87,9 +87,9 @@ def _problem(run: Run, name: str, manifest: Manifest, metrics: Metrics) -> str |
 
 def _mismatch(name: str, info: CheckpointInfo, manifest: Manifest, metrics: Metrics) -> str | None:
     """Return in what a whole checkpoint disagrees with its run or with its own name."""
-    for section in ("settings", "model", "data"):
-        if getattr(info, section) != getattr(manifest, section):
-            return f"is of another run: its {section} are not the manifest's"
+    section = difference(manifest, info)
+    if section:
+        return f"is of another run: its {section} are not the manifest's"
     parts = Path(name).parts
     if (info.kind == "client") != ("clients" in parts):
         return f"holds a {info.kind} model"

@@ -49,6 +49,7 @@ def show_command(run: str, provenance: bool, registry: Path, as_json: bool) -> N
         return
     known = {k: v for k, v in manifest.stated().items() if v is not None or not manifest.added}
     state = found.status(manifest) + (f" in round {manifest.diverged}" if manifest.diverged else "")
+    state += f", extended from {', '.join(map(str, manifest.extended))} rounds" if manifest.extended else ""
     fields = {**known, "created": manifest.created, "state": state}
     if manifest.added:
         fields["added from"] = manifest.added.source

@@ -117,7 +117,7 @@ from fedscope.errors import UserError
 @click.option("--name", help="Name of the run. [default: METHOD-DATASET]")
 @setting("--save-clients", click.Choice(["last", "all", "none"]), "Which of the clients' uploads to keep.")
 @setting("--keep-every", int, "Also keep the global model every K rounds.")
-@click.option("--resume", is_flag=True, help="Continue the run --name (a finished one is left as it is).")
+@click.option("--resume", is_flag=True, help="Continue the run --name; a finished one with more --rounds.")
 @click.option(
     "--tensorboard", is_flag=True, help="Write the metrics for TensorBoard too, into the run's folder."
 )

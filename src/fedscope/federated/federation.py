@@ -266,16 +266,19 @@ def open_run(
     resume: bool,
     preset: PresetUse | None = None,
 ) -> Run:
-    """Register a new run, or with ``resume`` return the one of that name.
+    """Register a new run, or with ``resume`` return the one of that name, which may get more rounds.
 
     Raises:
-        UserError: the name is taken, or the run to resume is not there or has other settings.
+        UserError: the name is taken, or the run to resume is not there, diverged, was trained by another
+            program, or has other settings.
     """
     manifest = federation.describe(name, preset)
     if not resume:
         return registry.create(manifest)
     run = registry.run(name)
     old = run.manifest()
+    if old.added:
+        raise UserError(f"{name!r} was trained by another program and cannot be continued by this one")
     if old.diverged:
         raise UserError(
             f"{name!r} diverged in round {old.diverged} and cannot be continued; train it anew with a lower "
@@ -283,6 +286,12 @@ def open_run(
         )
     for section in ("settings", "model", "data"):
         before, now = getattr(old, section).model_dump(), getattr(manifest, section).model_dump()
+        if section == "settings" and before["rounds"] < now["rounds"]:
+            before["rounds"] = now["rounds"]
+            if now["shift"] != "none":
+                raise UserError(
+                    f"{name!r} has concept shifts, drawn for all rounds at once; use another --name"
+                )
         changed = [f"{key} {before[key]} → {now[key]}" for key in now if before[key] != now[key]]
         if changed:
             raise UserError(

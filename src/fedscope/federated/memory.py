@@ -53,6 +53,10 @@ class Memory:
                 memory._take(number)
         return memory
 
+    def holds(self, round: int) -> bool:
+        """Say whether the state after ``round`` rounds is there."""
+        return round in self._states
+
     def recall(self, client: int) -> Tensor | None:
         """Return the client's row (width,), or nothing if it never took part.
 

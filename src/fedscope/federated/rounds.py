@@ -42,6 +42,8 @@ def train(
     """
     server = _Server(federation, run, Dispatch(federation, workers or Workers()))
     rounds = federation.settings.rounds
+    if rounds > run.manifest().settings.rounds:
+        run.extend(rounds)
     server.dispatch.begin(rounds if server.diverged else len(server.metrics))
     for round in range(len(server.metrics) + 1, rounds + 1):
         if server.diverged:
@@ -88,7 +90,14 @@ class _Server:
         self.sampled_mean = situation.initial
         if situation.memory.names or method.server_state:
             self.memory = Memory.after(run.folder / "state", situation.memory.width, done)
-            self.state = self.memory.server(done) if done else self.state
+        for memory in (self.memory, self.latest):
+            if 0 < done < federation.settings.rounds and memory and not memory.holds(done):
+                raise UserError(
+                    f"{run.name} cannot be continued: what {method.name} remembers of round {done} is not in "
+                    f"{memory.folder}; train it anew under another --name"
+                )
+        if self.memory and self.memory.holds(done):
+            self.state = self.memory.server(done)
         dispatch.broadcast(self.state)
 
     def round(self, round: int) -> Metrics:
