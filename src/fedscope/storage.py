@@ -1,4 +1,4 @@
-"""Writing files so that a reader, or a power cut, sees the old content or the new one, never a part."""
+"""Writing files so that a reader, or a power cut, sees the old content or the new one; the user's cache."""
 
 import errno
 import os
@@ -7,6 +7,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+
+def cache_dir() -> Path:
+    """Return ``$FEDSCOPE_CACHE``, ``$XDG_CACHE_HOME/fedscope`` or ``~/.cache/fedscope``."""
+    if os.environ.get("FEDSCOPE_CACHE"):
+        return Path(os.environ["FEDSCOPE_CACHE"])
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedscope"
 
 
 @contextmanager

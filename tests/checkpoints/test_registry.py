@@ -108,7 +108,7 @@ def test_a_file_is_its_own_address(registry: Registry, run: Run) -> None:
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        ("d", "no run 'd'"),
+        ("d", "there is no run 'd' in the registry .*; `fedscope runs list` shows all"),
         ("bb", "did you mean 'b'"),
         ("b@1", "it has @final, @best, @client0, @client1, @client2"),
         ("b@client7", r"holds no @client7 \(clients/0007.pt\)"),
@@ -117,7 +117,10 @@ def test_a_file_is_its_own_address(registry: Registry, run: Run) -> None:
         ("b@bset", "unknown checkpoint b@bset; did you mean 'best'"),
         ("x/y.pt", "no such file"),
         ("missing.pt", "no such file"),
-        ("..@best", "is no run name"),
+        ("..x@best", "there is no run '..x'"),
+        ("b@", "'b@' is half of RUN@WHICH; use RUN, RUN@best"),
+        ("@best", "'@best' is half of RUN@WHICH"),
+        (".", "is a folder, not a run"),
     ],
 )
 def test_bad_addresses(registry: Registry, reference: str, message: str) -> None:

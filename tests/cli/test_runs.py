@@ -133,12 +133,12 @@ def test_rebuild_restores_the_listing(command: Command, registry: Registry) -> N
 
 def test_verify_names_every_fault(fedscope: Command, run: Run, tmp_path: Path) -> None:
     root = tmp_path / "r"
-    for name in ("moved", "whole", "mixed", "gone", "edited"):
+    for name in ("moved", "whole", "mixed", "gone", "edited", "bare"):
         copy = Run(Path(shutil.copytree(run.folder, root / name)))
         copy.write_manifest(run.manifest().model_copy(update={"name": name}))
     verify = ("runs", "verify", "--registry", "r")
     done = fedscope(*verify)
-    assert (done.code, done.out) == (0, "35 files, no fault\n")
+    assert (done.code, done.out) == (0, "42 files, no fault\n")
     content = bytearray((root / "mixed" / "best.pt").read_bytes())
     at = content.find(load_checkpoint(run.best).state["fc.weight"].numpy().tobytes()[:16])
     content[at] ^= 1
@@ -151,9 +151,9 @@ def test_verify_names_every_fault(fedscope: Command, run: Run, tmp_path: Path) -
     (root / "gone" / "notes.txt").touch()
     text = (root / "edited" / "metrics.jsonl").read_text().replace('"round": 2', '"round": 3')
     (root / "edited" / "metrics.jsonl").write_text(text)
-    (root / "empty").mkdir()
+    (root / "bare" / "manifest.json").unlink()
     (root / ".new.abcdefgh").mkdir()
-    (root / "loose.pt").touch()
+    shutil.copy(run.final, root / "loose.pt")
     (root / ".analysis" / "products").mkdir(parents=True)
     (root / ".analysis" / "result.json").touch()
     (root / ".analysis" / "products" / ".x.npz.abcdefgh.tmp").touch()
@@ -165,7 +165,7 @@ def test_verify_names_every_fault(fedscope: Command, run: Run, tmp_path: Path) -
         ".new.abcdefgh": "left over by a process",
         "edited": "metrics.jsonl, line 2 does not match its check",
         "elsewhere/manifest.json": "is of a run named 'moved'",
-        "empty": "is no run without a manifest",
+        "bare": "has lost its manifest.json",
         "gone/.final.pt.x1y2z3__.tmp": "left over by a process",
         "gone/best.pt": "is missing",
         "gone/clients/0002.pt": "is missing",

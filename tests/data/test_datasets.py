@@ -8,9 +8,9 @@ import pytest
 import torch
 from PIL import Image
 
-from fedscope.data.cache import cache_dir
 from fedscope.data.catalogue import load, pipeline
 from fedscope.errors import UserError
+from fedscope.storage import cache_dir
 
 NAMES = [f"class {i}" for i in range(10)]
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fedscope.data.cache import cache_dir
 from fedscope.data.catalogue import load, pipeline
 from fedscope.errors import UserError
+from fedscope.storage import cache_dir
 from tests.data.layouts import make, shard, write
 
 Break = Callable[[Path], object]

@@ -30,7 +30,7 @@ def rows(root: Path, runs: Iterable[Run]) -> list[Row]:
     """Return one row of ``COLUMNS`` and of the settings per run, newest first."""
     runs = list(runs)
     found: dict[str, Row] | None = None
-    if root.is_dir():
+    if runs:
         try:
             found = _kept(root / INDEX, runs)
         except sqlite3.Error:  # damaged, locked for long, or not ours to write

@@ -1,4 +1,8 @@
-"""Which files a run consists of: the one list that `verify`, `export` and `import` go by."""
+"""Which files a run consists of: the one list that `verify`, `export` and `import` go by.
+
+A registry may be a folder that other programs write to as well, such as ``checkpoints``: a folder in it is a
+run if fedscope's manifest lies in it, or, where that is lost, one of fedscope's checkpoints.
+"""
 
 import os
 import re
@@ -17,6 +21,8 @@ _KINDS: dict[Kind, str] = {
     "checkpoint": rf"(final|best|last|sel|all|{_ROUND})\.pt|({_ROUND}/)?{_CLIENT}",
     "state": rf"(state|latest)/{_ROUND}/(clients\.f32|state\.json|server\.pt)",
 }
+_SIGNS = {"manifest.json": b'"fedscope/run/', ".pt": b"fedscope/checkpoint/"}
+_HEAD = 1024  # bytes in which the sign of a file stands
 _BESIDES = "tensorboard"  # may be there, and is nobody's loss
 
 
@@ -45,3 +51,21 @@ def files(folder: Path) -> Iterator[str]:
 def is_leftover(name: str) -> bool:
     """Say whether a file below a run or registry is what a killed process was writing or deleting."""
     return any(re.fullmatch(r"\..+\.(tmp|deleted|[a-z0-9_]{8})", part) for part in name.split("/"))
+
+
+def is_run(folder: Path) -> bool:
+    """Say whether ``folder`` is a run of fedscope's, be it one whose manifest is lost."""
+    names = ("manifest.json", "final.pt", "best.pt", "last.pt")
+    return any(is_ours(folder / name) for name in names)
+
+
+def is_ours(path: Path) -> bool:
+    """Say whether a manifest or a checkpoint was written by fedscope, as its first bytes tell."""
+    sign = _SIGNS.get(path.name) or _SIGNS.get(path.suffix)
+    if sign is None or not path.is_file():
+        return False
+    try:
+        with path.open("rb") as handle:
+            return sign in handle.read(_HEAD)
+    except OSError:
+        return path.name == "manifest.json"

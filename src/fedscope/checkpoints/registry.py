@@ -7,7 +7,9 @@
     ROOT/RUN/tags/NAME                   an empty file per tag
     ROOT/RUN/{state,latest}/             what an unfinished run needs to be resumed
     ROOT/index.sqlite                    what `runs list` shows, brought up to date from the files at each use
+    ROOT/.analysis/                      results of analyses
 
+A folder without a run is no registry: nothing is written to it until a run is registered there.
 A checkpoint is addressed as a file, or as RUN, RUN@25, RUN@best, RUN@final, RUN@all, RUN@client3.
 """
 
@@ -15,7 +17,7 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from fedscope.checkpoints import index, layout
@@ -23,7 +25,7 @@ from fedscope.checkpoints.index import COLUMNS, Row
 from fedscope.checkpoints.run import Run, checked_name
 from fedscope.checkpoints.schema import NAME, Manifest
 from fedscope.errors import UserError, suggestion
-from fedscope.storage import atomic_folder, synced
+from fedscope.storage import atomic_folder, cache_dir, synced
 
 __all__ = ["COLUMNS", "Registry", "Row", "Run", "checked_name"]
 
@@ -33,6 +35,11 @@ class Registry:
 
     def __init__(self, root: Path):
         self.root = root
+
+    @property
+    def analysis(self) -> Path:
+        """Folder of the results: of the registry, or of the user's cache where ``root`` is none yet."""
+        return self.root / ".analysis" if self.folders() else cache_dir() / "analysis"
 
     def create(self, manifest: Manifest) -> Run:
         """Make the folder of a new run and write its manifest.
@@ -62,7 +69,7 @@ class Registry:
 
     def has(self, name: str) -> bool:
         """Say whether there is a run ``name``."""
-        return (self.root / checked_name(name) / "manifest.json").is_file()
+        return Run(self.root / checked_name(name)).has_manifest
 
     def run(self, name: str) -> Run:
         """Return the run ``name``.
@@ -70,18 +77,39 @@ class Registry:
         Raises:
             UserError: there is none of that name.
         """
-        run = Run(self.root / checked_name(name))
-        if not self.has(name):
-            hint = suggestion(name, (r.name for r in self.folders())) or "; `fedscope runs list` shows all"
-            raise UserError(f"there is no run {name!r} in the registry {self.root}, and no such file{hint}")
-        return run
+        run = Run(self.root / name)
+        if NAME.fullmatch(name) and (run.has_manifest or layout.is_run(run.folder)):
+            return run
+        stem, at, _ = name.partition("@")
+        if at:
+            raise UserError(f"{name} names a checkpoint; name the run alone: {stem or 'RUN'}")
+        if name and Path(name).exists():
+            raise UserError(
+                f"{name} is no run of the registry {self.root}; `fedscope runs add {name} --model NAME "
+                "--dataset NAME` registers another program's checkpoint"
+            )
+        runs = [run.name for run in self.folders()]
+        more = "`fedscope runs list` shows all" if runs else "it holds none yet"
+        hint = suggestion(name, runs) or f"; {more}"
+        raise UserError(f"there is no run {name!r} in the registry {self.root}{hint}")
 
     def folders(self) -> list[Run]:
-        """Return every folder that holds a manifest."""
+        """Return every run, be its manifest damaged or lost."""
         if not self.root.is_dir():
             return []
         named = sorted(entry.name for entry in os.scandir(self.root) if NAME.fullmatch(entry.name))
-        return [Run(self.root / name) for name in named if (self.root / name / "manifest.json").is_file()]
+        return [Run(self.root / name) for name in named if layout.is_run(self.root / name)]
+
+    def existing(self) -> list[Run]:
+        """Return every run.
+
+        Raises:
+            UserError: there is none, so that the folder is no registry.
+        """
+        runs = self.folders()
+        if not runs:
+            raise UserError(f"there is no run in {self.root}; name a registry with --registry")
+        return runs
 
     def newest(self) -> Run:
         """Return the run that was created last.
@@ -104,9 +132,16 @@ class Registry:
             return self._checkpoint(self.newest(), "")
         if Path(reference).is_file():
             return Path(reference)
+        if Path(reference).is_dir() and not layout.is_run(self.root / reference):
+            raise UserError(
+                f"{reference} is a folder, not a run of the registry {self.root}; name a file in it, or add "
+                "--model and --data to analyse a folder as Hugging Face writes it"
+            )
         if reference.endswith(".pt") or "/" in reference:
             raise UserError(f"no such file: {reference}; `fedscope runs list` shows what the registry holds")
-        name, _, which = reference.partition("@")
+        name, at, which = reference.partition("@")
+        if not name or (at and not which):
+            raise UserError(f"{reference!r} is half of RUN@WHICH; use RUN, RUN@best, RUN@25 or RUN@client3")
         return self._checkpoint(self.run(name), which)
 
     def _checkpoint(self, run: Run, which: str) -> Path:
@@ -132,8 +167,11 @@ class Registry:
             names = [f"@{p.stem}" for p in files if p.exists()]
             names += [f"@{round}" for round in run.rounds()]
             names += [f"@client{int(p.stem)}" for p in run.clients()[:3]] + ["…"] * (len(run.clients()) > 3)
-            asked = f"@{which} ({path.relative_to(run.folder)})" if which else path.name
-            raise UserError(f"run {run.name!r} holds no {asked}; it has {', '.join(names) or 'none yet'}")
+            asked = (
+                f"no @{which} ({path.relative_to(run.folder)})" if which else "neither final.pt nor last.pt"
+            )
+            has = f"it has {', '.join(names)}" if names else "its first round is not finished"
+            raise UserError(f"run {run.name!r} holds {asked}; {has}")
         return path
 
     def rows(self) -> list[Row]:
@@ -144,10 +182,10 @@ class Registry:
         """Make the index anew from the files and return its rows.
 
         Raises:
-            UserError: the registry cannot be written.
+            UserError: there is no run, or the registry cannot be written.
         """
         try:
-            return index.rebuild(self.root, self.folders())
+            return index.rebuild(self.root, self.existing())
         except OSError as error:
             raise UserError(f"cannot write to the registry {self.root}: {error.strerror}") from error
 
@@ -187,7 +225,7 @@ class Registry:
         """
         _refuse_link(run)
         hidden = run.folder.with_name(f".{run.name}.{os.getpid()}.deleted")
-        with run.held():
+        with run.held() if run.has_manifest else nullcontext():
             run.folder.rename(hidden)
         synced(self.root)
         shutil.rmtree(hidden)

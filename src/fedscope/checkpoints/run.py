@@ -36,6 +36,11 @@ class Run:
         return self.folder.name
 
     @property
+    def has_manifest(self) -> bool:
+        """Whether the manifest is there, without which a run can only be read."""
+        return (self.folder / "manifest.json").exists()
+
+    @property
     def final(self) -> Path:
         """The global model after the last round."""
         return self.folder / "final.pt"
@@ -88,8 +93,9 @@ class Run:
         Readers share it, and need no right to write.
 
         Raises:
-            UserError: another process trains the run.
+            UserError: another process trains the run, or its manifest is missing.
         """
+        self._check_manifest()
         with (self.folder / "manifest.json").open("rb" if shared else "r+b") as handle:
             try:
                 fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
@@ -105,6 +111,7 @@ class Run:
         Raises:
             UserError: it is missing or damaged, or of a newer fedscope.
         """
+        self._check_manifest()
         path = self.folder / "manifest.json"
         try:
             data = parse_json(read_bytes(path))
@@ -120,6 +127,12 @@ class Run:
         if manifest.diverged:
             return "diverged"
         return "finished" if self.final.exists() else "unfinished"
+
+    def _check_manifest(self) -> None:
+        if not self.has_manifest:
+            raise UserError(
+                f"{self.folder} has lost its manifest.json; restore that from a copy, or delete the run"
+            )
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Write the manifest atomically."""

@@ -9,7 +9,7 @@ from fedscope.checkpoints import index, layout
 from fedscope.checkpoints.files import load_checkpoint
 from fedscope.checkpoints.registry import Registry
 from fedscope.checkpoints.run import Run
-from fedscope.checkpoints.schema import NAME, CheckpointInfo, Manifest, Round, difference
+from fedscope.checkpoints.schema import CheckpointInfo, Manifest, Round, difference
 from fedscope.checkpoints.state import check_state
 from fedscope.errors import UserError
 
@@ -26,20 +26,20 @@ class Fault:
 
 
 def verify_root(registry: Registry) -> Iterator[Fault]:
-    """Yield the faults of the registry's own folder: its index, leftovers, and what belongs to no run."""
+    """Yield the faults of the registry's own folder: its index, leftovers, and checkpoints of no run.
+
+    Other programs' files may lie there too, and are none of a registry's.
+    """
     for problem in index.faults(registry.root):
         yield Fault(index.INDEX, f"damaged ({problem}); `fedscope runs rebuild` makes it anew")
-    runs = {run.name for run in registry.folders()}
     for entry in sorted(os.scandir(registry.root), key=lambda entry: entry.name):
         if entry.name == ".analysis" and entry.is_dir(follow_symlinks=False):  # of `hessian`: checked at use
             left = [name for name in layout.files(Path(entry.path)) if layout.is_leftover(name)]
             yield from (Fault(f"{entry.name}/{name}", _LEFT_OVER) for name in left)
         elif layout.is_leftover(entry.name):
             yield Fault(entry.name, _LEFT_OVER)
-        elif entry.is_dir() and NAME.fullmatch(entry.name) and entry.name not in runs:
-            yield Fault(entry.name, "is no run without a manifest; delete it, or restore the manifest")
-        elif entry.name.endswith((".pt", ".jsonl")):
-            yield Fault(entry.name, "belongs to no run; move it elsewhere, or register it")
+        elif entry.name.endswith(".pt") and layout.is_ours(Path(entry.path)):
+            yield Fault(entry.name, "belongs to no run; move it into its run's folder, or elsewhere")
 
 
 def verify_run(run: Run, report: Callable[[str], None] = lambda name: None) -> Iterator[Fault]:

@@ -7,7 +7,7 @@ import click
 from fedscope.checkpoints.files import versions
 from fedscope.checkpoints.registry import Registry
 from fedscope.cli import console, options
-from fedscope.cli.measuring import ANALYSIS, show
+from fedscope.cli.measuring import show
 from fedscope.cli.reporting import as_record, page_of, runs_of
 from fedscope.cli.training import train_run
 from fedscope.figures import hessian_records, landscape_records
@@ -37,7 +37,7 @@ def run(registry: Path, threads: int | None, out: Path) -> None:
     request = Request(
         top_k=2, density=True, clients=True, crossing=Crossing(probes=CLIENT_PROBES), versions=versions()
     )
-    records = [measure(problem, request, console.progress, keep=registry / ANALYSIS) for problem in problems]
+    records = [measure(problem, request, console.progress, keep=store.analysis) for problem in problems]
     plane = Plane(grid=GRID, versions=versions())
     surfaces = [scan(problem, plane, console.progress) for problem in problems]
 

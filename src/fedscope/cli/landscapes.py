@@ -9,9 +9,10 @@ from click.core import ParameterSource
 from torch.distributed import ProcessGroup
 
 from fedscope.checkpoints.files import versions
+from fedscope.checkpoints.registry import Registry
 from fedscope.cli import console, rounds
 from fedscope.cli.evaluation import taken
-from fedscope.cli.measuring import ANALYSIS, joined_group
+from fedscope.cli.measuring import joined_group
 from fedscope.cli.problems import problems
 from fedscope.cli.slices import geometry, grid_sizes, slices
 from fedscope.errors import UserError
@@ -107,7 +108,7 @@ def _scanned(
             f"{plane.directions}; without --rounds, pca draws the rounds of RUN as a trajectory"
         )
     stage = console.silent if group is not None and group.rank() else console.progress
-    kept: dict[str, Any] = {"keep": Path(source["registry"]) / ANALYSIS, "again": again, "group": group}
+    kept: dict[str, Any] = {"keep": Registry(source["registry"]).analysis, "again": again, "group": group}
     if round_range:
         runs = rounds.checkpoints(source["checkpoints"], rounds.parse(round_range), source["registry"])
         frames = [problems(**{**source, "checkpoints": names}) for names in runs]

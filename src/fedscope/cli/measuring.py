@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch.distributed import ProcessGroup
 
 from fedscope.checkpoints.files import versions
+from fedscope.checkpoints.registry import Registry
 from fedscope.cli import console
 from fedscope.cli.analysis import SHARED
 from fedscope.cli.problems import problems
@@ -22,8 +23,6 @@ from fedscope.figures.tables import hessian_table
 from fedscope.figures.verdicts import advice, comparison_table
 from fedscope.landscape.measure import Request, measure
 from fedscope.landscape.records import Record
-
-ANALYSIS = ".analysis"  # in the registry: results, and the products of interrupted runs
 
 
 def run(
@@ -69,7 +68,7 @@ def run(
         check_format(Path(figure))
     for target in (figure, json_target):
         console.check_target(target)
-    keep = Path(source["registry"]) / ANALYSIS
+    keep = Registry(source["registry"]).analysis
     with joined_group() as group:
         stage = console.silent if group is not None and group.rank() else console.progress
         records = [

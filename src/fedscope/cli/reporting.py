@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
+from fedscope.checkpoints import layout
 from fedscope.checkpoints.files import describe_checkpoint, versions
 from fedscope.checkpoints.registry import Registry
 from fedscope.checkpoints.run import Run
 from fedscope.cli import console
-from fedscope.cli.measuring import ANALYSIS
 from fedscope.cli.problems import problems
 from fedscope.cli.rounds import parse
 from fedscope.errors import UserError
@@ -88,7 +88,7 @@ def measured(
 
     The earlier rounds lie along the directions of the checkpoint that they lead to.
     """
-    keep = Path(source["registry"]) / ANALYSIS
+    keep = Registry(source["registry"]).analysis
     targets = problems(tuple(map(str, wanted)), **source) if wanted else []
     records = list(given)
     for problem in targets:
@@ -111,7 +111,7 @@ def kept(store: Registry, wanted: Earlier, given: Sequence[Record]) -> list[Reco
     every = [
         describe_checkpoint(path)[1] for target, earlier in wanted.items() for path in (target, *earlier)
     ]
-    found = best_of(kept_of(store.root / ANALYSIS, every), complete)
+    found = best_of(kept_of(store.analysis, every), complete)
     found.sort(key=lambda record: every.index(record["checkpoint"]["sha256"]))
     missing = [r for r in found if not _has(given, r["schema"], r["checkpoint"]["sha256"])]
     return [*given, *missing]
@@ -156,7 +156,7 @@ def kept_rounds(store: Registry, reference: str, rounds: str | None) -> list[Pat
 def runs_of(paths: Sequence[Path]) -> list[Run]:
     """Return the runs that the checkpoints lie in, each once."""
     folders = [parent for path in paths for parent in path.absolute().parents]
-    return [Run(folder) for folder in dict.fromkeys(folders) if (folder / "manifest.json").is_file()]
+    return [Run(folder) for folder in dict.fromkeys(folders) if layout.is_run(folder)]
 
 
 def as_record(run: Run) -> Record:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from fedscope.checkpoints import layout
 from fedscope.checkpoints.registry import Registry, Run
 from fedscope.cli import console, options
 from fedscope.cli.command import Command
@@ -26,10 +27,10 @@ def verify_command(runs: tuple[str, ...], registry: Path, as_json: bool) -> None
     from fedscope.checkpoints.verify import Fault, verify_root, verify_run  # torch: not for --help
 
     store = Registry(registry)
-    if not registry.is_dir():
-        raise UserError(f"there is no registry {registry}; name one with --registry")
     records = [name for name in runs if Path(name).suffix.lower() in RECORDS]
     named = [store.run(name) for name in runs if name not in records]
+    if not runs:
+        named = store.existing()
     faults = [] if runs else list(verify_root(store))
     files = 0
     with console.progress("verify") as report:
@@ -39,7 +40,7 @@ def verify_command(runs: tuple[str, ...], registry: Path, as_json: bool) -> None
             files += 1
             report(files, None, name)
 
-        for run in named if runs else store.folders():
+        for run in named:
             faults += verify_run(run, count)
         for name in records:
             count(name)
@@ -101,7 +102,7 @@ def _run_of(store: Registry, what: str) -> tuple[Run, Path | None]:
     """Return the run, and which checkpoint of it is meant if not all."""
     if Path(what).is_file() or "@" in what:
         path = store.resolve(what)
-        folder = next((f for f in path.absolute().parents if (f / "manifest.json").is_file()), None)
+        folder = next((f for f in path.absolute().parents if layout.is_run(f)), None)
         if folder is None:
             raise UserError(f"{path} lies in no run; use --format state_dict or safetensors")
         return Run(folder), folder / path.absolute().relative_to(folder)

@@ -7,7 +7,7 @@ import torch
 
 from fedscope.data import cache
 from fedscope.data.datasets import Dataset, Split, fingerprint
-from fedscope.storage import atomic_folder
+from fedscope.storage import atomic_folder, cache_dir
 
 TEN = tuple(map(str, range(10)))
 
@@ -18,7 +18,7 @@ def load_digits() -> Dataset:
     The sixteen grey levels are spread over 0…255. Source: UCI optical recognition of handwritten digits.
     Kept in the cache, where it is writable, because importing scikit-learn takes longer than many a run.
     """
-    folder = cache.cache_dir() / f"digits-{version('scikit-learn')}"
+    folder = cache_dir() / f"digits-{version('scikit-learn')}"
     if not cache.is_complete(folder):
         train, test = _bundled_digits()
         try:

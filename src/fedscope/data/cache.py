@@ -5,7 +5,6 @@ images that are decoded when they are fetched ``SPLIT_places.npy`` and ``SPLIT_p
 """
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,13 +14,6 @@ from torch import Tensor
 
 from fedscope.data.datasets import SPLITS, Dataset, Split, fingerprint
 from fedscope.data.files import Files
-
-
-def cache_dir() -> Path:
-    """Return ``$FEDSCOPE_CACHE``, ``$XDG_CACHE_HOME/fedscope`` or ``~/.cache/fedscope``."""
-    if os.environ.get("FEDSCOPE_CACHE"):
-        return Path(os.environ["FEDSCOPE_CACHE"])
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedscope"
 
 
 def is_complete(folder: Path) -> bool:

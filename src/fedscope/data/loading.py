@@ -14,7 +14,7 @@ from fedscope.data.files import Files
 from fedscope.data.record import Record
 from fedscope.data.tables import Table, content_key
 from fedscope.errors import UserError
-from fedscope.storage import atomic_folder
+from fedscope.storage import atomic_folder, cache_dir
 
 Decode = Callable[[bytes, str, int], Pixels]
 ONCE: dict[str, Decode] = {"exact": exact, "squared": squared}
@@ -48,7 +48,7 @@ def cache_folder(record: Record, found: sources.Found | None) -> Path:
     key = (
         content_key(found.files, f"{record.decode} {record.side} {record.rule.__name__}") if found else "hub"
     )
-    return cache.cache_dir() / f"{record.folder}-{key}"
+    return cache_dir() / f"{record.folder}-{key}"
 
 
 def _build(record: Record, found: sources.Found, folder: Path) -> None:
