@@ -1,11 +1,11 @@
 import copy
 import json
 import math
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -257,23 +257,43 @@ def poisoned(run: Run, tmp_path: Path) -> Run:
     return folder
 
 
-def test_what_is_not_finite_is_kept_and_counted(fedscope: Command, run: Run, tmp_path: Path) -> None:
-    record: Any = fedscope("hessian", str(poisoned(run, tmp_path).final), *FAST, "--json", "-").json
-    assert record["lambda_max"]["value"] is None
-    assert record["trace"]["value"] is None
-    assert record["converged"] is False
-    assert record["non_finite"] > 0
-    done = fedscope("hessian", "registry/nan/final.pt", *FAST)
-    assert "not finite" in done.out
-
-
-@pytest.mark.parametrize("directions", ["eigen", "random"])
-def test_around_weights_that_are_not_finite_there_is_nothing_to_draw(
-    fedscope: Command, run: Run, tmp_path: Path, directions: str
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("hessian", "--json", "r.json"),
+        ("plot-landscape", "--directions", "random", "--grid", "3"),
+        ("plot-landscape", "--grid", "3"),
+        ("report",),
+    ],
+)
+def test_weights_that_are_not_finite_are_named(
+    fedscope: Command, run: Run, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     broken = str(poisoned(run, tmp_path).final)
-    done = fedscope("plot-landscape", broken, *FAST, "--directions", directions, "--grid", "3")
-    assert (done.code, "has weights or statistics that are not finite (fc.weight)" in done.err) == (2, True)
+    done = fedscope(command[0], broken, *FAST, *command[1:])
+    assert (done.code, done.out) == (2, "")
+    assert "nan/final.pt has weights that are not finite: fc.weight (1 of " in done.err
+    assert "take an earlier round" in done.err
+    assert "--top-k" not in done.err
+    assert not Path("r.json").exists()
+
+
+def test_a_client_that_is_not_finite_is_named_before_the_long_steps(
+    fedscope: Command, run: Run, tmp_path: Path
+) -> None:
+    copied = Run(tmp_path / "registry" / "copy")
+    shutil.copytree(run.folder, copied.folder)
+    copied.write_manifest(run.manifest().model_copy(update={"name": "copy"}))
+    path = copied.clients()[1]
+    checkpoint = load_checkpoint(path)
+    state = copy.deepcopy(checkpoint.state)
+    state["fc.bias"][:3] = math.inf
+    save_checkpoint(path, state, checkpoint.info)
+    done = fedscope("hessian", str(copied.final), *FAST, "--clients")
+    assert done.code == 2
+    assert f"client {checkpoint.info.client} of " in done.err
+    assert "has weights that are not finite: fc.bias (3 of " in done.err
+    assert "products" not in done.err  # no step has begun
 
 
 def test_cross_client_needs_clients(fedscope: Command, run: Run, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -128,6 +129,14 @@ class FlatLoss:
         with self.exact():
             total = sum(count(x) * self.on_batch(parameters, x, y).double() for x, y in self.batches)
         return float(total / self.batches.samples)
+
+    @cached_property
+    @torch.no_grad()
+    def losses(self) -> Tensor:
+        """Each batch's mean loss at ``center``, (B,); non-finite values come out as they are."""
+        parameters = self.split(self.center)
+        with self.exact():
+            return torch.stack([self.on_batch(parameters, *batch) for batch in self.batches])
 
     @contextmanager
     def exact(self) -> Iterator[None]:

@@ -85,6 +85,11 @@ class LossOperator(Operator):
         self._prepared: Graphs | None = None
 
     @property
+    def loss(self) -> FlatLoss:
+        """The loss that this is an operator of."""
+        return self._loss
+
+    @property
     def plan(self) -> Plan:
         """How the products are computed."""
         return self._graphs().plan
@@ -96,15 +101,13 @@ class LossOperator(Operator):
         That is every batch's loss, and a product with the first batch's first part, so that another
         network or loss is told from this one even where it differs in its derivatives alone.
         """
-        parameters, graphs = self._loss.split(self._loss.center), self._graphs()
+        graphs = self._graphs()
         signs = torch.randint(2, (self.shape[0],), generator=torch.Generator().manual_seed(0))
-        with self._loss.exact():
-            losses = [self._loss.on_batch(parameters, *batch) for batch in self._loss.batches]
-            with torch.enable_grad():
-                product = self._times(graphs.graph(0, 0), (2 * signs - 1).to(self._leaf))
+        with self._loss.exact(), torch.enable_grad():
+            product = self._times(graphs.graph(0, 0), (2 * signs - 1).to(self._leaf))
         digest = hashlib.sha256(f"{type(self).__name__} {self.names} {self._memory}".encode())
         digest.update(self._loss.batches.sha256.encode())
-        for tensor in (self._loss.center, torch.stack(losses), product):
+        for tensor in (self._loss.center, self._loss.losses, product):
             digest.update(tensor.cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()
 

@@ -18,11 +18,13 @@ from fedscope.landscape.batches import Batches
 from fedscope.landscape.crossing import Crossed, Crossing, ReadingName, compare_clients
 from fedscope.landscape.density import spectral_density
 from fedscope.landscape.eigen import top_eigenpairs
+from fedscope.landscape.flatloss import FlatLoss
 from fedscope.landscape.gaussnewton import EmpiricalFisher, GaussNewton
 from fedscope.landscape.hessian import Hessian
 from fedscope.landscape.keeping import Keeper, key
 from fedscope.landscape.layers import layer_eigenpairs, layer_patterns
 from fedscope.landscape.lossoperator import LossOperator
+from fedscope.landscape.nonfinite import check_finite, check_products
 from fedscope.landscape.normalization import BatchNormMode
 from fedscope.landscape.operators import Operator
 from fedscope.landscape.participants import Participants
@@ -107,12 +109,14 @@ def measure(
             is kept of such a run.
 
     Raises:
-        UserError: the request does not fit the problem.
+        UserError: the request does not fit the problem, or something in it, or in its clients, is not finite.
     """
     keeper = Keeper(keep if group is None else None)
     people = _participants(problem, request)
     asked = _asked(problem, request, people)
-    name = key(_curvature(problem, request)(problem.model, problem.batches), asked)
+    operator = _curvature(problem, request)(problem.model, problem.batches)
+    check_finite(str(problem.path), problem.model, operator.loss)
+    name = key(operator, asked)
     found = None if again else keeper.result(name)
     if found is None:
         found = _measured(problem, request, people, stage, keeper, group)
@@ -139,6 +143,7 @@ def _measured(
     group: ProcessGroup | None,
 ) -> Record:
     _check(request, group)
+    _check_clients(problem, request, people)
     start = time.perf_counter()
     if request.engine == "pyhessian":
         found = _pyhessian(problem, request, stage)
@@ -165,6 +170,12 @@ def _check(request: Request, group: ProcessGroup | None) -> None:
             raise UserError("--engine pyhessian has the whole Hessian only; drop --operator and --parameters")
         if request.reading == "code":
             raise UserError("--reading code has its own estimators; drop --engine pyhessian")
+
+
+def _check_clients(problem: Problem, request: Request, people: Participants | None) -> None:
+    for client in people or ():
+        loss = FlatLoss(client.model, problem.loss_fn, client.batches, bn=request.bn)
+        check_finite(f"client {client.number} of {problem.path}", client.model, loss)
 
 
 def _record(problem: Problem, request: Request, found: _Found, seconds: float) -> Record:
@@ -248,6 +259,7 @@ def _fedscope(
             operator, k=k, which="both" if request.both_ends else "largest", tol=request.tol,
             generator=stream("lanczos"), progress=progress,
         )  # fmt: skip
+    check_products(str(problem.path), whole, pairs.values)
     with stage(f"{problem.title}: trace, products") as progress:
         total = trace(
             operator,

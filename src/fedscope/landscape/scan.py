@@ -12,12 +12,14 @@ from fedscope.errors import UserError
 from fedscope.factories import imported
 from fedscope.landscape.barrier import barrier
 from fedscope.landscape.bending import curvature_at_center, curvature_over_steps
+from fedscope.landscape.flatloss import FlatLoss
 from fedscope.landscape.forward import Precision
 from fedscope.landscape.grids import grid_values
 from fedscope.landscape.keeping import Keeper
 from fedscope.landscape.measure import Stage
 from fedscope.landscape.metrics import Metric, accuracy
 from fedscope.landscape.networks import Waypoints
+from fedscope.landscape.nonfinite import check_finite
 from fedscope.landscape.normalization import BatchNormMode
 from fedscope.landscape.problem import Problem
 from fedscope.landscape.records import Record, finite, surface_entries
@@ -73,6 +75,9 @@ def scan(
         again: do not look for the surface's points there.
         group: processes that call this with the same arguments and share the work; of its products nothing
             is kept, of its points all are.
+
+    Raises:
+        UserError: see ``slice_through``.
     """
     start = time.perf_counter()
     keeper, metrics = Keeper(keep if group is None else None), _metrics(plane.metrics)
@@ -81,6 +86,8 @@ def scan(
     elif shared.checkpoint["sha256"] == problem.sha256:
         chosen = shared.slice
     else:
+        loss = FlatLoss(problem.model, problem.loss_fn, problem.batches, bn=plane.bn)
+        check_finite(str(problem.path), problem.model, loss)
         chosen = Slice(shared.slice.directions)
     values = grid_values(chosen.directions, grid=plane.grid, span=plane.span)
     with stage(f"{problem.title}: surface, points") as progress:

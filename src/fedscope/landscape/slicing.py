@@ -1,6 +1,5 @@
 """Which slice of weight space a landscape shows: its directions by name, and what was learned on the way."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -17,6 +16,7 @@ from fedscope.landscape.keeping import Keeper
 from fedscope.landscape.lossoperator import LossOperator
 from fedscope.landscape.measure import Stage
 from fedscope.landscape.networks import Waypoints
+from fedscope.landscape.nonfinite import check_finite, check_products
 from fedscope.landscape.normalization import BatchNormMode
 from fedscope.landscape.operators import Operator
 from fedscope.landscape.planes import best_plane, line_between, plane_through
@@ -67,15 +67,15 @@ def slice_through(
         group: processes that share them.
 
     Raises:
-        UserError: no or wrong waypoints, weights that are not finite, or a loss at the centre that has no
-            eigenvectors.
+        UserError: no or wrong waypoints, or weights, samples or a loss at the centre that are not finite.
     """
-    if kind not in THROUGH:
-        _check_finite(problem)
+    check_finite(
+        str(problem.path), problem.model, FlatLoss(problem.model, problem.loss_fn, problem.batches, bn=bn)
+    )
     if kind in _OPERATORS:
         operator = _OPERATORS[kind](problem.model, problem.loss_fn, problem.batches, bn=bn, group=group)
         kept = keeper.operator(operator) if keeper else operator
-        return _eigen(problem, kept, kind, stage, tol=tol, bn=bn)
+        return _eigen(problem, kept, kind, stage, tol=tol)
     if kind == "random":
         generator = torch_stream(problem.source.seed, kind)
         return Slice(random_directions(problem.model, generator))
@@ -95,26 +95,10 @@ def slice_through(
     return Slice(found)
 
 
-def _check_finite(problem: Problem) -> None:
-    broken = [name for name, tensor in problem.model.state_dict().items() if not tensor.isfinite().all()]
-    if broken:
-        raise UserError(
-            f"{problem.path} has weights or statistics that are not finite ({broken[0]}), and so has "
-            "every point around it; leave it out, or take an earlier round"
-        )
-
-
-def _eigen(
-    problem: Problem, operator: Operator, kind: DirectionsName, stage: Stage, *, tol: float, bn: BatchNormMode
-) -> Slice:
-    loss = FlatLoss(problem.model, problem.loss_fn, problem.batches, bn=bn)
-    if not math.isfinite(loss.value(loss.center)):
-        raise UserError(
-            f"the loss of {problem.path} is not finite, so it has no eigenvectors; take an earlier round, or "
-            "--directions random to see what is around it"
-        )
+def _eigen(problem: Problem, operator: Operator, kind: DirectionsName, stage: Stage, *, tol: float) -> Slice:
     with stage(f"{problem.title}: eigenvectors, products") as progress:
         pairs = top_eigenpairs(
             operator, k=2, tol=tol, generator=torch_stream(problem.source.seed, kind), progress=progress
         )
+    check_products(str(problem.path), operator, pairs.values)
     return Slice(eigen_directions(pairs, name=kind), pairs.values.tolist(), pairs.converged)
