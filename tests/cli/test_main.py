@@ -1,4 +1,5 @@
 import pickle
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -7,32 +8,62 @@ import pytest
 import torch
 
 from fedscope.checkpoints.registry import Run
-from fedscope.cli.main import COMMANDS, call
+from fedscope.cli.main import call
+from fedscope.cli.root import COMMANDS
 from tests.cli.conftest import Command
 
 HEAVY = ("torch", "numpy", "matplotlib", "datasets")
 
 
-def test_help_imports_nothing_heavy() -> None:
-    code = f"""
+WALK = """
 import sys
 from click import Context, Group
-from fedscope.cli.main import call, main
-assert call(["--help"]) == 0
-assert not [name for name in {(*HEAVY, "pydantic", "rich")} if name in sys.modules]
+from fedscope.cli.main import call
+from fedscope.cli.root import main
 
 def walk(group, words):
-    for name in group.list_commands(Context(group)):
-        assert call([*words, name, "--help"]) == 0
-        assert not [heavy for heavy in {HEAVY} if heavy in sys.modules], (*words, name)
-        found = group.get_command(Context(group), name)
+    context = Context(group, info_name="fedscope")
+    for name in group.list_commands(context):
+        _, found, _ = group.resolve_command(context, [name])
+        yield [*words, name], found
         if isinstance(found, Group):
-            walk(found, [*words, name])
-
-walk(main, [])
+            yield from walk(found, [*words, name])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert all(name in done.stdout for name in (*COMMANDS, "plot-partition [OPTIONS]"))
+
+
+def _python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", WALK + code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_help_imports_nothing_heavy() -> None:
+    shown = _python(f"""
+assert call(["--help"]) == 0
+assert not [name for name in {(*HEAVY, "pydantic")} if name in sys.modules]
+for words, _ in walk(main, []):
+    assert call([*words, "--help"]) == 0
+    assert not [heavy for heavy in {HEAVY} if heavy in sys.modules], words
+""")
+    assert all(name in shown for name in (*COMMANDS, "plot-partition [OPTIONS]"))
+
+
+def test_every_flag_of_a_group_of_options_is_there_and_every_example_is_understood() -> None:
+    _python("""
+import shlex
+for words, command in [([], main), *walk(main, [])]:
+    known = {flag for option in command.params for flag in option.opts}
+    for panel in command.panels:
+        assert set(panel.options) <= known, (words, panel.name, set(panel.options) - known)
+    for line in command.examples:
+        assert len(line) <= 74, line
+        program, *rest = shlex.split(line)
+        assert rest[: len(words)] == words, line
+        found, context = main, Context(main, info_name=program)
+        while isinstance(found, Group):
+            _, found, rest = found.resolve_command(context, rest)
+        found.make_context(line, rest)
+""")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -50,7 +81,9 @@ class Poison:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nonsense"], "No such command 'nonsense'"),
+        (["nonsense"], "fedscope has no command 'nonsense'"),
+        (["hesian"], "did you mean 'hessian'?"),
+        (["runs", "lst"], "fedscope runs has no command 'lst'; did you mean 'list'?"),
         (["train", "--nonsense"], "No such option"),
         (["train", "--method", "fedprx"], "unknown method 'fedprx'; did you mean 'fedprox'?"),
         (["train", "--dataset", "mnist"], "unknown dataset 'mnist'; choose one of digits"),
@@ -71,7 +104,7 @@ class Poison:
         (["train", "--name", "tiny"], "is taken; choose another --name"),
         (["train", "--resume"], "needs the --name"),
         (["train", "--device", "cuda:9000"], "there is no device"),
-        (["train", "--nesterov", "true"], "needs --momentum above 0"),
+        (["train", "--nesterov"], "needs --momentum above 0"),
         (["train", "--seed", "99999999999999999999"], "seed: Input should be less than"),
         (["train", "--sampling", "bernoulli", "--participation", "1e-9"], "is nobody"),
         (["train", "--resume", "--name", "tinny"], "did you mean 'tiny'?"),
@@ -94,7 +127,7 @@ class Poison:
         (["hessian", "--figure", "d.gif"], "suffix .png, .pdf or .svg"),
         (["plot-landscape", "--out", "landscape.gif"], "suffix .png, .pdf or .svg"),
         (["plot-landscape", "--out", "plain.pt/landscape.png"], "cannot write plain.pt/landscape.png"),
-        (["hessian", "--json", "."], "cannot write ."),
+        (["hessian", "--json=."], "cannot write ."),
         (["plot-landscape", "--grid", "2"], "take 3 points or more"),
         (["plot-landscape", "--grid", "41x"], "as 41 or 41x21, not '41x'"),
         (["plot-landscape", "--directions", "line", "tiny"], "line takes 2 checkpoints, not 1"),
@@ -136,8 +169,49 @@ def test_an_interrupt_says_how_to_go_on(fedscope: Command, monkeypatch: pytest.M
 
     monkeypatch.setattr("fedscope.checkpoints.registry.Registry.rows", interrupted)
     done = fedscope("runs", "list")
-    assert done.code == 130
-    assert "--resume" in done.err
+    assert (done.code, done.err) == (130, "Error: interrupted; run the same command again\n")
+
+
+def test_an_interrupted_training_names_its_run(fedscope: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fedscope.cli.training.train", interrupted)
+        done = fedscope("train", "-q", "--registry", "runs", "--clients", "2")
+    again = "fedscope train --resume --name fedavg-digits --registry runs"
+    assert (done.code, done.err) == (130, f"Error: interrupted; go on with `{again}`\n")
+    assert fedscope(*shlex.split(again)[1:], "--rounds", "1").err.startswith("Error: cannot resume")
+
+
+@pytest.mark.parametrize("module", ["click", "rich.console", "pydantic", "torch", "torch.nn"])
+def test_an_interrupt_during_an_import_is_one_line(module: str) -> None:
+    code = f"""
+import os, signal, sys
+from fedscope.cli.main import run
+
+class CtrlC:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except KeyboardInterrupt:
+                raise ImportError("swallowed")
+
+sys.meta_path.insert(0, CtrlC())
+run(["hessian", "none"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "Error: interrupted\n")
+
+
+@pytest.mark.parametrize("group", [(), ("runs",), ("methods",), ("data",), ("presets",), ("figures",)])
+def test_a_bare_group_prints_its_help_as_help(fedscope: Command, group: tuple[str, ...]) -> None:
+    done, asked = fedscope(*group), fedscope(*group, "--help")
+    assert (done.code, done.out) == (2, "")
+    assert (asked.code, asked.err) == (0, "")
+    assert done.err.split() == asked.out.split()
+    assert "\nCommands:" in done.err
 
 
 def test_the_installed_command_exits_with_the_code() -> None:

@@ -254,7 +254,7 @@ def test_options_that_make_no_sense(method: str, given: dict[str, str], message:
         ("feddyn", {"weights": "n_k"}, "is trained with --weights uniform"),
         ("feddc", {"weights": "n_used"}, "is trained with --weights uniform"),
         ("fednova", {"optimizer_state": "client", "momentum": 0.9}, "with --optimizer-state round: a_k"),
-        ("moon", {"model": "mlp_digits"}, "which mlp_digits cannot have; .* --head false"),
+        ("moon", {"model": "mlp_digits"}, "which mlp_digits cannot have; .* --no-head"),
     ],
 )
 def test_settings_that_a_method_cannot_have(method: str, changes: dict[str, Any], message: str) -> None:

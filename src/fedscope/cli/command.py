@@ -1,19 +1,93 @@
 """The commands of the command line: what all of them share."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
 import click
+from rich_click import RichCommand, RichGroup, RichOptionPanel
 
 from fedscope.cli.verbosity import FLAGS
+from fedscope.errors import suggestion
+
+if TYPE_CHECKING:
+    from rich_click import RichContext, RichHelpFormatter
+
+HELP = {
+    "help_option_names": ["-h", "--help"],
+    "max_content_width": 110,
+    "rich_help_config": {
+        "theme": "default-slim",
+        "options_table_column_types": ["opt_all_metavar", "help"],
+        "options_table_help_sections": ["help", "required", "default"],
+        "append_metavars_help_string": "{}",
+        "default_string": r"\[default: {}]",
+    },
+}
 
 
-class Command(click.Command):
-    """A command that takes `-v`, `-q` and `--debug`."""
+class Command(RichCommand):
+    """A command whose help has groups of options and examples, and that takes `-v`, `-q` and `--debug`.
+
+    Args:
+        groups: titles, each with flags of the command, in the order of the help; the other options come last.
+        examples: command lines, each with what it is for.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        groups: Mapping[str, Sequence[str]] | None = None,
+        examples: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ):
+        super().__init__(*args, **kwargs)
+        self.panels = [RichOptionPanel(title, options=list(flags)) for title, flags in (groups or {}).items()]
+        self.examples = examples or {}
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters, the shared ones last."""
         return [*super().get_params(ctx), *FLAGS]
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments; a bare ``--json`` means standard output."""
+        named = any("--json" in param.opts for param in self.params)
+        return super().parse_args(ctx, with_json_target(args) if named else args)
 
-class Group(Command, click.Group):
+    def format_epilog(self, ctx: RichContext, formatter: RichHelpFormatter) -> None:  # type: ignore[override]
+        """Write the examples."""
+        from rich.text import Text
+
+        if self.examples:
+            formatter.write(Text("Examples:"))
+        for line, purpose in self.examples.items():
+            formatter.write(Text(f"  {purpose}:", style="dim"))
+            formatter.write(Text(f"    {line}", style="bold cyan"), soft_wrap=True)
+
+
+class Group(Command, RichGroup):  # type: ignore[misc]  # as in rich-click itself
     """A group of such commands."""
 
     command_class = Command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is named first, or say which one was probably meant."""
+        name, known = args[0], self.list_commands(ctx)
+        if not (name in known or name.startswith("-") or ctx.resilient_parsing):
+            raise click.UsageError(
+                f"{ctx.command_path} has no command {name!r}{suggestion(name, known)}", ctx
+            )
+        return super().resolve_command(ctx, args)
+
+
+def with_json_target(args: Sequence[str]) -> list[str]:
+    """Return the arguments; ``--json`` that neither ``-`` nor a name of a .json file follows gets ``-``."""
+    result = list(args)
+    for place in range(result.index("--") if "--" in result else len(result)):
+        following = result[place + 1] if place + 1 < len(result) else ""
+        if result[place] == "--json" and not (following == "-" or following.endswith(".json")):
+            result[place] = "--json=-"
+    return result

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from importlib import import_module
+from typing import Any
 
 import click
 
-from fedscope.cli.command import Group
+from fedscope.cli.command import Command, Group
 
 
 class LazyGroup(Group):
@@ -14,8 +15,8 @@ class LazyGroup(Group):
     ``lazy`` has a module and a line of help for each name, in the order a newcomer needs them.
     """
 
-    def __init__(self, *args: object, lazy: Mapping[str, tuple[str, str]], **kwargs: object):
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+    def __init__(self, *args: Any, lazy: Mapping[str, tuple[str, str]], **kwargs: Any):
+        super().__init__(*args, **kwargs)
         self.lazy = lazy
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -23,14 +24,16 @@ class LazyGroup(Group):
         return [*super().list_commands(ctx), *self.lazy]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command, imported if need be."""
+        """Return the command; of a lazy one name and line of help alone, for help and completion."""
         if cmd_name not in self.lazy:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = import_module(f"fedscope.cli.{self.lazy[cmd_name][0]}").command
-        return command
+        return Command(cmd_name, help=self.lazy[cmd_name][1])
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing any."""
-        own = [(name, found.get_short_help_str(120)) for name, found in self.commands.items()]
-        with formatter.section("Commands"):
-            formatter.write_dl([*sorted(own), *((name, help) for name, (_, help) in self.lazy.items())])
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is named first, imported if need be."""
+        name, found, rest = super().resolve_command(ctx, args)
+        if name is not None and name in self.lazy:
+            found = import_module(f"fedscope.cli.{self.lazy[name][0]}").command
+        return name, found, rest

@@ -12,18 +12,16 @@ from fedscope.cli.settings import setting
 
 @click.command("plot-partition", cls=Command)
 @click.argument("run", required=False)
-@setting("--dataset", str, "A data set; `fedscope data list` has them.")
+@setting("dataset", "A data set; `fedscope data list` has them.")
 @options.data_dir
-@setting(
-    "--partition", str, "Who holds what: iid, dirichlet_balanced, dirichlet_equal… (docs/partitions.md)."
-)
-@setting("--alpha", float, "Dirichlet concentration; smaller is more heterogeneous.")
-@setting("--clients", int, "Number of clients N.")
-@setting("--exhausted", click.Choice(["redraw", "refill"]), "dirichlet_equal: when a class is used up.")
-@setting("--phi", float, "longtail_stateless: share of the data that a client draws.")
-@setting("--rho", float, "longtail_stateless: the rarest class over the most frequent.")
-@setting("--seed", int, "Of the training part and the division, as in `fedscope train`.")
-@setting("--train-samples", int, "Divide a random part of this many samples. [default: all]")
+@setting("partition", "Who holds what: iid, dirichlet_balanced, dirichlet_equal… (docs/partitions.md).")
+@setting("alpha", "Dirichlet concentration; smaller is more heterogeneous.")
+@setting("clients", "Number of clients N.")
+@setting("exhausted", "dirichlet_equal: when a class is used up.")
+@setting("phi", "longtail_stateless: share of the data that a client draws.")
+@setting("rho", "longtail_stateless: the rarest class over the most frequent.")
+@setting("seed", "Of the training part and the division, as in `fedscope train`.")
+@setting("train_samples", "Divide a random part of this many samples. [default: all]")
 @options.registry
 @click.option("--kind", type=click.Choice(["bubbles", "bars"]), default="bubbles", show_default=True,
               help="A bubble per client and class, or a stacked bar per client.")  # fmt: skip

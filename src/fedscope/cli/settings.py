@@ -1,6 +1,7 @@
 """Options that are fields of a run's settings."""
 
-from typing import Any
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import click
 from pydantic_core import PydanticUndefined
@@ -9,8 +10,25 @@ from fedscope.checkpoints.schema import Settings
 from fedscope.cli.options import Decorator
 
 
-def setting(flag: str, kind: Any, help: str) -> Decorator:
-    """Return the click option of one field of :class:`Settings`, with the field's own default in the help."""
-    default = Settings.model_fields[flag.split("/")[0].strip("-").replace("-", "_")].default
-    shown = "" if default in (None, PydanticUndefined) else f" [default: {default}]"
-    return click.option(flag, type=kind, default=None, help=help + shown)
+def setting(name: str, help: str) -> Decorator:
+    """Return the click option of a field of :class:`Settings`; type, choices and default are the field's.
+
+    A truth value becomes a pair, ``--nesterov/--no-nesterov``. What the user leaves out is None.
+    """
+    field, flag = Settings.model_fields[name], f"--{name.replace('_', '-')}"
+    kind = _kind(field.annotation)
+    if kind is bool:
+        flag, kind = f"{flag}/{flag.replace('--', '--no-')}", None
+    elif field.default not in (None, PydanticUndefined):
+        help = f"{help} [default: {field.default}]"
+    return click.option(flag, type=kind, default=None, help=help)
+
+
+def _kind(annotation: Any) -> Any:
+    """Return the type of an option for a field's annotation: of ``T | None`` that of T."""
+    if get_origin(annotation) is Literal:
+        return click.Choice(get_args(annotation))
+    if get_origin(annotation) is Annotated:
+        return _kind(get_args(annotation)[0])
+    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+    return _kind(kinds[0]) if kinds else annotation

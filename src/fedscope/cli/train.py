@@ -10,52 +10,63 @@ from fedscope.cli.command import Command
 from fedscope.cli.settings import setting
 from fedscope.errors import UserError
 
+GROUPS = {
+    "Most used": ("--method", "--dataset", "--model", "--clients", "--rounds", "--name"),
+    "Experiment": ("--preset", "--config", "--set", "--reading", "--seed", "--seeds"),
+    "Data": ("--data-dir", "--augmentation", "--train-samples", "--test-samples"),
+    "Clients": ("--partition", "--alpha", "--exhausted", "--phi", "--rho", "--participation", "--sampling",
+                "--memory"),
+    "Local training": ("--epochs", "--batch-size", "--drop-last", "--lr", "--lr-decay", "--momentum",
+                       "--nesterov", "--optimizer-state", "--weight-decay", "--clip"),
+    "Network": ("--head", "--shortcut"),
+    "Server and evaluation": ("--weights", "--evaluate-on", "--eval-model", "--eval-drop-last", "--target"),
+    "Concept shift": ("--shift", "--shift-probability", "--shift-sequence", "--shift-metric"),
+    "Machine": ("--device", "--workers", "--threads", "--precision", "--compile", "--stack"),
+    "What is kept": ("--registry", "--save-clients", "--keep-every", "--resume", "--tensorboard", "--json"),
+    "Trying out": ("--clients-limit", "--steps-limit"),
+}  # fmt: skip
+EXAMPLES = {
+    "fedscope train": "FedAvg on the bundled digits",
+    "fedscope train --method fedprox --set prox.mu=0.1 --alpha 0.1 --name prox": "a method and its option",
+    "fedscope train --preset fedalign/t1 --method fedavg --data-dir data": "a row of a paper's table",
+    "fedscope train --seeds 0,1,2 --name three": "a run per seed, with mean and spread",
+    "fedscope train --resume --name prox": "an interrupted run, continued",
+}
 
-@click.command("train", cls=Command)
+
+@click.command("train", cls=Command, groups=GROUPS, examples=EXAMPLES)
 @click.option(
     "--config", type=click.Path(path_type=Path), is_eager=True, expose_value=False, callback=config.read,
     metavar="FILE.toml", help="Take options from a file; `fedscope runs export --format config` writes one.",
 )  # fmt: skip
 @click.option("--preset", help="Start from a paper's experiment; `fedscope presets list` has them.")
-@setting("--method", str, "A method, or a sum such as feddyn+man; `fedscope methods list` has them.")
-@setting("--dataset", str, "A data set; `fedscope data list` has them.")
+@setting("method", "A method, or a sum such as feddyn+man; `fedscope methods list` has them.")
+@setting("dataset", "A data set; `fedscope data list` has them.")
 @options.data_dir
-@setting("--model", str, "Network. [default: the data set's]")
-@setting("--head", bool, "Projection head before the classifier: true or false. [default: the method's]")
-@setting(
-    "--shortcut", click.Choice(["A", "B"]), "Shortcuts of resnet20: padding, or projection. [default: A]"
-)
-@setting(
-    "--augmentation", str, "Pipeline of the data set, such as fedalign, man or none. [default: its first]"
-)
-@setting(
-    "--partition", str, "Who holds what: iid, dirichlet_balanced, dirichlet_equal… (docs/partitions.md)."
-)
-@setting("--alpha", float, "Dirichlet concentration; smaller is more heterogeneous.")
-@setting("--exhausted", click.Choice(["redraw", "refill"]), "dirichlet_equal: when a class is used up.")
-@setting("--phi", float, "longtail_stateless: share of the data that a client draws.")
-@setting("--rho", float, "longtail_stateless: the rarest class over the most frequent.")
-@setting("--clients", int, "Number of clients N.")
-@setting("--participation", float, "Share of the clients that take part in a round.")
-@setting(
-    "--sampling", click.Choice(["all", "fixed_fraction", "bernoulli"]), "How the participants are drawn."
-)
-@setting("--memory", click.Choice(["keep", "reset"]), "What clients remember of a method, or nothing.")
-@setting("--rounds", int, "Communication rounds T.")
-@setting("--epochs", int, "Local epochs E.")
-@setting("--batch-size", int, "Local batch size B.")
-@setting("--drop-last", bool, "Leave out an epoch's last, smaller batch: true or false.")
-@setting("--lr", float, "Local learning rate in the first round.")
-@setting("--lr-decay", float, "Factor on the learning rate after each round.")
-@setting("--momentum", float, "Momentum of the local SGD.")
-@setting("--nesterov", bool, "Nesterov momentum: true or false.")
-@setting(
-    "--optimizer-state",
-    click.Choice(["round", "client"]),
-    "Momentum begins anew in each round, or is kept by each client.",
-)
-@setting("--weight-decay", float, "Weight decay, applied after clipping.")
-@setting("--clip", float, "Clip the gradient's global norm at this value. [default: no clipping]")
+@setting("model", "A network; `fedscope models list` has them. [default: the data set's]")
+@setting("head", "Projection head before the classifier. [default: the method's]")
+@setting("shortcut", "Shortcuts of resnet20: padding, or projection. [default: A]")
+@setting("augmentation", "Pipeline of the data set, such as fedalign, man or none. [default: its first]")
+@setting("partition", "Who holds what: iid, dirichlet_balanced, dirichlet_equal… (docs/partitions.md).")
+@setting("alpha", "Dirichlet concentration; smaller is more heterogeneous.")
+@setting("exhausted", "dirichlet_equal: when a class is used up.")
+@setting("phi", "longtail_stateless: share of the data that a client draws.")
+@setting("rho", "longtail_stateless: the rarest class over the most frequent.")
+@setting("clients", "Number of clients N.")
+@setting("participation", "Share of the clients that take part in a round.")
+@setting("sampling", "How the participants are drawn.")
+@setting("memory", "What clients remember of a method, or nothing.")
+@setting("rounds", "Communication rounds T.")
+@setting("epochs", "Local epochs E.")
+@setting("batch_size", "Local batch size B.")
+@setting("drop_last", "Leave out an epoch's last, smaller batch.")
+@setting("lr", "Local learning rate in the first round.")
+@setting("lr_decay", "Factor on the learning rate after each round.")
+@setting("momentum", "Momentum of the local SGD.")
+@setting("nesterov", "Nesterov momentum.")
+@setting("optimizer_state", "Momentum begins anew in each round, or is kept by each client.")
+@setting("weight_decay", "Weight decay, applied after clipping.")
+@setting("clip", "Clip the gradient's global norm at this value. [default: no clipping]")
 @click.option(
     "--set",
     "given",
@@ -63,38 +74,30 @@ from fedscope.errors import UserError
     metavar="OPTION=VALUE",
     help="An option of the method, such as man.zeta=0.1.",
 )
-@setting("--precision", click.Choice(["fp32", "bf16"]), "bf16: forward and backward pass under autocast.")
-@click.option("--compile", "compile", is_flag=True, default=None, help="Compile the network (torch.compile).")
-@setting("--stack", int, "Train up to K clients of equal size as one batched computation; for small models.")
-@setting("--train-samples", int, "Train on a random part of this many samples. [default: all]")
-@setting("--test-samples", int, "Evaluate on a random part of this many samples. [default: all]")
-@setting("--clients-limit", int, "Truncate: train only the first K of a round's clients. [default: all]")
-@setting("--steps-limit", int, "Truncate: K steps per local epoch at most. [default: all]")
-@setting("--evaluate-on", click.Choice(["test", "validation"]), "Which split accuracies are of.")
+@setting("precision", "bf16: forward and backward pass under autocast.")
+@setting("compile", "Compile the network (torch.compile).")
+@setting("stack", "Train up to K clients of equal size as one batched computation; for small models.")
+@setting("train_samples", "Train on a random part of this many samples. [default: all]")
+@setting("test_samples", "Evaluate on a random part of this many samples. [default: all]")
+@setting("clients_limit", "Truncate: train only the first K of a round's clients. [default: all]")
+@setting("steps_limit", "Truncate: K steps per local epoch at most. [default: all]")
+@setting("evaluate_on", "Which split accuracies are of.")
 @setting(
-    "--eval-model",
-    click.Choice(["cld", "sel", "all"]),
+    "eval_model",
     "Whose accuracy counts: the server's model, the mean of the round's clients, or of all clients' last.",
 )
-@setting("--eval-drop-last", bool, "Leave out the evaluation's last, smaller batch: true or false.")
-@setting("--target", float, "Accuracy to count the rounds to, such as 0.5. [default: none]")
+@setting("eval_drop_last", "Leave out the evaluation's last, smaller batch.")
+@setting("target", "Accuracy to count the rounds to, such as 0.5. [default: none]")
+@setting("shift", "Concept shift: labels change over rounds.")
+@setting("shift_probability", "Of a shift in a round, under --shift bernoulli.")
+@setting("shift_sequence", "Which random sequence of shifts.")
+@setting("shift_metric", "How a run under concept shift is summarised.")
 @setting(
-    "--shift", click.Choice(["none", "bernoulli", "fixed10"]), "Concept shift: labels change over rounds."
-)
-@setting("--shift-probability", float, "Of a shift in a round, under --shift bernoulli.")
-@setting("--shift-sequence", int, "Which random sequence of shifts.")
-@setting(
-    "--shift-metric",
-    click.Choice(["mean_best_since_shift", "mean_current"]),
-    "How a run under concept shift is summarised.",
-)
-@setting(
-    "--weights",
-    click.Choice(["n_k", "n_used", "uniform"]),
+    "weights",
     "Clients' weights in the mean: their samples, those an epoch uses, or equal. [default: the method's]",
 )
-@setting("--reading", click.Choice(["paper", "code"]), "Where paper and published code disagree.")
-@setting("--seed", int, "Seed of every random stream.")
+@setting("reading", "Where paper and published code disagree.")
+@setting("seed", "Seed of every random stream.")
 @click.option(
     "--seeds", type=options.SEEDS, metavar="A,B,…", help="Train one run per seed: NAME-sA, NAME-sB…"
 )
@@ -115,8 +118,8 @@ from fedscope.errors import UserError
 )
 @options.registry
 @click.option("--name", help="Name of the run. [default: METHOD-DATASET]")
-@setting("--save-clients", click.Choice(["last", "all", "none"]), "Which of the clients' uploads to keep.")
-@setting("--keep-every", int, "Also keep the global model every K rounds.")
+@setting("save_clients", "Which of the clients' uploads to keep.")
+@setting("keep_every", "Also keep the global model every K rounds.")
 @click.option("--resume", is_flag=True, help="Continue the run --name; a finished one with more --rounds.")
 @click.option(
     "--tensorboard", is_flag=True, help="Write the metrics for TensorBoard too, into the run's folder."

@@ -198,7 +198,11 @@ def _lead(
             if board:
                 board(m)
 
-        metrics = train(federation, run, show, group)
+        try:
+            metrics = train(federation, run, show, group)
+        except KeyboardInterrupt:
+            where = f"--name {run.name} --registry {run.folder.parent}"
+            raise KeyboardInterrupt(f"go on with `fedscope train --resume {where}`") from None
     state, loss = run.status(run.manifest()), metrics[-1]["train_loss"]
     guessing = log(len(federation.dataset.classes))
     if loss is not None and float(str(loss)) > EXPLODED * guessing:

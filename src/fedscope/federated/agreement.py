@@ -71,5 +71,5 @@ def check_batches(model: nn.Module, settings: Settings, sizes: Sequence[int]) ->
         if size == 1 or settings.batch_size == 1 or (last == 1 and not whole_left):
             raise UserError(
                 f"the last batch of client {client}, with {size} samples, would be one image, which this "
-                "network's BatchNorm cannot normalise; use another --batch-size, or --drop-last true"
+                "network's BatchNorm cannot normalise; use another --batch-size, or --drop-last"
             )

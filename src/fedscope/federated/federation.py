@@ -196,7 +196,7 @@ def _evaluated(settings: Settings, dataset: Dataset) -> Split:
     if settings.eval_drop_last:
         whole = len(split) // settings.batch_size * settings.batch_size
         if not whole:
-            raise UserError(f"{len(split)} samples are no whole batch; use --eval-drop-last false")
+            raise UserError(f"{len(split)} samples are no whole batch; use --no-eval-drop-last")
         split = split.take(torch.arange(whole))
     return split
 
@@ -241,7 +241,7 @@ def _network(
     elif needs.get("head") and not network.residual:
         raise UserError(
             f"{method.name} trains a network with a projection head, which {name} cannot have; choose "
-            "a residual network with --model, or --head false to use what the classifier reads"
+            "a residual network with --model, or --no-head to use what the classifier reads"
         )
     known = {
         "name": name,

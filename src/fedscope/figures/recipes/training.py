@@ -37,7 +37,7 @@ class Training:
         before, now = plain.model_dump(mode="json"), self.settings.model_dump(mode="json")
         words = [f"fedscope train --preset {self.use.name} --method {self.settings.method}"]
         words += [
-            f"--{key.replace('_', '-')} {str(value).lower() if isinstance(value, bool) else value}"
+            _flag(key, value)
             for key, value in now.items()
             if key not in UNPRINTED and value not in (before[key], None)
         ]
@@ -45,6 +45,14 @@ class Training:
         words += [f"--set {name}={value}" for name, value in sorted(changed)]
         words += [f"--threads 1 --registry {registry} --name {self.name}", *["--resume"] * self.resume]
         return " ".join(words)
+
+
+def _flag(setting: str, value: object) -> str:
+    """Return how `fedscope train` is told of a setting."""
+    name = setting.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{'' if value else 'no-'}{name}"
+    return f"--{name} {value}"
 
 
 def missing(cells: Iterable[Cell], holdings: Holdings, *, bf16: bool = True) -> list[Training]:

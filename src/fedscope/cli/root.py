@@ -1,0 +1,38 @@
+"""`fedscope` itself: the commands, each with a line of help, in the order a newcomer needs them."""
+
+import click
+
+from fedscope import __version__
+from fedscope.cli.command import HELP
+from fedscope.cli.lazy import LazyGroup
+
+COMMANDS = {
+    "demo": ("demo", "Train two methods, measure and draw them, in a few minutes."),
+    "train": ("train", "Train a federated method and register its checkpoints."),
+    "hessian": ("hessian", "Measure the curvature of a checkpoint."),
+    "plot-landscape": ("plot_landscape", "Draw the loss landscape around checkpoints."),
+    "plot-hessian": ("plot_hessian", "Draw spectra and clients' matrices from records of `hessian`."),
+    "report": ("report", "Make one interactive HTML file of runs: metrics, curves, landscapes, spectra."),
+    "runs": ("runs", "List, show, compare, verify, export, import and add runs of the registry."),
+    "methods": ("methods", "List the methods, or show one: objective, state, traffic, options, sources."),
+    "models": ("models", "List the networks, or show one: source, input, layers, parameters, costs."),
+    "data": ("data", "List the data sets, show one, check that one is here and whole, draw a partition."),
+    "presets": ("presets", "List the papers' experiments, or show one."),
+    "figures": ("figures", "Rebuild the papers' tables and figures: list, build, index."),
+}
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    context_settings=HELP,
+    examples={
+        "fedscope demo": "the whole thread on bundled data",
+        "fedscope train --method fedavg+man --name flat": "train a run named flat",
+        "fedscope hessian flat": "λ_max and trace of its final model",
+        "fedscope report flat": "all about it in one HTML file",
+    },
+)
+@click.version_option(__version__, prog_name="fedscope")
+def main() -> None:
+    """How flat, and how consistent across clients, are the minima of federated-learning methods?"""
