@@ -95,7 +95,7 @@ def test_refilled_rows_are_counted(fedscope: Command) -> None:
         (["--partition", "longtail_stateless"], "needs --phi, such as 0.1"),
         (["--clients", "0"], "clients: Input should be greater than or equal to 1"),
         (["--out", "p.gif"], "suffix .png, .pdf or .svg"),
-        (["--json", "."], "cannot write ."),
+        (["--json=."], "cannot write ."),
         (["--train-samples", "2000"], "more than the 1437"),
     ],
 )

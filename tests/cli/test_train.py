@@ -48,7 +48,13 @@ def test_every_setting_reaches_the_manifest(fedscope: Command) -> None:
         "shift": "bernoulli", "shift_probability": 0.1, "shift_sequence": 2, "shift_metric": "mean_current",
         "shortcut": "B",
     }  # fmt: skip
-    flags = [part for key, value in given.items() for part in (f"--{key.replace('_', '-')}", str(value))]
+    flags = [
+        part
+        for key, value in given.items()
+        for part in (
+            [f"--{key.replace('_', '-')}"] if value is True else [f"--{key.replace('_', '-')}", str(value)]
+        )
+    ]
     assert fedscope("train", *flags, "--registry", "runs", "--name", "all", "--device", "cpu").code == 0
     settings = Registry(Path("runs")).run("all").manifest().settings.model_dump()
     assert {key: settings[key] for key in given} == given

@@ -26,7 +26,7 @@ _OPTIONS = (
     options.device,
     options.threads,
     options.registry,
-    click.option("--json", "json_target", metavar="FILE|-", help="Write the record; - is standard output."),
+    options.json_target,
 )  # fmt: skip
 
 SHARED = (

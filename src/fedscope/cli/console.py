@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import click
 from rich.console import Console
@@ -30,6 +30,7 @@ from fedscope.cli.verbosity import CURRENT
 from fedscope.errors import UserError
 from fedscope.storage import is_writable, write_text
 
+T = TypeVar("T")
 MOST_NOTES = 2  # below a table
 
 # control characters but the line end, overrides of the writing direction, what is invisible, half characters
@@ -157,6 +158,18 @@ def check_target(path: str | None) -> None:
     """
     if path not in (None, "-") and not is_writable(Path(str(path))):
         raise UserError(f"cannot write {path}; name a file in a folder that you may write to")
+
+
+def in_json(target: str | None, content: object) -> bool:
+    """Write ``content`` where ``--json`` says, if it does; return whether it is all that is to be printed."""
+    if target is not None:
+        write_json(target, content)
+    return target == "-"
+
+
+def one_or_all(records: Sequence[T]) -> T | Sequence[T]:
+    """Return what ``--json`` gives of results: of one its record, of several a list."""
+    return records[0] if len(records) == 1 else records
 
 
 def write_json(target: str, content: object) -> None:

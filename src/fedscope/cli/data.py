@@ -7,9 +7,6 @@ import click
 from fedscope.cli import options
 from fedscope.cli.lazy import LazyGroup
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-
 LAZY = {"plot-partition": ("plot_partition", "Draw which classes each client holds.")}
 
 
@@ -20,18 +17,16 @@ def command() -> None:
 
 @command.command("list")
 @options.data_dir
-@as_json
-def list_data(data_dir: Path | None, as_json: bool) -> None:
+@options.json_target
+def list_data(data_dir: Path | None, json_target: str | None) -> None:
     """List all data sets, and where each would come from."""
     from fedscope.cli import console
     from fedscope.data.catalogue import DATASETS
     from fedscope.data.inspection import describe, whereabouts
 
     places = {name: whereabouts(entry, data_dir) for name, entry in DATASETS.items()}
-    if as_json:
-        console.write_json(
-            "-", [describe(DATASETS[name]) | {"here": place} for name, place in places.items()]
-        )
+    found = [describe(DATASETS[name]) | {"here": place} for name, place in places.items()]
+    if console.in_json(json_target, found):
         return
     rows = [
         [
@@ -46,16 +41,15 @@ def list_data(data_dir: Path | None, as_json: bool) -> None:
 
 @command.command("show")
 @click.argument("name")
-@as_json
-def show(name: str, as_json: bool) -> None:
+@options.json_target
+def show(name: str, json_target: str | None) -> None:
     """Show a data set: its splits, files, source, licence, pipelines and default network."""
     from fedscope.cli import console
     from fedscope.data.catalogue import record
     from fedscope.data.inspection import describe
 
     facts = describe(record(name))
-    if as_json:
-        console.write_json("-", facts)
+    if console.in_json(json_target, facts):
         return
     rows = [[key.replace("_", " "), _text(value)] for key, value in facts.items() if value]
     console.print_table(name, ["", ""], rows, text_columns=2)
@@ -64,8 +58,8 @@ def show(name: str, as_json: bool) -> None:
 @command.command("check")
 @click.argument("name", metavar="NAME|DIR")
 @options.data_dir
-@as_json
-def check(name: str, data_dir: Path | None, as_json: bool) -> None:
+@options.json_target
+def check(name: str, data_dir: Path | None, json_target: str | None) -> None:
     """Read a data set, or all that are in the folder DIR, and compare it with what it should be.
 
     What is read is decoded into the cache, so that training starts at once. Nothing is fetched. Exits with 2
@@ -83,9 +77,7 @@ def check(name: str, data_dir: Path | None, as_json: bool) -> None:
     else:
         names = [name]
     reports = [inspect(each, data_dir) for each in names]
-    if as_json:
-        console.write_json("-", [report.as_json() for report in reports])
-    else:
+    if not console.in_json(json_target, console.one_or_all([report.as_json() for report in reports])):
         rows = [
             [r.name, line.split, line.domain, _text(line.found), _text(line.expected), line.verdict]
             for r in reports

@@ -41,8 +41,8 @@ def command() -> None:
 @command.command("list")
 @scale_option
 @options.registry
-@options.as_json
-def list_recipes(scale: str, registry: Path, as_json: bool) -> None:
+@options.json_target
+def list_recipes(scale: str, registry: Path, json_target: str | None) -> None:
     """List all recipes: what each needs, what the registry has, and the time that is left on this machine."""
     from fedscope.figures.recipes.build import Place, Plan
     from fedscope.figures.recipes.cells import Choices
@@ -66,8 +66,7 @@ def list_recipes(scale: str, registry: Path, as_json: bool) -> None:
         more = _many(facts["measure"], "measure") if facts["measure"] else ""
         needs = ", ".join(filter(None, [left, more])) or "–"
         rows.append([name, known.table, known.title, known.kind, has, needs, time])
-    if as_json:
-        console.write_json("-", found)
+    if console.in_json(json_target, found):
         return
     columns = ["recipe", "of the paper", "shows", "kind", "has runs for", "to do now", "core time"]
     notes = [
@@ -93,7 +92,7 @@ def list_recipes(scale: str, registry: Path, as_json: bool) -> None:
 @click.option("--rounds", type=click.IntRange(1), help="Cut every run to this many rounds.")
 @click.option("--partial", is_flag=True, help="Train nothing: measure and render what the registry has.")
 @click.option("--dry-run", is_flag=True, help="Say what would be trained and measured, with the commands.")
-@options.as_json
+@options.json_target
 def build_command(
     names: tuple[str, ...],
     scale: str,
@@ -108,7 +107,7 @@ def build_command(
     rounds: int | None,
     partial: bool,
     dry_run: bool,
-    as_json: bool,
+    json_target: str | None,
 ) -> None:
     """Build tables and figures: NAME is a recipe, a paper (such as man), or all.
 
@@ -127,13 +126,11 @@ def build_command(
     chosen_device = str(options.use_device(device, threads))
     place = Place(registry, out, data_dir, chosen_device, threads, workers)
     if dry_run:
-        _show(Plan(tuple(recipes), chosen, place, partial), as_json=as_json)
+        _show(Plan(tuple(recipes), chosen, place, partial), json_target=json_target)
         return
     console.check_target(str(out / "figures.json"))
     written, faults = build(recipes, chosen, place, console.note, partial=partial)
-    if as_json:
-        console.write_json("-", {"files": list(map(str, written)), "faults": faults})
-    else:
+    if not console.in_json(json_target, {"files": list(map(str, written)), "faults": faults}):
         for path in written:
             click.echo(path)
     if faults:
@@ -179,13 +176,12 @@ def _numbers(text: str | None) -> tuple[int, ...] | None:
     return tuple(dict.fromkeys(map(int, parts)))
 
 
-def _show(plan: Plan, *, as_json: bool) -> None:
+def _show(plan: Plan, *, json_target: str | None) -> None:
     """Print what a build would do."""
     from fedscope.figures.recipes.estimate import words
 
     facts = plan.describe()
-    if as_json:
-        console.write_json("-", facts)
+    if console.in_json(json_target, facts):
         return
     for own in facts["recipes"]:
         click.echo(

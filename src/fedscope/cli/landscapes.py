@@ -50,8 +50,7 @@ def run(
     """Compute or read the records, write them, and draw them into ``out``."""
     if not is_page(Path(out)):
         rounds.check_output(Path(out), film_wanted=bool(round_range or saved) or directions == "pca")
-    for target in (out, json_target):
-        console.check_target(target)
+    console.check_target(out)
     own, recompute = taken(source, metric), source.pop("recompute")
     plane = Plane(directions=directions, grid=grid_sizes(grid), span=span, bn=bn, versions=versions(), **own)
     if saved:
@@ -63,15 +62,14 @@ def run(
             records = _scanned(plane, round_range, source, most=most, again=recompute, group=group)
             if group is not None and group.rank():
                 return
-    if json_target:
-        console.write_json(json_target, records[0] if len(records) == 1 else records)
+    only_json = console.in_json(json_target, console.one_or_all(records))
     if is_page(Path(out)):
         write_text(Path(out), landscape_page(records))
     elif film.is_film_file(Path(out)) or (is_film(records) and len(records) > 1):
         rounds.write(records, Path(out), kind=kind, metric=metric, seconds=seconds)
     else:
         save(draw(records, kind=kind or "both", metric=metric), Path(out), record=made_from(records))
-    if json_target != "-":
+    if not only_json:
         click.echo(out)
 
 

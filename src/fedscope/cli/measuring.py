@@ -66,8 +66,7 @@ def run(
         from fedscope.figures.style import check_format  # matplotlib: not for a table
 
         check_format(Path(figure))
-    for target in (figure, json_target):
-        console.check_target(target)
+    console.check_target(figure)
     keep = Registry(source["registry"]).analysis
     with joined_group() as group:
         stage = console.silent if group is not None and group.rank() else console.progress
@@ -77,9 +76,7 @@ def run(
         ]
         if group is not None and group.rank():
             return
-    if json_target:
-        console.write_json(json_target, records[0] if len(records) == 1 else records)
-    if json_target != "-":
+    if not console.in_json(json_target, console.one_or_all(records)):
         show(records)
     if figure:
         _draw(records, kind, Path(figure))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fedscope.cli import console
+from fedscope.cli import console, options
 from fedscope.cli.command import Group
 from fedscope.errors import UserError
 
@@ -22,19 +22,15 @@ def command() -> None:
     """List the methods, or show one: objective, state, traffic, options, sources."""
 
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-
 @command.command("list")
-@as_json
-def list_methods(as_json: bool) -> None:
+@options.json_target
+def list_methods(json_target: str | None) -> None:
     """List all methods; any of them add up, as in feddyn+man, unless they fill the same place."""
     from fedscope.federated.method import Method
     from fedscope.federated.methods import ALIASES, known
 
     methods = [found for found in known().values() if isinstance(found, Method)]
-    if as_json:
-        console.write_json("-", [_describe(method) for method in methods])
+    if console.in_json(json_target, [_describe(method) for method in methods]):
         return
     rows = [[method.name, method.objective, method.source] for method in methods]
     notes = [f"{alias} is {name}." for alias, name in ALIASES.items()]
@@ -44,14 +40,13 @@ def list_methods(as_json: bool) -> None:
 
 @command.command("show")
 @click.argument("method")
-@as_json
-def show(method: str, as_json: bool) -> None:
+@options.json_target
+def show(method: str, json_target: str | None) -> None:
     """Show a method, or a sum such as feddyn+man."""
     from fedscope.federated.methods import parse
 
     record = parse(method)
-    if as_json:
-        console.write_json("-", _describe(record))
+    if console.in_json(json_target, _describe(record)):
         return
     facts = _describe(record)
     rows = [[name.replace("_", " "), str(facts[name])] for name in FACTS if facts[name]]

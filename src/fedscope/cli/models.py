@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
-from fedscope.cli import console
+from fedscope.cli import console, options
 from fedscope.cli.command import Group
 from fedscope.errors import UserError
 
@@ -27,12 +27,9 @@ def command() -> None:
     """List the networks, or show one: source, input, layers, parameters, costs."""
 
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-
 @command.command("list")
-@as_json
-def list_models(as_json: bool) -> None:
+@options.json_target
+def list_models(json_target: str | None) -> None:
     """List all networks, each on the images and classes it was published for."""
     from fedscope.data.catalogue import DATASETS
     from fedscope.models.catalogue import NETWORKS, outline
@@ -47,8 +44,7 @@ def list_models(as_json: bool) -> None:
         )
         for name, record in NETWORKS.items()
     ]
-    if as_json:
-        console.write_json("-", found)
+    if console.in_json(json_target, found):
         return
     rows = [
         [
@@ -77,7 +73,7 @@ def list_models(as_json: bool) -> None:
     type=click.Choice(["A", "B"]),
     help="Shortcuts of resnet20: padding, or projection. [default: A]",
 )
-@as_json
+@options.json_target
 def show(
     name: str,
     classes: int | None,
@@ -85,7 +81,7 @@ def show(
     side: int | None,
     head: bool,
     shortcut: Literal["A", "B"] | None,
-    as_json: bool,
+    json_target: str | None,
 ) -> None:
     """Show a network: its layers, scalars and multiply-accumulates, and what the methods cost on it."""
     from fedscope.models.catalogue import find, outline
@@ -101,8 +97,7 @@ def show(
     if record.residual:
         projected = outline(name, classes, channels, head=True, shortcut=shortcut)
         facts |= _costs(cast("ResNet", model), cast("ResNet", projected), channels, side)
-    if as_json:
-        console.write_json("-", facts)
+    if console.in_json(json_target, facts):
         return
     _print_network(facts)
     if record.residual:
@@ -166,9 +161,10 @@ def _print_costs(facts: Facts) -> None:
     ]
     law = ", ".join(map(_millions, facts["gradaug_square_law"]))
     notes = [
-        "Expected multiply-accumulates of a step's forward passes per sample, pooled elements included;",
-        "scalars held, without those of normalisation. Mendieta et al. 2022 price GradAug by the squares of",
-        f"the mean width and the mean side: {law} M for n = 1…4.",
+        "MACs: expected multiply-accumulates of a step's forward passes per sample, pooled elements included; "
+        "parameters: scalars held, without those of normalisation.",
+        "Mendieta et al. 2022 price GradAug by the squares of the mean width and the mean side: "
+        f"{law} M for n = 1…4.",
     ]
     console.print_table("A step's cost", ["method", "MACs (M)", "parameters (M)"], rows, notes)
 

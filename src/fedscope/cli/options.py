@@ -27,7 +27,23 @@ data_dir = click.option(
     type=click.Path(path_type=Path),
     help="Folder of data sets, each under its name, or of one set's files (or FEDSCOPE_DATA).",
 )
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def _writable(_context: click.Context, _option: click.Parameter, target: str | None) -> str | None:
+    if target is not None:
+        from fedscope.cli.console import check_target
+
+        check_target(target)
+    return target
+
+
+json_target = click.option(
+    "--json",
+    "json_target",
+    metavar="FILE",
+    callback=_writable,
+    help="Print JSON, or write it to FILE (.json).",
+)
 device = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1…")
 threads = click.option(
     "--threads", type=click.IntRange(1), help="CPU threads; the bits depend on them. [default: all cores]"

@@ -42,8 +42,7 @@ def draw(
             a target cannot be written.
     """
     check_format(Path(out))
-    for target in (out, json_target):
-        console.check_target(target)
+    console.check_target(out)
     manifest = _manifest(registry, run, given) if run else None
     settings = manifest.settings if manifest else parse(Settings, given, "option")
     dataset = catalogue.load(settings.dataset, data_dir)
@@ -52,11 +51,10 @@ def draw(
     if manifest and dataset.fingerprint != manifest.data.fingerprint:
         raise UserError(f"{dataset.name} is not the data that {run} was trained on; use the same --data-dir")
     record = {"schema": SCHEMA, "run": run, **describe(dataset, settings), "versions": versions()}
-    if json_target:
-        console.write_json(json_target, record)
+    only_json = console.in_json(json_target, record)
     figure = partition_figure(np.array(record["counts"]), record["classes"], kind=kind, title=_title(record))
     save(figure, Path(out), record={key: record[key] for key in MADE_OF})
-    if json_target != "-":
+    if not only_json:
         click.echo(out)
 
 

@@ -28,7 +28,7 @@ from fedscope.cli.settings import setting
 @click.option(
     "--out", default="partition.png", show_default=True, metavar="FILE", help="A .png, .pdf or .svg file."
 )
-@click.option("--json", "json_target", metavar="FILE|-", help="Write the record; - is standard output.")
+@options.json_target
 def command(
     run: str | None,
     data_dir: Path | None,

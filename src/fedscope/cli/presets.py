@@ -2,7 +2,7 @@
 
 import click
 
-from fedscope.cli import console
+from fedscope.cli import console, options
 from fedscope.cli.command import Group
 
 
@@ -11,17 +11,13 @@ def command() -> None:
     """List the papers' experiments, or show one: settings, methods, and what in it is provisional."""
 
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-
 @command.command("list")
-@as_json
-def list_presets(as_json: bool) -> None:
+@options.json_target
+def list_presets(json_target: str | None) -> None:
     """List all presets; run one with `fedscope train --preset NAME --method …`."""
     from fedscope.federated.presets import presets
 
-    if as_json:
-        console.write_json("-", [preset.describe() for preset in presets().values()])
+    if console.in_json(json_target, [preset.describe() for preset in presets().values()]):
         return
     rows = [
         [
@@ -40,14 +36,13 @@ def list_presets(as_json: bool) -> None:
 
 @command.command("show")
 @click.argument("name")
-@as_json
-def show(name: str, as_json: bool) -> None:
+@options.json_target
+def show(name: str, json_target: str | None) -> None:
     """Show a preset, and the command of each of its methods."""
     from fedscope.federated.presets import preset
 
     found = preset(name)
-    if as_json:
-        console.write_json("-", found.describe())
+    if console.in_json(json_target, found.describe()):
         return
     settings = {**found.settings, **found.options}
     rows = [

@@ -50,8 +50,7 @@ def run(
     """Measure what is missing, and write the page to ``out``."""
     if Path(out).suffix.lower() != ".html":
         raise UserError(f"cannot write a report to '{out}': name it with the suffix .html")
-    for target in (out, json_target):
-        console.check_target(target)
+    console.check_target(out)
     given = [record for file in files for record in checked(read_record(file), str(file))]
     store = Registry(source["registry"])
     references = source.pop("checkpoints") or (() if given else (store.newest().name,))
@@ -70,10 +69,9 @@ def run(
         path: kept_rounds(store, reference, rounds) for path, reference in zip(paths, references, strict=True)
     }
     records = kept(store, wanted, given) if no_compute else measured(wanted, given, request, plane, source)
-    if json_target:
-        console.write_json(json_target, records)
+    only_json = console.in_json(json_target, records)
     write_text(Path(out), page_of([as_record(run) for run in runs_of(paths)], records))
-    if json_target != "-":
+    if not only_json:
         click.echo(out)
 
 

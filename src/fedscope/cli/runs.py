@@ -44,10 +44,10 @@ def _filter(name: str) -> options.Decorator:
               help="Sort by a column; with - before it, downwards.")  # fmt: skip
 @click.option("--columns", metavar="A,B,…", help="Which columns: of the table, or any option of `train`.")
 @options.registry
-@options.as_json
+@options.json_target
 def list_runs(
     registry: Path,
-    as_json: bool,
+    json_target: str | None,
     sort: str,
     columns: str | None,
     tag: tuple[str, ...],
@@ -58,11 +58,11 @@ def list_runs(
     rows = [row for row in every if _matches(row, patterns) and set(tag) <= set(_tags(row))]
     rows = _sorted(rows, sort)
     tagged = any(map(_tags, rows))
-    default = COLUMNS if tagged or as_json else COLUMNS[:_AT_MOST]
+    default = COLUMNS if tagged or json_target else COLUMNS[:_AT_MOST]
     chosen = [_column(name.strip()) for name in columns.split(",")] if columns else list(default)
-    if as_json:
-        console.write_json("-", [{column: row.get(column) for column in chosen} for row in rows])
-    elif not rows:
+    if console.in_json(json_target, [{column: row.get(column) for column in chosen} for row in rows]):
+        return
+    if not rows:
         why = "no run that matches" if every else "no run yet; `fedscope train` makes one"
         console.note(f"the registry {registry} holds {why}")
     else:
@@ -83,16 +83,16 @@ def rebuild(registry: Path) -> None:
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @options.registry
-@options.as_json
-def diff(first: str, second: str, registry: Path, as_json: bool) -> None:
+@options.json_target
+def diff(first: str, second: str, registry: Path, json_target: str | None) -> None:
     """Compare two runs: the settings in which they differ, and where they got."""
     store = Registry(registry)
     runs = store.run(first), store.run(second)
     one, two = map(_described, runs)
     keys = [key for key in {**one, **two} if one.get(key) != two.get(key)]
-    if as_json:
-        console.write_json("-", {key: [one.get(key), two.get(key)] for key in keys})
-    elif not keys:
+    if console.in_json(json_target, {key: [one.get(key), two.get(key)] for key in keys}):
+        return
+    if not keys:
         click.echo(f"{first} and {second} have the same settings, metrics and versions")
     else:
         cells = [[key, console.cell(one.get(key)), console.cell(two.get(key))] for key in keys]

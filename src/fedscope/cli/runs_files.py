@@ -17,8 +17,8 @@ from fedscope.storage import write_text
 @click.command("verify", cls=Command)
 @click.argument("runs", nargs=-1, metavar="[RUN|FILE]...")
 @options.registry
-@options.as_json
-def verify_command(runs: tuple[str, ...], registry: Path, as_json: bool) -> None:
+@options.json_target
+def verify_command(runs: tuple[str, ...], registry: Path, json_target: str | None) -> None:
     """Read every file of the registry, or of some runs, and check that all is there and unchanged.
 
     Of a figure or an analysis (.json), the checkpoints are checked that it was made from. One line per
@@ -46,15 +46,14 @@ def verify_command(runs: tuple[str, ...], registry: Path, as_json: bool) -> None
             count(name)
             faults += [Fault(name, f"{link.name}: {link.fault}") for link in links(store, name) if link.fault]
         report(files)
-    if as_json:
-        found = [{"path": fault.path, "problem": fault.problem} for fault in faults]
-        console.write_json("-", {"files": files, "faults": found})
-    else:
+    found = [{"path": fault.path, "problem": fault.problem} for fault in faults]
+    only_json = console.in_json(json_target, {"files": files, "faults": found})
+    if not only_json:
         for fault in faults:
             click.echo(console.safe(f"{fault.path}: {fault.problem}"))
     if faults:
         raise UserError(f"{len(faults)} {'fault' if len(faults) == 1 else 'faults'} in {files} files")
-    if not as_json:
+    if not only_json:
         click.echo(f"{files} files, no fault")
 
 

@@ -22,13 +22,13 @@ RECORDS = (".png", ".pdf", ".svg", ".html", ".json")
     "--provenance", is_flag=True, help="Follow a figure, .json, checkpoint or run back to its code."
 )
 @options.registry
-@options.as_json
-def show_command(run: str, provenance: bool, registry: Path, as_json: bool) -> None:
+@options.json_target
+def show_command(run: str, provenance: bool, registry: Path, json_target: str | None) -> None:
     """Show one run: its settings, its checkpoints and its last rounds."""
     from fedscope.checkpoints.files import load_checkpoint  # torch: not for --help
 
     if provenance:
-        _show_chain(links(Registry(registry), run), as_json=as_json)
+        _show_chain(links(Registry(registry), run), json_target=json_target)
         return
     found = Registry(registry).run(run)
     manifest, metrics = found.manifest(), found.metrics()
@@ -43,9 +43,8 @@ def show_command(run: str, provenance: bool, registry: Path, as_json: bool) -> N
             "client": loaded.info.client,
         }
         checkpoints.append({**entry, "sha256": loaded.sha256, **loaded.info.metrics})
-    if as_json:
-        content = {"manifest": manifest.model_dump(mode="json"), "metrics": metrics, "tags": found.tags()}
-        console.write_json("-", {**content, "checkpoints": checkpoints})
+    content = {"manifest": manifest.model_dump(mode="json"), "metrics": metrics, "tags": found.tags()}
+    if console.in_json(json_target, {**content, "checkpoints": checkpoints}):
         return
     known = {k: v for k, v in manifest.stated().items() if v is not None or not manifest.added}
     state = found.status(manifest) + (f" in round {manifest.diverged}" if manifest.diverged else "")
@@ -97,10 +96,9 @@ def links(registry: Registry, reference: str) -> list["Link"]:
     return list(checkpoint_links(registry.resolve(reference)))
 
 
-def _show_chain(chain: Sequence["Link"], *, as_json: bool) -> None:
-    if as_json:
-        content = [{"kind": c.kind, "name": c.name, **c.details, "fault": c.fault} for c in chain]
-        console.write_json("-", content)
+def _show_chain(chain: Sequence["Link"], *, json_target: str | None) -> None:
+    content = [{"kind": c.kind, "name": c.name, **c.details, "fault": c.fault} for c in chain]
+    if console.in_json(json_target, content):
         return
     rows = []
     for link in chain:

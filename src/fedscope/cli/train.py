@@ -124,7 +124,7 @@ EXAMPLES = {
 @click.option(
     "--tensorboard", is_flag=True, help="Write the metrics for TensorBoard too, into the run's folder."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output.")
+@options.json_target
 def command(
     preset: str | None,
     data_dir: Path | None,
@@ -136,7 +136,7 @@ def command(
     name: str | None,
     resume: bool,
     tensorboard: bool,
-    as_json: bool,
+    json_target: str | None,
     seeds: tuple[int, ...] | None,
     **fields: object,
 ) -> None:
@@ -153,5 +153,5 @@ def command(
     training.run(
         fields, ctx.meta.get(config.OPTIONS, {}) | training.pairs(given), registry, name,
         preset=preset, device=device, threads=threads, count=count, resume=resume, data_dir=data_dir,
-        tensorboard=tensorboard, as_json=as_json, seeds=seeds,
+        tensorboard=tensorboard, json_target=json_target, seeds=seeds,
     )  # fmt: skip

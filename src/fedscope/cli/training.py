@@ -38,7 +38,7 @@ def run(
     resume: bool,
     data_dir: Path | None,
     tensorboard: bool,
-    as_json: bool,
+    json_target: str | None,
     seeds: Sequence[int] | None = None,
 ) -> None:
     """Train on ``count`` workers, once or once for each of the ``seeds``, and print the result, on rank 0.
@@ -64,8 +64,8 @@ def run(
         results = list(each_seed(seeds, fields, store, name, one, resume=resume))
     if not results[0]:  # another rank of torchrun's
         return
-    if as_json:
-        console.write_json("-", results[0] if seeds is None else results)
+    if console.in_json(json_target, results[0] if seeds is None else results):
+        pass
     elif seeds is not None:
         show_seeds(results)
     elif results[0]["state"] != "diverged":
