@@ -161,8 +161,8 @@ def _print_costs(facts: Facts) -> None:
     ]
     law = ", ".join(map(_millions, facts["gradaug_square_law"]))
     notes = [
-        "MACs: expected multiply-accumulates of a step's forward passes per sample, pooled elements included; "
-        "parameters: scalars held, without those of normalisation.",
+        "MACs: expected multiply-accumulates of a step's forward passes per sample, pooled elements "
+        "included; parameters: scalars held, without those of normalisation.",
         "Mendieta et al. 2022 price GradAug by the squares of the mean width and the mean side: "
         f"{law} M for n = 1…4.",
     ]

@@ -64,11 +64,10 @@ def run(
         results = list(each_seed(seeds, fields, store, name, one, resume=resume))
     if not results[0]:  # another rank of torchrun's
         return
-    if console.in_json(json_target, results[0] if seeds is None else results):
-        pass
-    elif seeds is not None:
+    to_show = not console.in_json(json_target, results[0] if seeds is None else results)
+    if to_show and seeds is not None:
         show_seeds(results)
-    elif results[0]["state"] != "diverged":
+    elif to_show and results[0]["state"] != "diverged":
         show(results[0])
     _refuse_diverged(results)
 

@@ -118,6 +118,15 @@ def _notes(records: Sequence[Record], shared: Record) -> list[str]:
     notes = []
     if shared:
         notes.append(", ".join(f"{name} {_text(value)}" for name, value in shared.items()))
+    crossed = [record["cross_client"] for record in records if record["cross_client"]]
+    cells = [
+        _relation(cross[symbol][reading], symbol) for cross in crossed for symbol, reading in _CROSS_CLIENT
+    ]
+    if UNRESOLVED in cells:
+        notes.append(
+            "unresolved: out of its range, or its 95 % interval excludes nothing; raise --client-probes (the "
+            "value is in --json)"
+        )
     notes.append(
         "± data: standard error over the samples, at the eigenvector found on them (λ_max itself leans "
         "upward on few samples); ± probe: of the trace estimate, over its random probes"
@@ -126,13 +135,11 @@ def _notes(records: Sequence[Record], shared: Record) -> list[str]:
     if any(residual is not None for residual in residuals):
         largest = max(residual for residual in residuals if residual is not None)
         notes.append(f"λ_max: residual ‖Hv − λv‖ at most {format_estimate(largest)}")
-    crossed = [record["cross_client"] for record in records if record["cross_client"]]
-    for cross in crossed:
-        notes += [note for note in _cross_notes(cross) if note not in notes]
-    return notes
+    return [*notes, *dict.fromkeys(map(_pairs, crossed))]
 
 
-def _cross_notes(cross: Record) -> list[str]:
+def _pairs(cross: Record) -> str:
+    """Return over which pairs of clients H_N and H_D are means."""
     meaning = (
         "distinct pairs" if cross["pairs"] == "distinct" else "all pairs, each client with itself included,"
     )
@@ -140,14 +147,7 @@ def _cross_notes(cross: Record) -> list[str]:
     when = (
         f"; uploads of rounds {min(rounds)} to {max(rounds)}" if rounds and min(rounds) < max(rounds) else ""
     )
-    notes = [f"H_N, H_D: mean over {meaning} of {cross['clients']} clients{when}, ± standard error"]
-    cells = [_relation(cross[symbol][reading], symbol) for symbol, reading in _CROSS_CLIENT]
-    if UNRESOLVED in cells:
-        notes.append(
-            "unresolved: out of its range, or its 95 % interval excludes nothing; raise --client-probes (the "
-            "value is in --json)"
-        )
-    return notes
+    return f"H_N, H_D: mean over {meaning} of {cross['clients']} clients{when}, ± standard error"
 
 
 def _text(value: object) -> str:
