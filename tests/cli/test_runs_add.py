@@ -26,6 +26,28 @@ ADD = ("runs", "add", "theirs", "--model", "mlp_digits", "--dataset", "digits", 
 
 
 @pytest.mark.usefixtures("theirs")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nosuch.pt",), "no such file or folder: nosuch.pt"),
+        (("theirs", "--client", "nosuch.pt"), "no such file or folder: nosuch.pt"),
+        (("theirs", "--name", ""), "'' is no run name"),
+        (("theirs", "--name", "tiny"), "tiny is taken; choose another --name"),
+    ],
+)
+def test_what_is_missing_or_taken_is_told_before_data_is_fetched(
+    fedscope: Command, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.delenv("FEDSCOPE_DATA", raising=False)
+    monkeypatch.setattr("fedscope.data.shards.fetch", lambda _: pytest.fail("asked the hub"))
+    done = fedscope("runs", "add", *arguments, "--model", "resnet20", "--dataset", "cifar10")
+    assert (done.code, message in done.err) == (2, True), done.err
+    if arguments[-1] in ("", "tiny"):
+        trained = fedscope("train", "--dataset", "cifar100", *arguments[1:])
+        assert (trained.code, message in trained.err) == (2, True), trained.err
+
+
+@pytest.mark.usefixtures("theirs")
 def test_what_was_added_goes_through_every_command(fedscope: Command) -> None:
     done = fedscope(*ADD, "--round", "7", "--method", "fedprox")
     assert (done.code, done.out) == (0, "theirs\n")

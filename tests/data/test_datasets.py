@@ -1,5 +1,6 @@
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import datasets
@@ -99,19 +100,33 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"expected cifar10/train-\*\.parquet"):
         load("cifar10", tmp_path)
     with pytest.raises(UserError, match="choose one of digits"):
-        load("cifar")
+        load("mnist")
     with pytest.raises(UserError, match="unknown augmentation 'crop' for digits"):
         pipeline("digits", "crop")
 
 
-def test_without_files_or_network_the_way_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def offline(*_: object, **__: object) -> None:
+@pytest.mark.parametrize(
+    ("forbidden", "why"),
+    [(False, r"no answer from https://\S+ \(no route\)"), (True, "HF_HUB_OFFLINE forbids it")],
+)
+def test_without_files_or_network_the_way_out_is_told(
+    monkeypatch: pytest.MonkeyPatch, forbidden: bool, why: str
+) -> None:
+    """After one question: the hub's client would ask six times."""
+    asked = []
+
+    def head(*_: object, **__: object) -> None:
+        asked.append(1)
         raise ConnectionError("no route")
 
     monkeypatch.delenv("FEDSCOPE_DATA", raising=False)
-    monkeypatch.setattr(datasets, "load_dataset_builder", offline)
-    with pytest.raises(UserError, match="no route; or give its files with --data-dir"):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", forbidden)
+    monkeypatch.setattr("huggingface_hub.utils.get_session", lambda: SimpleNamespace(head=head))
+    monkeypatch.setattr(datasets, "load_dataset_builder", lambda *_: pytest.fail("asked the hub again"))
+    mend = "name a folder that has its files with --data-dir or FEDSCOPE_DATA, or try again with a network"
+    with pytest.raises(UserError, match=f"cannot fetch uoft-cs/cifar100 from the hub: {why}; {mend}"):
         load("cifar100")
+    assert len(asked) == (not forbidden)
 
 
 def test_the_hubs_copy_is_fetched_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,6 +139,7 @@ def test_the_hubs_copy_is_fetched_once(folder: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.delenv("FEDSCOPE_DATA", raising=False)
     monkeypatch.setattr(datasets, "load_dataset_builder", hub)
+    monkeypatch.setattr("fedscope.data.shards.check_reachable", lambda _: None)
     assert len(load("cifar10").train) == 40
     dataset = load("cifar10")
     assert torch.equal(dataset.train.images, load("cifar10", folder).train.images)  # type: ignore[arg-type]

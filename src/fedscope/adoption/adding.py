@@ -40,10 +40,7 @@ def add(
     Raises:
         UserError: a file cannot be read or does not fit the network; nothing is registered then.
     """
-    layout = look(path)
-    if clients:
-        rows = clients[0] if len(clients) == 1 and clients[0].suffix == ".npy" else None
-        layout = replace(layout, clients={} if rows else dict(enumerate(clients)), rows=rows)
+    layout = look(path, clients)
     newest = layout.round if round is None else round
     spec, fitted = identity.fitted(read(layout.final), str(layout.final), entry)
     identity = replace(identity, variants=tuple(v for v in identity.variants if v[0] == spec))

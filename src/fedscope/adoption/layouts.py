@@ -9,7 +9,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from torch import Tensor
@@ -51,12 +51,25 @@ class Layout:
                 yield client, self.rows, {"": row}
 
 
-def look(path: Path) -> Layout:
-    """Return what lies at ``path``: one file, or a folder of one of the layouts.
+def look(path: Path, clients: tuple[Path, ...] = ()) -> Layout:
+    """Return what lies at ``path``: one file, or a folder of one of the layouts, with or without ``clients``.
+
+    These are the clients' files in their order, or one ``.npy`` with a row for each.
 
     Raises:
-        UserError: nothing, or a folder of another layout.
+        UserError: nothing, or a folder of another layout; or a client's file is missing.
     """
+    layout = _layout(path)
+    if not clients:
+        return layout
+    for file in clients:
+        if not file.exists():
+            raise UserError(f"no such file or folder: {file}")
+    rows = clients[0] if len(clients) == 1 and clients[0].suffix == ".npy" else None
+    return replace(layout, clients={} if rows else dict(enumerate(clients)), rows=rows)
+
+
+def _layout(path: Path) -> Layout:
     if path.is_file():
         return Layout("a file", path)
     if not path.is_dir():

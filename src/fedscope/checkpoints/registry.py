@@ -47,17 +47,31 @@ class Registry:
         Raises:
             UserError: the name is taken or not a plain file name, or the folder cannot be written.
         """
-        run = Run(self.root / checked_name(manifest.name))
+        run = Run(self.root / manifest.name)
+        self.check_free(manifest.name)
         try:
             with atomic_folder(run.folder, exclusive=True) as temporary:
                 Run(temporary).write_manifest(manifest)
         except FileExistsError as error:
-            raise UserError(
-                f"{run.folder} is taken; choose another --name, or continue a run of that name with --resume"
-            ) from error
+            raise self._taken(manifest.name) from error
         except OSError as error:
             raise UserError(f"cannot write to the registry {self.root}: {error.strerror}") from error
         return run
+
+    def check_free(self, name: str) -> None:
+        """Refuse a name that a new run cannot have.
+
+        Raises:
+            UserError: it is taken, or not a plain file name.
+        """
+        if (self.root / checked_name(name)).exists():
+            raise self._taken(name)
+
+    def _taken(self, name: str) -> UserError:
+        return UserError(
+            f"{self.root / name} is taken; choose another --name, or continue a run of that name with "
+            "--resume"
+        )
 
     def free_name(self, stem: str, suffixes: Sequence[str] = ("",)) -> str:
         """Return ``stem``, or ``stem-2``, ``stem-3``… if it is taken with one of the ``suffixes``."""

@@ -47,8 +47,12 @@ def command(
     """
     from fedscope.adoption.adding import add
     from fedscope.adoption.identity import identify
+    from fedscope.adoption.layouts import look
 
     store = Registry(registry)
+    look(path, clients)  # the data may have to be fetched: what is missing is said before
+    if name is not None:
+        store.check_free(name)
     identity = identify(model, dataset, data_dir=data_dir, augmentation=augmentation)
     run, notes = add(
         path,

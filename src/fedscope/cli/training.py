@@ -112,6 +112,8 @@ def train_run(
         fields, given, use = find_preset(preset).resolve(fields, given)
     where = {"device": str(device), "threads": torch.get_num_threads()}
     settings = parse(Settings, {**fields, **where}, "option")
+    if name is not None and not resume:
+        Registry(root).check_free(name)
     if workers.under_torchrun():
         if count > 1:
             raise UserError("torchrun already starts the workers; leave --workers out")

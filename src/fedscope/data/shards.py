@@ -16,6 +16,7 @@ from fedscope.errors import UserError
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
+REACHABLE_IN = 5.0  # seconds
 OUR_SPLITS = {"train": "train", "test": "test"}
 
 
@@ -46,6 +47,7 @@ def fetch(source: HubSource) -> dict[str, list[Path]]:
     Raises:
         UserError: no network, no access, or no such split.
     """
+    check_reachable(source.repository)
     import datasets
 
     if not sys.stderr.isatty():
@@ -55,11 +57,33 @@ def fetch(source: HubSource) -> dict[str, list[Path]]:
         files = {ours: list(builder.config.data_files[theirs]) for ours, theirs in source.splits.items()}
         fetched = datasets.DownloadManager(dataset_name=builder.dataset_name).download(files)
     except Exception as error:  # datasets, the hub's client and the network share no base class
-        raise UserError(
-            f"cannot fetch {source.repository} from the hub: {_first_line(error)}; or give its files with "
-            "--data-dir"
-        ) from error
+        raise _unfetched(source.repository, _first_line(error)) from error
     return {split: [Path(path) for path in paths] for split, paths in fetched.items()}
+
+
+def check_reachable(repository: str) -> None:
+    """Ask the hub once whether it answers, since its client tries for half a minute, a line for each try.
+
+    Raises:
+        UserError: it does not, or is not to be asked.
+    """
+    from huggingface_hub import constants
+    from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
+
+    if constants.HF_HUB_OFFLINE:
+        raise _unfetched(repository, "HF_HUB_OFFLINE forbids it")
+    try:
+        get_session().head(constants.ENDPOINT, timeout=REACHABLE_IN)
+    except Exception as error:  # requests or httpx, by the hub's version, and what these pass on
+        why = re.sub(r"^\[Errno -?\d+\] ", "", _first_line(error))
+        raise _unfetched(repository, f"no answer from {constants.ENDPOINT} ({why})") from error
+
+
+def _unfetched(repository: str, why: str) -> UserError:
+    return UserError(
+        f"cannot fetch {repository} from the hub: {why}; name a folder that has its files with --data-dir or "
+        "FEDSCOPE_DATA, or try again with a network; `fedscope data list` shows what needs none"
+    )
 
 
 def missing_shards(files: Mapping[str, Sequence[Path]]) -> str:
