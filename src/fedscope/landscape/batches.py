@@ -47,6 +47,11 @@ class Batches:
         return cls._of([_pair(item) for item in loader])
 
     @classmethod
+    def of(cls, data: "Batches | Iterable[object]") -> "Batches":
+        """Return ``data``, if it is no such thing yet run through once (:meth:`from_iterable`)."""
+        return data if isinstance(data, cls) else cls.from_iterable(data)
+
+    @classmethod
     def _of(cls, pairs: Iterable[Batch]) -> "Batches":
         batches = cls.__new__(cls)
         batches._pairs = tuple(pairs)

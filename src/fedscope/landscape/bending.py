@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from fedscope.landscape.batches import Batches
+from fedscope.landscape.derivatives import joined
 from fedscope.landscape.directions import Directions
 from fedscope.landscape.flatloss import FlatLoss, LossFunction
 from fedscope.landscape.normalization import BatchNormMode
@@ -99,11 +100,11 @@ def _in_float64(
 
 
 def _gradient(loss: FlatLoss, point: Tensor) -> Tensor:
-    leaf = point.clone().requires_grad_(True)
-    total = torch.zeros_like(leaf)
+    loss.load(point)
+    total = torch.zeros_like(point)
     with loss.exact():
         for (inputs, targets), size in zip(loss.batches, loss.batches.sizes, strict=True):
-            value = loss.on_batch(loss.split(leaf), inputs, targets)
-            (gradient,) = torch.autograd.grad(value, leaf, materialize_grads=True)
-            total.add_(gradient, alpha=size / loss.batches.samples)
+            value = loss.on_batch(inputs, targets)
+            gradient = torch.autograd.grad(value, loss.parameters, materialize_grads=True)
+            total.add_(joined(gradient), alpha=size / loss.batches.samples)
     return total

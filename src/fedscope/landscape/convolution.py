@@ -2,14 +2,15 @@
 
 PyTorch's own second derivative in the weights convolves with a whole image as the kernel, which its CPU
 library does slowly. Written out, every term is one of the three maps that training uses: the convolution
-itself and its two adjoints. On the CPU images are kept with the channels last, which that library needs
-no reordering for.
+itself and its two adjoints. On the CPU images are given to it with the channels last, which that library
+needs no reordering for. What comes out has the channels last too, unless a network looks at the order of its
+memory (``view``): then it is put back.
 
 Symbols: u is the cotangent of z; x̂ = w ⋆ u, ŵ = x ⋆ u and b̂ = Σu are those of x, w and b; ξ, ω and β are the
 cotangents of x̂, ŵ and b̂.
 """
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +18,12 @@ from torch.autograd.function import once_differentiable
 
 Layer = nn.Conv1d | nn.Conv2d | nn.Conv3d
 Geometry = tuple[list[int], list[int], list[int], int]  # stride, padding, dilation, groups
+Layout = Literal["channels last", "as given"]
+"""The order in memory of the images that come out."""
+LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
 
-def convolved(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def convolved(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None, layout: Layout) -> Tensor:
     """Return what a convolution layer gives with this weight and bias in place of its own."""
     plain = layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
     if not plain or x.ndim != weight.ndim:
@@ -27,7 +31,7 @@ def convolved(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None) -> T
         return output
     geometry = (list(layer.stride), list(layer.padding), list(layer.dilation), layer.groups)
     convolution: Tensor = _Convolution.apply(_arranged(x), weight, bias, geometry)  # type: ignore[no-untyped-call]
-    return convolution
+    return convolution if layout == "channels last" or not x.is_contiguous() else convolution.contiguous()
 
 
 class _Convolution(torch.autograd.Function):

@@ -1,6 +1,7 @@
 """A model's mean loss as a function of one flat vector of its trainable parameters."""
 
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -8,18 +9,19 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fedscope.errors import UserError, suggestion
 from fedscope.landscape.batches import Batches
-from fedscope.landscape.fold import fold
+from fedscope.landscape.derivatives import DifferentiableWeightNorm, has_weight_norm, joined, pulled
+from fedscope.landscape.forms import Trial, fastest
 from fedscope.landscape.normalization import (
     BatchNormMode,
     frozen_copy,
     has_batch_statistics,
     written_buffers,
 )
+from fedscope.landscape.preflight import once_differentiable
 from fedscope.landscape.trees import Tree, arguments, count, flat, some
 
 SAMPLE = 8  # samples of the first batch on which a network is looked at before it is used
@@ -37,13 +39,17 @@ class FlatLoss:
         model: any module; it is copied and never modified. A ``torch.compile`` wrapper is looked through,
             because a compiled graph has no second derivative.
         loss_fn: (output, targets) ↦ scalar batch mean.
-        batches: moved to the model's device; floating tensors cast to its dtype.
+        batches: or what :meth:`Batches.from_iterable` takes; moved to the model's device, floating tensors
+            cast to its dtype.
         bn: see ``frozen_copy``.
         parameters: patterns of names (:mod:`fnmatch`), such as ``layer3.*``; None: all.
 
     Attributes:
         model: the frozen copy; a buffer that its forward updates is as in ``model`` in every evaluation.
-        coupled: whether a sample's output depends on the other samples of its batch, by BatchNorm.
+        parameters: of the copy, those that are differentiated in, in order.
+        form: how the copy is evaluated (:mod:`fedscope.landscape.forms`).
+        coupled: whether batches cannot be cut: samples depend on each other by BatchNorm, or the network
+            takes so many at once and no fewer.
 
     Raises:
         UserError: nothing to differentiate, a pattern without a match, or parameters of several dtypes or on
@@ -54,7 +60,7 @@ class FlatLoss:
         self,
         model: nn.Module,
         loss_fn: LossFunction,
-        batches: Batches,
+        batches: Batches | Iterable[object],
         *,
         bn: BatchNormMode = "eval",
         parameters: Sequence[str] | None = None,
@@ -66,6 +72,11 @@ class FlatLoss:
                 "no parameter of the model requires a gradient; call requires_grad_(True) on some"
             )
         trained = _chosen(trained, parameters)
+        if strange := [name for name, p in trained if p.is_complex()]:
+            raise UserError(
+                f"the parameter {strange[0]} is complex; hold real and imaginary part in a real one and take "
+                "torch.view_as_complex of it in forward"
+            )
         kinds = {(str(p.device), str(p.dtype)) for _, p in trained}
         if len(kinds) > 1:
             raise UserError(
@@ -77,42 +88,87 @@ class FlatLoss:
         self.shapes = tuple(p.shape for _, p in trained)
         self.numels = tuple(p.numel() for _, p in trained)
         self.center = torch.cat([p.reshape(-1) for _, p in trained])  # (n,)
-        self.batches = batches.to(self.device, self.dtype)
+        self.batches = Batches.of(batches).to(self.device, self.dtype)
         self._loss_fn = loss_fn
-        self._has_rnn = any(isinstance(module, nn.RNNBase) for module in model.modules())
+        modules = list(model.modules())
+        self._has_rnn = any(isinstance(module, nn.RNNBase) for module in modules)
+        self._has_weight_norm = any(map(has_weight_norm, modules))
         self.model = frozen_copy(model, bn=bn, batches=self.batches)
+        own = dict(self.model.named_parameters())
+        self.parameters = tuple(own[name].requires_grad_(True) for name in self.names)
         self.coupled = bn == "batch" or has_batch_statistics(self.model)
-        self._prepare(next(iter(self.batches))[0])
+        self._prepare(*next(iter(self.batches)))
 
-    def _prepare(self, inputs: Tree) -> None:
+    def _prepare(self, inputs: Tree, targets: Tree) -> None:
         """Find the buffers that the model writes when evaluated, then make it faster."""
-        sample = inputs if self.coupled else some(inputs, slice(SAMPLE))
-        self._written: dict[str, Tensor] = {}
+        few, few_targets = (some(tree, slice(SAMPLE)) for tree in (inputs, targets))
+        self._differentiates = False
         with self.exact():
-            self._written = written_buffers(self.model, sample)
-            fold(self.model, lambda: flat(functional_call(self.model, self._unwritten(), *arguments(sample))))
+            try:
+                self._written = self._tried(few)
+            except Exception:  # whatever a network raises that takes whole batches only
+                self._written = self._tried(inputs)
+                self.coupled, few, few_targets = True, inputs, targets
+            with torch.enable_grad():
+                self.form = fastest(
+                    self.model, lambda: flat(self.outputs(few)), lambda: self._attempt(few, few_targets)
+                )
+
+    def _tried(self, inputs: Tree) -> dict[tuple[nn.Module, str], Tensor]:
+        """Return the buffers that an evaluation writes, having seen whether it has to differentiate."""
+        try:
+            with torch.no_grad():
+                return written_buffers(self.model, inputs)
+        except RuntimeError:
+            with torch.enable_grad():
+                found = written_buffers(self.model, inputs)
+            self._differentiates = True
+            return found
+
+    def _attempt(self, inputs: Tree, targets: Tree) -> Trial:
+        outputs = self.outputs(inputs)
+        loss = self.of(outputs, targets)
+        numbers = flat((outputs, loss)).detach()
+        try:
+            gradients = pulled((loss,), self.parameters, (torch.ones_like(loss),), again=True)
+            along = self.split(signs(self.center))
+            product = joined(pulled(gradients, self.parameters, along))
+        except RuntimeError:  # an operation without a derivative; who needs one says which
+            return Trial(numbers, None)
+        return Trial(numbers, None if once_differentiable(gradients) else product)
 
     @property
     def writes(self) -> bool:
         """Whether an evaluation changes a buffer, which is then put back."""
         return bool(self._written)
 
-    def _unwritten(self) -> dict[str, Tensor]:
-        return {name: value.clone() for name, value in self._written.items()}
-
     def split(self, vector: Tensor) -> tuple[Tensor, ...]:
         """Cut a flat (n,) vector into views of the parameters' shapes."""
         pieces = torch.split(vector, list(self.numels))
         return tuple(piece.view(shape) for piece, shape in zip(pieces, self.shapes, strict=True))
 
-    def on_batch(self, parameters: tuple[Tensor, ...], inputs: Tree, targets: Tree) -> Tensor:
-        """Return the scalar mean loss of one batch at these parameters, differentiable in them."""
-        return self.of(self.outputs(parameters, inputs), targets)
+    @torch.no_grad()
+    def load(self, vector: Tensor) -> None:
+        """Set the (n,) weights, in place; they stay until they are set again. At first: the model's own."""
+        for parameter, piece in zip(self.parameters, self.split(vector), strict=True):
+            if not torch.equal(parameter, piece):  # else graphs that are kept would be outdated
+                parameter.copy_(piece)
 
-    def outputs(self, parameters: tuple[Tensor, ...], inputs: Tree) -> Any:
-        """Return the model's outputs on one batch at these parameters, differentiable in them."""
-        named = dict(zip(self.names, parameters, strict=True)) | self._unwritten()
-        return functional_call(self.model, named, *arguments(inputs))
+    def on_batch(self, inputs: Tree, targets: Tree) -> Tensor:
+        """Return the scalar mean loss of one batch, differentiable in ``parameters``."""
+        return self.of(self.outputs(inputs), targets)
+
+    def outputs(self, inputs: Tree) -> Any:
+        """Return the model's outputs on one batch, differentiable in ``parameters``."""
+        positional, named = arguments(inputs)
+        for (module, name), value in self._written.items():
+            module._buffers[name] = value.clone()  # not in place: a graph may hold on to the last one
+        try:
+            with torch.set_grad_enabled(torch.is_grad_enabled() or self._differentiates):
+                return self.model(*positional, **named)
+        finally:
+            for (module, name), value in self._written.items():
+                module._buffers[name] = value
 
     def of(self, output: Any, targets: Tree) -> Tensor:
         """Return the scalar mean loss of outputs."""
@@ -125,18 +181,18 @@ class FlatLoss:
     @torch.no_grad()
     def value(self, vector: Tensor) -> float:
         """Return L at a flat (n,) vector, accumulated in float64; non-finite values come out as they are."""
-        parameters = self.split(vector)
+        self.load(vector)
         with self.exact():
-            total = sum(count(x) * self.on_batch(parameters, x, y).double() for x, y in self.batches)
+            total = sum(count(x) * self.on_batch(x, y).double() for x, y in self.batches)
         return float(total / self.batches.samples)
 
     @cached_property
     @torch.no_grad()
     def losses(self) -> Tensor:
         """Each batch's mean loss at ``center``, (B,); non-finite values come out as they are."""
-        parameters = self.split(self.center)
+        self.load(self.center)
         with self.exact():
-            return torch.stack([self.on_batch(parameters, *batch) for batch in self.batches])
+            return torch.stack([self.on_batch(*batch) for batch in self.batches])
 
     @contextmanager
     def exact(self) -> Iterator[None]:
@@ -154,7 +210,17 @@ class FlatLoss:
                     enabled=not self._has_rnn, benchmark=False, deterministic=True, allow_tf32=False
                 )
             )
+            if self._has_weight_norm:
+                stack.enter_context(DifferentiableWeightNorm())
+            if "torch._dynamo" in sys.modules:  # a compiled part has no second derivative
+                stack.enter_context(torch.compiler.set_stance("force_eager"))
             yield
+
+
+def signs(like: Tensor) -> Tensor:
+    """Return the vector of random signs that a product is tried with."""
+    drawn = torch.randint(2, like.shape, generator=torch.Generator().manual_seed(0))
+    return (2 * drawn - 1).to(like)
 
 
 def _chosen(named: list[tuple[str, Tensor]], patterns: Sequence[str] | None) -> list[tuple[str, Tensor]]:

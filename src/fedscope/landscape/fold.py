@@ -19,42 +19,51 @@ from torch.autograd.graph import Node
 from torch.nn.functional import linear
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedscope.landscape.convolution import Layer, convolved
-from fedscope.landscape.preflight import close
+from fedscope.landscape.convolution import Layer, Layout, convolved
 
 _Foldable = Layer | nn.Linear
 _LAYERS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
-def fold(model: nn.Module, evaluate: Callable[[], Tensor]) -> None:
-    """Give the layers of a frozen ``model`` faster forward functions that compute the same.
+class Fold:
+    """Faster forward functions for the layers of a frozen model, put in their places or taken out again.
 
     BatchNorm by running statistics is folded where it can be and is one multiplication and addition
     elsewhere; convolutions get the derivatives of :mod:`fedscope.landscape.convolution`. Subclasses of these
     layers, those with a forward of their own, and those with hooks that look at what is folded, stay as they
     are.
-    If the outputs do not agree to rounding, all do.
+
+    Args:
+        model: frozen.
     """
-    layers = [m for m in model.modules() if _is_layer(m)]
-    norms = [m for m in model.modules() if _is_norm(m)]
-    if not (layers or norms):
-        return
-    with torch.no_grad():
-        before = evaluate()
-    partners = _partners(layers, norms, evaluate) if norms else {}
-    for layer in layers:
-        if not isinstance(layer, nn.Linear):
-            layer.__dict__["forward"] = partial(_plain, layer)
-    for norm in norms:
-        norm.__dict__["forward"] = partial(_affine, norm)
-    for norm, layer in partners.items():
-        layer.__dict__["forward"] = partial(_folded, layer, norm)
-        norm.__dict__["forward"] = _same
-    with torch.no_grad():
-        after = evaluate()
-    if not close(before, after, before.dtype):
-        for module in (*layers, *norms):
+
+    def __init__(self, model: nn.Module) -> None:
+        self._layers = [m for m in model.modules() if _is_layer(m)]
+        self._norms = [m for m in model.modules() if _is_norm(m)]
+        self._partners: dict[_BatchNorm, _Foldable] | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to make faster."""
+        return not self._norms and all(isinstance(layer, nn.Linear) for layer in self._layers)
+
+    def install(self, layout: Layout, evaluate: Callable[[], Tensor]) -> None:
+        """Put the functions in; ``evaluate`` returns the outputs of some samples."""
+        if self._partners is None:
+            self._partners = _partners(self._layers, self._norms, evaluate) if self._norms else {}
+        for layer in self._layers:
+            if not isinstance(layer, nn.Linear):
+                layer.__dict__["forward"] = partial(_plain, layer, layout)
+        for norm in self._norms:
+            norm.__dict__["forward"] = partial(_affine, norm)
+        for norm, layer in self._partners.items():
+            layer.__dict__["forward"] = partial(_folded, layer, norm, layout)
+            norm.__dict__["forward"] = _same
+
+    def remove(self) -> None:
+        """Take them out."""
+        for module in (*self._layers, *self._norms):
             module.__dict__.pop("forward", None)
 
 
@@ -94,14 +103,16 @@ def _partners(
     for norm in norms:
         if not (norm._forward_hooks or norm._forward_pre_hooks):
             handles.append(norm.register_forward_pre_hook(before))
-    floating = [p for m in (*layers, *norms) for p in m.parameters() if p.is_floating_point()]
-    for p in floating:
+    fixed = [
+        p for m in (*layers, *norms) for p in m.parameters() if p.is_floating_point() and not p.requires_grad
+    ]
+    for p in fixed:
         p.requires_grad_(True)
     try:
         with torch.enable_grad():
             used = _uses(evaluate())
     finally:
-        for p in floating:
+        for p in fixed:
             p.requires_grad_(False)
         for handle in handles:
             handle.remove()
@@ -137,16 +148,18 @@ def _scale_and_shift(norm: _BatchNorm) -> tuple[Tensor, Tensor]:
     return scale, shift if norm.bias is None else norm.bias + shift
 
 
-def _folded(layer: _Foldable, norm: _BatchNorm, x: Tensor) -> Tensor:
+def _folded(layer: _Foldable, norm: _BatchNorm, layout: Layout, x: Tensor) -> Tensor:
     scale, shift = _scale_and_shift(norm)
     weight, bias = layer.weight, layer.bias
     weight = weight * scale.view(-1, *[1] * (weight.ndim - 1))
     bias = shift if bias is None else torch.addcmul(shift, bias, scale)
-    return linear(x, weight, bias) if isinstance(layer, nn.Linear) else convolved(layer, x, weight, bias)
+    if isinstance(layer, nn.Linear):
+        return linear(x, weight, bias)
+    return convolved(layer, x, weight, bias, layout)
 
 
-def _plain(layer: Layer, x: Tensor) -> Tensor:
-    return convolved(layer, x, layer.weight, layer.bias)
+def _plain(layer: Layer, layout: Layout, x: Tensor) -> Tensor:
+    return convolved(layer, x, layer.weight, layer.bias, layout)
 
 
 def _affine(norm: _BatchNorm, x: Tensor) -> Tensor:

@@ -62,13 +62,15 @@ class Forward:
     @torch.no_grad()
     def load(self, weights: Tensor, statistics: Mapping[str, Tensor] | None = None) -> None:
         """Set the (n,) weights, and running statistics by name; they stay until they are set again."""
-        pieces = self._loss.split(weights.to(self._loss.dtype))
+        weights = weights.to(self._loss.dtype)
+        pieces = self._loss.split(weights)
+        self._loss.load(weights)
         for name, value in (statistics or {}).items():
             self._buffers[name].copy_(value)
         self._tensors = dict(zip(self._loss.names, pieces, strict=True)) | dict(statistics or {})
         self._loaded = False
 
-    @torch.inference_mode()
+    @torch.no_grad()  # not inference mode, in which a forward cannot differentiate
     def outputs(self, *, plain: bool = False) -> list[Any]:
         """Return the outputs of every batch; ``plain``: without fused operations."""
         run = self._plain if plain or self._fused is None else self._quick
@@ -84,10 +86,9 @@ class Forward:
             return flat(self._plain(inputs if self._loss.coupled else some(inputs, slice(SAMPLE))))
 
     def _plain(self, inputs: Tree) -> Any:
-        parameters = tuple(self._tensors[name] for name in self._loss.names)
         kind = self._loss.device.type
         with self._loss.exact(), torch.autocast(kind, torch.bfloat16, enabled=self._low):
-            output = self._loss.outputs(parameters, inputs)
+            output = self._loss.outputs(inputs)
         return mapped(Tensor.float, output) if self._low else output
 
     def _quick(self, inputs: Tensor) -> Tensor:
@@ -128,7 +129,7 @@ class Forward:
                 self.load(weights, statistics)
                 fused.load(self._tensors)
                 with self._loss.exact():
-                    wanted = flat(self._loss.outputs(self._loss.split(weights), sample))
+                    wanted = flat(self._loss.outputs(sample))
                     if not close(fused(laid_out(sample)), wanted, sample.dtype):
                         return False
         finally:
@@ -152,7 +153,7 @@ class Forward:
         """Choose the fastest way that gives what the network gives for its batches."""
         wanted, fused = [flat(output) for output in self.outputs(plain=True)], self._fused
         for self._fused, self._blocks in ((fused, blocks), (fused, None), (None, blocks)):
-            with suppress(RuntimeError):  # samples that do not stand alone
+            with suppress(Exception):  # whatever a network raises whose samples do not stand alone
                 found = [flat(output) for output in self.outputs()]
                 pairs = zip(found, wanted, strict=True)
                 dtype = torch.bfloat16 if self._low else self._loss.dtype

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
+from fedscope.landscape.derivatives import joined, pulled
 from fedscope.landscape.graphs import Graph
-from fedscope.landscape.lossoperator import LossOperator, pulled
+from fedscope.landscape.lossoperator import LossOperator
 from fedscope.landscape.trees import Tree, split
 
 
@@ -23,20 +24,20 @@ class GaussNewton(LossOperator):
     """
 
     def _graph(self, inputs: Tree, targets: Tree) -> Graph:
-        outputs = _one_tensor(self._loss.outputs(self._loss.split(self._leaf), inputs))
+        outputs = _one_tensor(self._loss.outputs(inputs))
         self._check_used(outputs)
         dual = torch.zeros_like(outputs, requires_grad=True)
-        transposed = pulled(outputs, self._leaf, dual, again=True)  # Jᵀu, linear in u
+        transposed = pulled((outputs,), self._loss.parameters, (dual,), again=True)  # Jᵀu, linear in u
         point = outputs.detach().requires_grad_(True)
         loss = self._loss.of(point, targets)
         self._check_used(loss)
         (slope,) = torch.autograd.grad(loss, point, create_graph=True)
-        return transposed, outputs, dual, point, slope
+        return *transposed, outputs, dual, point, slope
 
     def _times(self, graph: Graph, v: Tensor) -> Tensor:
-        transposed, outputs, dual, point, slope = graph
-        pushed = pulled(transposed, dual, v)  # Jv
-        return pulled(outputs, self._leaf, pulled(slope, point, pushed))
+        *transposed, outputs, dual, point, slope = graph
+        pushed = pulled(transposed, (dual,), self._loss.split(v))  # Jv
+        return joined(pulled((outputs,), self._loss.parameters, pulled((slope,), (point,), pushed)))
 
 
 class EmpiricalFisher(LossOperator):
@@ -48,7 +49,7 @@ class EmpiricalFisher(LossOperator):
     """
 
     def _graph(self, inputs: Tree, targets: Tree) -> Graph:
-        outputs = _one_tensor(self._loss.outputs(self._loss.split(self._leaf), inputs))
+        outputs = _one_tensor(self._loss.outputs(inputs))
         losses = torch.stack(
             [
                 self._loss.of(output, target)
@@ -57,12 +58,13 @@ class EmpiricalFisher(LossOperator):
         )
         self._check_used(losses)
         dual = torch.zeros_like(losses, requires_grad=True)
-        transposed = pulled(losses, self._leaf, dual, again=True)
-        return transposed, losses, dual
+        transposed = pulled((losses,), self._loss.parameters, (dual,), again=True)
+        return *transposed, losses, dual
 
     def _times(self, graph: Graph, v: Tensor) -> Tensor:
-        transposed, losses, dual = graph
-        return pulled(losses, self._leaf, pulled(transposed, dual, v) / len(losses))
+        *transposed, losses, dual = graph
+        (pushed,) = pulled(transposed, (dual,), self._loss.split(v))
+        return joined(pulled((losses,), self._loss.parameters, (pushed / len(losses),)))
 
 
 def _one_tensor(outputs: object) -> Tensor:

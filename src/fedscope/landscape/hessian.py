@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
+from fedscope.landscape.derivatives import joined, pulled
 from fedscope.landscape.graphs import Graph
-from fedscope.landscape.lossoperator import LossOperator, pulled
+from fedscope.landscape.lossoperator import LossOperator
 from fedscope.landscape.trees import Tree
 
 
@@ -12,11 +13,9 @@ class Hessian(LossOperator):
     """H = Σ_b (n_b/N)·∇²loss_b(w). Arguments and errors as of :class:`LossOperator`."""
 
     def _graph(self, inputs: Tree, targets: Tree) -> Graph:
-        loss = self._loss.on_batch(self._loss.split(self._leaf), inputs, targets)
+        loss = self._loss.on_batch(inputs, targets)
         self._check_used(loss)
-        (gradient,) = torch.autograd.grad(loss, self._leaf, create_graph=True)
-        return (gradient,)
+        return pulled((loss,), self._loss.parameters, (torch.ones_like(loss),), again=True)
 
     def _times(self, graph: Graph, v: Tensor) -> Tensor:
-        (gradient,) = graph  # without a graph of its own where the loss is linear in every parameter
-        return pulled(gradient, self._leaf, v)
+        return joined(pulled(graph, self._loss.parameters, self._loss.split(v)))

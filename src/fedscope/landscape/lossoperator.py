@@ -2,7 +2,7 @@
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,8 @@ from torch.distributed import ProcessGroup
 
 from fedscope.errors import UserError
 from fedscope.landscape.batches import Batches
-from fedscope.landscape.flatloss import SAMPLE, FlatLoss, LossFunction
+from fedscope.landscape.flatloss import SAMPLE, FlatLoss, LossFunction, signs
+from fedscope.landscape.forms import Form
 from fedscope.landscape.graphs import Cost, Graph, Graphs, Plan, cut, measured
 from fedscope.landscape.normalization import BatchNormMode
 from fedscope.landscape.operators import Operator, Product
@@ -38,7 +39,8 @@ class LossOperator(Operator):
     Args:
         model: any module; copied, never modified.
         loss_fn: (output, targets) ↦ scalar batch mean.
-        batches: the samples, the same in every product.
+        batches: the samples, the same in every product; a loader is run through once and kept
+            (:meth:`Batches.from_iterable`), so that one that shuffles or augments is fixed.
         bn: what BatchNorm does, see ``frozen_copy``.
         parameters: patterns such as ``layer3.*`` or ``*.weight`` (:mod:`fnmatch`); the operator is the
             diagonal block of the parameters whose names match one. None: all that require a gradient.
@@ -60,7 +62,7 @@ class LossOperator(Operator):
         self,
         model: nn.Module,
         loss_fn: LossFunction,
-        batches: Batches,
+        batches: Batches | Iterable[object],
         *,
         bn: BatchNormMode = "eval",
         parameters: Sequence[str] | None = None,
@@ -77,17 +79,21 @@ class LossOperator(Operator):
             dtype=self._loss.dtype,
             device=self._loss.device,
             blocks=tuple(zip(self.names, self.numels, strict=True)),
-            weights=batches.sizes,
+            weights=self._loss.batches.sizes,
         )
         self._memory = memory
         self._group = group
-        self._leaf = self._loss.center.clone().requires_grad_(True)  # (n,), where all graphs begin
         self._prepared: Graphs | None = None
 
     @property
     def loss(self) -> FlatLoss:
         """The loss that this is an operator of."""
         return self._loss
+
+    @property
+    def form(self) -> Form:
+        """Whether the network is evaluated in a faster form, and if not, why."""
+        return self._loss.form
 
     @property
     def plan(self) -> Plan:
@@ -102,9 +108,8 @@ class LossOperator(Operator):
         network or loss is told from this one even where it differs in its derivatives alone.
         """
         graphs = self._graphs()
-        signs = torch.randint(2, (self.shape[0],), generator=torch.Generator().manual_seed(0))
         with self._loss.exact(), torch.enable_grad():
-            product = self._times(graphs.graph(0, 0), (2 * signs - 1).to(self._leaf))
+            product = self._times(graphs.graph(0, 0), signs(self._loss.center))
         digest = hashlib.sha256(f"{type(self).__name__} {self.names} {self._memory}".encode())
         digest.update(self._loss.batches.sha256.encode())
         for tensor in (self._loss.center, self._loss.losses, product):
@@ -113,10 +118,7 @@ class LossOperator(Operator):
 
     @abstractmethod
     def _graph(self, inputs: Tree, targets: Tree) -> Graph:
-        """Return the tensors of some samples, with their graphs, that every product with them begins at.
-
-        The first is the one whose derivative is taken again.
-        """
+        """Return the tensors of some samples, with their graphs, that every product with them begins at."""
 
     @abstractmethod
     def _times(self, graph: Graph, v: Tensor) -> Tensor:
@@ -172,25 +174,24 @@ class LossOperator(Operator):
             inputs, targets = some(inputs, slice(SAMPLE)), some(targets, slice(SAMPLE))
 
         def outputs() -> Tensor:
-            return flat(self._loss.outputs(self._loss.split(self._leaf), inputs))
+            return flat(self._loss.outputs(inputs))
 
         with torch.enable_grad(), self._loss.exact(), explained(self._loss.model, outputs):
             check_repeats(outputs)
             graph, cost = measured(self._graph, (inputs, targets), whole=self._loss.coupled)
-            if once_differentiable(graph[0]):
+            if once_differentiable(graph):
                 raise once_error(self._loss.model, outputs)
-            check_symmetric(lambda v: self._times(graph, v), self._leaf.detach())
+            check_symmetric(lambda v: self._times(graph, v), self._loss.center)
         return cost
 
     @torch.no_grad()
     def _separable(self, most: int) -> bool:
         """Say whether every batch's loss is the mean of its parts', as for most losses, but not for all."""
-        parameters = self._loss.split(self._leaf)
         with self._loss.exact():
             for batch in self._loss.batches:
-                whole = self._loss.on_batch(parameters, *batch).double()
+                whole = self._loss.on_batch(*batch).double()
                 parts = cut(batch, most)
-                sums = [count(x) * self._loss.on_batch(parameters, x, y).double() for x, y in parts]
+                sums = [count(x) * self._loss.on_batch(x, y).double() for x, y in parts]
                 if not close(torch.stack(sums).sum() / count(batch[0]), whole, self.dtype):
                     return False
         return True
@@ -200,16 +201,3 @@ class LossOperator(Operator):
             raise UserError(
                 "the loss does not depend on the trainable parameters; check the model and the loss"
             )
-
-
-def pulled(outputs: Tensor, leaf: Tensor, cotangent: Tensor, *, again: bool = False) -> Tensor:
-    """Return Jᵀu of ``outputs`` as a function of ``leaf``, zero where they do not depend on it.
-
-    ``again``: itself differentiable. The graph stays.
-    """
-    if not outputs.requires_grad:
-        return torch.zeros_like(leaf)
-    (product,) = torch.autograd.grad(
-        outputs, leaf, cotangent, retain_graph=True, create_graph=again, materialize_grads=True
-    )
-    return product

@@ -141,7 +141,7 @@ class Metering:
             raise UserError(f"the metric {name} has {kind}; it must return ({samples},) values or their mean")
         return value.double().reshape(-1)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def _by_sample(self, loss_fn: LossFunction, output: Any, targets: Tree) -> Metric | None:
         """Return what gives the loss of each sample, (samples,), if its mean is the batch's here."""
         if self._loss.coupled:

@@ -80,7 +80,7 @@ def _reason(what: str, model: nn.Module, loss: FlatLoss, batch: int) -> str:
         )
     where = f"in batch {batch + 1} of {len(loss.batches)}"
     with torch.no_grad(), loss.exact():
-        outputs = flat(loss.outputs(loss.split(loss.center), inputs))
+        outputs = flat(loss.outputs(inputs))
     if entries := _entries(outputs):
         return (
             f"{entries} of {outputs.numel()} outputs of {what} {where} are not finite, though its weights "

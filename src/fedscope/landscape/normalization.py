@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedscope.errors import UserError
 from fedscope.landscape.batches import Batches
-from fedscope.landscape.trees import Tree, arguments, count
+from fedscope.landscape.trees import Tree, arguments, count, within
 
 BatchNormMode = Literal["eval", "recalibrate", "batch"]
 
@@ -35,7 +35,7 @@ def frozen_copy(model: nn.Module, *, bn: BatchNormMode = "eval", batches: Batche
     """
     if bn not in get_args(BatchNormMode):
         raise UserError(f"bn is {bn!r}; choose one of {', '.join(get_args(BatchNormMode))}")
-    frozen = copy.deepcopy(model).eval().requires_grad_(False)
+    frozen = copied(model).eval().requires_grad_(False)
     frozen.zero_grad(set_to_none=True)
     layers = [module for module in frozen.modules() if isinstance(module, _BatchNorm)]
     if bn == "batch":
@@ -50,23 +50,36 @@ def frozen_copy(model: nn.Module, *, bn: BatchNormMode = "eval", batches: Batche
     return frozen
 
 
+def copied(model: nn.Module) -> nn.Module:
+    """Return a deep copy, also of a network that keeps tensors it computed from others.
+
+    Its hooks and forward compute them anew (``weight_norm``), or keep them for the user to look at.
+    """
+    kept = (t for module in model.modules() for t in within(list(vars(module).values())) if not t.is_leaf)
+    return copy.deepcopy(model, {id(t): t.detach().clone() for t in kept})
+
+
 def has_batch_statistics(model: nn.Module) -> bool:
     """Say whether a BatchNorm of a frozen model normalises by the batch's own statistics."""
     return any(module.running_mean is None for module in model.modules() if isinstance(module, _BatchNorm))
 
 
-@torch.no_grad()
-def written_buffers(model: nn.Module, inputs: Tree) -> dict[str, Tensor]:
+def written_buffers(model: nn.Module, inputs: Tree) -> dict[tuple[nn.Module, str], Tensor]:
     """Return the buffers that an evaluation changes, as they were; the model has them back."""
-    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    held = [(m, name, b) for m in model.modules() for name, b in m.named_buffers(recurse=False)]
+    before = [buffer.detach().clone() for _, _, buffer in held]
     positional, named = arguments(inputs)
-    model(*positional, **named)
-    written = {}
-    for name, buffer in model.named_buffers():
-        if not torch.equal(buffer, before[name]):
-            written[name] = before[name]
-            buffer.copy_(before[name])
-    return written
+    try:
+        model(*positional, **named)
+        after = [module.get_buffer(name) for module, name, _ in held]
+        return {
+            (module, name): old
+            for (module, name, _), old, new in zip(held, before, after, strict=True)
+            if not torch.equal(old, new)
+        }
+    finally:
+        for (module, name, _), old in zip(held, before, strict=True):
+            module._buffers[name] = old
 
 
 def _forget_running_statistics(layers: list[_BatchNorm]) -> None:

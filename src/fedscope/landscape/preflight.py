@@ -5,7 +5,7 @@ must be those of a symmetric matrix. What fails is named: the operation and the 
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -15,11 +15,19 @@ from torch.utils.hooks import RemovableHandle
 
 from fedscope.errors import UserError
 
+_MENDS = {  # by what PyTorch's message says
+    "use_reentrant": "call torch.utils.checkpoint.checkpoint with use_reentrant=False",
+    "embedding_bag": "use nn.Embedding and take the mean or sum of what it returns",
+    "attention": 'build the network with attn_implementation="eager", or write the attention out',
+}
+
 
 def close(first: Tensor, second: Tensor, dtype: torch.dtype) -> bool:
     """Say whether results computed in ``dtype`` differ by rounding only, beside the largest finite one."""
-    slack = _slack(dtype) * float(first.nan_to_num(0, 0, 0).abs().max())
-    return torch.allclose(first, second, rtol=0, atol=slack, equal_nan=True)
+    if not first.numel() or first.shape != second.shape:
+        return first.shape == second.shape
+    room = slack(dtype) * float(first.nan_to_num(0, 0, 0).abs().max())
+    return torch.allclose(first, second, rtol=0, atol=room, equal_nan=True)
 
 
 def check_repeats(evaluate: Callable[[], Tensor]) -> None:
@@ -52,7 +60,7 @@ def check_symmetric(times: Callable[[Tensor], Tensor], like: Tensor) -> None:
     Au, Av = times(u).double(), times(v).double()
     # For signs uᵀe is about ‖e‖ for an error e of Av: rounding gives some ε·‖Av‖, a wrong derivative ‖Av‖.
     defect, scale = float(abs(u.double() @ Av - v.double() @ Au)), float(Au.norm() + Av.norm())
-    if defect > _slack(like.dtype) * scale:
+    if defect > slack(like.dtype) * scale:
         raise UserError(
             f"the products are not symmetric: uᵀAv and vᵀAu differ by {defect:.1e} where ‖Au‖ + ‖Av‖ is "
             f"{scale:.1e}; an operation of the model has a wrong second derivative (an autograd.Function "
@@ -60,12 +68,15 @@ def check_symmetric(times: Callable[[Tensor], Tensor], like: Tensor) -> None:
         )
 
 
-def once_differentiable(gradient: Tensor) -> bool:
-    """Say whether a gradient's graph has a function that forbids a second derivative.
+def once_differentiable(gradients: Iterable[Tensor]) -> bool:
+    """Say whether the graph of gradients has a function that forbids a second derivative.
 
     ``autograd.grad`` does not visit the node that would raise, and returns a product without that term.
     """
-    return any(node.name() == "torch::autograd::Error" for node in _graph(gradient.grad_fn, set()))
+    known: set[Node] = set()
+    for gradient in gradients:
+        known |= _graph(gradient.grad_fn, known)
+    return any(node.name() == "torch::autograd::Error" for node in known)
 
 
 @contextmanager
@@ -82,12 +93,14 @@ def explained(model: nn.Module, evaluate: Callable[[], Tensor]) -> Iterator[None
     try:
         yield
     except RuntimeError as error:
-        if "derivative" not in str(error) and "double backward" not in str(error):
+        said = str(error)
+        if not any(text in said for text in ("derivative", "double backward", "use_reentrant")):
             raise
-        found = re.search(r"derivative for '?(?:\w+::)?(\w+)", str(error))
+        found = re.search(r"derivative for '?(?:\w+::)?(\w+)", said)
         where = _place(model, evaluate, found[1]) if found else ""
+        mend = next((mend for text, mend in _MENDS.items() if text in said), "replace it")
         raise UserError(
-            f"an operation of the model has no second derivative{where}; replace it ({error})"
+            f"an operation of the model has no second derivative{where}; {mend} ({said.splitlines()[0]})"
         ) from error
 
 
@@ -158,6 +171,6 @@ def _graph(root: Node | None, known: set[Node]) -> set[Node]:
     return found
 
 
-def _slack(dtype: torch.dtype) -> float:
+def slack(dtype: torch.dtype) -> float:
     """Return what passes for rounding in a result of many operations: 7e-5 in float32, 4e-10 in float64."""
     return float(torch.finfo(dtype).eps ** 0.6)

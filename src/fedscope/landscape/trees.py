@@ -5,6 +5,7 @@ dict by name.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import is_dataclass
 from typing import Any
 
 import torch
@@ -91,26 +92,24 @@ def joined(trees: list[Tree]) -> Tree:
 
 
 def flat(outputs: object) -> Tensor:
-    """Return a model's output; where it is no tensor, the numbers of all tensors in it as one vector.
-
-    Raises:
-        UserError: there is none.
-    """
+    """Return a model's output; where it is no tensor, the numbers of all tensors in it as one vector."""
     if isinstance(outputs, Tensor):
         return outputs
-    parts = [tensor.reshape(-1) for tensor in _within(outputs) if tensor.is_floating_point()]
-    if not parts:
-        raise UserError(f"the model returns {type(outputs).__name__} without a tensor of numbers in it")
-    return torch.cat([part.to(parts[0].dtype) for part in parts])
+    parts = [tensor.reshape(-1) for tensor in within(outputs) if tensor.is_floating_point()]
+    return torch.cat([part.to(parts[0].dtype) for part in parts]) if parts else torch.empty(0)
 
 
-def _within(outputs: object) -> Iterator[Tensor]:
-    items = outputs.values() if isinstance(outputs, Mapping) else outputs
-    if isinstance(items, Tensor):
-        yield items
-    elif isinstance(outputs, Mapping | tuple | list):
-        for item in items:  # type: ignore[attr-defined]
-            yield from _within(item)
+def within(outputs: object) -> Iterator[Tensor]:
+    """Yield the tensors in tuples, lists, mappings and dataclasses, whatever else is in them."""
+    if isinstance(outputs, Tensor):
+        yield outputs
+    elif isinstance(outputs, Mapping):
+        yield from within(list(outputs.values()))
+    elif isinstance(outputs, tuple | list):
+        for item in outputs:
+            yield from within(item)
+    elif is_dataclass(outputs) and not isinstance(outputs, type):
+        yield from within(list(vars(outputs).values()))
 
 
 def arguments(inputs: Tree) -> tuple[tuple[Any, ...], dict[str, Any]]:
