@@ -12,6 +12,7 @@ COMMANDS = {
     "hessian": ("hessian", "Measure the curvature of a checkpoint."),
     "plot-landscape": ("plot_landscape", "Draw the loss landscape around checkpoints."),
     "plot-hessian": ("plot_hessian", "Draw spectra and clients' matrices from records of `hessian`."),
+    "plot-runs": ("plot_runs", "Draw runs: accuracy, traffic, and sharpness by round, by layer, by method."),
     "report": ("report", "Make one interactive HTML file of runs: metrics, curves, landscapes, spectra."),
     "runs": ("runs", "List, show, compare, verify, export, import and add runs of the registry."),
     "methods": ("methods", "List the methods, or show one: objective, state, traffic, options, sources."),

@@ -30,6 +30,16 @@ def label(checkpoint: Record) -> str:
     return f"{run}@{round}" if which is None else f"{run}@{which} (round {round})"
 
 
+def family(name: str, names: Sequence[str]) -> str:
+    """Return the one of ``names`` to which ``name`` adds something, or itself; nothing where none adds any.
+
+    ``FedAvg`` is the family of ``FedAvg`` and ``FedAvg+MAN``: what shares a colour.
+    """
+    added = any(other.startswith(f"{base}+") for base in names for other in names)
+    bases = [base for base in names if f"{name}+".startswith(f"{base}+")]
+    return min(bases, key=len) if added and bases else ""
+
+
 def shared_name(names: Sequence[str]) -> str:
     """Return what several surfaces' axes are called: without what is said in brackets where that differs."""
     found = list(dict.fromkeys(names))

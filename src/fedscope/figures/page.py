@@ -1,5 +1,6 @@
 """A figure that is laid out in inches from its top left corner, so that text keeps its room at any size."""
 
+from collections.abc import Sequence
 from textwrap import wrap
 from typing import Any
 
@@ -41,3 +42,10 @@ class Page:
     def write(self, text: str, *, center: float, top: float, **look: Any) -> None:
         """Write one centred line that hangs from ``top``; ``look`` is matplotlib's ``Text`` properties."""
         self.figure.text(center / self.width, 1 - top / self.height, text, ha="center", va="top", **look)
+
+    def write_lines(self, lines: Sequence[str], *, top: float, step: float, **look: Any) -> float:
+        """Write centred lines ``step`` inches apart, the first at ``top``; return where the next would be."""
+        for line in lines:
+            self.write(line, center=self.width / 2, top=top, **look)
+            top += step
+        return top

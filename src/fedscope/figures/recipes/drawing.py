@@ -8,8 +8,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
-from fedscope.figures.curves import Line, Values, curves_figure
+from fedscope.figures.curves import Line, Values, curves_figure, rounds_figure
 from fedscope.figures.eigenvalues import eigenvalue_figure
+from fedscope.figures.labels import family
 from fedscope.figures.landscape_records import read_surface
 from fedscope.figures.spectra import density_figure
 from fedscope.figures.surfaces import MOST_CHECKPOINTS, landscape_figure
@@ -36,10 +37,10 @@ def _curves(record: Record) -> list[Figure]:
         shortest = min(len(one["accuracy"]) for one in ones)
         values = np.array([[100 * a for a in one["accuracy"][:shortest]] for one in ones])
         band = values.std(0, ddof=1) if len(ones) > 1 else None
-        lines.append(
-            Line(row, np.arange(1.0, shortest + 1), values.mean(0), band, family=_family(record, row))
-        )
-    return [curves_figure(lines, x_label="round", y_label="test accuracy (%)")]
+        rounds = np.arange(1.0, shortest + 1)
+        lines.append(Line(row, rounds, values.mean(0), band, family=family(row, record["rows"])))
+    spread = "bands: ± one standard deviation over seeds" * any(line.band is not None for line in lines)
+    return [rounds_figure(lines, y_label="test accuracy (%)", caption=spread)]
 
 
 def _spectrum(record: Record) -> list[Figure]:
@@ -119,8 +120,15 @@ def _sweep(record: Record) -> list[Figure]:
             x_label="α" if option.endswith("alpha") else option,
             y_label=next(iter(record["quantities"].values())),
             x_scale="log",
+            caption=_error_kind(record["entries"]) if any(line.band is not None for line in lines) else "",
         )
     ]
+
+
+def _error_kind(entries: Sequence[Record]) -> str:
+    if all(entry["seeds"] > 1 for entry in entries):
+        return "± one standard deviation over seeds"
+    return "± one standard error of the measurement, of one seed"
 
 
 def _entries_line(label: str, x: Sequence[float], entries: Sequence[Record], *, level: bool = False) -> Line:
@@ -152,11 +160,3 @@ def _by_row(record: Record) -> dict[str, list[Any]]:
 
 def _numbers(values: Sequence[float | None]) -> Values:
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
-
-
-def _family(record: Record, row: str) -> str:
-    """Return the row that this one is, or adds something to, where some rows do; else nothing."""
-    rows = record["rows"]
-    added = any(other.startswith(f"{base}+") for base in rows for other in rows)
-    bases = [base for base in rows if f"{row}+".startswith(f"{base}+")]
-    return min(bases, key=len) if added else ""

@@ -1,0 +1,60 @@
+"""`fedscope plot-runs`: curves and points of whole runs, from their metrics and what was measured of them."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedscope.cli import options
+from fedscope.cli.command import Command
+
+KINDS = ("accuracy", "bytes", "rounds", "sharpness", "gap", "layers")
+
+
+@click.command("plot-runs", cls=Command)
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.option("--kind", type=click.Choice(KINDS), default="accuracy", show_default=True,
+              help="Accuracy by round or by bytes sent; accuracy, λ_max and trace by round; λ_max and trace "
+              "against accuracy or against the loss' generalisation gap; λ_max by layer.")  # fmt: skip
+@options.registry
+@click.option("--from", "saved", multiple=True, type=click.Path(path_type=Path), metavar="FILE.json",
+              help="Draw what --json wrote, without the registry; may be repeated.")  # fmt: skip
+@click.option("--title", default="", help="Written above the figure.")
+@options.json_target
+@click.option(
+    "--out", default="runs.png", show_default=True, metavar="FILE", help="A .png, .pdf or .svg file."
+)
+def command(
+    runs: tuple[str, ...],
+    kind: Any,
+    registry: Path,
+    saved: tuple[Path, ...],
+    title: str,
+    json_target: str | None,
+    out: str,
+) -> None:
+    """Draw RUNs of the registry: RUN, RUN@25, RUN@all, or several by a pattern such as 'mine-*'.
+
+    Runs that differ in their seed alone become one line with a band. Nothing is trained or measured:
+    curvature is what `fedscope hessian` left in the registry.
+    """
+    from fedscope.checkpoints.registry import Registry
+    from fedscope.cli import console
+    from fedscope.errors import UserError
+    from fedscope.figures.record import read_records
+    from fedscope.figures.run_drawings import draw
+    from fedscope.figures.run_records import checked, made_from, run_records
+    from fedscope.figures.style import check_format, save
+
+    check_format(Path(out))
+    console.check_target(out)
+    if runs and saved:
+        raise UserError("RUNs and --from do not go together: give one of them")
+    store = Registry(registry)
+    names = runs or (() if saved else (store.newest().name,))
+    records = checked(read_records(saved)) if saved else run_records(store, names)
+    if json_target:
+        console.write_json(json_target, records)
+    save(draw(records, kind, title=title), Path(out), record={"kind": kind, **made_from(records)})
+    if json_target != "-":
+        click.echo(out)

@@ -1,0 +1,56 @@
+"""`fedscope plot-runs`: figures of runs from the registry, and again from what it wrote."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedscope.checkpoints.files import load_checkpoint
+from fedscope.checkpoints.registry import Run
+from fedscope.figures.record import read_record
+from tests.cli.conftest import Command
+
+
+def test_runs_are_drawn_from_the_registry_and_again_from_the_record(fedscope: Command, run: Run) -> None:
+    done = fedscope("plot-runs", "tiny", "--json", "runs.json", "--out", "a.pdf")
+    assert (done.code, done.out) == (0, "a.pdf\n"), done.err
+    (record,) = json.loads(Path("runs.json").read_text())
+    metrics = run.metrics()
+    assert record["metrics"]["accuracy"] == [line["accuracy"] for line in metrics]
+    sent = sum(float(str(line["bytes_up"])) + float(str(line["bytes_down"])) for line in metrics)
+    assert record["metrics"]["bytes"][-1] == sent
+    assert record["at"]["sha256"] == load_checkpoint(run.final).sha256
+    assert read_record(Path("a.pdf"))["checkpoints"] == [record["at"]["sha256"]]
+    again = fedscope("plot-runs", "--from", "runs.json", "--out", "b.pdf", "--registry", "none")
+    assert again.code == 0, again.err
+    assert Path("a.pdf").read_bytes() == Path("b.pdf").read_bytes()
+    assert fedscope("plot-runs", "t?n*", "--kind", "bytes", "--out", "c.svg").code == 0
+
+
+def test_sharpness_is_what_hessian_left(fedscope: Command, run: Run) -> None:
+    arguments = ("--samples", "48", "--batch-size", "16", "--probes", "2", "--threads", "1")
+    measured = fedscope("hessian", "tiny", *arguments, "--json", "-").json
+    done = fedscope("plot-runs", "tiny", "--kind", "sharpness", "--json", "-", "--out", "a.png")
+    assert done.code == 0, done.err
+    (record,) = done.json
+    (found,) = [one for one in record["curvature"] if one["samples"] == 48]
+    assert found["lambda_max"]["value"] == measured["lambda_max"]["value"]
+    assert found["lambda_max"]["stderr"] == measured["lambda_max"]["stderr_data"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nosuch"], "no run 'nosuch'"),
+        (["nosuch-*"], "is named like 'nosuch-*'"),
+        (["tiny@client0"], "is the model of a client"),
+        (["tiny", "--from", "runs.json"], "do not go together"),
+        (["tiny", "--kind", "layers"], "--layers"),
+        (["tiny", "--out", "a.jpg"], "suffix .png, .pdf or .svg"),
+    ],
+)
+def test_mistakes_are_told(fedscope: Command, run: Run, arguments: list[str], message: str) -> None:
+    done = fedscope("plot-runs", *arguments)
+    assert done.code == 2
+    assert message in done.err
+    assert not list(Path().glob("*.png"))
