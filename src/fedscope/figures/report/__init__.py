@@ -10,12 +10,24 @@ from typing import Any
 
 from fedscope.errors import UserError
 from fedscope.figures.landscape_records import draw
-from fedscope.figures.report import clients, curves, metrics, page, planes, provenance, spectra
+from fedscope.figures.report import (
+    clients,
+    curves,
+    metrics,
+    page,
+    pairs,
+    planes,
+    provenance,
+    spectra,
+    training,
+)
 from fedscope.figures.report.subjects import Key, Record, Subject, key_of, subjects
+from fedscope.figures.report.summary import summary
 from fedscope.figures.surfaces import MOST_CHECKPOINTS
 
 __all__ = ["landscape_page", "report_page"]
 
+MOST_NAMED = 4  # subjects in the page's title
 Subjects = Mapping[Key, Subject]
 
 
@@ -28,7 +40,7 @@ def report_page(runs: Sequence[Record], curvatures: Sequence[Record], landscapes
     if not (runs or curvatures or landscapes):
         raise UserError("there is nothing to report: name a run, or hand in a --record")
     who = subjects(runs, [*curvatures, *landscapes])
-    names = ", ".join(subject.name for subject in who.values())
+    names = _names(who)
     data_sets = {run["manifest"]["data"]["name"] for run in runs}
     data_sets |= {str(r["problem"].get("dataset")) for r in [*curvatures, *landscapes]} - {"None"}
     title = f"{names} on {', '.join(sorted(data_sets))}" if data_sets else names
@@ -47,7 +59,15 @@ def landscape_page(landscapes: Sequence[Record]) -> str:
         if reason := planes.obstacle(group):
             raise UserError(reason)
     who = subjects([], landscapes)
-    return _page(", ".join(s.name for s in who.values()), "Loss landscapes", [], [], landscapes, who)
+    return _page(_names(who), "Loss landscapes", [], [], landscapes, who)
+
+
+def _names(who: Subjects) -> str:
+    """Return the subjects' names for a title, of many the first ones."""
+    names = [subject.name for subject in who.values()]
+    if len(names) > MOST_NAMED:
+        names = [*names[: MOST_NAMED - 1], f"{len(names) - MOST_NAMED + 1} others"]
+    return ", ".join(names)
 
 
 def _page(
@@ -64,7 +84,7 @@ def _page(
         "convergence": curves.convergence(runs, who),
         "density": [density] if density else [],
         "spectrum": [spectrum] if spectrum else [],
-        "pairs": clients.pair_charts(shown),
+        "pairs": pairs.pair_charts(shown),
     }
     drawn = [_drawn(place, group, who) for place, group in enumerate(planes.groups(landscapes))]
     context = {
@@ -72,10 +92,12 @@ def _page(
         "kind": kind,
         "whole": kind == "Report",
         "subjects": list(who.values()),
-        "runs": metrics.rows_of_runs(runs, who) if runs else None,
-        "metrics": metrics.metrics_table(runs, curvatures, who) if runs or curvatures else None,
+        "summary": summary(runs, curvatures, landscapes, who),
+        "runs": training.runs_table(runs, who) if runs else None,
+        "training": training.training_table(runs, who),
+        "curvature": metrics.curvature_table(runs, curvatures, who) if runs or curvatures else None,
         "clients": clients.clients_table(shown),
-        "comparison": metrics.comparison(curvatures),
+        "comparison": metrics.comparison(curvatures, who),
         "charts": charts,
         "target": curves.target(runs),
         "groups": drawn,

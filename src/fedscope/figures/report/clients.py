@@ -1,17 +1,12 @@
-"""The clients of each checkpoint: what was measured of each, and H_N and H_D of every pair."""
+"""The table of the clients of each checkpoint: what was measured of each one."""
 
-import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from fedscope.figures.report import look
-from fedscope.figures.report.look import Chart
-from fedscope.figures.report.metrics import READINGS, Cell, SortableTable
+from fedscope.figures.report.cells import Cell, SortableTable
 from fedscope.figures.report.subjects import Record, Subject
 from fedscope.figures.rounding import format_estimate
 
 Shown = Sequence[tuple[Subject, Record]]
-SYMBOLS = ("H_N", "H_D")
 
 
 def clients_table(shown: Shown) -> SortableTable | None:
@@ -28,23 +23,7 @@ def clients_table(shown: Shown) -> SortableTable | None:
         )
         for subject, row in found
     )
-    return SortableTable("Client by client", ("method", "client", "round", *used), rows)
-
-
-def pair_charts(shown: Shown) -> list[Chart]:
-    """Return a heat map per checkpoint and metric of the pairs; each metric has one colour scale."""
-    found = [
-        (symbol, subject, *matrix)
-        for symbol in SYMBOLS
-        for subject, record in shown
-        if (matrix := _matrix(record.get("cross_client"), symbol))
-    ]
-    charts = []
-    for place, (symbol, subject, reading, values) in enumerate(found):
-        every = [value for other, _, _, grid in found if other == symbol for value in _known(grid)]
-        if every:
-            charts.append(_heat_map(f"pairs-{place}", symbol, subject, reading, values, every))
-    return charts
+    return SortableTable("clients-table", "Client by client", ("method", "client", "round", *used), rows)
 
 
 def _rows(cross: Record | None) -> Iterator[dict[str, Cell]]:
@@ -67,48 +46,3 @@ def _rows(cross: Record | None) -> Iterator[dict[str, Cell]]:
 
 def _cell(entry: Record, error: str) -> Cell:
     return Cell(format_estimate(entry["value"], entry.get(error)), entry["value"])
-
-
-def _matrix(cross: Record | None, symbol: str) -> tuple[str, list[list[float | None]]] | None:
-    """Return the first reading that has any pair resolved, and its matrix without the diagonal."""
-    matrices = (cross or {}).get("matrices") or {}
-    for reading in READINGS:
-        grid = (matrices.get(symbol) or {}).get(reading)
-        pairs = [[None if i == j else v for j, v in enumerate(row)] for i, row in enumerate(grid or ())]
-        if _known(pairs):
-            return reading, pairs
-    return None
-
-
-def _heat_map(
-    id: str, symbol: str, subject: Subject, reading: str, values: list[list[float | None]], every: list[float]
-) -> Chart:
-    logarithmic = symbol == "H_N" and min(every) > 0
-    squeeze = math.log10 if logarithmic else float
-    low, high = squeeze(min(every)), squeeze(max(every)) if symbol == "H_N" else 1.0
-    marks = [low + (high - low) * i / 4 for i in range(5)]
-    trace: dict[str, Any] = {
-        "type": "heatmap",
-        "z": look.numbers([[None if v is None else squeeze(v) for v in row] for row in values]),
-        "zmin": low,
-        "zmax": high if high > low else low + 1,
-        "text": [["" if v is None else look.plain(v) for v in row] for row in values],
-        "texttemplate": "%{text}" if len(values) <= 12 else "",
-        "hovertemplate": f"{symbol} of clients %{{y}} and %{{x}}: %{{text}}<extra></extra>",
-        "colorscale": look.colorscale(),
-        "colorbar": {
-            "thickness": 12,
-            "tickvals": marks,
-            "ticktext": [look.plain(10**mark if logarithmic else mark) for mark in marks],
-        },
-    }
-    layout = look.layout(
-        "client", "client", showlegend=False, xaxis={"dtick": 1}, yaxis={"dtick": 1, "autorange": "reversed"}
-    )
-    caption = f"{symbol} of every pair of {subject.name}'s clients, from {READINGS[reading]}."
-    alt = f"{caption} From {look.plain(min(_known(values)))} to {look.plain(max(_known(values)))}."
-    return Chart(id, alt, caption, [trace], layout)
-
-
-def _known(grid: Sequence[Sequence[float | None]]) -> list[float]:
-    return [value for row in grid for value in row if value is not None]

@@ -16,9 +16,11 @@ MOST_NAMED = 8  # rounds each of which has a tick
 def convergence(runs: Sequence[Record], who: Subjects) -> list[Chart]:
     """Return the charts of accuracy and loss by round; one that no run has a number for is left out."""
     accuracy = _chart(
-        runs, who, "accuracy", "Accuracy by round", "accuracy (%)", 100.0, "The accuracy after every round."
+        runs, who, "accuracy", "Accuracy by round", "accuracy (%)", 100.0, "Accuracy of the global model."
     )
-    loss = _chart(runs, who, "loss", "Loss by round", "loss", 1.0, "The loss on the same samples.")
+    loss = _chart(
+        runs, who, "loss", "Loss by round", "loss", 1.0, "Loss of the global model, on the same samples."
+    )
     return [chart for chart in (accuracy, loss) if chart]
 
 

@@ -1,4 +1,4 @@
-"""The look of the interactive charts: the colours and scales of ``figures.style``, in plotly's words."""
+"""The look of the interactive charts: sizes, lines and colours of ``figures.style``, in plotly's words."""
 
 import html
 import math
@@ -11,8 +11,6 @@ from matplotlib.colors import to_hex
 from fedscope.figures import style
 from fedscope.figures.report.subjects import LINE_WIDTH, Subject
 
-INK, FAINT_INK = to_hex(style.INK), to_hex(style.FAINT_INK)
-NOT_FINITE = to_hex(style.NOT_FINITE_FILL)
 DIGITS = 6  # significant, of the numbers in the page
 
 
@@ -28,19 +26,18 @@ class Chart:
 
 
 def layout(x: str, y: str, **changes: Any) -> dict[str, Any]:
-    """Return the layout of a flat chart with named axes; ``changes`` are put into it, deeply."""
+    """Return the layout of a flat chart with named axes; ``changes`` are put into it, deeply.
+
+    It has no colours: the page's script adds those of the scheme in use.
+    """
     axis = {
-        "linecolor": INK,
         "ticks": "outside",
-        "gridcolor": "#e6e6e6",
         "zeroline": False,
         "automargin": True,
     }
     return merged(
         {
-            "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},
-            "paper_bgcolor": "white",
-            "plot_bgcolor": "white",
+            "font": {"family": "system-ui, sans-serif", "size": 13},
             "margin": {"l": 60, "r": 16, "t": 34, "b": 55},
             "height": 380,
             "showlegend": True,
@@ -104,5 +101,6 @@ def numbers(values: Any) -> Any:
 
 
 def plain(value: float) -> str:
-    """Return a number for a label: 0.001, 2.5, 1e+06."""
-    return f"{value:.3g}".replace("-", "−")
+    """Return a number of three significant digits for a label: 0.001, 2.5, 7060, 1e+06."""
+    large = 1000 <= abs(value) < 100_000
+    return (f"{float(f'{value:.3g}'):.0f}" if large else f"{value:.3g}").replace("-", "−")

@@ -1,150 +1,89 @@
-"""The table of everything that was measured of each method, which the page sorts."""
+"""The tables of the curvature: everything that was measured, and the differences to the first record."""
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from fedscope.errors import UserError
 from fedscope.figures.labels import label
-from fedscope.figures.report.curves import accuracies, best
-from fedscope.figures.report.subjects import Key, Record, Subject, key_of, run_key, stated
+from fedscope.figures.report.cells import NOT_MEASURED, Cell, SortableTable, compared, measured
+from fedscope.figures.report.subjects import Key, Record, Subject, key_of, row_names, run_key
 from fedscope.figures.rounding import format_estimate
 from fedscope.figures.tables import hessian_table
 from fedscope.figures.verdicts import ONE_BATCH, comparison_table
 
-NOT_MEASURED, UNSAID = "not measured", "not said"
-READINGS = {"tensor": "block traces", "parameter": "diagonal entries"}
+READINGS = ("tensor", "parameter")
+Row = tuple[Record | None, Record | None]  # a run and a curvature record of it; either alone
 
 
-@dataclass(frozen=True)
-class Cell:
-    """What a cell says, and the number that it is sorted by."""
-
-    text: str
-    value: float | str | None = None  # None: comes last, whichever way
-    color: str | None = None  # of a swatch before the text
-    missing: bool = False
-
-
-@dataclass(frozen=True)
-class SortableTable:
-    """A table for the page: each row as long as ``columns``."""
-
-    caption: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    notes: tuple[str, ...] = ()
-    commands: tuple[tuple[str, str], ...] = ()  # (what is not measured, the command that measures it)
+def rows_of(runs: Sequence[Record], curvatures: Sequence[Record]) -> list[Row]:
+    """Return each run with each of its records, then the records of checkpoints from elsewhere."""
+    rows: list[Row] = []
+    for run in runs:
+        own = [record for record in curvatures if key_of(record["checkpoint"]) == run_key(run)]
+        rows += [(run, record) for record in own] or [(run, None)]
+    known = [run_key(run) for run in runs]
+    return rows + [(None, r) for r in curvatures if key_of(r["checkpoint"]) not in known]
 
 
-def metrics_table(
+def curvature_table(
     runs: Sequence[Record], curvatures: Sequence[Record], who: Mapping[Key, Subject]
 ) -> SortableTable:
-    """Tabulate runs and the curvature records of them or of other checkpoints, one row for each record.
-
-    A column is left out where nothing of its kind can be: the accuracies where there is no run.
-    """
-    rows: list[tuple[Record | None, Record | None]] = []
-    for run in runs:
-        own: list[Record | None] = [
-            record for record in curvatures if key_of(record["checkpoint"]) == run_key(run)
-        ]
-        rows += [(run, record) for record in own or [None]]
-    known = [run_key(run) for run in runs]
-    rows += [(None, r) for r in curvatures if key_of(r["checkpoint"]) not in known]
+    """Tabulate the curvature of runs and of other checkpoints, one row for each record."""
+    rows = rows_of(runs, curvatures)
     cells = [_cells(run, record, who) for run, record in rows]
-    columns = [name for name in cells[0] if name not in _TRAINED or runs] if cells else []
-    body = tuple(tuple(row[name] for name in columns) for row in cells)
+    columns = tuple(cells[0]) if cells else ()
+    body = tuple(tuple(row.values()) for row in cells)
+    notes, commands = _notes(curvatures), _commands(runs, rows)
     return SortableTable(
-        "What was measured, with standard errors",
-        tuple(columns),
-        body,
-        _notes(curvatures),
-        _commands(runs, rows),
+        "curvature-table", "What was measured, with standard errors", columns, body, notes, commands
     )
 
 
-def comparison(curvatures: Sequence[Record]) -> SortableTable | None:
+def comparison(curvatures: Sequence[Record], who: Mapping[Key, Subject]) -> SortableTable | None:
     """Tabulate the differences to the first record, where all were measured on the same samples."""
     try:
         table = comparison_table(curvatures)
     except UserError:
         return None
-    rows = tuple(tuple(Cell(text, text) for text in row) for row in table.rows)
-    return SortableTable(table.title, table.columns, rows, table.notes)
-
-
-def rows_of_runs(runs: Sequence[Record], who: Mapping[Key, Subject]) -> SortableTable:
-    """Tabulate what each run is: data, network, partition, work, seed, and the day it was started."""
+    reference, *others = row_names(curvatures, who)
     rows = []
-    for run in runs:
-        manifest, subject = run["manifest"], who[run_key(run)]
-        settings = stated(run)
-        words = (
-            manifest["name"],
-            manifest["created"][:10],
-            manifest["data"]["name"],
-            manifest["model"]["name"],
-            _partition(settings),
-            _joined(settings, "rounds {rounds}, epochs {epochs}, batch {batch_size}, rate {lr:g}"),
-        )
-        seed = settings.get("seed")
-        values = (
-            Cell(subject.name, subject.name, subject.color),
-            *(Cell(text or UNSAID, text) for text in words),
-            Cell(UNSAID if seed is None else str(seed), seed),
-        )
-        rows.append(values)
-    columns = ("method", "run", "started", "data set", "model", "partition", "local work", "seed")
-    return SortableTable("The runs", columns, tuple(rows))
-
-
-_TRAINED = ("rounds", "final accuracy (%)", "best accuracy (%)", "final loss")
+    for name, record, (_, *texts) in zip(others, curvatures[1:], table.rows, strict=True):
+        color = who[key_of(record["checkpoint"])].color
+        rows.append((Cell(name, name, color), *(Cell(text, text) for text in texts)))
+    columns = ("method", *table.columns[1:])
+    return SortableTable("comparison-table", f"Difference to {reference}", columns, tuple(rows), table.notes)
 
 
 def _cells(run: Record | None, record: Record | None, who: Mapping[Key, Subject]) -> dict[str, Cell]:
     subject = who[key_of(record["checkpoint"]) if record else run_key(run or {})]
-    cells = {"method": Cell(subject.name, subject.name, subject.color), **_training(run)}
+    cells = {"method": Cell(subject.name, subject.name, subject.color)}
     if record is None:
-        missing = dict.fromkeys((*_measured(None), "measured at"), Cell(NOT_MEASURED, missing=True))
-        return {**cells, **missing}
+        missing = Cell(NOT_MEASURED, missing=True)
+        return {**cells, **_measured(None), "checkpoint": missing, "samples": missing}
     problem = record["problem"]
-    operator = "" if problem.get("operator", "hessian") == "hessian" else f", {problem['operator']}"
-    words = f"{label(record['checkpoint'])}, {problem['samples']} samples{operator}"
-    return {**cells, **_measured(record), "measured at": Cell(words, words)}
-
-
-def _training(run: Record | None) -> dict[str, Cell]:
-    if run is None:
-        return dict.fromkeys(_TRAINED, Cell("–"))
-    reached, top = accuracies(run), best(run)
-    rounds = max((m["round"] for m in run["metrics"]), default=0)
-    losses = [m["loss"] for m in run["metrics"] if m.get("loss") is not None]
-    none = Cell(NOT_MEASURED, missing=True)
-    return dict(zip(_TRAINED, (
-        Cell(str(rounds), rounds),
-        Cell(f"{100 * reached[-1][1]:.2f}", reached[-1][1]) if reached else none,
-        Cell(f"{100 * top[1]:.2f} (round {top[0]})", top[1]) if top else none,
-        Cell(f"{losses[-1]:.4f}", losses[-1]) if losses else none,
-    ), strict=True))  # fmt: skip
+    operator = "" if problem.get("operator", "hessian") == "hessian" else f" ({problem['operator']})"
+    words, samples = f"{label(record['checkpoint'])}{operator}", problem["samples"]
+    return {
+        **cells,
+        **_measured(record),
+        "checkpoint": Cell(words, words),
+        "samples": Cell(str(samples), samples),
+    }
 
 
 def _measured(record: Record | None) -> dict[str, Cell]:
-    top = record["lambda_max"] if record else None
-    total = record["trace"] if record else None
     cross = record["cross_client"] if record else None
     density = record["density"] if record else None
     cells = {
-        "λ_max ± data": _cell(top, "stderr_data"),
-        "trace ± probe ± data": _cell(total, "stderr_probe", "stderr_data"),
+        "λ_max ± data": measured(record["lambda_max"] if record else None, "stderr_data"),
+        "trace ± probe ± data": measured(record["trace"] if record else None, "stderr_probe", "stderr_data"),
     }
     for symbol in ("H_N", "H_D"):
-        for reading, meaning in READINGS.items():
-            entry = cross[symbol][reading] if cross else None
-            cells[f"{symbol}, {meaning}"] = _cell(entry, "stderr", unresolved=bool(entry))
+        for reading in READINGS:
+            cells[f"{symbol} ({reading})"] = compared(cross[symbol][reading] if cross else None)
     entry = density["negative_mass"] if density else None
     mass = negative_mass(entry) if entry else None
-    cells["eigenvalues below −σ"] = Cell(mass, entry["value"]) if entry and mass else _cell(None)
+    cells["eigenvalues below −σ"] = Cell(mass, entry["value"]) if entry and mass else measured(None)
     return cells
 
 
@@ -159,23 +98,13 @@ def negative_mass(entry: Record) -> str | None:
     return format_estimate(entry["value"]) if ends is None else " to ".join(f"{end:.2g}" for end in ends)
 
 
-def _cell(entry: Record | None, *errors: str, unresolved: bool = False) -> Cell:
-    if entry is None:
-        return Cell(NOT_MEASURED, missing=True)
-    if unresolved and entry["value"] is None:
-        return Cell("unresolved")
-    return Cell(format_estimate(entry["value"], *(entry.get(name) for name in errors)), entry["value"])
-
-
 def _notes(curvatures: Sequence[Record]) -> tuple[str, ...]:
     notes = hessian_table(curvatures).notes if curvatures else ()
     unknown = any(len(record["batch_sizes"]) == 1 for record in curvatures)
     return (*notes, f"–: {ONE_BATCH}") if unknown else notes
 
 
-def _commands(
-    runs: Sequence[Record], rows: Sequence[tuple[Record | None, Record | None]]
-) -> tuple[tuple[str, str], ...]:
+def _commands(runs: Sequence[Record], rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:
     """Return the commands that would fill the table's gaps."""
 
     def names(lacking: str | None) -> list[str]:
@@ -194,20 +123,3 @@ def _commands(
         for what, missing, option in wanted
         if missing
     )
-
-
-def _partition(settings: Record) -> str | None:
-    if not settings.get("partition") or settings["partition"] == "unknown":
-        return None
-    alpha = f", α {settings['alpha']:g}" if settings.get("alpha") is not None else ""
-    people = f", {settings['clients']} clients" if settings.get("clients") else ""
-    share = settings.get("participation")
-    chosen = f", {100 * share:g}\u00a0% per round" if share else ""
-    return f"{settings['partition']}{alpha}{people}{chosen}"
-
-
-def _joined(settings: Record, words: str) -> str | None:
-    try:
-        return words.format_map(settings)
-    except KeyError:
-        return None

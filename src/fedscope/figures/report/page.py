@@ -1,6 +1,6 @@
 """From sections to the one file: template, style, scripts and data, and a policy that lets nothing out.
 
-The file asks for nothing: its policy allows its own style, its own two scripts by their hashes, and images
+The file asks for nothing: its policy allows its own style, its own scripts by their hashes, and images
 that are in it. A text that found its way in as a script would not run.
 """
 
@@ -22,6 +22,7 @@ from fedscope import __version__
 from fedscope.figures import style
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
+SCRIPTS = ("look.js", "planes.js", "report.js")
 DPI = 200  # of the pictures in the page
 
 
@@ -33,7 +34,7 @@ def render(context: Mapping[str, Any], data: Any, provenance: Any) -> str:
     Raises:
         ValueError: when a number in the data is not finite.
     """
-    scripts = [get_plotlyjs(), (TEMPLATES / "report.js").read_text(encoding="utf-8")]
+    scripts = [get_plotlyjs(), *((TEMPLATES / name).read_text(encoding="utf-8") for name in SCRIPTS)]
     about = _dumped(provenance, indent=1)
     return (
         _environment()

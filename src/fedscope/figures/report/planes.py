@@ -98,8 +98,6 @@ def plane_data(group: Group, who: Subjects) -> dict[str, Any]:
         "views": [_view(record, quantities) for record in group.records],
         "colorscale": look.colorscale(),
         "eye": _eye(),
-        "ink": look.INK,
-        "missing": look.NOT_FINITE,
     }
 
 
@@ -126,25 +124,27 @@ def caption(record: Record) -> str:
     if values and None not in values:
         of = "Gauss–Newton " * (record["directions"] == "ggn")
         parts.append(of + ", ".join(f"λ{'₁₂₃'[i]} {format_estimate(v)}" for i, v in enumerate(values[:3])))
-    bent = record.get("surface_curvature")
-    if bent and None not in bent:
-        parts.append("the surface bends by " + ", ".join(map(format_estimate, bent)))
+    along = record.get("surface_curvature")
+    if along and None not in along and _words(along) != _words(values or ()):
+        parts.append(f"curvature along the axes {_words(along)}")
     flat = _flat(record["loss"])
     if missing := sum(value is None for value in flat):
         parts.append(f"{missing} of {len(flat)} points not finite (grey)")
     if record.get("interpolation_error") is not None:
         points = sum(map(bool, _flat(record["computed"]))) if record.get("computed") else len(flat)
         error = f"{100 * record['interpolation_error']:.2g} %"
-        parts.append(
-            f"{points} of {len(flat)} points evaluated; where others were checked, up to {error} off"
-        )
+        parts.append(f"{points} of {len(flat)} points evaluated, the others interpolated to {error}")
     if (lender := record.get("directions_of")) and lender["sha256"] != record["checkpoint"]["sha256"]:
         parts.append(f"along the directions of {label(lender)}")
     marks = record.get("marks") or []
     if marks:
         furthest = max(mark["distance"] for mark in marks)
-        parts.append(f"{len(marks)} networks marked, at most {format_estimate(furthest)} off the plane")
+        parts.append(f"{len(marks)} networks marked, at most {format_estimate(furthest)} from the plane")
     return f"{label(record['checkpoint'])}, {record['problem']['samples']} samples: {'; '.join(parts)}."
+
+
+def _words(values: Sequence[float | None]) -> str:
+    return ", ".join(map(format_estimate, values))
 
 
 def _title(directions: str) -> str:
@@ -193,7 +193,7 @@ def _scale(scale: Scale) -> dict[str, Any]:
         "step": (high - low) / LEVELS,
         "ticks": [float(scale.height(np.array(tick))) for tick in scale.ticks()],
         "words": [look.plain(factor * tick) for tick in scale.ticks()],
-        "note": f"Cut at {look.plain(scale.high)}; the highest loss is {look.plain(scale.highest)}."
+        "note": f"Heights are cut at {look.plain(scale.high)}; the highest on the grid is {look.plain(scale.highest)}."
         if scale.clipped
         else "",
     }

@@ -38,7 +38,7 @@ def density_chart(shown: Shown) -> Chart | None:
     ticks = SymmetricalLogLocator(base=10, linthresh=threshold).tick_values(min(ends), max(ends))
     ticks = [tick for tick in ticks if min(ends) <= tick <= max(ends)]
     masses = [
-        f"{subject.name}: broadening σ {format_estimate(one['sigma'])}{_negative(one)}"
+        f"{subject.name}: width σ {format_estimate(one['sigma'])}{_negative(one)}"
         for subject, _, one in curves
     ]
     layout = look.layout(
@@ -54,8 +54,8 @@ def density_chart(shown: Shown) -> Chart | None:
     return Chart(
         "density",
         f"Eigenvalue densities on a logarithmic scale. {'; '.join(masses)}.",
-        "Both scales are logarithmic, the eigenvalues' beyond the linear middle. The band is each point's 95 "
-        "% interval over the probes; triangles mark λ_max. " + "; ".join(masses) + ".",
+        f"Logarithmic axes; the eigenvalues' is linear within ±{look.plain(threshold)}. Bands: 95 % intervals over "
+        f"the probes; triangles: λ_max. {'; '.join(masses)}.",
         traces,
         layout,
     )
@@ -93,7 +93,7 @@ def spectrum_chart(shown: Shown) -> Chart | None:
         return None
     positive = all(value > 0 for trace in traces for value in trace["y"])
     layout = look.layout(
-        "place, the largest first",
+        "index, from the largest",
         "eigenvalue",
         xaxis={"dtick": 1, "range": [0.5, max(len(trace["y"]) for trace in traces) + 0.5]},
         yaxis={"type": "log" if positive else "linear"},
@@ -142,7 +142,7 @@ def _curve(subject: Subject, record: Record, entry: Record, squeeze: Any) -> lis
 
 def _negative(entry: Record) -> str:
     mass = negative_mass(entry["negative_mass"])
-    return f", {mass} of the eigenvalues below −σ" if mass else ""
+    return f", share of eigenvalues below −σ {mass}" if mass else ""
 
 
 def _array(values: Sequence[float | None]) -> Values:

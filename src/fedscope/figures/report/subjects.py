@@ -14,6 +14,7 @@ from fedscope.figures.labels import method_name
 Record = Mapping[str, Any]
 Key = tuple[str, object, object]
 LINE_WIDTH = 2  # pixels
+MOST_LUMINANCE = 0.295  # of a line or point on white, whose contrast then is (1 + 0.05) / (0.295 + 0.05)
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "star")
 
 
@@ -56,15 +57,40 @@ def subjects(runs: Sequence[Record], records: Sequence[Record]) -> dict[Key, Sub
         names = dict(zip(labels, _apart(labels), strict=True))
     colors = style.method_colors(len(names))
     return {
-        key: Subject(i, name, to_hex(colors[i]), _dash(i), SYMBOLS[i % len(SYMBOLS)])
+        key: Subject(i, name, to_hex(legible(colors[i])), _dash(i), SYMBOLS[i % len(SYMBOLS)])
         for i, (key, name) in enumerate(names.items())
     }
+
+
+def row_names(records: Sequence[Record], who: Mapping[Key, Subject]) -> list[str]:
+    """Return a name per record: its subject's, and the round where a subject has several records."""
+    keys = [key_of(record["checkpoint"]) for record in records]
+    times = Counter(keys)
+    return [
+        who[key].name if times[key] == 1 else f"{who[key].name}, round {record['checkpoint'].get('round')}"
+        for key, record in zip(keys, records, strict=True)
+    ]
 
 
 def stated(run: Record) -> dict[str, Any]:
     """Return a run's settings, without those that a run from elsewhere does not say."""
     settings, added = run["manifest"]["settings"], run["manifest"].get("added")
     return {key: value for key, value in settings.items() if not added or key in added["stated"]}
+
+
+def legible(color: style.Color) -> style.Color:
+    """Return the colour, darkened until it stands out from white by a contrast of 3 (WCAG 1.4.11).
+
+    The palette's colours are all light enough to stand out as much from the page's dark background.
+    """
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in color]
+    luminance = sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    share = min(1.0, MOST_LUMINANCE / luminance) if luminance else 1.0
+    red, green, blue = (
+        12.92 * part if part <= 0.0031308 else 1.055 * part ** (1 / 2.4) - 0.055
+        for part in (share * part for part in linear)
+    )
+    return red, green, blue
 
 
 def _label(key: Key, checkpoint: Record) -> str:

@@ -1,0 +1,86 @@
+"""The summary on top of the page: what is compared, measured on what, the headline numbers, the verdicts."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from fedscope.errors import UserError
+from fedscope.figures.report import verdicts
+from fedscope.figures.report.cells import Cell, SortableTable, compared, measured
+from fedscope.figures.report.metrics import rows_of
+from fedscope.figures.report.subjects import Key, Record, Subject, key_of, row_names, run_key, stated
+from fedscope.figures.report.training import final_accuracy, partition_of
+
+Subjects = Mapping[Key, Subject]
+MARKS = {"lower": "lowest", "higher": "highest"}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What stands on top of the page."""
+
+    facts: tuple[tuple[str, str], ...]  # name and value
+    table: SortableTable
+    verdicts: tuple[tuple[str, str], ...]  # quantity, and what is decided of it
+    remark: str  # why there are no verdicts, where that needs saying
+
+
+def summary(
+    runs: Sequence[Record], curvatures: Sequence[Record], landscapes: Sequence[Record], who: Subjects
+) -> Summary:
+    """Return the summary of runs, and of the curvature and landscapes of these or of other checkpoints."""
+    facts = {"Trained": [_trained(run) for run in runs]}
+    facts["Measured on"] = [_samples(record) for record in curvatures or landscapes]
+    found, remark = [], ""
+    try:
+        found = verdicts.sentences(curvatures, row_names(curvatures, who))
+    except UserError as reason:
+        remark = f"No differences are tested: {reason}."
+    return Summary(
+        tuple((name, " · ".join(dict.fromkeys(words))) for name, words in facts.items() if words),
+        _table(runs, curvatures, who),
+        tuple(found),
+        remark,
+    )
+
+
+def _table(runs: Sequence[Record], curvatures: Sequence[Record], who: Subjects) -> SortableTable:
+    rows = rows_of(runs, curvatures)
+    records = [record for _, record in rows if record]
+    best, names = verdicts.best(records), iter(row_names(records, who))
+    body = []
+    for run, record in rows:
+        subject = who[key_of(record["checkpoint"]) if record else run_key(run or {})]
+        name = next(names) if record else subject.name
+        marks = {
+            quantity: MARKS[verdicts.QUANTITIES[quantity].better]
+            for quantity, place in best.items()
+            if records[place] is record
+        }
+        accuracy = [final_accuracy(run)] if runs else []
+        body.append((Cell(name, name, subject.color), *accuracy, *_headline(record, marks)))
+    columns = ("final accuracy (%)",) if runs else ()
+    columns = ("method", *columns, "λ_max ± data", "trace ± probe ± data", "H_N (tensor)", "H_D (tensor)")
+    return SortableTable("summary-table", "Headline numbers", columns, tuple(body))
+
+
+def _headline(record: Record | None, marks: Mapping[str, str]) -> Iterator[Cell]:
+    cross = record["cross_client"] if record else None
+    yield measured(record and record["lambda_max"], "stderr_data", mark=marks.get("λ_max"))
+    yield measured(record and record["trace"], "stderr_probe", "stderr_data", mark=marks.get("trace"))
+    for symbol in ("H_N", "H_D"):
+        yield compared(cross and cross[symbol]["tensor"], marks.get(f"{symbol} (tensor)"))
+
+
+def _trained(run: Record) -> str:
+    settings, manifest = stated(run), run["manifest"]
+    words = [f"{manifest['model']['name']} on {manifest['data']['name']}", partition_of(settings)]
+    words.append(None if settings.get("seed") is None else f"seed {settings['seed']}")
+    return ", ".join(word for word in words if word)
+
+
+def _samples(record: Record) -> str:
+    problem = record["problem"]
+    source = f" of {problem['dataset']}" if problem.get("dataset") else ""
+    split = f", {problem['split']} split" if problem.get("split") else ""
+    seed = f", seed {problem['seed']}" if problem.get("seed") is not None else ""
+    return f"{problem['samples']:,} samples{source}{split}{seed}"
