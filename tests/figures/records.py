@@ -95,6 +95,33 @@ def profile(name: str = "one", method: str = "fedavg", *, points: int = 21) -> d
     }
 
 
+def estimate(value: float | None, stderr: float | None = 0.1) -> dict[str, Any]:
+    """An H_N, H_D or trace of a client."""
+    return {"value": value, "stderr": stderr, "interval": None, "dof": None}
+
+
+def crossed(**changes: Any) -> dict[str, Any]:
+    """A comparison of three clients whose H_N are powers of ten."""
+    both = {"tensor": estimate(12.0), "parameter": estimate(None, None)}
+    pairs = [[0.0, 10.0, 100.0], [10.0, 0.0, 1000.0], [100.0, 1000.0, 0.0]]
+    agreement = [[1.0, 0.5, 0.25], [0.5, 1.0, 0.75], [0.25, 0.75, 1.0]]
+    return {
+        "clients": 3,
+        "pairs": "distinct",
+        "rounds": [4, 4, 3],
+        "H_N": both,
+        "H_D": both,
+        "numbers": [0, 2, 5],
+        "traces": [estimate(1.0), estimate(2.0), estimate(3.0)],
+        "lambda_max": None,
+        "overlap": [0.9, 0.8, 0.7],
+        "matrices": {
+            "H_N": {"tensor": pairs, "parameter": None},
+            "H_D": {"tensor": agreement, "parameter": None},
+        },
+    } | changes
+
+
 def checkpoint(name: str | None, round: int) -> dict[str, Any]:
     """A checkpoint of a run, or of a file without one."""
     known = {"run": name, "round": round} if name else {"run": None, "round": None}

@@ -12,7 +12,7 @@ from fedscope.errors import UserError
 from fedscope.figures.report import landscape_page, report_page
 from fedscope.figures.report.checked import checked
 from fedscope.figures.report.metrics import negative_mass
-from tests.figures.records import curvature, landscape, profile, run
+from tests.figures.records import crossed, curvature, landscape, profile, run
 
 VOID = {"meta", "link", "img", "input", "br", "hr"}
 
@@ -84,7 +84,15 @@ def test_headings_are_in_order_and_name_every_part(whole: Page) -> None:
     assert levels.count(1) == 1
     assert all(below <= above + 1 for above, below in pairwise(levels))
     parts = [words for level, words in whole.headings if level == 2]
-    assert parts == ["Runs", "Metrics", "Convergence", "Loss landscapes", "Spectra", "Provenance"]
+    assert parts == [
+        "Summary",
+        "Runs",
+        "Curvature",
+        "Convergence",
+        "Loss landscapes",
+        "Spectra",
+        "Provenance",
+    ]
 
 
 def test_everything_is_labelled(whole: Page) -> None:
@@ -138,7 +146,7 @@ def test_texts_are_inert() -> None:
         [evil_landscape()],
     )
     found = Page(page_text)
-    assert len(found.scripts) == 4  # two of data, plotly's and ours
+    assert len(found.scripts) == 6  # two of data, plotly's and three of ours
     assert not [attrs for tag, attrs in found.tags if tag == "img" and attrs.get("src") == "x"]
     assert EVIL in found.text.replace("\xa0", " ")
     plots = found.json("page-data")
@@ -172,7 +180,7 @@ def rows(found: Page, caption: str) -> str:
 
 def test_the_table_says_what_was_measured_and_how_to_measure_the_rest() -> None:
     found = Page(report_page(RUNS, CURVATURES[:1], []))
-    table = rows(found, "What was measured")
+    table = rows(found, "Training")
     for word in ("50.00 ± 0.50", "500.0 ± 4.0 ± 9.0", "40.00 (round 4)", "60.00 (round 6)", "not measured"):
         assert word in table
     assert "fedscope hessian two" in table
@@ -293,32 +301,6 @@ def test_axes_that_tell_what_they_explain_are_each_records_own() -> None:
         line["axes"][0]["name"] = f"α (a → {end}, distance 1)"
     charts = Page(landscape_page(lines)).json("page-data")["charts"]
     assert charts["line-0-loss"]["layout"]["xaxis"]["title"]["text"] == "α"
-
-
-def estimate(value: float | None, stderr: float | None = 0.1) -> dict[str, Any]:
-    return {"value": value, "stderr": stderr, "interval": None, "dof": None}
-
-
-def crossed(**changes: Any) -> dict[str, Any]:
-    """A comparison of three clients whose H_N are powers of ten."""
-    both = {"tensor": estimate(12.0), "parameter": estimate(None, None)}
-    pairs = [[0.0, 10.0, 100.0], [10.0, 0.0, 1000.0], [100.0, 1000.0, 0.0]]
-    agreement = [[1.0, 0.5, 0.25], [0.5, 1.0, 0.75], [0.25, 0.75, 1.0]]
-    return {
-        "clients": 3,
-        "pairs": "distinct",
-        "rounds": [4, 4, 3],
-        "H_N": both,
-        "H_D": both,
-        "numbers": [0, 2, 5],
-        "traces": [estimate(1.0), estimate(2.0), estimate(3.0)],
-        "lambda_max": None,
-        "overlap": [0.9, 0.8, 0.7],
-        "matrices": {
-            "H_N": {"tensor": pairs, "parameter": None},
-            "H_D": {"tensor": agreement, "parameter": None},
-        },
-    } | changes
 
 
 def test_clients_are_shown_one_by_one_and_in_pairs() -> None:

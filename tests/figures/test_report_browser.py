@@ -1,105 +1,24 @@
-"""The report in a real browser: headless Chromium, from a file, by mouse, by keyboard and on paper.
-
-Screenshots stay in build/screenshots.
-"""
+"""The report in a real browser: headless Chromium, from a file, by mouse, by keyboard and on paper."""
 
 import base64
 import io
-import json
-import os
-import shutil
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
-from selenium.webdriver import Chrome, ChromeOptions
-from selenium.webdriver.chrome.service import Service
+from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.ui import Select, WebDriverWait
+from selenium.webdriver.support.ui import Select
 
 from fedscope.figures.report import report_page
+from tests.figures.browser import SCREENSHOTS, keep, log, wait
 from tests.figures.records import curvature, landscape, run
 
 pytestmark = pytest.mark.slow
-
-SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
-PATIENCE = 400  # seconds: surfaces in space are rendered without a GPU, perhaps on a busy machine
-FLAGS = (
-    "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=960,800",
-    # the Linux packages ask for GPU rasterisation, which is slow without a GPU; WebGL is there in software
-    "--disable-gpu-rasterization", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
-    "--disable-background-networking", "--disable-component-update", "--disable-extensions", "--no-first-run",
-    "--hide-scrollbars",
-)  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def chrome() -> Iterator[Chrome]:
-    names = ("chromium", "chromium-browser", "google-chrome")
-    browser = next((found for found in map(shutil.which, names) if found), None)
-    driver = shutil.which("chromedriver")
-    if not (browser and driver):
-        reason = "no Chromium with chromedriver is here; apt-get install chromium chromium-driver"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    options = ChromeOptions()
-    options.binary_location = browser
-    for flag in FLAGS:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    found = Chrome(options=options, service=Service(driver))
-    found.set_script_timeout(PATIENCE)
-    found.set_page_load_timeout(PATIENCE)
-    assert not isinstance(found.command_executor, str)
-    found.command_executor.client_config.timeout = PATIENCE
-    yield found
-    found.quit()
-
-
-@pytest.fixture
-def visit(chrome: Chrome, tmp_path: Path) -> Iterator[Callable[[str], Chrome]]:
-    """Open a page from a file; in the end it must have said no error and asked for nothing."""
-    requests: list[str] = []
-
-    def opened(text: str) -> Chrome:
-        path = tmp_path / "report.html"
-        path.write_text(text, encoding="utf-8")
-        chrome.get(path.as_uri())
-        wait(chrome, "return document.documentElement.dataset.ready === 'yes'")
-        return chrome
-
-    yield opened
-    for entry in log(chrome, "performance"):
-        message = json.loads(entry["message"])["message"]
-        if message["method"] == "Network.requestWillBeSent":
-            requests.append(message["params"]["request"]["url"])
-    assert [url for url in requests if url.startswith("file:")] == [(tmp_path / "report.html").as_uri()]
-    assert not [url for url in requests if not url.startswith(("file:", "data:", "blob:"))]
-    assert [e["message"] for e in log(chrome, "browser") if e["level"] == "SEVERE"] == []
-
-
-def log(chrome: Chrome, kind: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = chrome.get_log(kind)  # type: ignore[no-untyped-call]
-    return found
-
-
-def wait(chrome: Chrome, condition: str, *arguments: Any) -> Any:
-    return WebDriverWait(chrome, PATIENCE).until(lambda c: c.execute_script(condition, *arguments))
-
-
-def keep(chrome: Chrome, name: str) -> None:
-    """Keep a picture of the whole page."""
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    size = chrome.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
-    clip = {**size, "x": 0, "y": 0, "scale": 1}
-    shot = chrome.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
-    (SCREENSHOTS / f"{name}.png").write_bytes(base64.b64decode(shot["data"]))
 
 
 def pixels(element: WebElement) -> Any:
@@ -182,13 +101,13 @@ def test_a_reader_looks_around(visit: Callable[[str], Chrome]) -> None:
     assert chrome.find_element(By.TAG_NAME, "output").text == "round 2"
 
     # a table is sorted, up and down
-    by_trace = chrome.find_element(By.XPATH, "//section[@id='metrics']//button[starts-with(., 'trace')]")
+    by_trace = chrome.find_element(By.XPATH, "//section[@id='curvature']//button[starts-with(., 'trace')]")
     for expected, direction in (
         (["FedAvg+MAN", "FedAvg"], "ascending"),
         (["FedAvg", "FedAvg+MAN"], "descending"),
     ):
         by_trace.click()
-        assert names_in_order(chrome, "#metrics table:first-of-type")[:2] == expected
+        assert names_in_order(chrome, "#curvature table")[:2] == expected
         assert by_trace.find_element(By.XPATH, "..").get_attribute("aria-sort") == direction
 
     # the camera is turned by a key, for both sides, as is every control of theirs reached
@@ -233,7 +152,7 @@ def test_the_keyboard_is_enough(visit: Callable[[str], Chrome]) -> None:
     chrome.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB)
     assert chrome.switch_to.active_element.text == "Skip to the content"
     reached = walk(chrome, lambda here: here.get_attribute("id") == "provenance-link")
-    for control in ("a Metrics", "button λ_max ± data", "input FedAvg+MAN", "input Target accuracy (%)",
+    for control in ("a Curvature", "button λ_max ± data", "input FedAvg+MAN", "input Target accuracy (%)",
                     "summary Where the spectra come from"):  # fmt: skip
         assert control in reached
 
@@ -243,11 +162,11 @@ def test_the_keyboard_is_enough(visit: Callable[[str], Chrome]) -> None:
     target.send_keys("45")
     items = [item.text for item in chrome.find_elements(By.CSS_SELECTOR, "#reached li")]
     assert items == ["FedAvg: not reached", "FedAvg+MAN: 5 rounds"]
-    head = chrome.find_element(By.CSS_SELECTOR, "#metrics thead button")
+    head = chrome.find_element(By.CSS_SELECTOR, "#curvature thead button")
     head.send_keys(Keys.SPACE)
     head.send_keys(Keys.SPACE)
-    assert names_in_order(chrome, "#metrics table")[:2] == ["FedAvg+MAN", "FedAvg"]
-    chrome.find_element(By.CSS_SELECTOR, "#metrics summary").send_keys(Keys.ENTER)
+    assert names_in_order(chrome, "#curvature table")[:2] == ["FedAvg+MAN", "FedAvg"]
+    chrome.find_element(By.CSS_SELECTOR, "#curvature summary").send_keys(Keys.ENTER)
     assert curvature()["checkpoint"]["sha256"] in chrome.find_element(By.ID, "metrics").text
 
 
@@ -309,7 +228,7 @@ def test_on_a_phone_a_surface_leaves_room_for_its_labels(
         ];
         """,
     )
-    assert reach == pytest.approx(1.25 * of_a_desk)
+    assert reach == pytest.approx(1.45 * of_a_desk)
     assert title == ""
     keep(chrome, "report-phone-surface")
     chrome.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -11,6 +11,7 @@ from matplotlib.colors import to_hex
 from fedscope.figures import style
 from fedscope.figures.report.subjects import LINE_WIDTH, Subject
 
+END = 11  # characters at either end of a name that a legend cuts
 DIGITS = 6  # significant, of the numbers in the page
 
 
@@ -63,7 +64,12 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 def of(subject: Subject) -> dict[str, Any]:
     """Return what every trace of a subject has: its name, and the group that its check box shows."""
-    return {"name": text(subject.name), "legendgroup": f"s{subject.index}"}
+    return {"name": text(_short(subject.name)), "legendgroup": f"s{subject.index}"}
+
+
+def _short(name: str) -> str:
+    """Return a name that a legend on a phone has room for; its ends tell like names apart."""
+    return name if len(name) <= 2 * END + 1 else f"{name[:END]}…{name[-END:]}"
 
 
 def line(subject: Subject) -> dict[str, Any]:

@@ -193,7 +193,7 @@ def _scale(scale: Scale) -> dict[str, Any]:
         "step": (high - low) / LEVELS,
         "ticks": [float(scale.height(np.array(tick))) for tick in scale.ticks()],
         "words": [look.plain(factor * tick) for tick in scale.ticks()],
-        "note": f"Heights are cut at {look.plain(scale.high)}; the highest on the grid is {look.plain(scale.highest)}."
+        "note": f"Cut at {look.plain(scale.high)}; the highest on the grid is {look.plain(scale.highest)}."
         if scale.clipped
         else "",
     }

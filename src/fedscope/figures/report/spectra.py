@@ -54,8 +54,8 @@ def density_chart(shown: Shown) -> Chart | None:
     return Chart(
         "density",
         f"Eigenvalue densities on a logarithmic scale. {'; '.join(masses)}.",
-        f"Logarithmic axes; the eigenvalues' is linear within ±{look.plain(threshold)}. Bands: 95 % intervals over "
-        f"the probes; triangles: λ_max. {'; '.join(masses)}.",
+        f"Logarithmic axes; the eigenvalues' is linear within ±{look.plain(threshold)}. "
+        f"Bands: 95 % intervals over the probes; triangles: λ_max. {'; '.join(masses)}.",
         traces,
         layout,
     )
