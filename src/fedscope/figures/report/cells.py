@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from fedscope.figures.report.subjects import Record
 from fedscope.figures.rounding import format_estimate
+from fedscope.resolution import UNRESOLVED, entry_resolved
 
-NOT_MEASURED, UNSAID, UNRESOLVED = "not measured", "not said", "unresolved"
+NOT_MEASURED, UNSAID = "not measured", "not said"
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,6 @@ class SortableTable:
     commands: tuple[tuple[str, str], ...] = ()  # (what is not measured, the command that measures it)
 
 
-def is_unresolved(estimate: Record) -> bool:
-    """Return whether an estimate says nothing: it has no value, or was marked as unresolved."""
-    return estimate["value"] is None or estimate.get("resolved") is False
-
-
 def measured(entry: Record | None, *errors: str, mark: str | None = None) -> Cell:
     """Return the cell of a value with its ``errors``; λ_max and trace without a value are not finite."""
     if entry is None:
@@ -45,8 +41,8 @@ def measured(entry: Record | None, *errors: str, mark: str | None = None) -> Cel
     )
 
 
-def compared(entry: Record | None, mark: str | None = None) -> Cell:
-    """Return the cell of an H_N or H_D, which may be unresolved."""
-    if entry is not None and is_unresolved(entry):
+def compared(entry: Record | None, symbol: str, mark: str | None = None) -> Cell:
+    """Return the cell of an H_N or H_D, which ``symbol`` says, with its error; it may be unresolved."""
+    if entry is not None and not entry_resolved(entry, symbol):
         return Cell(UNRESOLVED, missing=True)
     return measured(entry, "stderr", mark=mark)

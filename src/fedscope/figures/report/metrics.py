@@ -80,7 +80,7 @@ def _measured(record: Record | None) -> dict[str, Cell]:
     }
     for symbol in ("H_N", "H_D"):
         for reading in READINGS:
-            cells[f"{symbol} ({reading})"] = compared(cross[symbol][reading] if cross else None)
+            cells[f"{symbol} ({reading})"] = compared(cross and cross[symbol][reading], symbol)
     entry = density["negative_mass"] if density else None
     mass = negative_mass(entry) if entry else None
     cells["eigenvalues below −σ"] = Cell(mass, entry["value"]) if entry and mass else measured(None)

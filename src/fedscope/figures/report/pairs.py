@@ -10,6 +10,7 @@ from fedscope.figures.report.cells import compared
 from fedscope.figures.report.look import Chart
 from fedscope.figures.report.metrics import READINGS
 from fedscope.figures.report.subjects import Record, Subject
+from fedscope.resolution import pairs_resolved
 
 SYMBOLS = ("H_N", "H_D")
 MOST_WRITTEN = 12  # clients, up to whom every cell says its number
@@ -49,29 +50,22 @@ def _first(subject: Subject, cross: Record | None, symbol: str) -> _Matrix | Non
     """Return the matrix of the first reading that has any pair resolved."""
     matrices = (cross or {}).get("matrices") or {}
     for reading in READINGS:
-        grid = (matrices.get(symbol) or {}).get(reading)
-        if cross and grid:
-            found = _matrix(subject, f"{symbol} ({reading})", grid, compared(cross[symbol][reading]).text)
+        if cross and (matrices.get(symbol) or {}).get(reading):
+            found = _matrix(subject, cross, symbol, reading)
             if found.known:
                 return found
     return None
 
 
-def _matrix(subject: Subject, name: str, grid: Sequence[Sequence[float | None]], mean: str) -> _Matrix:
+def _matrix(subject: Subject, cross: Record, symbol: str, reading: str) -> _Matrix:
+    grid, resolved = cross["matrices"][symbol][reading], pairs_resolved(cross, symbol, reading)
+    pairs = [(i, j) for i in range(len(grid)) for j in range(len(grid)) if i != j]
     values: list[list[float | None]] = [[None] * len(grid) for _ in grid]
-    unresolved = []
-    for i, row in enumerate(grid):
-        for j, value in enumerate(row):
-            if i != j and value is not None and _possible(name, value):
-                values[i][j] = value
-            elif i != j:
-                unresolved.append((i, j))
-    return _Matrix(subject, name, values, unresolved, mean)
-
-
-def _possible(name: str, value: float) -> bool:
-    """Return whether the true value can be this: a squared gap is not negative, a cosine at most 1."""
-    return value >= 0 if name.startswith("H_N") else abs(value) <= 1
+    for i, j in pairs:
+        values[i][j] = grid[i][j] if resolved[i][j] else None
+    unresolved = [(i, j) for i, j in pairs if values[i][j] is None]
+    mean = compared(cross[symbol][reading], symbol).text
+    return _Matrix(subject, f"{symbol} ({reading})", values, unresolved, mean)
 
 
 def _heat_map(id: str, matrix: _Matrix, every: list[float]) -> Chart:

@@ -68,7 +68,7 @@ def _headline(record: Record | None, marks: Mapping[str, str]) -> Iterator[Cell]
     yield measured(record and record["lambda_max"], "stderr_data", mark=marks.get("λ_max"))
     yield measured(record and record["trace"], "stderr_probe", "stderr_data", mark=marks.get("trace"))
     for symbol in ("H_N", "H_D"):
-        yield compared(cross and cross[symbol]["tensor"], marks.get(f"{symbol} (tensor)"))
+        yield compared(cross and cross[symbol]["tensor"], symbol, marks.get(f"{symbol} (tensor)"))
 
 
 def _trained(run: Record) -> str:

@@ -64,7 +64,7 @@ def _reached(run: Record, subject: Subject) -> tuple[Cell, ...]:
     none, top = Cell(NOT_MEASURED, missing=True), best(run)
     return (
         Cell(subject.name, subject.name, subject.color),
-        Cell(str(rounds), rounds),
+        Cell(f"{rounds} (diverged)" if run["manifest"].get("diverged") else str(rounds), rounds),
         final_accuracy(run),
         Cell(f"{100 * top[1]:.2f} (round {top[0]})", top[1]) if top else none,
         Cell(f"{losses[-1]:.4f}", losses[-1]) if losses else none,

@@ -4,14 +4,15 @@ Everything here follows from :func:`fedscope.landscape.compare.differences`: a d
 its 95 % interval leaves out zero.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedscope.errors import UserError
-from fedscope.figures.report.cells import is_unresolved
 from fedscope.figures.report.subjects import Record
 from fedscope.figures.rounding import format_estimate
 from fedscope.landscape.compare import Difference, differences
+from fedscope.resolution import entry_resolved
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def sentences(records: Sequence[Record], names: Sequence[str]) -> list[tuple[str
             (name, one)
             for name, row in zip(names[1:], rows, strict=True)
             for one in row
-            if one.quantity == quantity
+            if one.quantity == quantity and not math.isnan(one.value)
         ]
         clauses = _clauses(QUANTITIES[quantity], names[0], pairs)
         if unclear := [name for name, r in zip(names, records, strict=True) if _unresolved(r, quantity)]:
@@ -80,7 +81,7 @@ def _clauses(quantity: Quantity, reference: str, pairs: Sequence[tuple[str, Diff
     for verdict, words in (
         ("lower", quantity.lower),
         ("higher", quantity.higher),
-        ("undecided", "undecided between {} and {reference}"),
+        ("undecided", "undecided against {reference}: {}"),
     ):
         named = [f"{name} ({_signed(one)})" for name, one in pairs if one.verdict == verdict]
         if named:
@@ -90,7 +91,7 @@ def _clauses(quantity: Quantity, reference: str, pairs: Sequence[tuple[str, Diff
 
 
 def _signed(difference: Difference) -> str:
-    stderr = difference.stderr if difference.stderr == difference.stderr else None
+    stderr = None if math.isnan(difference.stderr) else difference.stderr
     return "+" * (difference.value > 0) + format_estimate(difference.value, stderr)
 
 
@@ -98,7 +99,7 @@ def _unresolved(record: Record, quantity: str) -> bool:
     symbol, _, reading = quantity.partition(" ")
     cross = record["cross_client"] if reading else None
     entry = cross[symbol][reading.strip("()")] if cross else None
-    return entry is not None and is_unresolved(entry)
+    return entry is not None and not entry_resolved(entry, symbol)
 
 
 def _listed(names: Sequence[str]) -> str:
