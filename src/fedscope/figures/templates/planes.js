@@ -8,12 +8,13 @@ class Plane {
   constructor(box) {
     this.box = box;
     this.scene = page.planes[box.dataset.plane];
+    this.sides = all("figure", box);
     // labels are of one size in pixels: on a phone they need the surface further away, and one title less
-    this.narrow = box.clientWidth < 500;
-    this.home = this.scene.eye.map((part) => part * (this.narrow ? 1.45 : 1));
+    const width = this.sides[0].clientWidth;
+    this.narrow = width < 400;
+    this.home = this.scene.eye.map((part) => part * Math.min(1.45, Math.max(1, 520 / width)));
     this.eye = this.home;
     this.slider = box.querySelector("[data-rounds]");
-    this.sides = all("figure", box);
     for (const select of all("select", box)) select.addEventListener("change", () => this.draw());
     this.slider?.addEventListener("input", () => this.draw());
     for (const button of all("[data-turn]", box)) button.addEventListener("click", () => this.turn(button.dataset.turn));

@@ -64,6 +64,7 @@ if (target) {
 }
 
 const webgl = Boolean(document.createElement("canvas").getContext("webgl"));
+root.classList.remove("no-script"); // from here on what needs scripts has its place
 const charts = all("[data-chart]");
 const planes = all("[data-plane]").map((box) => new Plane(box));
 for (const note of all(".no-webgl")) note.hidden = webgl;
@@ -99,7 +100,6 @@ addEventListener("afterprint", () => {
 });
 
 async function start() {
-  root.classList.remove("no-script");
   for (const box of charts) await drawChart(box);
   for (const plane of planes) await plane.draw();
   root.dataset.ready = "yes";
