@@ -1,4 +1,4 @@
-"""Fixtures every test may use: small trained runs, and the real CIFAR-100 where it is at hand."""
+"""Fixtures every test may use: small trained runs, made CIFAR files, the real ones where they are at hand."""
 
 import os
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ from fedscope.checkpoints.registry import Registry, Run
 from fedscope.checkpoints.schema import Settings
 from fedscope.federated.federation import Federation, open_run, prepare
 from fedscope.federated.rounds import train
+from tests.data.layouts import make
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -44,19 +45,28 @@ def _no_user_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def real_data() -> Path | None:
-    """The folder of the real CIFAR-10 and CIFAR-100, if they are here."""
+def real_data() -> Path:
+    """The folder of the real CIFAR-10 and CIFAR-100, ``FEDSCOPE_DATA``; tests skip without it."""
     given = os.environ.get("FEDSCOPE_DATA")
-    folder = Path(given) if given else Path(__file__).parents[2] / "shared" / "data"
-    return folder if (folder / "cifar100").is_dir() else None
+    if not given:
+        pytest.skip("needs the real CIFAR-10 and CIFAR-100; set FEDSCOPE_DATA to the folder of their files")
+    return Path(given)
 
 
 @pytest.fixture(scope="session")
-def cifar_dir(real_data: Path | None) -> Path:
-    """The folder of the real CIFAR-100's parquet files; tests skip without it."""
-    if real_data is None:
-        pytest.skip("CIFAR-100 is not here; set FEDSCOPE_DATA to a folder with its parquet files")
-    return real_data
+def cifar_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with CIFAR-10 and CIFAR-100 in their layout, small but enough for every preset's clients."""
+    folder = tmp_path_factory.mktemp("cifar")
+    make("cifar10", folder, train=400)
+    make("cifar100", folder, train=100)
+    return folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what asks for the real data, so that ``-m real_data`` runs it alone."""
+    for item in items:
+        if "real_data" in getattr(item, "fixturenames", ()):
+            item.add_marker("real_data")
 
 
 TINY = Settings(clients=3, rounds=2, epochs=1)

@@ -3,7 +3,6 @@
 import multiprocessing
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor
 from fedscope.checkpoints.files import save_checkpoint
 from fedscope.checkpoints.registry import Registry, Run
 from fedscope.checkpoints.schema import CheckpointInfo, DataSpec, Manifest, ModelSpec, Settings
+from tests.processes import processes
 
 SETTINGS = Settings(clients=2, rounds=3, save_clients="none")
 MODEL = ModelSpec(name="resnet_digits", classes=10, channels=1)
@@ -61,13 +61,6 @@ def small_run(root: Path, name: str = "small") -> Run:
     run.tag("good")
     run.tag("paper")
     return run
-
-
-def processes() -> ForkServerContext:
-    """Return a context whose children start in milliseconds, from a process that has imported this."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    return context
 
 
 def _tell(target: Callable[..., None], sender: Connection, arguments: tuple[object, ...]) -> None:

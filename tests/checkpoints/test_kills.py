@@ -14,7 +14,8 @@ from fedscope.checkpoints.files import load_checkpoint, save_checkpoint
 from fedscope.checkpoints.registry import Registry, Run
 from fedscope.checkpoints.verify import verify_root, verify_run
 from fedscope.errors import UserError
-from tests.checkpoints.cases import info, manifest, processes, state
+from tests.checkpoints.cases import info, manifest, state
+from tests.processes import processes
 
 SIZE = 300_000  # numbers: a kill falls into the writing of a checkpoint more often than not
 

@@ -5,6 +5,7 @@ level that depends on the class, which is enough to learn from.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 
@@ -29,6 +30,7 @@ def make(name: str, folder: Path, **sizes: int) -> Path:
     return home
 
 
+@cache
 def encoded(label: int, seed: int, size: tuple[int, int], mode: str = "RGB", format: str = "PNG") -> bytes:
     """Return an image file of ``size`` (width, height)."""
     generator = np.random.default_rng([label, seed])
@@ -55,11 +57,15 @@ def shard(
     mode: str = "RGB",
     domains: tuple[Sequence[int], Sequence[str]] | None = None,
     content: Sequence[Path] = (),
+    repeated: int = 1000,
 ) -> None:
-    """Write a parquet shard as the hub has them, of generated images or of the files ``content``."""
+    """Write a parquet shard as the hub has them, of generated images or of the files ``content``.
+
+    Generated images of a class are the same again after ``repeated`` rows: to encode an image takes longest.
+    """
     image, label = columns
     files = [file.read_bytes() for file in content] or [
-        encoded(c, 1000 * seed + i, size, mode) for i, c in enumerate(labels)
+        encoded(c, 1000 * seed + i % repeated, size, mode) for i, c in enumerate(labels)
     ]
     features = {image: datasets.Image(), label: datasets.ClassLabel(names=list(names))}
     data: dict[str, object] = {
@@ -78,7 +84,15 @@ def cifar(home: Path, classes: int, columns: tuple[str, str], train: int, test: 
     names = [f"class {i:03d}" for i in range(classes)]
     mixed = np.random.default_rng(0).permutation(classes * train) % classes
     for place, half in enumerate(np.array_split(mixed, 2)):
-        shard(home / f"train-0000{place}-of-00002.parquet", half.tolist(), names, place, (32, 32), columns)
+        shard(
+            home / f"train-0000{place}-of-00002.parquet",
+            half.tolist(),
+            names,
+            place,
+            (32, 32),
+            columns,
+            repeated=20,
+        )
     every = [*range(classes)] * test
     shard(home / "test-00000-of-00001.parquet", every, names, 2, (32, 32), columns)
 

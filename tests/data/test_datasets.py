@@ -157,8 +157,8 @@ def test_other_columns_are_named(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_real_cifar100(cifar_dir: Path) -> None:
-    dataset = load("cifar100", cifar_dir)
+def test_the_real_cifar100(real_data: Path) -> None:
+    dataset = load("cifar100", real_data)
     assert dataset.train.images.shape == (50000, 3, 32, 32)
     assert dataset.train.labels.bincount().unique().tolist() == [500]
     assert dataset.test.labels.bincount().unique().tolist() == [100]

@@ -1,8 +1,4 @@
-"""The presets say what the papers' tables say: compared with the specification's list, where it is there."""
-
-import csv
-import re
-from pathlib import Path
+"""The presets say what the papers' tables say, compared with their transcription."""
 
 import pytest
 
@@ -11,89 +7,52 @@ from fedscope.errors import UserError
 from fedscope.federated.methods import OURS
 from fedscope.federated.methods import parse as parse_method
 from fedscope.federated.presets import Preset, preset, presets
+from tests.papers import read
 
-SPECIFIED = Path(__file__).parents[3] / "shared" / "spec" / "presets.csv"
-OPTIONS = {  # as the list calls them
-    "FedProx mu": "prox.mu", "MOON mu": "moon.mu", "tau": "moon.tau", "Mixup gamma": "mixup.gamma",
-    "StochDepth rho_L": "sd.keep", "w_b": "gradaug.width", "FedAlign w_S": "fedalign.width",
-    "zeta": "man.zeta", "FedDyn alpha": "dyn.alpha", "FedDC alpha": "dc.alpha", "SAM rho": "sam.rho",
-    "ASAM rho": "asam.rho", "eta": "asam.offset", "FedSpeed alpha": "dyn.alpha",
-}  # fmt: skip
-IID = {"cifar100/iid": "iid_per_class"}  # of each class equally many; elsewhere a permutation, cut
+LISTED = {row["preset"]: row for row in read("presets")}
 
 
-@pytest.fixture(scope="module")
-def listed() -> dict[str, dict[str, str]]:
-    if not SPECIFIED.exists():
-        pytest.skip("the specification's presets.csv is not here")
-    with SPECIFIED.open(newline="") as handle:
-        return {row["preset_id"]: row for row in csv.DictReader(handle)}
-
-
-def number(text: str) -> float | None:
-    return float(text) if text else None
-
-
-def test_every_row_of_the_list_is_a_preset(listed: dict[str, dict[str, str]]) -> None:
-    assert list(presets()) == list(listed)
+def test_every_experiment_of_the_papers_is_a_preset() -> None:
+    assert list(presets()) == list(LISTED)
 
 
 @pytest.mark.parametrize("name", presets())
-def test_settings_are_those_of_the_list(name: str, listed: dict[str, dict[str, str]]) -> None:
-    row, ours = listed[name], parse(Settings, preset(name).settings, name)
-    assert (ours.dataset, ours.model) == (row["dataset"], row["model"])
-    wanted = row["partition"]
-    if wanted == "iid":
-        wanted = next((kind for end, kind in IID.items() if name.endswith(end)), "iid")
-    assert ours.partition == wanted
-    if row["partition_param"].startswith("phi"):
-        assert f"phi={ours.phi:g} rho={ours.rho:g}" == row["partition_param"]
-    else:
-        assert ours.alpha == number(row["partition_param"])
-    if row["clients"] == "fresh":
-        assert (f"{ours.clients} per round", ours.participation) == (row["participation"], 1.0)
-    else:
-        assert (ours.clients, ours.participation) == (int(row["clients"]), float(row["participation"]))
-    if row["rounds"]:
-        assert ours.rounds == int(row["rounds"])
-    else:
-        assert "rounds" in preset(name).unknown
-    assert (ours.epochs, ours.batch_size) == (int(row["local_epochs"]), int(row["batch"]))
-    assert (ours.lr, ours.lr_decay) == (float(row["lr"]), float(row["lr_decay_per_round"]))
-    assert (ours.weight_decay, ours.momentum) == (float(row["weight_decay"]), float(row["momentum"]))
-    assert ours.nesterov == (row["nesterov"] == "1")
-    assert ours.clip == (10 if row["clip"] == "10" else None)
-    assert ours.sampling == ("bernoulli" if row["sampling"] == "bernoulli" else ours.sampling)
-    assert (ours.weights == "uniform") == (row["aggregation"] == "uniform")
-    assert (ours.eval_model == "all") == ("average of all" in row["evaluation"])
-    target = re.search(r"rounds to (\d+)%|target (\d+)%", row["evaluation"] + row["method_hyperparameters"])
-    if target:
-        assert ours.target == int(target[1] or target[2]) / 100
-    bound = re.search(r"T/2>=(\d+)|(\d+)<=T<=(\d+)", row["unknown_or_provisional"])
-    if bound:
-        assert ours.rounds >= (2 * int(bound[1]) if bound[1] else int(bound[2]))
-        assert bound[1] or ours.rounds <= int(bound[3])
+def test_settings_are_those_of_the_papers(name: str) -> None:
+    row, there = LISTED[name], preset(name)
+    ours = parse(Settings, there.settings, name)
+    assert there.table.startswith(row["table"])
+    for field in row.keys() & Settings.model_fields.keys():
+        if row[field]:
+            assert (field, value(row[field])) == (field, getattr(ours, field))
+    if not row["rounds"]:
+        assert "rounds" in there.unknown
+        assert int(row["rounds_least"] or 1) <= ours.rounds <= int(row["rounds_most"] or 500)
+    assert (ours.weights == "uniform") == (row["weights"] == "uniform")
+    assert (ours.eval_model == "all") == (row["eval_model"] == "all")
+    if not row["partition"].startswith(("dirichlet", "longtail")):
+        assert ours.alpha is None
+
+
+def value(text: str) -> object:
+    words = {"yes": True, "no": False, "none": None}
+    if text in words:
+        return words[text]
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 @pytest.mark.parametrize("name", presets())
-def test_methods_are_those_of_the_list(name: str, listed: dict[str, dict[str, str]]) -> None:
-    def ours(text: str) -> str:
-        method, *options = text.split()
-        return method + "".join(f"(n={option[-1]})" for option in options)
-
-    wanted = [m.lower().replace("(n=2)", "") for m in listed[name]["methods"].split(";")]
-    assert [ours(text) for text in preset(name).methods] == wanted
+def test_methods_are_those_of_the_papers(name: str) -> None:
+    assert [text.replace(" ", ":") for text in preset(name).methods] == LISTED[name]["methods"].split()
 
 
 @pytest.mark.parametrize("name", presets())
-def test_strengths_are_those_of_the_list(name: str, listed: dict[str, dict[str, str]]) -> None:
-    text = listed[name]["method_hyperparameters"]
-    text = re.sub(r"\(.*?\)|without MAN|, 0.01 with MAN|GradAug (n=\d )?mu=\S+|n=\d|for \S+", "", text)
-    found = dict(re.findall(r"([A-Za-z_][A-Za-z_ ]*?) ?= ?([0-9.e-]+)", text))
-    told = {OPTIONS[key.strip()]: float(v) for key, v in found.items() if key.strip() in OPTIONS}
-    assert {key: preset(name).options[key] for key in told} == told
-    if name.startswith("fedalign"):
-        assert told  # the expression finds something
+def test_strengths_are_those_of_the_papers(name: str) -> None:
+    told = dict(pair.split("=") for pair in LISTED[name]["strengths"].split())
+    assert {key: preset(name).options[key] for key in told} == {key: float(v) for key, v in told.items()}
+    assert told or not name.startswith("fedalign")
 
 
 @pytest.mark.parametrize("name", presets())

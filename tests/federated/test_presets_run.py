@@ -1,4 +1,4 @@
-"""Every preset starts, on the real data or on data in its true layout, and completes one truncated round."""
+"""Every preset starts on data in its true layout and completes one truncated round."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -17,8 +17,6 @@ from fedscope.models.catalogue import NETWORKS
 from tests.data.layouts import make
 
 SIZES = {
-    "cifar10": {"train": 100, "test": 4},
-    "cifar100": {"train": 10, "test": 1},
     "tinyimagenet": {"classes": 20, "train": 8, "test": 2},
     "imagenet200": {"classes": 20, "train": 40, "test": 2},
     "digits5": {},
@@ -26,16 +24,19 @@ SIZES = {
 }
 CPU = torch.device("cpu")
 TRUNCATED = {"rounds": 1, "epochs": 1, "clients_limit": 1, "steps_limit": 1, "test_samples": 12}
-FOLDERS = {"imbalanced_cifar10": "cifar10", "domainnet_concept_shift": "domainnet"}
+ONE_OF_EACH_DIVISION = {
+    tuple(str(one.settings.get(key)) for key in ("dataset", "partition", "alpha", "clients", "phi")): name
+    for name, one in presets().items()
+    if "cifar" in str(one.settings["dataset"])
+}
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(cifar_dir: Path) -> Path:
     """A folder with every data set of the presets in its true layout."""
-    folder = tmp_path_factory.mktemp("data")
     for name, sizes in SIZES.items():
-        make(name, folder, **sizes)
-    return folder
+        make(name, cifar_dir, **sizes)
+    return cifar_dir
 
 
 def narrow(make: Callable[..., nn.Module], classes: int, channels: int = 3) -> nn.Module:
@@ -66,19 +67,24 @@ def _finished_runs_are_freed() -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", presets())
-def test_every_preset_completes_a_truncated_round(
-    name: str, made: Path, tmp_path: Path, request: pytest.FixtureRequest
+def test_every_preset_completes_a_truncated_round(name: str, made: Path, tmp_path: Path) -> None:
+    truncated_round(name, made, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ONE_OF_EACH_DIVISION.values())
+def test_the_real_cifar_serves_the_clients_of_each_division(
+    name: str, real_data: Path, tmp_path: Path
 ) -> None:
+    truncated_round(name, real_data, tmp_path)
+
+
+def truncated_round(name: str, data_dir: Path, registry: Path) -> None:
     preset, place = presets()[name], list(presets()).index(name)
-    dataset = str(preset.settings["dataset"])
-    data_dir = made
-    if FOLDERS.get(dataset, dataset).startswith("cifar"):
-        real: Path | None = request.getfixturevalue("real_data")
-        data_dir = real or made
     method, *options = preset.methods[place % len(preset.methods)].split()
     given = dict(option.split("=") for option in options)
     done = train_run(
-        {**TRUNCATED, "method": method}, given, tmp_path, "run", preset=name, device=CPU, data_dir=data_dir
+        {**TRUNCATED, "method": method}, given, registry, "run", preset=name, device=CPU, data_dir=data_dir
     )
     info = load_checkpoint(Path(str(done["final"]))).info
     assert (info.round, info.settings.method, info.settings.steps_limit) == (1, method, 1)

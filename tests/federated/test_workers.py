@@ -15,11 +15,12 @@ import torch.distributed as dist
 
 from fedscope.checkpoints.files import load_checkpoint
 from fedscope.checkpoints.registry import Run
+from fedscope.cli.main import call
+from fedscope.federated import workers
 from fedscope.federated.memory import Memory
-from fedscope.federated.workers import Workers, joined, started
 from tests.data.layouts import make
+from tests.processes import finished, started
 
-FEDSCOPE = [sys.executable, "-m", "fedscope"]
 # Unequal clients, state on both sides, something to augment the order with, a ragged last batch.
 TRAIN = [
     *["train", "--method", "feddyn+man", "--model", "mlp_digits", "--clients", "7", "--participation", "0.6"],
@@ -28,21 +29,12 @@ TRAIN = [
 PATIENCE = 120  # seconds; what takes longer hangs
 
 
-def start(registry: Path, name: str, *options: str) -> subprocess.Popen[str]:
-    command = [*FEDSCOPE, *TRAIN, "--registry", str(registry), "--name", name, *options]
-    return subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-
-
-def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    _, errors = process.communicate(timeout=PATIENCE)
-    return process.returncode, errors
+def words(registry: Path, name: str, *options: str) -> list[str]:
+    return [*TRAIN, "--registry", str(registry), "--name", name, *options]
 
 
 def trained(registry: Path, name: str, *options: str) -> Run:
-    code, errors = finish(start(registry, name, *options))
-    assert code == 0, errors
+    assert call(words(registry, name, *options)) == 0
     return Run(registry / name)
 
 
@@ -76,14 +68,14 @@ def children(pid: int) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stack", ["1", "3"])
-def test_the_number_of_workers_changes_no_bit(tmp_path: Path, stack: str) -> None:
-    options = ("--rounds", "3", "--stack", stack, "--partition", "iid")
-    runs = [trained(tmp_path, f"w{w}", "--workers", str(w), *options) for w in (1, 2, 3)]
-    assert bits(runs[0]) == bits(runs[1]) == bits(runs[2])
-    peaks = runs[2].metrics()[0]["peak_memory_bytes"]
+@pytest.mark.parametrize(("stack", "count"), [(1, 3), (3, 2)])
+def test_the_number_of_workers_changes_no_bit(tmp_path: Path, stack: int, count: int) -> None:
+    options = ("--rounds", "3", "--stack", str(stack), "--partition", "iid")
+    alone, together = (trained(tmp_path, f"w{w}", "--workers", str(w), *options) for w in (1, count))
+    assert bits(alone) == bits(together)
+    peaks = together.metrics()[0]["peak_memory_bytes"]
     assert isinstance(peaks, list)
-    assert len(peaks) == 3
+    assert len(peaks) == count
     assert min(peaks) > 0
 
 
@@ -103,18 +95,7 @@ def test_every_kind_of_message_reaches_the_workers(tmp_path: Path, method: str) 
 def test_torchrun_is_the_same_run(tmp_path: Path) -> None:
     alone = trained(tmp_path, "alone", "--rounds", "2")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
-    command = [
-        *torchrun,
-        "-m",
-        "fedscope",
-        *TRAIN,
-        "--rounds",
-        "2",
-        "--registry",
-        str(tmp_path),
-        "--name",
-        "two",
-    ]
+    command = [*torchrun, "-m", "fedscope", *words(tmp_path, "two", "--rounds", "2")]
     done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["rounds"] == 2  # rank 0 speaks, and nobody else
@@ -128,47 +109,43 @@ def test_torchrun_is_the_same_run(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_dead_worker_ends_the_run_with_a_word_and_it_resumes(tmp_path: Path) -> None:
-    many = ("--workers", "3", "--rounds", "100000")
-    process = start(tmp_path, "cut", *many)
-    assert process.stderr is not None
-    next(line for line in process.stderr if "round 2/" in line)
-    os.kill(children(process.pid)[1], signal.SIGKILL)
-    code, errors = finish(process)
-    assert code == 2
-    assert "worker 2 died (signal SIGKILL); continue with --resume" in errors
-    assert "Traceback" not in errors
-    assert not children(process.pid)
+    many = words(tmp_path, "cut", "--workers", "3", "--rounds", "100000")
+    with started(*many) as command:
+        next(line for line in command.errors if "round 2/" in line)
+        os.kill(children(command.pid)[1], signal.SIGKILL)
+        code, errors = command.finish()
+        assert code == 2
+        assert "worker 2 died (signal SIGKILL); continue with --resume" in errors
+        assert "Traceback" not in errors
+        assert not children(command.pid)
     done = len(Run(tmp_path / "cut").metrics())
-    again = start(tmp_path, "cut", *many, "--resume")
-    assert again.stderr is not None
-    line = next(line for line in again.stderr if "round " in line)
-    assert int(line.split("round ")[1].split("/")[0]) >= done >= 2
-    second = start(tmp_path, "cut", "--rounds", "100000", "--resume")  # while the first is at it
-    code, errors = finish(second)
-    assert (code, "another process is training 'cut'" in errors) == (2, True)
-    os.killpg(again.pid, signal.SIGKILL)
-    finish(again)
+    alone = words(tmp_path, "cut", "--rounds", "100000", "--resume")
+    with started(*alone) as command:
+        line = next(line for line in command.errors if "round " in line)
+        assert int(line.split("round ")[1].split("/")[0]) >= done >= 2
+        code, errors = finished(*alone)  # while the first is at it
+        assert (code, "another process is training 'cut'" in errors) == (2, True)
 
 
-def fail(workers: Workers) -> None:
+def fail(group: workers.Workers) -> None:
     raise OSError("the reason")
 
 
-def never(workers: Workers) -> None:
+def never(group: workers.Workers) -> None:
     time.sleep(3600)
 
 
 def test_a_failing_worker_says_why() -> None:
     with (
         pytest.raises(RuntimeError, match=r"worker 1 failed(.|\n)*the reason"),
-        started(2, torch.device("cpu"), 1, fail) as workers,
+        workers.started(2, torch.device("cpu"), 1, fail) as group,
     ):
-        workers.receive((1,), torch.float32, 1)
+        group.receive((1,), torch.float32, 1)
 
 
 def test_an_error_of_rank_0_ends_the_others() -> None:
     before = children(os.getpid())  # another test's, such as those that decode images
-    with pytest.raises(KeyError), started(2, torch.device("cpu"), 1, never):
+    with pytest.raises(KeyError), workers.started(2, torch.device("cpu"), 1, never):
         raise KeyError
     assert children(os.getpid()) == before
 
@@ -182,7 +159,7 @@ def test_the_groups_threads_end_with_it(monkeypatch: pytest.MonkeyPatch) -> None
     def threads() -> set[str]:
         return {(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()}
 
-    with joined():
+    with workers.joined():
         waiting: list[object] = [dist.group.WORLD]
         waiting.append(waiting)
         dist.all_reduce(torch.ones(1))
@@ -208,44 +185,36 @@ def test_a_worker_that_dies_while_the_group_forms_is_noticed(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_the_other_workers_end_when_the_first_is_killed(tmp_path: Path) -> None:
-    process = start(tmp_path, "cut", "--workers", "2", "--rounds", "100000")
-    assert process.stderr is not None
-    next(line for line in process.stderr if "round 1/" in line)
-    workers = children(process.pid)
-    assert len(workers) == 1
-    process.kill()
-    process.wait()
-    process.stderr.close()
+    with started(*words(tmp_path, "cut", "--workers", "2", "--rounds", "100000")) as command:
+        next(line for line in command.errors if "round 1/" in line)
+        others = children(command.pid)
+        assert len(others) == 1
     deadline = time.monotonic() + 30
-    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < deadline:
+    while any(Path(f"/proc/{pid}").exists() for pid in others) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in others)
 
 
 @pytest.mark.slow
 def test_twenty_kills_change_no_bit(tmp_path: Path) -> None:
-    """Kill the whole process group at random moments, resume each time, with one worker or two in turn."""
+    """Kill the whole process group at random moments, resume each time, sometimes with two workers."""
     rounds = ("--rounds", "150", "--save-clients", "last")
     whole = trained(tmp_path, "whole", *rounds)
     cut, draw, kills = Run(tmp_path / "cut"), random.Random(0), 0
     for attempt in range(20):
-        workers = "2" if attempt % 4 == 3 else "1"
         resume = ["--resume"] if (cut.folder / "manifest.json").exists() else []
         before = len(cut.metrics())
-        process = start(tmp_path, "cut", "--workers", workers, *rounds, *resume)
-        deadline = time.monotonic() + PATIENCE
-        while len(cut.metrics()) == before and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.002)
-        time.sleep(0.1 * draw.random())
-        kills += process.poll() is None
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        assert process.stderr is not None
-        process.stderr.close()
+        count = "2" if attempt % 10 == 3 else "1"
+        with started(*words(tmp_path, "cut", "--workers", count, *rounds, *resume)) as command:
+            deadline = time.monotonic() + PATIENCE
+            while len(cut.metrics()) == before and command.code is None and time.monotonic() < deadline:
+                time.sleep(0.002)
+            time.sleep(0.1 * draw.random())
+            kills += command.code is None
+            os.killpg(command.pid, signal.SIGKILL)
     assert kills == 20
     assert not cut.final.exists()
-    code, errors = finish(start(tmp_path, "cut", *rounds, "--resume"))
-    assert code == 0, errors
+    trained(tmp_path, "cut", *rounds, "--resume")
     assert bits(cut) == bits(whole)
     assert not list(cut.folder.rglob(".*"))  # nothing half-written stays behind
 

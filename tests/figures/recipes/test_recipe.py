@@ -1,8 +1,5 @@
 """Every recipe at every scale is whole: presets, methods, measures, claims and published cells exist."""
 
-import csv
-from pathlib import Path
-
 import pytest
 
 from fedscope.errors import UserError
@@ -12,6 +9,7 @@ from fedscope.figures.recipes.claims import Statement
 from fedscope.figures.recipes.published import printed, table
 from fedscope.figures.recipes.quantities import QUANTITIES
 from fedscope.figures.recipes.recipe import SCALES, names, recipe
+from tests.papers import read
 
 WITH_RUNS = [name for name in names() if recipe(name).columns]
 PAPERS = {"fedalign": range(1, 8), "man": range(1, 4), "fedfor": range(1, 6)}
@@ -96,64 +94,16 @@ def test_unknown_names_are_said() -> None:
         recipe("man/table2", "gpu")
 
 
-NAMED = {
-    "top_eigenvalue": "lambda_max", "acc": "best_accuracy", "lambda_max": "lambda_max_code",
-    "H_T": "trace_code", "H_N": "H_N_code", "H_D": "H_D_code", "forward_flops": "macs",
-    "stored_params": "parameters", "time_per_round": "seconds_per_round", "trace": "trace",
-    "best_val_acc": "best_accuracy", "mean_best_val_acc": "shift_accuracy",
-    "rounds_to_acc40": "rounds_to_target", "rounds_to_acc80": "rounds_to_target",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("paper", "number"), [(p, n) for p, ns in PAPERS.items() for n in ns])
-def test_published_numbers_are_those_of_the_papers(paper: str, number: int) -> None:
-    """Cell by cell against the transcription of the papers, where it lies beside this repository."""
-    path = _tables() / f"{paper}_table{number}.csv"
-    source = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
-    ours = [one for (artefact, *_), one in table(paper).items() if artefact == f"table{number}"]
-    theirs = [row for row in source if row.get("metric") or row.get("rounds_to_target") is not None]
-    if not theirs:
-        assert not ours  # symbols only
-        return
-    wanted = sorted((row["mean"] or row.get("inferred_mean", ""), row["std"] or row.get("inferred_std", ""))
-                    for row in theirs)  # fmt: skip
-    wanted += [(row["rounds_to_target"] or "500+", "") for row in theirs if "rounds_to_target" in row]
-    assert sorted((one.value, one.std) for one in ours) == sorted(wanted)
-    for row in theirs:
-        for (artefact, label, column, quantity), one in table(paper).items():
-            if artefact != f"table{number}" or not _is(row, label, column, quantity, paper):
-                continue
-            assert one.value == (row["mean"] or row.get("inferred_mean", ""))
-
-
-def _is(row: dict[str, str], label: str, column: str, quantity: str, paper: str) -> bool:
-    """Say whether a transcribed number is that cell's, by what the two have in common."""
-    if paper == "fedfor":
-        point = {"half": "best_half_accuracy"}.get(row["point"], NAMED[row["metric"]])
-        backbone = "FedBN+" if row["backbone"] and row["method"] != "FedBN" else ""
-        method = backbone + row["method"].replace("DYN", "Dyn")
-        return (label, column, quantity) == (method, f"column {row['epoch_column']}", point)
-    if paper == "man":
-        place = {"cifar100": "CIFAR-100, ", "tinyimagenet": "Tiny-ImageNet, "}[row["dataset"]]
-        place += f"δ = {row['dirichlet_delta']}" if row["dirichlet_delta"] else "iid"
-        name = "accuracy" if row["metric"] == "acc" else NAMED[row["metric"]]
-        return label == row["method"] and place.endswith(column) and quantity == name
-    setting = row["setting"].replace("=", " = ").replace("alpha", "α").replace("homog", "homogeneous")
-    named = {"base": "", "C = 64x0.25": "C = 64 × 0.25", "C = 64x0.25 (100)": "C = 64 × 0.25, 100 rounds",
-             "C = 32x0.125 (50)": "C = 32 × 0.125, 50 rounds", "": "C = 16"}  # fmt: skip
-    place = named.get(setting, setting)
-    if row["source"] == "fedalign/table7":
-        place = {"cifar10": "CIFAR-10, ", "imagenet200": "ImageNet-200, "}[row["dataset"]] + place
-    method = row["method"].replace("(n=", " (n = ")
-    return (label, column, quantity.removesuffix("_e8")) == (method, place, NAMED[row["metric"]])
-
-
-def _tables() -> Path:
-    folder = next((p / "shared/spec/paper_tables" for p in Path(__file__).resolve().parents
-                   if (p / "shared/spec/paper_tables").is_dir()), None)  # fmt: skip
-    if folder is None:
-        pytest.skip("the papers' transcribed tables are not beside this repository")
-    return folder
+@pytest.mark.parametrize("paper", PAPERS)
+def test_published_numbers_are_those_of_the_papers(paper: str) -> None:
+    """Cell by cell against the transcription of the papers, with no cell more or less."""
+    theirs = {
+        (f"table{row['table']}", row["method"], row["setting"], row["quantity"]): (
+            row["mean"], row["std"], row["inferred"] == "yes",
+        )
+        for row in read(paper)
+    }  # fmt: skip
+    assert {key: (one.value, one.std, one.inferred) for key, one in table(paper).items()} == theirs
 
 
 def test_gaps_and_inferred_numbers_stay_marked() -> None:

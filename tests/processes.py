@@ -1,0 +1,88 @@
+"""Commands in processes of their own that start at once: they are forked from one that has imported torch.
+
+A command that is killed, stopped or watched from outside needs a process; torch's import, seconds of
+processor time, is not what such a test is about.
+"""
+
+import multiprocessing
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import TextIOWrapper
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import torch
+
+from fedscope.cli.main import run
+
+PRELOADED = ["tests.processes", "fedscope.cli.training", "fedscope.figures.recipes.build"]
+PATIENCE = 120  # seconds; what takes longer hangs
+
+
+def processes() -> ForkServerContext:
+    """Return a context whose children start in milliseconds."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    return context
+
+
+@dataclass(frozen=True)
+class Command:
+    """A running ``fedscope``, the leader of a session, and what it says on standard error."""
+
+    process: BaseProcess
+    errors: TextIOWrapper
+
+    @property
+    def pid(self) -> int:
+        assert self.process.pid is not None
+        return self.process.pid
+
+    @property
+    def code(self) -> int | None:
+        """The exit code, negative for a signal; None while it runs."""
+        return self.process.exitcode
+
+    def finish(self) -> tuple[int, str]:
+        """Return its exit code and the rest of its standard error."""
+        errors = self.errors.read()
+        self.process.join(PATIENCE)
+        assert self.code is not None
+        return self.code, errors
+
+
+@contextmanager
+def started(*arguments: str) -> Iterator[Command]:
+    """Start ``fedscope`` in this folder and environment; kill it, if it still runs, at the end."""
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    process = processes().Process(target=_run, args=(arguments, sender, str(Path.cwd()), dict(os.environ)))
+    process.start()
+    sender.close()
+    with receiver, os.fdopen(os.dup(receiver.fileno()), encoding="utf-8") as errors:
+        try:
+            yield Command(process, errors)
+        finally:
+            process.kill()
+            process.join()
+
+
+def finished(*arguments: str) -> tuple[int, str]:
+    """Run ``fedscope`` to its end; return its exit code and standard error."""
+    with started(*arguments) as command:
+        return command.finish()
+
+
+def _run(arguments: tuple[str, ...], errors: Connection, folder: str, environment: dict[str, str]) -> None:
+    os.setsid()
+    os.dup2(errors.fileno(), 2)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    errors.close()
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    torch.set_num_threads(1)
+    run(arguments)
