@@ -26,10 +26,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _no_new_cache() -> Iterator[None]:
-    before = set(cache_dir().iterdir()) if cache_dir().exists() else set()
+def _nothing_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("FEDSCOPE_CACHE", str(tmp_path / "cache"))
     yield
-    assert set(cache_dir().iterdir() if cache_dir().exists() else ()) == before
+    assert not list(cache_dir().glob("*"))
 
 
 def cut(pattern: str) -> Break:
