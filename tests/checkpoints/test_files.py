@@ -49,7 +49,7 @@ def test_a_network_described_before_heads_and_depth_is_plain(run: Run) -> None:
 
 @pytest.mark.parametrize("value", [{"keep": 0.0}, {"keep": 1.1}, {"schedule": "linear"}])
 def test_a_depth_that_is_none_is_refused(value: dict[str, object]) -> None:
-    with pytest.raises(UserError, match=rf"m: {next(iter(value))}: Input should be"):
+    with pytest.raises(UserError, match=rf"m: {next(iter(value))} takes "):
         parse(ModelSpec, {"name": "resnet_digits", "classes": 10, "channels": 1, **value}, "m")
 
 

@@ -130,9 +130,9 @@ BROKEN = {
         (["--record", "nothing.json"], "is no record of"),
         (["--record", "short.json"], "loss is no grid of 11 × 11 numbers"),
         (["--record", "words.json"], "center_loss"),
-        (["--record", "lender.json"], "directions_of.sha256: Field required"),
+        (["--record", "lender.json"], "directions_of.sha256 is missing"),
         (["--record", "marks.json"], "a mark has not a coordinate per axis"),
-        (["--record", "cut.json"], "problem: Field required"),
+        (["--record", "cut.json"], "problem is missing"),
     ],
 )
 def test_bad_input_is_one_line(fedscope: Command, arguments: list[str], message: str) -> None:

@@ -9,8 +9,10 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from fedscope.checkpoints.refusal import refusal
 from fedscope.errors import UserError
 
+OPTION = "option"  # where the fields are what the user typed
 UNKNOWN = "unknown"  # the method and the partition of a run that was added without
 # no path, no device of any system
 NAME = re.compile(r"(?!(?i:con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$))[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
@@ -223,7 +225,7 @@ def difference(manifest: Manifest, info: CheckpointInfo) -> str | None:
 
 
 def parse(kind: type[R], data: object, what: str) -> R:
-    """Validate ``data`` as a record; ``what`` names its origin in the error.
+    """Validate ``data`` as a record; ``what`` names its origin in the error, ``OPTION`` the command line.
 
     Raises:
         UserError: the data is of another format, or a field is missing or out of range.
@@ -231,6 +233,6 @@ def parse(kind: type[R], data: object, what: str) -> R:
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = [what, *([".".join(map(str, first["loc"]))] if first["loc"] else [])]
-        raise UserError(": ".join([*where, first["msg"].removeprefix("Value error, ")])) from error
+        if what == OPTION:
+            raise UserError(refusal(error, kind.model_json_schema(), flags=True)) from error
+        raise UserError(f"{what}: {refusal(error, kind.model_json_schema())}") from error

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedscope.checkpoints.files import versions
 from fedscope.checkpoints.registry import Registry
-from fedscope.checkpoints.schema import Manifest, Settings, parse
+from fedscope.checkpoints.schema import OPTION, Manifest, Settings, parse
 from fedscope.cli import console
 from fedscope.data import catalogue
 from fedscope.data.datasets import Dataset, part
@@ -44,7 +44,7 @@ def draw(
     check_format(Path(out))
     console.check_target(out)
     manifest = _manifest(registry, run, given) if run else None
-    settings = manifest.settings if manifest else parse(Settings, given, "option")
+    settings = manifest.settings if manifest else parse(Settings, given, OPTION)
     dataset = catalogue.load(settings.dataset, data_dir)
     if dataset.note:
         console.note(f"{dataset.name}: {dataset.note}")

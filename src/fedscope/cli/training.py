@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from fedscope.checkpoints.registry import Registry, Run, checked_name
-from fedscope.checkpoints.schema import PresetUse, Settings, parse
+from fedscope.checkpoints.schema import OPTION, PresetUse, Settings, parse
 from fedscope.cli import console, options
 from fedscope.cli.seeds import each_seed, names
 from fedscope.cli.trained import show, show_seeds
@@ -111,7 +111,7 @@ def train_run(
     elif preset is not None:
         fields, given, use = find_preset(preset).resolve(fields, given)
     where = {"device": str(device), "threads": torch.get_num_threads()}
-    settings = parse(Settings, {**fields, **where}, "option")
+    settings = parse(Settings, {**fields, **where}, OPTION)
     if name is not None and not resume:
         Registry(root).check_free(name)
     if workers.under_torchrun():

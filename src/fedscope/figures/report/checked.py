@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
+from fedscope.checkpoints.refusal import refusal
 from fedscope.errors import UserError
 
 Number = Annotated[float, Field(allow_inf_nan=False)] | None
@@ -186,12 +187,9 @@ def checked(content: Any, what: str) -> list[dict[str, Any]]:
         try:
             _RECORD.validate_python(record)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"] if not str(part).startswith("fedscope/"))
-            reason = first["msg"].removeprefix("Value error, ")
             raise UserError(
                 f"{what} is no record of 'fedscope hessian --json' or 'plot-landscape --json': "
-                + (f"{where}: {reason}" if where else reason)
+                + refusal(error, _RECORD.json_schema())
             ) from error
     return records
 

@@ -1,0 +1,91 @@
+"""What a record refuses, in our words: the field as its writer knows it, its value, and what it takes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from fedscope.errors import suggestion
+
+Node = Mapping[str, Any]
+_KINDS = {
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "string": "a text",
+    "array": "a list",
+    "object": "a table of fields",
+}
+_BOUNDS = {
+    "minimum": "from",
+    "exclusiveMinimum": "above",
+    "maximum": "up to",
+    "exclusiveMaximum": "below",
+}
+
+
+def refusal(error: ValidationError, schema: Node, *, flags: bool = False) -> str:
+    """Return what is wrong with the first field that ``error`` names.
+
+    Args:
+        error: what pydantic said.
+        schema: the JSON schema of what was validated.
+        flags: the fields are options of the command line, ``batch_size`` is ``--batch-size``.
+    """
+    first = error.errors(include_url=False)[0]
+    tags = [part for part in first["loc"] if str(part).startswith("fedscope/")]
+    loc = [part for part in first["loc"] if part not in tags]
+    name = ".".join(map(str, loc))
+    where = f"--{name.replace('_', '-')}" if flags and name else name
+    if first["type"] == "value_error":
+        text = first["msg"].removeprefix("Value error, ")
+        return f"{where}: {text}" if where else text
+    if first["type"] == "missing":
+        return f"{where} is missing"
+    if first["type"] == "union_tag_not_found":
+        return "it has no schema"
+    if first["type"] == "union_tag_invalid":
+        return f"its schema is {first['ctx']['tag']!r}, not one of {first['ctx']['expected_tags']}"
+    if first["type"] == "extra_forbidden":
+        known = _node(schema, [*tags, *loc[:-1]]).get("properties", {})
+        return f"{where} is no field of it{suggestion(str(loc[-1]), known)}"
+    takes = _takes(_node(schema, [*tags, *loc]))
+    return f"{where or 'it'} takes {takes}, not {first['input']!r:.60}"
+
+
+def _node(schema: Node, loc: Sequence[int | str]) -> Node:
+    """Return the schema of the field at ``loc``; an empty one where that leads nowhere."""
+    node = schema
+    for part in loc:
+        node = _resolved(schema, node)
+        tagged = node.get("discriminator", {}).get("mapping", {})
+        if part in tagged:
+            node = {"$ref": tagged[part]}
+            continue
+        inner = [node.get("properties", {}).get(part), node.get("items"), node.get("additionalProperties")]
+        node = next((one for one in inner if isinstance(one, Mapping)), {})
+    return _resolved(schema, node)
+
+
+def _resolved(schema: Node, node: Node) -> Node:
+    """Return what a node refers to, and of a field that may be left empty what it is otherwise."""
+    while True:
+        if "$ref" in node:
+            node = schema["$defs"][node["$ref"].rpartition("/")[2]]
+            continue
+        filled = [one for one in node.get("anyOf", ()) if one.get("type") != "null"]
+        if not filled:
+            return node
+        node = filled[0]
+
+
+def _takes(node: Node) -> str:
+    """Return what a field may be."""
+    if "enum" in node:
+        return f"one of {', '.join(map(str, node['enum']))}"
+    if "const" in node:
+        return str(node["const"])
+    bounds = " and ".join(f"{word} {node[key]:.20g}" for key, word in _BOUNDS.items() if key in node)
+    if bounds and "minimum" in node and "and" not in bounds:
+        bounds += " up"
+    return f"{_KINDS[node.get('type', 'object')]} {bounds}".strip()
