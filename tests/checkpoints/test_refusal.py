@@ -37,11 +37,11 @@ def test_a_field_its_range_and_its_value(field: str, value: object, takes: str) 
         (3, "m: it takes a table of fields, not 3"),
         ({"name": ".."}, "m: name: '..' is no run name"),
         (
-            {"name": "a", "settings": {"round": 3}},
+            {"name": "a", "created": "", "settings": {"round": 3}},
             "m: settings.round is no field of it; did you",
         ),
         (
-            {"name": "a", "settings": {"seed": -1}},
+            {"name": "a", "created": "", "settings": {"seed": -1}},
             "m: settings.seed takes a whole number from 0",
         ),
     ],
