@@ -42,6 +42,7 @@ def _freed_memory_is_returned() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _no_user_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FEDSCOPE_REGISTRY", raising=False)
+    monkeypatch.delenv("COLUMNS", raising=False)
 
 
 @pytest.fixture(scope="session")

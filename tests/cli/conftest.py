@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fedscope.checkpoints.registry import Registry, Run
+from fedscope.cli import verbosity
 from fedscope.cli.main import call
 
 
@@ -43,6 +44,7 @@ def fedscope(
         return Outcome(code, captured.out, captured.err)
 
     yield command
+    verbosity.reset()
     for other in registry.folders():
         if other.name not in before:
             registry.delete(other)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich_click import RichCommand, RichGroup, RichOptionPanel
 
+from fedscope.cli.readable import readable
 from fedscope.cli.verbosity import FLAGS
 from fedscope.errors import suggestion
 
@@ -54,6 +55,10 @@ class Command(RichCommand):
         """Read the arguments; a bare ``--json`` means standard output."""
         named = any("--json" in param.opts for param in self.params)
         return super().parse_args(ctx, with_json_target(args) if named else args)
+
+    def get_help(self, ctx: click.Context) -> str:
+        """Return the help, in the characters that the terminal has."""
+        return readable(super().get_help(ctx))
 
     def format_epilog(self, ctx: RichContext, formatter: RichHelpFormatter) -> None:  # type: ignore[override]
         """Write the examples."""

@@ -11,27 +11,32 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
-import click
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
+from fedscope.cli.readable import readable
+from fedscope.cli.tables import GAP, Column, fit, parts, terminal_width, widths
 from fedscope.cli.verbosity import CURRENT
 from fedscope.errors import UserError
 from fedscope.storage import is_writable, write_text
 
 T = TypeVar("T")
 MOST_NOTES = 2  # below a table
+PIPE = 160  # columns of a table in a file or a pipe
 
 # control characters but the line end, overrides of the writing direction, what is invisible, half characters
 _STEERING = re.compile(
@@ -71,15 +76,27 @@ def detail(text: str) -> None:
         note(text)
 
 
+class _Amount(ProgressColumn):
+    """A bar and "12/40" where the total is known, else "12" alone: a bar would look full."""
+
+    def render(self, task: Task) -> RenderableType:
+        """Return the column of one task."""
+        count = MofNCompleteColumn().render(task)
+        if not task.total:
+            return Text(f"{task.completed:.0f}")
+        both = Table.grid(padding=(0, 1))
+        both.add_row(BarColumn().render(task), count)
+        return both
+
+
 @contextmanager
 def progress(title: str, *, lines: bool = False) -> Iterator[Report]:
     """Show a long step; ``lines`` prints each report's text as a line where there is no terminal."""
     console, start, last = errors(), time.perf_counter(), (0, "")
     bar = Progress(
-        SpinnerColumn(),
+        SpinnerColumn("line"),  # of ASCII
         TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
+        _Amount(),
         TimeElapsedColumn(),
         TextColumn("{task.fields[text]}"),
         console=console,
@@ -114,20 +131,44 @@ def print_table(
     notes: Sequence[str] = (),
     *,
     text_columns: int = 1,
+    drop: Sequence[str] = (),
 ) -> None:
-    """Print a table to standard output; its first ``text_columns`` are text, the others aligned right."""
-    table = Table(
-        title=_shown(title), title_justify="left", title_style="bold", show_edge=False, pad_edge=False
-    )
-    for index, column in enumerate(columns):
-        table.add_column(_shown(column), justify="left" if index < text_columns else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*map(_shown, row))
-    width = None if sys.stdout.isatty() else 160
+    """Print a table to standard output; its first ``text_columns`` are text, the others aligned right.
+
+    Where the terminal is too narrow, columns of ``drop`` are left out, the first of it first, and named
+    below; what still does not fit, and all with ``-v``, goes on in a table below with the first column again.
+    """
+    shown = [[_plain(name), *(_plain(row[i]) for row in rows)] for i, name in enumerate(columns)]
+    every = [Column(name, tuple(shown[i]), is_text=i < text_columns) for i, name in enumerate(columns)]
+    width = terminal_width()
+    kept, left_out = fit(every, width, () if CURRENT.verbose else drop)
+    for place, part in enumerate(parts(kept, width)):
+        _print_part(None if place else title, part, width)
+    if left_out:
+        notes = [*footnotes(notes), f"not shown in {width} columns: {', '.join(left_out)} (see -v or --json)"]
+    else:
+        notes = footnotes(notes)
     console = Console(file=sys.stdout, highlight=False, width=width)
-    console.print(table)
-    for line in footnotes(notes):
-        console.print(_shown(line), style="dim", soft_wrap=True)
+    for line in notes:
+        console.print(_shown(line), style="dim", soft_wrap=width is None)
+
+
+def _print_part(title: str | None, columns: Sequence[Column], width: int | None) -> None:
+    least = sum(column.least for column in columns) + GAP * (len(columns) - 1)
+    room = max(least, PIPE if width is None else width)
+    table = Table(
+        title=title and _shown(title),
+        title_justify="left",
+        title_style="bold",
+        show_edge=False,
+        pad_edge=False,
+    )
+    for column, size in zip(columns, widths(columns, room), strict=True):
+        justify: Literal["left", "right"] = "left" if column.is_text else "right"
+        table.add_column(escape(column.cells[0]), justify=justify, width=size, overflow="fold")
+    for cells in zip(*(column.cells[1:] for column in columns), strict=True):
+        table.add_row(*map(escape, cells))
+    Console(file=sys.stdout, highlight=False, width=room).print(table)
 
 
 def footnotes(notes: Sequence[str]) -> Sequence[str]:
@@ -174,13 +215,18 @@ def one_or_all(records: Sequence[T]) -> T | Sequence[T]:
 
 def write_json(target: str, content: object) -> None:
     """Write ``content`` to standard output (``-``) or atomically to a file."""
-    text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    plain = target == "-" and "utf" not in (sys.stdout.encoding or "utf-8").lower()
+    text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=plain) + "\n"
     text = _STEERING.sub(lambda found: json.dumps(found[0])[1:-1], text)
     if target == "-":
-        click.echo(text, nl=False)
+        print(text, end="")
         return
     write_text(Path(target), text)
 
 
+def _plain(text: str) -> str:
+    return readable(safe(text))
+
+
 def _shown(text: str) -> str:
-    return escape(safe(text))
+    return escape(_plain(text))

@@ -36,7 +36,8 @@ def list_data(data_dir: Path | None, json_target: str | None) -> None:
         for (name, entry), place in zip(DATASETS.items(), places.values(), strict=True)
     ]  # fmt: skip
     columns = ["name", "what", "where", "classes", "domains", "side", "train", "test"]
-    console.print_table("Data sets", columns, rows, text_columns=3)
+    drop = ("domains", "side", "what", "classes", "test", "train", "where")
+    console.print_table("Data sets", columns, rows, text_columns=3, drop=drop)
 
 
 @command.command("show")

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import click
-
 from fedscope.checkpoints.files import versions
 from fedscope.checkpoints.registry import Registry
 from fedscope.cli import console, options
@@ -50,4 +48,4 @@ def run(registry: Path, threads: int | None, out: Path) -> None:
     write_text(out / "report.html", page_of([*map(as_record, runs_of(paths))], [*records, *surfaces]))
     show(records)
     for path in sorted(out.iterdir()):
-        click.echo(path)
+        print(path)

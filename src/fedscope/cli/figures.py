@@ -68,11 +68,12 @@ def list_recipes(scale: str, registry: Path, json_target: str | None) -> None:
         rows.append([name, known.table, known.title, known.kind, has, needs, time])
     if console.in_json(json_target, found):
         return
+    drop = ("kind", "core time", "of the paper", "has runs for", "shows")
     columns = ["recipe", "of the paper", "shows", "kind", "has runs for", "to do now", "core time"]
     notes = [
         "core time: measured, or scaled, from runs in this registry; else a guess from the networks' sizes"
     ]
-    console.print_table(f"Recipes at scale {scale}", columns, rows, notes, text_columns=7)
+    console.print_table(f"Recipes at scale {scale}", columns, rows, notes, text_columns=7, drop=drop)
     _tell_unreadable(shared)
 
 
@@ -132,7 +133,7 @@ def build_command(
     written, faults = build(recipes, chosen, place, console.note, partial=partial)
     if not console.in_json(json_target, {"files": list(map(str, written)), "faults": faults}):
         for path in written:
-            click.echo(path)
+            print(path)
     if faults:
         (first, why), more = next(iter(faults.items())), len(faults) - 1
         raise UserError(f"{first} failed{f', and {more} more' if more else ''}: {why}")
@@ -148,7 +149,7 @@ def index_command(out: Path) -> None:
     if not out.is_dir():
         raise UserError(f"there is no gallery {out}; `fedscope figures build` makes one")
     write_text(out / INDEX, index(out))
-    click.echo(out / INDEX)
+    print(out / INDEX)
 
 
 def _recipes(given: Sequence[str], scale: str) -> list[Recipe]:
@@ -184,29 +185,27 @@ def _show(plan: Plan, *, json_target: str | None) -> None:
     if console.in_json(json_target, facts):
         return
     for own in facts["recipes"]:
-        click.echo(
-            f"{own['recipe']} at {own['scale']}: {own['with_a_run']} of {own['cells']} cells have a run"
-        )
+        print(f"{own['recipe']} at {own['scale']}: {own['with_a_run']} of {own['cells']} cells have a run")
         for why in own["why"]:
-            click.echo(f"  {why}")
+            print(f"  {why}")
     for job in facts["train"]:
         verb = "continue" if job["resume"] else "train"
-        click.echo(f"{verb} {job['run']}: {words(job['seconds'])} of a core ({job['basis']})")
-        click.echo(f"  {job['command']}")
+        print(f"{verb} {job['run']}: {words(job['seconds'])} of a core ({job['basis']})")
+        print(f"  {job['command']}")
     for one in facts["measure"]:
-        click.echo(f"measure {one['run']} {one['checkpoint']}: {one['what']}")
+        print(f"measure {one['run']} {one['checkpoint']}: {one['what']}")
     seconds = facts["seconds"] / plan.place.workers
     for what, why in facts["faults"].items():
-        click.echo(f"cannot {what}: {why}")
+        print(f"cannot {what}: {why}")
     if facts["train"] or facts["measure"]:
         runs, results = _many(facts["train"], "run"), _many(facts["measure"], "result")
         cores = _many(range(plan.place.workers), "core")
-        click.echo(
+        print(
             f"{runs} to train, {results} to measure of runs that are there: {words(seconds)} on {cores} "
             f"({facts['basis']}), the measures of new runs included"
         )
     else:
-        click.echo("nothing to train or to measure")
+        print("nothing to train or to measure")
     _tell_unreadable(plan)
 
 

@@ -70,7 +70,7 @@ def run(
     else:
         save(draw(records, kind=kind or "both", metric=metric), Path(out), record=made_from(records))
     if not only_json:
-        click.echo(out)
+        print(out)
 
 
 def _check_only_drawn() -> None:

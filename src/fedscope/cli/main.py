@@ -18,6 +18,9 @@ COMPLETE = "_FEDSCOPE_COMPLETE"  # set by the shell's completion script
 def run(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     signal.signal(signal.SIGINT, interrupt)
+    from fedscope.cli import readable
+
+    readable.use()
     sys.exit(call(sys.argv[1:] if arguments is None else arguments))
 
 
@@ -75,7 +78,6 @@ def call(arguments: Sequence[str]) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    import click
 
     from fedscope.cli.console import safe
     from fedscope.cli.verbosity import CURRENT
@@ -84,5 +86,5 @@ def _fail(message: str, code: int) -> int:
         import traceback
 
         traceback.print_exc()
-    click.echo(f"Error: {safe(' '.join(message.split()))}", err=True)
+    print(f"Error: {safe(' '.join(message.split()))}", file=sys.stderr)
     return code

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import click
 import torch.distributed as dist
 from torch.distributed import ProcessGroup
 
@@ -107,7 +106,7 @@ def show(records: list[Record]) -> None:
             values = ", ".join(
                 "not finite" if e["value"] is None else f"{e['value']:.5g}" for e in record["eigenvalues"]
             )
-            click.echo(f"{name}: eigenvalues {values}")
+            print(f"{name}: eigenvalues {values}")
         if record["layers"]:
             rows = [
                 (layer["name"], format_estimate(layer["value"], layer["stderr_data"]))
@@ -148,5 +147,5 @@ def compare(records: list[Record]) -> None:
     except UserError as reason:
         console.note(f"no comparison: {reason}")
         return
-    click.echo()
+    print()
     console.print_table(table.title, table.columns, table.rows, table.notes)

@@ -35,7 +35,9 @@ def list_methods(json_target: str | None) -> None:
     rows = [[method.name, method.objective, method.source] for method in methods]
     notes = [f"{alias} is {name}." for alias, name in ALIASES.items()]
     notes += [str(found) for found in known().values() if isinstance(found, UserError)]
-    console.print_table("Methods", ["name", "objective", "source"], rows, notes, text_columns=3)
+    console.print_table(
+        "Methods", ["name", "objective", "source"], rows, notes, text_columns=3, drop=("source",)
+    )
 
 
 @command.command("show")
@@ -57,7 +59,7 @@ def show(method: str, json_target: str | None) -> None:
     ]
     if rows:
         columns = ["--set", "default", "--reading code", "meaning"]
-        console.print_table("Options", columns, rows, text_columns=4)
+        console.print_table("Options", columns, rows, text_columns=4, drop=("--reading code",))
 
 
 FACTS = (

@@ -54,12 +54,13 @@ def list_models(json_target: str | None) -> None:
         ]
         for facts in found
     ]  # fmt: skip
+    drop = ("published for", "residual", "MACs (M)", "takes", "data sets")
     columns = ["name", "data sets", "published for", "takes", "residual", "parameters", "MACs (M)"]
     notes = [
         "Residual: can have a head (MOON), be slimmed (GradAug, FedAlign) and drop blocks (StochDepth).",
         f"Without --model: {', '.join(f'{data}: {record.model}' for data, record in DATASETS.items())}.",
     ]
-    console.print_table("Networks", columns, rows, notes, text_columns=5)
+    console.print_table("Networks", columns, rows, notes, text_columns=5, drop=drop)
 
 
 @command.command("show")

@@ -5,7 +5,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
-import click
 import numpy as np
 
 from fedscope.checkpoints.files import versions
@@ -55,7 +54,7 @@ def draw(
     figure = partition_figure(np.array(record["counts"]), record["classes"], kind=kind, title=_title(record))
     save(figure, Path(out), record={key: record[key] for key in MADE_OF})
     if not only_json:
-        click.echo(out)
+        print(out)
 
 
 def describe(dataset: Dataset, settings: Settings) -> dict[str, Any]:

@@ -28,4 +28,4 @@ def command(records: tuple[Path, ...], kind: Any, out: str) -> None:
     console.check_target(out)
     found = read_records(records)
     save(draw(found, kind), Path(out), record=made_from(found))
-    click.echo(out)
+    print(out)

@@ -31,7 +31,7 @@ def list_presets(json_target: str | None) -> None:
         for preset in presets().values()
     ]
     columns = ["preset", "table", "data", "model", "rounds × epochs", "provisional"]
-    console.print_table("Presets", columns, rows, text_columns=6)
+    console.print_table("Presets", columns, rows, text_columns=6, drop=columns[:0:-1])
 
 
 @command.command("show")
@@ -59,4 +59,4 @@ def show(name: str, json_target: str | None) -> None:
     rows += [["seeds", ", ".join(map(str, found.seeds)), ""]]
     console.print_table(f"{found.name}: {found.table} of {found.source}", ["", "", ""], rows, text_columns=3)
     for line in found.commands():
-        click.echo(line)
+        print(line)

@@ -5,8 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import click
-
 from fedscope.checkpoints import layout
 from fedscope.checkpoints.files import describe_checkpoint, versions
 from fedscope.checkpoints.registry import Registry
@@ -72,7 +70,7 @@ def run(
     only_json = console.in_json(json_target, records)
     write_text(Path(out), page_of([as_record(run) for run in runs_of(paths)], records))
     if not only_json:
-        click.echo(out)
+        print(out)
 
 
 def measured(

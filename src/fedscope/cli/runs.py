@@ -15,6 +15,8 @@ from fedscope.cli.runs_files import export_command, import_command, verify_comma
 from fedscope.cli.runs_show import show_command
 from fedscope.errors import UserError, suggestion
 
+_TEXTS = 7  # columns of names and words
+_DROP = ("tags", "clients", "created", "partition", "model", "best", "rounds", "dataset", "done", "status")
 _AT_MOST = 12  # columns of a table by default: the tags come when there are any
 
 
@@ -68,7 +70,9 @@ def list_runs(
     else:
         shown = [{**row, "created": str(row["created"])[:16].replace("T", " ")} for row in rows]  # UTC
         cells = [[console.cell(row.get(column)) for column in chosen] for row in shown]
-        console.print_table(f"Runs in {registry}", chosen, cells)
+        texts = len(chosen) if columns else _TEXTS
+        drop = () if columns else _DROP
+        console.print_table(f"Runs in {registry}", chosen, cells, text_columns=texts, drop=drop)
 
 
 @command.command("rebuild")
@@ -76,7 +80,7 @@ def list_runs(
 def rebuild(registry: Path) -> None:
     """Make the index anew from the files."""
     rows = Registry(registry).rebuild()
-    click.echo(f"{len(rows)} runs")
+    print(f"{len(rows)} runs")
 
 
 @command.command("diff")
@@ -93,10 +97,10 @@ def diff(first: str, second: str, registry: Path, json_target: str | None) -> No
     if console.in_json(json_target, {key: [one.get(key), two.get(key)] for key in keys}):
         return
     if not keys:
-        click.echo(f"{first} and {second} have the same settings, metrics and versions")
+        print(f"{first} and {second} have the same settings, metrics and versions")
     else:
         cells = [[key, console.cell(one.get(key)), console.cell(two.get(key))] for key in keys]
-        console.print_table(f"{first} and {second}", ["differs", first, second], cells)
+        console.print_table(f"{first} and {second}", ["differs", first, second], cells, text_columns=3)
 
 
 @command.command("tag")
@@ -112,7 +116,7 @@ def tag(run: str, tags: tuple[str, ...], remove: bool, registry: Path) -> None:
             found.untag(name)
         else:
             found.tag(name)
-    click.echo(" ".join(found.tags()) or "no tags")
+    print(" ".join(found.tags()) or "no tags")
 
 
 @command.command("delete")
@@ -132,10 +136,10 @@ def delete(runs: tuple[str, ...], clients: bool, yes: bool, registry: Path) -> N
             return
     for run in found:
         if clients:
-            click.echo(f"deleted {store.delete_clients(run)} clients' models of {run.name}")
+            print(f"deleted {store.delete_clients(run)} clients' models of {run.name}")
         else:
             store.delete(run)
-            click.echo(f"deleted {run.name}")
+            print(f"deleted {run.name}")
 
 
 for _command in (show_command, verify_command, export_command, import_command, runs_add.command):

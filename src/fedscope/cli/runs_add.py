@@ -66,7 +66,7 @@ def command(
     )
     for note in notes:
         console.note(note)
-    click.echo(run.name)
+    print(run.name)
 
 
 def _name(path: Path) -> str:

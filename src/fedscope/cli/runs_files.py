@@ -50,11 +50,11 @@ def verify_command(runs: tuple[str, ...], registry: Path, json_target: str | Non
     only_json = console.in_json(json_target, {"files": files, "faults": found})
     if not only_json:
         for fault in faults:
-            click.echo(console.safe(f"{fault.path}: {fault.problem}"))
+            print(console.safe(f"{fault.path}: {fault.problem}"))
     if faults:
         raise UserError(f"{len(faults)} {'fault' if len(faults) == 1 else 'faults'} in {files} files")
     if not only_json:
-        click.echo(f"{files} files, no fault")
+        print(f"{files} files, no fault")
 
 
 @click.command("export", cls=Command)
@@ -83,7 +83,7 @@ def export_command(what: str, kind: str, out: Path, registry: Path) -> None:
 
         write = export_state_dict if kind == "state_dict" else export_safetensors
         write(store.resolve(what), out)
-    click.echo(str(out))
+    print(str(out))
 
 
 @click.command("import", cls=Command)
@@ -94,7 +94,7 @@ def import_command(archive: Path, name: str | None, registry: Path) -> None:
     """Add the run in an archive to the registry, once every hash in it is checked."""
     from fedscope.checkpoints.archive import import_run
 
-    click.echo(import_run(Registry(registry), archive, name).name)
+    print(import_run(Registry(registry), archive, name).name)
 
 
 def _run_of(store: Registry, what: str) -> tuple[Run, Path | None]:

@@ -68,11 +68,17 @@ def show_command(run: str, provenance: bool, registry: Path, json_target: str | 
     fields["tags"] = list(found.tags())
     fields["versions"] = ", ".join(f"{name} {version[:12]}" for name, version in manifest.versions.items())
     console.print_table(
-        manifest.name, ["setting", "value"], [[key, console.cell(value)] for key, value in fields.items()]
+        manifest.name,
+        ["setting", "value"],
+        [[key, console.cell(value)] for key, value in fields.items()],
+        text_columns=2,
     )
-    files = [[Path(str(c["path"])).stem, c["kind"], c["round"], str(c["sha256"])[:12]] for c in checkpoints]
+    files = [[Path(str(c["path"])).stem, c["kind"], str(c["sha256"])[:12], c["round"]] for c in checkpoints]
     console.print_table(
-        "Checkpoints", ["file", "kind", "round", "sha256"], [list(map(console.cell, row)) for row in files]
+        "Checkpoints",
+        ["file", "kind", "sha256", "round"],
+        [list(map(console.cell, row)) for row in files],
+        text_columns=3,
     )
     columns = ("round", "accuracy", "loss", "train_loss", "seconds")
     last = [[console.cell(m.get(k)) for k in columns] for m in metrics[-5:]]

@@ -66,8 +66,11 @@ class Problem:
 
     @property
     def title(self) -> str:
-        """The method of a registered run, its name where that is unknown; else the file's name."""
-        return self.method or (self.info.run if self.info else self.path.stem)
+        """What progress calls it: RUN@ROUND, with its client or average; else the file's name."""
+        if self.info is None:
+            return self.path.stem
+        which = f" client {self.info.client}" if self.info.client is not None else ""
+        return f"{self.info.run}@{self.info.round}{which}"
 
     @property
     def method(self) -> str | None:

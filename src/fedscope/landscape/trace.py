@@ -121,6 +121,7 @@ class _Run:
                 deflate_further(images, probes, grown, _rows(tally.known))
                 tally.deflate(grown, probes, images)
         tally.fix_variance()
+        self._seen(tally.probes + self.steps)  # the estimate that the result will have
 
     def _growth_pays(self, rtol: float) -> bool:
         known, tally = self._tally.known, self._tally

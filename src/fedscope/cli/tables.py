@@ -1,0 +1,81 @@
+"""Tables that fit the terminal: which columns are shown, how wide each is, what goes on below."""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+
+PROSE = 24  # columns that a text of several words takes at least
+GAP = 3  # columns between two cells
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its cells with the heading first, and the widths it may have."""
+
+    name: str
+    cells: tuple[str, ...]
+    is_text: bool  # aligned left, and broken between words where it must be
+
+    @property
+    def widest(self) -> int:
+        """The width in which no cell is broken."""
+        return max(map(cell_len, self.cells))
+
+    @property
+    def least(self) -> int:
+        """The width in which no word is broken."""
+        if not self.is_text:
+            return self.widest
+        words = max((cell_len(word) for cell in self.cells for word in cell.split()), default=0)
+        return max(words, min(self.widest, PROSE))
+
+
+def terminal_width() -> int | None:
+    """Return the columns of the terminal, or those that COLUMNS asks for; None for a file or a pipe."""
+    if (asked := os.environ.get("COLUMNS", "")).isdecimal() and int(asked):
+        return int(asked)
+    return os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else None
+
+
+def fit(columns: Sequence[Column], width: int | None, drop: Sequence[str]) -> tuple[list[Column], list[str]]:
+    """Return the columns that are shown, and the names of those that are left out.
+
+    Of the columns in ``drop`` so many are left out, the first of it first, as make the rest fit.
+    """
+    shown, left_out = list(columns), []
+    for name in drop:
+        if width is None or _least(shown) <= width:
+            break
+        left_out += [column.name for column in shown if column.name == name]
+        shown = [column for column in shown if column.name != name]
+    return shown, left_out
+
+
+def parts(columns: Sequence[Column], width: int | None) -> list[list[Column]]:
+    """Return the columns as tables below each other that each fit; every one begins with the first column."""
+    first, *others = columns
+    result = [[first]]
+    for column in others:
+        if width is not None and len(result[-1]) > 1 and _least([*result[-1], column]) > width:
+            result.append([first])
+        result[-1].append(column)
+    return result
+
+
+def widths(columns: Sequence[Column], width: int) -> list[int]:
+    """Return the width of each column: the least, and what is left of ``width`` to those that lack most."""
+    result = [column.least for column in columns]
+    spare = width - _least(columns)
+    lacking = sorted(range(len(columns)), key=lambda i: columns[i].widest - columns[i].least)
+    for place, index in enumerate(lacking):
+        more = min(columns[index].widest - columns[index].least, max(spare, 0) // (len(lacking) - place))
+        result[index] += more
+        spare -= more
+    return result
+
+
+def _least(columns: Sequence[Column]) -> int:
+    return sum(column.least for column in columns) + GAP * (len(columns) - 1)
