@@ -33,7 +33,8 @@ def data():
 def loss(output, labels): return cross_entropy(output["logits"], labels)
 def total(output, labels): return cross_entropy(output["logits"], labels, reduction="sum")
 def between(output, labels):
-    z = output["logits"] / output["logits"].norm(dim=1, keepdim=True)
+    z = output["logits"]
+    z = z / (z.square().sum(1, keepdim=True) + 0.1).sqrt()
     return cross_entropy(z @ z.T, torch.arange(len(z)))
 def broken(output, labels): raise ValueError("no loss today")
 """
@@ -71,6 +72,8 @@ def test_a_loss_between_samples_is_taken_in_one_batch(fedscope: Command, folder:
         "hessian", folder, *OWN[:4], "--loss", "two:between", "--batch-size", "20", "--probes", "4"
     )
     assert done.code == 0, done.err
+    unasked = fedscope("hessian", folder, *OWN[:4], "--loss", "two:between", "--probes", "4")
+    assert "all 20 are one batch" in unasked.err
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,9 @@ _OPTIONS = (
     click.option("--bn", type=click.Choice(["eval", "recalibrate", "batch"]), default="eval",
                  show_default=True, help="BatchNorm statistics: stored, re-estimated, or the batch's own."),
     click.option("--dtype", type=click.Choice(["float32", "float64"]), default="float32", show_default=True),
-    click.option("--batch-size", type=click.IntRange(1), default=128, show_default=True,
-                 help="Samples at a time; the data's error bars come from the batches' spread."),
+    click.option("--batch-size", type=click.IntRange(1),
+                 help="Samples at a time; the data's error bars come from the batches' spread. "
+                 "[default: 128; of your own --data fewer, where that makes 16 batches]"),
     click.option("--seed", type=click.IntRange(0), default=0, show_default=True,
                  help="Of the sample and the probes."),
     options.device,

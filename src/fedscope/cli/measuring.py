@@ -21,7 +21,7 @@ from fedscope.figures.rounding import format_estimate
 from fedscope.figures.tables import hessian_table
 from fedscope.figures.verdicts import advice, comparison_table
 from fedscope.landscape.measure import Request, measure
-from fedscope.landscape.records import Record
+from fedscope.landscape.records import Record, plain_form
 
 
 def run(
@@ -96,6 +96,8 @@ def show(records: list[Record]) -> None:
     for record in records:
         if record.get("reused"):
             console.note(f"{label(record['checkpoint'])}: as measured before; --recompute measures again")
+        if slow := plain_form(record):
+            console.note(f"{label(record['checkpoint'])}: {slow}")
         for line in advice(record):
             console.note(f"{label(record['checkpoint'])}: {line}")
     if len(records) > 1:

@@ -22,7 +22,7 @@ def problems(
     loss: str | None,
     entry: str,
     dtype: str,
-    batch_size: int,
+    batch_size: int | None,
     seed: int,
     device: str,
     threads: int | None,

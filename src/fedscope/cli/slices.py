@@ -13,7 +13,7 @@ from fedscope.errors import UserError
 from fedscope.landscape.networks import Waypoints
 from fedscope.landscape.participants import round_uploads
 from fedscope.landscape.problem import Problem
-from fedscope.landscape.records import Record
+from fedscope.landscape.records import Record, plain_form
 from fedscope.landscape.slicing import DirectionsName
 
 COUNTS = {"line": 2, "points": 3}
@@ -95,6 +95,8 @@ def grid_sizes(text: str) -> int | tuple[int, ...]:
 
 def geometry(record: Record) -> Iterator[str]:
     """Yield what the record says of the slice in words: bending beside eigenvalues, barrier, distances."""
+    if slow := plain_form(record):
+        yield slow
     at, over, known = record["surface_curvature"], record["step_curvature"], record["curvature"]
     if at:
         of = "Gauss–Newton " * (record["directions"] == "ggn")

@@ -105,9 +105,12 @@ def _number(entry: Record | None, *errors: str) -> str:
     return format_estimate(entry["value"], *(entry[name] for name in errors))
 
 
+_FORM = ("form", "form_reason")  # which changes how long a measurement takes and nothing else
+
+
 def _settings(problems: Sequence[Record]) -> tuple[dict[str, Any], list[str]]:
     """Split the problems' settings into those that all share, with their values, and the others' names."""
-    names = list(dict.fromkeys(name for problem in problems for name in problem))
+    names = list(dict.fromkeys(name for problem in problems for name in problem if name not in _FORM))
     differing = [
         name for name in names if any(problem.get(name) != problems[0].get(name) for problem in problems)
     ]

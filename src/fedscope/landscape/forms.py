@@ -25,9 +25,13 @@ class Form:
     reason: str | None = None  # why not, where there is something to make faster
 
     @property
-    def entry(self) -> dict[str, str | None]:
+    def entry(self) -> dict[str, str]:
         """What a record's ``problem`` says of it."""
-        return {"form": "fast" if self.fast else "plain", "form_reason": self.reason}
+        why = {"form_reason": self.reason} if self.reason else {}
+        return {"form": "fast" if self.fast else "plain", **why}
+
+
+PLAIN = Form(fast=False)
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ def fastest(model: nn.Module, evaluate: Callable[[], Tensor], attempt: Callable[
     """
     fold = Fold(model)
     if fold.empty:
-        return Form(fast=False)
+        return PLAIN
     plain, why = attempt(), "an operation of the network has no second derivative"
     for layout in LAYOUTS if plain.product is not None else ():
         try:

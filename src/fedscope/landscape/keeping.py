@@ -98,7 +98,7 @@ def _forget(products: Path) -> None:
 
 def identity(op: LossOperator) -> str:
     """Return what names an operator's bits: kind, weights, samples, outputs, and what computes them."""
-    digest = hashlib.sha256(op.fingerprint().encode())
+    digest = hashlib.sha256(op.fingerprint.encode())
     digest.update(surroundings(op.device).encode())
     return digest.hexdigest()[:32]
 

@@ -3,6 +3,7 @@
 import hashlib
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -100,9 +101,10 @@ class LossOperator(Operator):
         """How the products are computed."""
         return self._graphs().plan
 
+    @cached_property
     @torch.no_grad()
     def fingerprint(self) -> str:
-        """Return a hash of what decides the products: kind, names, weights, samples, and what these give.
+        """A hash of what decides the products: kind, names, weights, samples, and what these give.
 
         That is every batch's loss, and a product with the first batch's first part, so that another
         network or loss is told from this one even where it differs in its derivatives alone.

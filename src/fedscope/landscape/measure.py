@@ -19,6 +19,7 @@ from fedscope.landscape.crossing import Crossed, Crossing, ReadingName, compare_
 from fedscope.landscape.density import spectral_density
 from fedscope.landscape.eigen import top_eigenpairs
 from fedscope.landscape.flatloss import FlatLoss
+from fedscope.landscape.forms import PLAIN, Form
 from fedscope.landscape.gaussnewton import EmpiricalFisher, GaussNewton
 from fedscope.landscape.hessian import Hessian
 from fedscope.landscape.keeping import Keeper, key
@@ -114,12 +115,12 @@ def measure(
     keeper = Keeper(keep if group is None else None)
     people = _participants(problem, request)
     asked = _asked(problem, request, people)
-    operator = _curvature(problem, request)(problem.model, problem.batches)
+    operator = _curvature(problem, request, group)(problem.model, problem.batches)
     check_finite(str(problem.path), problem.model, operator.loss)
     name = key(operator, asked)
     found = None if again else keeper.result(name)
     if found is None:
-        found = _measured(problem, request, people, stage, keeper, group)
+        found = _measured(problem, request, people, stage, keeper, operator, group)
         keeper.finish(name, found)
         return {**found, "reused": False}
     return {**found, "checkpoint": problem.checkpoint, "reused": True}
@@ -140,6 +141,7 @@ def _measured(
     people: Participants | None,
     stage: Stage,
     keeper: Keeper,
+    operator: LossOperator,
     group: ProcessGroup | None,
 ) -> Record:
     _check(request, group)
@@ -150,8 +152,9 @@ def _measured(
     elif request.reading == "code":
         found = _published(problem, request, people, stage)
     else:
-        found = _fedscope(problem, request, people, stage, keeper, group)
-    return finite(_record(problem, request, found, time.perf_counter() - start))
+        found = _fedscope(problem, request, people, stage, keeper, operator, group)
+    form = PLAIN if request.engine == "pyhessian" else operator.form
+    return finite(_record(problem, request, found, form, time.perf_counter() - start))
 
 
 def _check(request: Request, group: ProcessGroup | None) -> None:
@@ -178,7 +181,7 @@ def _check_clients(problem: Problem, request: Request, people: Participants | No
         check_finite(f"client {client.number} of {problem.path}", client.model, loss)
 
 
-def _record(problem: Problem, request: Request, found: _Found, seconds: float) -> Record:
+def _record(problem: Problem, request: Request, found: _Found, form: Form, seconds: float) -> Record:
     pairs, total, density, cross = found.pairs, found.trace, found.density, found.cross
     return {
         "schema": HESSIAN_SCHEMA,
@@ -192,6 +195,7 @@ def _record(problem: Problem, request: Request, found: _Found, seconds: float) -
             **({"parameters": " ".join(request.parameters)} if request.parameters else {}),
             "engine": request.engine,
             "reading": request.reading,
+            **form.entry,
             **(_resampled(problem, found.loader, request.resampling) if found.loader else {}),
         },
         "lambda_max": eigenvalues(pairs)[0],
@@ -238,6 +242,7 @@ def _fedscope(
     people: Participants | None,
     stage: Stage,
     keeper: Keeper,
+    whole: LossOperator,
     group: ProcessGroup | None,
 ) -> _Found:
     seed = problem.source.seed
@@ -251,7 +256,7 @@ def _fedscope(
         return keeper.operator(plain(model, batches))
 
     options = request.crossing.settled("paper")
-    whole, density, cross, layers = plain(problem.model, problem.batches), None, None, None
+    density, cross, layers = None, None, None
     operator = keeper.operator(whole)
     k = max(request.top_k, (options.overlap or 0) * request.clients)
     with stage(f"{problem.title}: λ_max, products") as progress:

@@ -189,7 +189,7 @@ def loader(problem: Problem, resampling: Resampling, client: Client | None = Non
             raise UserError(
                 "the scripts' loader takes one input tensor and one target tensor; use paper settings"
             )
-        size = resampling.batch_size or source.batch_size
+        size = resampling.batch_size or source.batch_of(len(labels))
         return Loader(
             lambda rows, _: inputs[rows],
             labels,

@@ -42,6 +42,7 @@ class Points:
         precision: of the network's arithmetic.
 
     Attributes:
+        form: how the network is evaluated (:mod:`fedscope.landscape.forms`).
         seen: the points that were evaluated to learn what they are of, with their rows.
 
     Raises:
@@ -67,7 +68,7 @@ class Points:
         self._loss = FlatLoss(model, loss_fn, batches, bn="eval" if everywhere else bn)
         if precision == "bf16" and self._loss.dtype != torch.float32:
             raise UserError(f"bf16 is for networks in float32, not {self._loss.dtype}; leave it out")
-        self.device = self._loss.device
+        self.device, self.form = self._loss.device, self._loss.form
         self.axes = len(directions.vectors)
         self._origin, self._vectors = _checked(directions, self._loss, self._space, model)
         self._moving = len(self._vectors[0]) > self._space.n and bn == "eval"

@@ -26,11 +26,13 @@ from fedscope.errors import UserError
 from fedscope.factories import called, imported, reason
 from fedscope.landscape.batches import Batches
 from fedscope.landscape.flatloss import LossFunction
-from fedscope.landscape.meanloss import check_mean
+from fedscope.landscape.meanloss import NoMeanError, check_mean
 from fedscope.landscape.trees import Tree, joined, some
 from fedscope.models import catalogue as model_catalogue
 from fedscope.streams import torch_stream
 
+MOST = 128  # samples of a batch, unless another number is asked for
+LEAST_BATCHES = 16
 SplitName = Literal["train", "test"]
 
 
@@ -47,8 +49,17 @@ class Source:
     entry: str = ""  # which of several networks in the file
     dtype: torch.dtype = torch.float32
     device: torch.device = torch.device("cpu")  # noqa: RUF009 (immutable)
-    batch_size: int = 128
+    batch_size: int | None = None  # None: 128, of one's own data fewer where that makes 16 batches
     seed: int = 0
+
+    def batch_of(self, samples: int) -> int:
+        """Return how many of so many samples make a batch.
+
+        The data's error bars come from the spread between batches, so that small data of one's own is cut
+        into 16 at least; a run's checkpoints are measured alike whatever their number of samples.
+        """
+        most = max(1, samples // LEAST_BATCHES) if self.data else MOST
+        return self.batch_size or min(MOST, most)
 
 
 @dataclass(frozen=True)
@@ -176,7 +187,8 @@ class Data:
             self.split.images, rows
         )
         labels = self.labels(info)[rows]
-        return Batches(inputs, labels, source.batch_size).to(source.device, source.dtype)
+        batch_size = source.batch_of(len(labels))
+        return Batches(inputs, labels, batch_size).to(source.device, source.dtype)
 
     def labels(self, info: CheckpointInfo) -> Tensor:
         """Return what all labels of the split were called in the checkpoint's round, under concept shift."""
@@ -231,6 +243,12 @@ def _own(path: Path, source: Source, batches: Batches) -> Problem:
 
     try:
         check_mean(model, named, batches)
+    except NoMeanError:
+        if source.batch_size or batches.samples > MOST:
+            raise
+        whole = [tuple(joined(list(parts)) for parts in zip(*batches, strict=True))]
+        batches = Batches.from_iterable(whole)
+        notes = (*notes, f"the loss is no mean over samples: all {batches.samples} are one batch")
     except UserError:
         raise
     except Exception as error:  # whatever the user's network raises
@@ -261,7 +279,12 @@ def _own_batches(source: Source) -> Batches:
         raise
     except Exception as error:  # whatever the user's loader raises
         raise UserError(f"--data {source.data}: {reason(error)}") from error
-    inputs, targets = joined(list(batches))
+    try:
+        inputs, targets = joined(list(batches))
+    except UserError:  # padded to a length of their own, say: they can be taken as they are
+        if source.samples or source.batch_size:
+            raise
+        return batches.to(source.device, source.dtype)
     rows = draw(batches.samples, source)
     inputs, targets = (some(part, rows) for part in (inputs, targets))
-    return Batches(inputs, targets, source.batch_size).to(source.device, source.dtype)
+    return Batches(inputs, targets, source.batch_of(len(rows))).to(source.device, source.dtype)

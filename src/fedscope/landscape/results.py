@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.errorbars import combined, interval, mean_stderr, sloped_interval
+from fedscope.landscape.forms import PLAIN, Form
 from fedscope.landscape.quadrature import share_limits
 from fedscope.landscape.subspace import Subspace
 from fedscope.resolution import is_resolved
@@ -274,4 +275,5 @@ class Surface:
     interpolation_error: float | None = None  # of the others' loss, relative: the largest at held-out points
     statistics: str = "kept"  # what BatchNorm's running statistics do from point to point
     precision: str = "fp32"
+    form: Form = PLAIN  # how the network was evaluated
     precision_error: float | None = None  # largest relative error of the loss by bf16, at points of the grid

@@ -116,7 +116,7 @@ def scan(
             "schema": LANDSCAPE_SCHEMA,
             "checkpoint": problem.checkpoint,
             "networks": waypoints.entries if waypoints else [],
-            "problem": {**problem.description, "bn": plane.bn},
+            "problem": {**problem.description, "bn": plane.bn, **found.form.entry},
             **surface_entries(found),
             "barrier": asdict(hump) if hump else None,
             "curvature": chosen.curvature,

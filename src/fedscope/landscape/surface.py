@@ -1,7 +1,7 @@
 """The loss, and other numbers, on a line or a plane through weight space: L(o + a·d₀ + b·d₁)."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from pathlib import Path
 
@@ -32,7 +32,7 @@ Coordinates = Sequence[float] | Tensor
 def surface(
     model: nn.Module,
     loss_fn: LossFunction,
-    batches: Batches,
+    batches: Batches | Iterable[object],
     *,
     directions: Directions | tuple[Tensor, ...],
     values: Sequence[Coordinates] | None = None,
@@ -56,7 +56,7 @@ def surface(
     Args:
         model: any module; copied, never modified.
         loss_fn: (output, targets) ↦ scalar batch mean.
-        batches: the samples.
+        batches: the samples; a loader is run through once and kept.
         directions: a record; or one or two flat vectors over the parameters that require a gradient, (n,), or
             over these and BatchNorm's statistics, (n + s,) (:mod:`fedscope.landscape.statespace`).
         values: the coordinates, one sequence per axis; left out, what ``grid_values`` says.
@@ -85,7 +85,7 @@ def surface(
         raise UserError(f"adaptive is {adaptive}; give a relative error between 0 and 1, such as 0.01")
     if precision not in ("fp32", "bf16"):
         raise UserError(f"precision is {precision!r}; use 'fp32' or 'bf16'")
-    chosen = named(metrics)
+    chosen, batches = named(metrics), Batches.of(batches)
 
     def points(kind: Precision) -> Points:
         return Points(model, loss_fn, batches, slice_, bn=bn, metrics=chosen, precision=kind)
@@ -117,6 +117,7 @@ def surface(
         interpolation_error=error,
         statistics=rows.statistics,
         precision=precision,
+        form=rows.form,
         precision_error=off,
     )
 

@@ -28,7 +28,7 @@ from fedscope.figures.recipes.objective import objective_surfaces
 from fedscope.figures.recipes.recipe import Model
 from fedscope.landscape.crossing import Crossing, ReadingName
 from fedscope.landscape.measure import Request, Stage, measure
-from fedscope.landscape.problem import Problem, Source, load
+from fedscope.landscape.problem import MOST, Problem, Source, load
 from fedscope.landscape.progress import Progress
 from fedscope.landscape.records import Record
 from fedscope.landscape.resampled import Resampling
@@ -144,10 +144,10 @@ def compute(
     """
     source = Source(
         samples=wanted.samples, data_dir=data_dir, device=torch.device(device),
-        batch_size=wanted.batch_size or 128,
+        batch_size=wanted.batch_size,
     )  # fmt: skip
     if wanted.reading == "code" and wanted.samples is None:
-        source = Source(samples=source.batch_size, data_dir=data_dir, device=source.device)
+        source = Source(samples=wanted.batch_size or MOST, data_dir=data_dir, device=source.device)
     if why := misfit(wanted, path):
         raise UserError(why)
     (problem,) = load([path], source)
