@@ -128,7 +128,8 @@ class Settings(Record):
     def _shifts_are_on(self) -> "Settings":
         if self.shift == "none" and (self.shift_probability, self.shift_sequence) != (0.05, 0):
             raise ValueError(
-                "without --shift bernoulli or fixed10 nothing shifts; add it, or leave these out"
+                "--shift-probability and --shift-sequence have no effect without --shift; leave them out, or "
+                "add --shift bernoulli or fixed10"
             )
         return self
 

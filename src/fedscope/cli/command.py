@@ -9,6 +9,7 @@ import click
 from rich_click import RichCommand, RichGroup, RichOptionPanel
 
 from fedscope.cli.readable import readable
+from fedscope.cli.unused import check_unused
 from fedscope.cli.verbosity import FLAGS
 from fedscope.errors import suggestion
 
@@ -55,6 +56,11 @@ class Command(RichCommand):
         """Read the arguments; a bare ``--json`` means standard output."""
         named = any("--json" in param.opts for param in self.params)
         return super().parse_args(ctx, with_json_target(args) if named else args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, unless an option that was given has no effect."""
+        check_unused(ctx)
+        return super().invoke(ctx)
 
     def get_help(self, ctx: click.Context) -> str:
         """Return the help, in the characters that the terminal has."""

@@ -11,6 +11,7 @@ from fedscope.checkpoints.files import versions
 from fedscope.checkpoints.registry import Registry
 from fedscope.checkpoints.schema import OPTION, Manifest, Settings, parse
 from fedscope.cli import console
+from fedscope.cli.unused import check_settings
 from fedscope.data import catalogue
 from fedscope.data.datasets import Dataset, part
 from fedscope.data.heterogeneity import class_counts, effective_classes, total_variation
@@ -44,6 +45,7 @@ def draw(
     console.check_target(out)
     manifest = _manifest(registry, run, given) if run else None
     settings = manifest.settings if manifest else parse(Settings, given, OPTION)
+    check_settings(settings)
     dataset = catalogue.load(settings.dataset, data_dir)
     if dataset.note:
         console.note(f"{dataset.name}: {dataset.note}")

@@ -13,6 +13,7 @@ from fedscope.checkpoints.schema import OPTION, PresetUse, Settings, parse
 from fedscope.cli import console, options
 from fedscope.cli.seeds import each_seed, names
 from fedscope.cli.trained import show, show_seeds
+from fedscope.cli.unused import check_settings
 from fedscope.errors import UserError
 from fedscope.federated import workers
 from fedscope.federated.federation import Federation, open_run, prepare
@@ -112,6 +113,7 @@ def train_run(
         fields, given, use = find_preset(preset).resolve(fields, given)
     where = {"device": str(device), "threads": torch.get_num_threads()}
     settings = parse(Settings, {**fields, **where}, OPTION)
+    check_settings(settings)
     if name is not None and not resume:
         Registry(root).check_free(name)
     if workers.under_torchrun():

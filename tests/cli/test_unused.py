@@ -1,0 +1,57 @@
+"""Options that have no effect beside others are refused, with what to leave out, before anything is read."""
+
+import pytest
+
+from tests.cli.conftest import Command
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "hessian --entry foo",
+            "--entry has no effect without --model and --data; leave it out, or add",
+        ),
+        ("hessian --kind clients", "--kind has no effect without --figure; leave it out, or add --figure"),
+        ("hessian --probes 9 --trace-rtol 0.1", "--trace-rtol has no effect with --probes; leave it out"),
+        (
+            "hessian --pairs distinct --client-rtol 1",
+            "--pairs, --client-rtol have no effect without",
+        ),
+        (
+            "hessian --clients --client-probes 4 --client-rtol 1",
+            "--client-rtol has no effect with --client-probes",
+        ),
+        ("hessian tiny@2 --global-model best", "--global-model has no effect on files and RUN@"),
+        ("hessian x.pt --model m:f --data m:f --split test", "--split has no effect with --data"),
+        ("hessian --engine pyhessian --trace-rtol 0.1", "--trace-rtol has no effect with --engine pyhessian"),
+        ("plot-landscape --seconds 2", "--seconds has no effect but on a film"),
+        ("plot-landscape --out l.html --kind heat", "--kind has no effect on an .html page"),
+        ("plot-landscape --directions line --kind heat", "--kind has no effect on a line"),
+        ("report --no-compute --grid 9", "--grid has no effect with --no-compute"),
+        ("report --no-clients --client-probes 9", "--client-probes has no effect with --no-clients"),
+        ("train --partition iid --alpha 3", "--alpha has no effect with --partition iid; leave it out"),
+        ("train --memory reset", "--memory has no effect with fedavg, whose clients remember nothing"),
+        ("train --optimizer-state client", "--optimizer-state has no effect without --momentum"),
+        ("train --shift fixed10 --shift-probability 0.2", "no effect without --shift bernoulli"),
+        ("train --shift-metric mean_current", "--shift-metric has no effect without --shift"),
+        ("train --rounds 3 --keep-every 5", "--keep-every has no effect beyond the 3 rounds"),
+        ("data plot-partition --partition iid --alpha 3", "--alpha has no effect with --partition iid"),
+        ("runs tag tiny --remove", "--remove has no effect without tags"),
+        (
+            "runs add x.pt --model m:f --dataset mine --augmentation man",
+            "--augmentation has no effect with a network of your own on data that fedscope lacks",
+        ),
+    ],
+)
+def test_an_option_without_effect_is_refused(fedscope: Command, line: str, message: str) -> None:
+    done = fedscope(*line.split())
+    assert done.code == 2
+    assert message in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_what_stands_in_the_environment_or_at_its_default_is_not(fedscope: Command) -> None:
+    done = fedscope("data", "plot-partition", "--partition", "iid", "--clients", "4", "--out", "p.svg")
+    assert done.code == 0, done.err
+    assert fedscope("report", "--no-compute", "--record", "none.json").err.startswith("Error: no such file")
