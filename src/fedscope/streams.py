@@ -4,7 +4,10 @@ Because a stream depends only on its key, the number of workers, the order of cl
 method off never changes another draw.
 """
 
+import random
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -24,3 +27,18 @@ def torch_stream(seed: int, purpose: str, round: int = 0, client: int = 0) -> to
 def numpy_stream(seed: int, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
     """Return a fresh ``numpy.random.Generator`` for this key."""
     return np.random.default_rng(key(seed, purpose, round, client))
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed the global generators of torch, numpy and Python for code that draws from them; restore them."""
+    before = np.random.get_state(), random.getstate()
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        np.random.seed(seed % 2**32)
+        random.seed(seed)
+        try:
+            yield
+        finally:
+            np.random.set_state(before[0])
+            random.setstate(before[1])

@@ -30,7 +30,8 @@ alphas = st.floats(0.3, 100)
 
 def drawn(kind: str, seed: int = 0, labels: Rows = LABELS, **changed: Any) -> list[Rows]:
     fields: dict[str, Any] = {"clients": 5, **PARAMETERS, **changed}
-    return partition(Division(kind, **fields), labels, np.random.default_rng(seed), DOMAINS)
+    owners = np.arange(len(labels)) % max(fields["clients"], 1)
+    return partition(Division(kind, **fields), labels, np.random.default_rng(seed), DOMAINS, owners)
 
 
 def histograms(parts: list[Rows], labels: Rows = LABELS) -> np.ndarray:
@@ -58,7 +59,7 @@ def test_one_seed_is_one_partition(kind: str, seed: int) -> None:
     first, again, other = drawn(kind, seed), drawn(kind, seed), drawn(kind, seed + 1)
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
     same = all(np.array_equal(a, b) for a, b in zip(first, other, strict=True))
-    assert same == (kind in ("iid_per_class", "iid_slices", "per_domain"))
+    assert same == (kind in ("iid_per_class", "iid_slices", "per_domain", "own"))
 
 
 @given(clients=st.integers(1, 6), alpha=st.floats(1, 100), seed=seeds, classes=st.integers(10, 30))
@@ -237,7 +238,8 @@ def test_fresh_clients_differ_within_and_between_rounds() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_fresh_kinds_follow_the_round_and_all_stay_in_the_part(kind: str) -> None:
-    split = Split(torch.zeros(600, 1), torch.from_numpy(LABELS), torch.from_numpy(DOMAINS))
+    domains = torch.from_numpy(DOMAINS)
+    split = Split(torch.zeros(600, 1), torch.from_numpy(LABELS), domains, clients=domains)
     division = Division(kind, 5, **PARAMETERS)
     first, later = (divide(split, division, train_samples=300, seed=3, round=t) for t in (0, 7))
     assert (kind in FRESH) != all(map(torch.equal, first, later))

@@ -10,8 +10,8 @@ from fedscope.checkpoints.fitting import Fitted, fit
 from fedscope.checkpoints.schema import DataSpec, ModelSpec
 from fedscope.data import catalogue as data_catalogue
 from fedscope.errors import UserError
-from fedscope.factories import called
 from fedscope.models import catalogue as model_catalogue
+from fedscope.models import own
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,7 @@ def identify(
 
 
 def _own(model: str | nn.Module) -> tuple[ModelSpec, Mapping[str, Tensor]]:
-    network = called(model, "--model") if isinstance(model, str) else model
-    if not isinstance(network, nn.Module):
-        raise UserError(f"--model {model} returned {type(network).__name__}, not a torch.nn.Module")
+    network = own.network(model) if isinstance(model, str) else model
     name = model if isinstance(model, str) else type(network).__name__
     return ModelSpec(name=name), network.state_dict(keep_vars=True)
 

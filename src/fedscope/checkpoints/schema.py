@@ -4,6 +4,7 @@ These records name models, data sets and methods by their catalogue names only, 
 described, listed and verified without building any of them.
 """
 
+import operator
 import re
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -11,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from fedscope.checkpoints.refusal import refusal
 from fedscope.errors import UserError
+from fedscope.own import is_own
 
 OPTION = "option"  # where the fields are what the user typed
 UNKNOWN = "unknown"  # the method and the partition of a run that was added without
@@ -41,9 +43,10 @@ R = TypeVar("R", bound=BaseModel)
 
 
 class ModelSpec(Record):
-    """A network of the catalogue: logits over ``classes`` from images of ``channels``; or a name only.
+    """A network: logits over ``classes`` from images of ``channels``; or a name only.
 
-    The fields are the arguments of ``models.catalogue.build``; those a record lacks describe a plain network.
+    The fields but ``source`` are the arguments of ``models.catalogue.build``; those a record lacks describe a
+    plain network.
     """
 
     name: str
@@ -53,6 +56,12 @@ class ModelSpec(Record):
     shortcut: Literal["A", "B"] | None = None  # where the network was published with both; None: its default
     keep: Annotated[float, Field(gt=0, le=1)] = 1.0  # stochastic depth: of the last block, in eval mode too
     schedule: Literal["code", "paper"] = "code"
+    source: str = Field("", exclude_if=operator.not_)  # SHA-256 of the file of one that is MODULE:FACTORY
+
+    @property
+    def own(self) -> bool:
+        """Whether the network is somebody's own, MODULE:FACTORY."""
+        return is_own(self.name)
 
 
 class DataSpec(Record):
@@ -63,6 +72,7 @@ class DataSpec(Record):
     fingerprint: str = ""
     train_samples: Positive | None = None
     test_samples: Positive | None = None
+    source: str = Field("", exclude_if=operator.not_)  # SHA-256 of the file of data that is MODULE:FACTORY
 
 
 class Settings(Record):
@@ -72,6 +82,7 @@ class Settings(Record):
     options: dict[str, bool | int | float | str] = {}
     reading: Literal["paper", "code"] = "paper"
     dataset: str = "digits"
+    test_data: str | None = Field(None, exclude_if=operator.not_)  # of a data set of the user's own
     augmentation: str | None = None
     model: str | None = None
     partition: str = "dirichlet_balanced"
@@ -222,7 +233,12 @@ def difference(manifest: Manifest, info: CheckpointInfo) -> str | None:
     lengths = (*manifest.extended, manifest.settings.rounds)
     if info.settings not in [manifest.settings.model_copy(update={"rounds": n}) for n in lengths]:
         return "settings"
-    return next((s for s in ("model", "data") if getattr(info, s) != getattr(manifest, s)), None)
+    return next((s for s in ("model", "data") if _unsourced(info, s) != _unsourced(manifest, s)), None)
+
+
+def _unsourced(record: Manifest | CheckpointInfo, section: str) -> object:
+    """Return a section without the hash of its code, which may change while a run is continued."""
+    return getattr(record, section).model_copy(update={"source": ""})
 
 
 def parse(kind: type[R], data: object, what: str) -> R:

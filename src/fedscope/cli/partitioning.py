@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fedscope.checkpoints.files import versions
+from fedscope.checkpoints.owned import data_note
 from fedscope.checkpoints.registry import Registry
 from fedscope.checkpoints.schema import OPTION, Manifest, Settings, parse
 from fedscope.cli import console
@@ -46,7 +47,9 @@ def draw(
     manifest = _manifest(registry, run, given) if run else None
     settings = manifest.settings if manifest else parse(Settings, given, OPTION)
     check_settings(settings)
-    dataset = catalogue.load(settings.dataset, data_dir)
+    if manifest:
+        data_note(manifest)
+    dataset = catalogue.load(settings.dataset, data_dir, settings.test_data)
     if dataset.note:
         console.note(f"{dataset.name}: {dataset.note}")
     if manifest and dataset.fingerprint != manifest.data.fingerprint:

@@ -10,10 +10,11 @@ from fedscope.checkpoints.schema import Settings
 from fedscope.cli.options import Decorator
 
 
-def setting(name: str, help: str) -> Decorator:
+def setting(name: str, help: str, *aliases: str) -> Decorator:
     """Return the click option of a field of :class:`Settings`; type, choices and default are the field's.
 
-    A truth value becomes a pair, ``--nesterov/--no-nesterov``. What the user leaves out is None.
+    ``aliases`` are further flags of it. A truth value becomes a pair, ``--nesterov/--no-nesterov``. What the
+    user leaves out is None.
     """
     field, flag = Settings.model_fields[name], f"--{name.replace('_', '-')}"
     kind = _kind(field.annotation)
@@ -21,7 +22,7 @@ def setting(name: str, help: str) -> Decorator:
         flag, kind = f"{flag}/{flag.replace('--', '--no-')}", None
     elif field.default not in (None, PydanticUndefined):
         help = f"{help} [default: {field.default}]"
-    return click.option(flag, type=kind, default=None, help=help)
+    return click.option(flag, *aliases, name, type=kind, default=None, help=help)
 
 
 def _kind(annotation: Any) -> Any:

@@ -13,7 +13,7 @@ from fedscope.errors import UserError
 GROUPS = {
     "Most used": ("--method", "--dataset", "--model", "--clients", "--rounds", "--name"),
     "Experiment": ("--preset", "--config", "--set", "--reading", "--seed", "--seeds"),
-    "Data": ("--data-dir", "--augmentation", "--train-samples", "--test-samples"),
+    "Data": ("--test-data", "--data-dir", "--augmentation", "--train-samples", "--test-samples"),
     "Clients": ("--partition", "--alpha", "--exhausted", "--phi", "--rho", "--participation", "--sampling",
                 "--memory"),
     "Local training": ("--epochs", "--batch-size", "--drop-last", "--lr", "--lr-decay", "--momentum",
@@ -29,6 +29,7 @@ EXAMPLES = {
     "fedscope train": "FedAvg on the bundled digits",
     "fedscope train --method fedprox --set prox.mu=0.1 --alpha 0.1 --name prox": "a method and its option",
     "fedscope train --preset fedalign/t1 --method fedavg --data-dir data": "a row of a paper's table",
+    "fedscope train --model mine:Net --data mine:clients": "a network and data of your own, by import path",
     "fedscope train --seeds 0,1,2 --name three": "a run per seed, with mean and spread",
     "fedscope train --resume --name prox": "an interrupted run, continued",
 }
@@ -41,9 +42,10 @@ EXAMPLES = {
 )  # fmt: skip
 @click.option("--preset", help="Start from a paper's experiment; `fedscope presets list` has them.")
 @setting("method", "A method, or a sum such as feddyn+man; `fedscope methods list` has them.")
-@setting("dataset", "A data set; `fedscope data list` has them.")
+@setting("dataset", "A data set of `fedscope data list`, or MODULE:FACTORY of your own.", "--data")
+@setting("test_data", "MODULE:FACTORY of what to evaluate on, with data of your own. [default: a fifth]")
 @options.data_dir
-@setting("model", "A network; `fedscope models list` has them. [default: the data set's]")
+@setting("model", "A network of `fedscope models list`, or MODULE:FACTORY. [default: the data set's]")
 @setting("head", "Projection head before the classifier. [default: the method's]")
 @setting("shortcut", "Shortcuts of resnet20: padding, or projection. [default: A]")
 @setting("augmentation", "Pipeline of the data set, such as fedalign, man or none. [default: its first]")

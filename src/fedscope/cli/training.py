@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from fedscope.checkpoints.owned import data_note, network_note
 from fedscope.checkpoints.registry import Registry, Run, checked_name
 from fedscope.checkpoints.schema import OPTION, PresetUse, Settings, parse
 from fedscope.cli import console, options
@@ -17,6 +18,7 @@ from fedscope.cli.unused import check_settings
 from fedscope.errors import UserError
 from fedscope.federated import workers
 from fedscope.federated.federation import Federation, open_run, prepare
+from fedscope.federated.names import divided
 from fedscope.federated.presets import preset as find_preset
 from fedscope.federated.rounds import Metrics, assist, train
 from fedscope.federated.summary import summary
@@ -111,6 +113,8 @@ def train_run(
         fields, given, use = _as_before(fields, given, Registry(root), name if resume else like, preset)
     elif preset is not None:
         fields, given, use = find_preset(preset).resolve(fields, given)
+    if not (resume or like):
+        fields = divided(fields)
     where = {"device": str(device), "threads": torch.get_num_threads()}
     settings = parse(Settings, {**fields, **where}, OPTION)
     check_settings(settings)
@@ -146,6 +150,9 @@ def _as_before(
     before = manifest.preset.name if manifest.preset else None
     if preset not in (None, before):
         raise UserError(f"{name} was started {f'with --preset {before}' if before else 'without a preset'}")
+    named = (str(fields.get("model")), str(fields.get("dataset")))
+    for text in filter(None, (network_note(manifest, named), data_note(manifest, named))):
+        console.note(text)
     settings = manifest.settings.model_dump(exclude={"options"})
     options = {key: str(value) for key, value in manifest.settings.options.items()}
     return {**settings, **fields}, options | given, manifest.preset
@@ -180,7 +187,7 @@ def _open(
             console.note(f"{use.name}: {key} {values[key]} is provisional ({why})")
         for change in use.overridden:
             console.note(f"{use.name}: departs in {change}")
-    stem = f"{settings.method}-{settings.dataset}"
+    stem = f"{settings.method}-{settings.dataset.replace(':', '-')}"
     name = checked_name(name) if name else registry.free_name(stem, suffixes) + suffixes[0]
     return open_run(federation, registry, name, resume=resume, preset=use)
 

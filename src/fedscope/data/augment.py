@@ -23,7 +23,10 @@ Store = Tensor | Files
 
 @dataclass(frozen=True)
 class Pipeline:
-    """How a family of papers prepares a data set: constants per channel, on the 0…1 scale."""
+    """How a family of papers prepares a data set: constants per channel, on the 0…1 scale.
+
+    Without constants inputs are used as they are, of whatever shape.
+    """
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -40,7 +43,7 @@ class Pipeline:
             rows = torch.arange(len(store)) if rows is None else rows
             return self._normalised(store.fetch(rows).float().div_(255))
         images = store if rows is None else store[rows]
-        return self._normalised(images.float().div_(255))
+        return self._normalised(images.float().div_(255)) if self.mean else images
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """Return (D, count) for ``train``: what is random about ``count`` images.
@@ -105,6 +108,9 @@ def _crop_and_flip(padded: Tensor, draws: Tensor, size: torch.Size) -> Tensor:
     places = rows[:, :, None] * padded_width + columns[:, None, :]
     pixels = padded.permute(0, 2, 3, 1).reshape(-1, channels).index_select(0, places.flatten())
     return pixels.view(count, height, width, channels).permute(0, 3, 1, 2)
+
+
+AS_THEY_ARE = Pipeline((), ())
 
 
 @cache

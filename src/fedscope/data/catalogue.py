@@ -7,8 +7,8 @@ al. 2021 (``fedbn``) and Tian et al. 2022 (FedFOR), each as in the published cod
 from dataclasses import replace
 from pathlib import Path
 
-from fedscope.data import rules
-from fedscope.data.augment import Pipeline
+from fedscope.data import own, rules
+from fedscope.data.augment import AS_THEY_ARE, Pipeline
 from fedscope.data.builtin import load_digits, load_synthetic
 from fedscope.data.datasets import Dataset
 from fedscope.data.loading import load as load_record
@@ -16,6 +16,8 @@ from fedscope.data.photo import Photo
 from fedscope.data.record import Record
 from fedscope.data.shards import HubSource
 from fedscope.errors import UserError, suggestion
+from fedscope.own import DATASETS as REGISTERED
+from fedscope.own import is_own, registered
 
 
 def _fedalign(mean: tuple[float, ...], std: tuple[float, ...]) -> Pipeline:
@@ -235,18 +237,21 @@ def record(name: str) -> Record:
         UserError: there is none.
     """
     if name not in DATASETS:
-        hint = suggestion(name, NAMES) or f"; choose one of {', '.join(NAMES)}"
+        known = (*NAMES, *registered(REGISTERED))
+        hint = suggestion(name, known) or f"; choose one of {', '.join(known)}, or MODULE:FACTORY"
         raise UserError(f"unknown dataset {name!r}{hint}")
     return DATASETS[name]
 
 
-def load(name: str, data_dir: Path | None = None) -> Dataset:
-    """Return the data set ``name``; ``data_dir`` as in :func:`fedscope.data.loading.load`.
+def load(name: str, data_dir: Path | None = None, test_data: str | None = None) -> Dataset:
+    """Return the data set ``name``, or the user's own that MODULE:FACTORY makes, with their ``test_data``.
+
+    ``data_dir`` is as in :func:`fedscope.data.loading.load`.
 
     Raises:
-        UserError: the name is unknown, or its files cannot be read.
+        UserError: the name is unknown, or its files cannot be read, or a factory fails.
     """
-    return load_record(record(name), data_dir)
+    return own.load(name, test_data) if is_own(name) else load_record(record(name), data_dir)
 
 
 def pipeline(dataset: str, name: str | None = None) -> tuple[str, Pipeline]:
@@ -255,6 +260,10 @@ def pipeline(dataset: str, name: str | None = None) -> tuple[str, Pipeline]:
     Raises:
         UserError: the data set or the pipeline is unknown.
     """
+    if is_own(dataset):
+        if name not in (None, "none"):
+            raise UserError(f"{dataset} is used as it is; prepare it there, and leave --augmentation out")
+        return "none", AS_THEY_ARE
     choices = record(dataset).pipelines
     name = name or next(iter(choices))
     if name not in choices:

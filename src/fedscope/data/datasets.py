@@ -18,11 +18,15 @@ SPLITS = ("train", "test", "validation")
 
 @dataclass(frozen=True)
 class Split:
-    """Images and labels of one split, and for a data set of several domains where each image is from."""
+    """Images and labels of one split, and for a data set of several domains where each image is from.
+
+    Data of the user's own have inputs of any shape, float32 or int64, as ``images``.
+    """
 
     images: "Tensor | Files"  # (N, C, H, W) uint8, decoded or to be decoded when a batch is fetched
     labels: Tensor  # (N,) int64
     domains: Tensor | None = None  # (N,) int64, index into the data set's domains
+    clients: Tensor | None = None  # (N,) int64, who holds each, where the data come divided
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -31,12 +35,12 @@ class Split:
         """Return the split on ``device``; images in files stay there until they are fetched."""
         images = self.images.to(device) if isinstance(self.images, Tensor) else self.images
         domains = None if self.domains is None else self.domains.to(device)
-        return Split(images, self.labels.to(device), domains)
+        return Split(images, self.labels.to(device), domains, self.clients)
 
     def take(self, rows: Tensor) -> "Split":
         """Return the split's ``rows`` alone, in their order."""
-        domains = None if self.domains is None else self.domains[rows]
-        return Split(self.images[rows], self.labels[rows], domains)
+        domains, clients = (None if part is None else part[rows] for part in (self.domains, self.clients))
+        return Split(self.images[rows], self.labels[rows], domains, clients)
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,7 @@ def fingerprint(*splits: Split, domains: tuple[str, ...] = ()) -> str:
         else:
             digest.update(split.images.digest.encode())
         digest.update(split.labels.contiguous().numpy().data)
-        if split.domains is not None:
-            digest.update(split.domains.contiguous().numpy().data)
+        for part in (split.domains, split.clients):
+            if part is not None:
+                digest.update(part.contiguous().numpy().data)
     return digest.hexdigest()

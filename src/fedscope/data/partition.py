@@ -28,6 +28,7 @@ PARAMETERS: dict[str, tuple[str, ...]] = {
     "dirichlet_equal": ("alpha", "exhausted"),
     "longtail_stateless": ("phi", "rho"),
     "per_domain": (),
+    "own": (),
 }
 KINDS = tuple(PARAMETERS)
 FRESH = ("longtail_stateless",)  # every round's clients are new: the caller passes a generator per round
@@ -88,9 +89,15 @@ class Division:
 
 
 def partition(
-    division: Division, labels: Labels, generator: np.random.Generator, domains: Labels | None = None
+    division: Division,
+    labels: Labels,
+    generator: np.random.Generator,
+    domains: Labels | None = None,
+    owners: Labels | None = None,
 ) -> list[Rows]:
     """Divide the rows of ``labels`` (n,) over the clients; ``domains`` (n,) says where each row comes from.
+
+    ``owners`` (n,) says which client holds it, where the data come divided, for the kind ``own``.
 
     A class of the data set that no row has is no class here: nobody holds it, and no number is drawn for it.
 
@@ -102,9 +109,22 @@ def partition(
         if domains is None:
             raise UserError("partition per_domain needs a data set of several domains; choose another one")
         return per_domain(domains, division.clients)
+    if division.kind == "own":
+        return _own(division.clients, owners)
     if division.clients > len(labels) and division.kind not in FRESH:
         raise UserError(f"{division.clients} clients cannot share {len(labels)} samples; lower --clients")
     return _BY_LABEL[division.kind](labels, division.clients, generator, **division.parameters)
+
+
+def _own(clients: int, owners: Labels | None) -> list[Rows]:
+    if owners is None:
+        raise UserError("partition own is for --data MODULE:FACTORY of one data set per client")
+    held = [np.flatnonzero(owners == client) for client in range(int(owners.max()) + 1)]
+    if clients != len(held):
+        raise UserError(f"the data are {len(held)} clients', not {clients}; leave --clients out")
+    if not all(map(len, held)):
+        raise UserError(f"--train-samples leaves client {list(map(len, held)).index(0)} none; raise it")
+    return held
 
 
 def divide(
@@ -128,6 +148,6 @@ def divide(
         division,
         split.labels[used].cpu().numpy(),
         numpy_stream(seed, "partition", round if division.kind in FRESH else 0),
-        None if split.domains is None else split.domains[used].cpu().numpy(),
+        *(None if part is None else part[used].cpu().numpy() for part in (split.domains, split.clients)),
     )
     return [used[torch.from_numpy(rows)] for rows in parts]

@@ -31,11 +31,11 @@ class Dispatch:
     def __init__(self, federation: Federation, workers: Workers):
         settings = federation.settings
         self.federation, self.workers, self.clock = federation, workers, Clock()
-        self.model = FlatModel(federation.model, settings.stack)
+        self.model = FlatModel(federation.model, settings.stack, channels_last=not federation.spec.own)
         self.trainer = LocalTrainer(
             self.model, federation.training, federation.pipeline, federation.method, settings.options,
             local_settings(settings, federation.weights), self.clock, lr=settings.lr,
-            mean_samples=sum(map(len, federation.rows)) / settings.clients,
+            mean_samples=sum(map(len, federation.rows)) / settings.clients, draws=federation.spec.own,
         )  # fmt: skip
         self.rows, self.test = federation.rows, federation.dataset.test
         self.situation = self.trainer.situation
@@ -154,7 +154,8 @@ class Dispatch:
 
     def _tally_on(self, values: Tensor, split: Split) -> Tensor:
         self.model.values[0] = values
-        return tally(self.model.module, split, self.federation.pipeline, workers=self.workers)
+        model, pipeline = self.model, self.federation.pipeline
+        return tally(model.module, split, pipeline, workers=self.workers, arranged=model.arranged)
 
     def _own(self, values: Tensor, client: int, memory: Memory | None) -> Tensor:
         """Return a model with the personal tensors of ``client``, if it has any yet."""

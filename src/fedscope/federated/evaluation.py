@@ -1,6 +1,6 @@
 """How good a model is on a split, as a whole and per domain."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -9,6 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.data.augment import Pipeline
 from fedscope.data.datasets import Split
+from fedscope.federated.flat import channels_last
 from fedscope.federated.workers import Workers
 
 SCALARS = 20_000_000  # of a batch of inputs
@@ -43,12 +44,13 @@ def tally(
     pipeline: Pipeline,
     batch_size: int | None = None,
     workers: Workers | None = None,
+    arranged: Callable[[Tensor], Tensor] = channels_last,
 ) -> Tensor:
     """Return, per domain, (cross-entropy, right answers, samples) summed over the split, (D, 3) float64.
 
-    ``model`` is put into eval mode. Without domains D is 1. Batches are of 1,000 images, or of fewer large
-    ones. The workers take them in turn; they are summed in their order, so that the result is the same for
-    any number of workers.
+    ``model`` is put into eval mode, and gets each batch as ``arranged`` lays it out. Without domains D is 1.
+    Batches are of 1,000 images, or of fewer large ones. The workers take them in turn; they are summed in
+    their order, so that the result is the same for any number of workers.
     """
     workers = workers or Workers()
     model.eval()
@@ -62,7 +64,7 @@ def tally(
     nothing = torch.empty(0, 0, device=split.labels.device)
     ahead = pipeline.ahead(split.images, [(batches[index], nothing) for index in own])
     for index, (rows, _) in zip(own, ahead, strict=True):
-        inputs = pipeline.test(split.images, rows).contiguous(memory_format=torch.channels_last)
+        inputs = arranged(pipeline.test(split.images, rows))
         labels, logits = split.labels[rows], model(inputs)
         losses = cross_entropy(logits, labels, reduction="none")
         right = (logits.argmax(1) == labels).to(losses.dtype)

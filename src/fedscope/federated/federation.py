@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from fedscope.checkpoints.files import versions
 from fedscope.checkpoints.registry import Registry, Run
 from fedscope.checkpoints.schema import CheckpointInfo, DataSpec, Manifest, ModelSpec, PresetUse, Settings
-from fedscope.checkpoints.schema import parse as parse_record
 from fedscope.data import catalogue as data_catalogue
 from fedscope.data.augment import Pipeline
 from fedscope.data.datasets import Dataset, Split, part
@@ -21,10 +20,13 @@ from fedscope.federated.agreement import agree, check_batches
 from fedscope.federated.flat import FlatModel
 from fedscope.federated.method import Method
 from fedscope.federated.methods import parse
-from fedscope.federated.options import Values, Weights
+from fedscope.federated.names import named, source
+from fedscope.federated.networks import network, rebuilt
+from fedscope.federated.options import Weights
 from fedscope.federated.sampling import sample_clients
 from fedscope.federated.tasks import LocalSettings
 from fedscope.models import catalogue as model_catalogue
+from fedscope.own import is_own
 from fedscope.streams import torch_stream
 
 
@@ -83,7 +85,8 @@ class Federation:
         if not (self.method.own_start and self.method.own_start(self.settings.options)):
             return None
         generator = torch_stream(self.settings.seed, "own start", 0, client)
-        return FlatModel(model_catalogue.build(**self.spec.model_dump(), generator=generator)).values[0]
+        model = rebuilt(self.spec, generator)
+        return FlatModel(model, channels_last=not self.spec.own).values[0]
 
     def describe(self, name: str, preset: PresetUse | None = None) -> Manifest:
         """Return the manifest of a run ``name`` that starts now."""
@@ -129,6 +132,7 @@ class Federation:
             fingerprint=self.dataset.fingerprint,
             train_samples=self.settings.train_samples or len(self.dataset.train),
             test_samples=len(self.dataset.test),
+            source=source(self.settings),
         )
 
 
@@ -141,22 +145,24 @@ def settled(settings: Settings, given: dict[str, str]) -> Settings:
     Raises:
         UserError: anything in the settings that the user can mend and that the data has no say in.
     """
+    settings = named(settings)
     method = parse(settings.method)
     augmentation, _ = data_catalogue.pipeline(settings.dataset, settings.augmentation)
     options = method.values(given, settings.reading)
-    known = data_catalogue.record(settings.dataset)
-    agree(settings, method, known.domains)
+    known = None if is_own(settings.dataset) else data_catalogue.record(settings.dataset)
+    agree(settings, method, known.domains if known else ())
     division(settings)
     sample_clients(settings.sampling, settings.clients, settings.participation, settings.seed, 0)
-    model_catalogue.find(settings.model or known.model)
-    _label_maps(settings, known.classes)
+    if not is_own(str(settings.model)):
+        model_catalogue.find(str(settings.model))
+    if known:
+        _label_maps(settings, known.classes)
     reads = PARAMETERS[settings.partition]
     return settings.model_copy(
         update={
             "method": method.name,
             "options": options,
             "augmentation": augmentation,
-            "model": settings.model or known.model,
             **{name: None for name in ("alpha", "phi", "rho") if name not in reads},
         }
     )
@@ -173,8 +179,8 @@ def prepare(settings: Settings, given: dict[str, str], data_dir: Path | None = N
     settings = settled(settings, given)  # loading may take long: what is wrong is said before
     method, device = parse(settings.method), torch.device(settings.device)
     _, pipeline = data_catalogue.pipeline(settings.dataset, settings.augmentation)
-    dataset = data_catalogue.load(settings.dataset, data_dir)
-    spec, model = _network(settings, method, settings.options, dataset, pipeline.side)
+    dataset = data_catalogue.load(settings.dataset, data_dir, settings.test_data)
+    spec, model = network(settings, method, dataset, pipeline.side)
     rows = _divide(settings, dataset)
     check_batches(model, settings, list(map(len, rows)))
     used = replace(dataset, train=dataset.train.to(device), test=_evaluated(settings, dataset).to(device))
@@ -216,48 +222,6 @@ def _label_maps(settings: Settings, classes: int) -> Tensor | None:
     return torch.from_numpy(maps).to(settings.device)
 
 
-def _network(
-    settings: Settings, method: Method, options: Values, dataset: Dataset, resized: int | None
-) -> tuple[ModelSpec, nn.Module]:
-    """Return the network that the method trains on this data, with its initial weights.
-
-    ``resized`` is the side that the pipeline scales images to, if it does.
-
-    Raises:
-        UserError: the network does not exist, or does not fit the data or the method.
-    """
-    name = settings.model or data_catalogue.record(settings.dataset).model
-    network = model_catalogue.find(name)
-    channels, native = dataset.train.images.shape[1:3]
-    side = resized or native
-    if not network.takes(side):
-        pipelines = data_catalogue.record(settings.dataset).pipelines.items()
-        fitting = [name for name, other in pipelines if network.takes(other.side or native)]
-        mend = f"use --augmentation {fitting[0]}" if fitting else "choose another --model"
-        raise UserError(f"model {name} takes {network.sides}, {settings.dataset} has {side}; {mend}")
-    needs = {key: value for need in method.needs for key, value in need(options).items()}
-    if settings.head is not None:
-        needs["head"] = settings.head
-    elif needs.get("head") and not network.residual:
-        raise UserError(
-            f"{method.name} trains a network with a projection head, which {name} cannot have; choose "
-            "a residual network with --model, or --no-head to use what the classifier reads"
-        )
-    known = {
-        "name": name,
-        "classes": len(dataset.classes),
-        "channels": channels,
-        "shortcut": settings.shortcut,
-    }
-    spec = parse_record(ModelSpec, known | needs, "model")
-    model = model_catalogue.build(
-        **spec.model_dump(), generator=torch_stream(settings.seed, "initialisation")
-    )
-    for check in method.checks:
-        check(model, options)
-    return spec, model
-
-
 def open_run(
     federation: Federation,
     registry: Registry,
@@ -292,7 +256,11 @@ def open_run(
                 raise UserError(
                     f"{name!r} has concept shifts, drawn for all rounds at once; use another --name"
                 )
-        changed = [f"{key} {before[key]} → {now[key]}" for key in now if before[key] != now[key]]
+        changed = [
+            f"{key} {before.get(key)} → {now[key]}"
+            for key in now
+            if key != "source" and before.get(key) != now[key]
+        ]
         if changed:
             raise UserError(
                 f"cannot resume {name!r} with other {section}: {'; '.join(changed)}; use another --name"

@@ -1,12 +1,12 @@
 """A network as one vector: parameters, gradients and floating buffers are views of flat tensors.
 
 With every parameter a view of one vector, an optimizer step, a gradient's norm, a proximal term and an
-upload are each one tensor operation, however many layers there are. Convolution kernels lie channels-last
-in the vector, the layout that convolutions are fastest in.
+upload are each one tensor operation, however many layers there are. Convolution kernels of the catalogue's
+networks lie channels-last in the vector, the layout that convolutions are fastest in.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -18,12 +18,13 @@ class Place:
 
     start: int
     shape: torch.Size
+    channels_last: bool = True  # of a convolution's kernel
 
     def of(self, vector: Tensor) -> Tensor:
         """Return the tensor's view of ``vector`` (…, P+Q) as (…, *shape)."""
         piece = vector.narrow(-1, self.start, self.shape.numel())
         lead = piece.shape[:-1]
-        if len(self.shape) != 4:
+        if len(self.shape) != 4 or not self.channels_last:
             return piece.view(*lead, *self.shape)
         outputs, inputs, height, width = self.shape
         return piece.view(*lead, outputs, height, width, inputs).movedim(-1, -3)
@@ -37,15 +38,17 @@ class FlatModel:
     buffers, (n,) int64. The module must not be moved or converted afterwards.
     """
 
-    def __init__(self, module: nn.Module, stack: int = 1):
-        self.module = module
+    def __init__(self, module: nn.Module, stack: int = 1, *, channels_last: bool = True):
+        self.module, self.channels_last = module, channels_last
         trainable = {id(p): p for p in module.parameters() if p.requires_grad}
         rest = {
             id(t): t
             for t in (*module.parameters(), *module.buffers())
             if t.is_floating_point() and id(t) not in trainable
         }
-        integers = {id(b): b for b in module.buffers() if not b.is_floating_point()}
+        # A counter is one number; tables, such as positions, are the module's own and never change.
+        integers = {id(b): b for b in module.buffers() if b.dtype == torch.int64 and b.numel() == 1}
+        tables = {id(b) for b in module.buffers() if not b.is_floating_point()} - integers.keys()
         floats = {**trainable, **rest}
         first = next(iter(trainable.values()))
         if any(t.dtype != first.dtype for t in floats.values()):
@@ -60,7 +63,7 @@ class FlatModel:
         self.parameters.grad = self.gradient[0]
         places, start = {}, 0
         for key, tensor in floats.items():
-            places[key] = Place(start, tensor.shape)
+            places[key] = Place(start, tensor.shape, channels_last)
             start += tensor.numel()
         self._ordered = list(places.values())
         named = [
@@ -68,6 +71,7 @@ class FlatModel:
             *module.named_buffers(remove_duplicate=False),
         ]
         self._places = {name: places[id(t)] for name, t in named if id(t) in places}
+        self._tables = {name: t for name, t in named if id(t) in tables}
         order = {key: index for index, key in enumerate(integers)}
         self._counted = {name: order[id(t)] for name, t in named if id(t) in order}
         for key, tensor in floats.items():
@@ -88,7 +92,8 @@ class FlatModel:
         inside = self._ordered[: len(self._ordered) - len(buffers)]
         pieces = parameters.split([place.shape.numel() for place in inside])
         found = {
-            place.start: Place(0, place.shape).of(piece) for place, piece in zip(inside, pieces, strict=True)
+            place.start: replace(place, start=0).of(piece)
+            for place, piece in zip(inside, pieces, strict=True)
         }
         found |= {
             place.start: buffer for place, buffer in zip(self._ordered[len(inside) :], buffers, strict=True)
@@ -115,6 +120,14 @@ class FlatModel:
         copies = dict(self._copies(values.cpu(), counters.cpu()))
         return {name: copies[name] for name in names if name in copies}
 
+    def arranged(self, inputs: Tensor) -> Tensor:
+        """Return images (B, C, H, W) in the kernels' layout, and other inputs as they are."""
+        return channels_last(inputs) if self.channels_last else inputs
+
+    def typed(self, inputs: Tensor) -> Tensor:
+        """Return inputs in the parameters' dtype; whole numbers, such as tokens, as they are."""
+        return inputs.to(self.values.dtype) if inputs.is_floating_point() else inputs
+
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Copy a state dict into row 0."""
         self.module.load_state_dict(state)
@@ -124,3 +137,10 @@ class FlatModel:
             yield name, place.of(values).clone(memory_format=torch.contiguous_format)
         for name, index in self._counted.items():
             yield name, counters[index].clone()
+        for name, table in self._tables.items():
+            yield name, table.cpu().clone()
+
+
+def channels_last(inputs: Tensor) -> Tensor:
+    """Return images (B, C, H, W) in the layout that convolutions are fastest in; other inputs as they are."""
+    return inputs.contiguous(memory_format=torch.channels_last) if inputs.ndim == 4 else inputs

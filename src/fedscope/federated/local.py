@@ -8,6 +8,7 @@ same steps on (K, P) vectors, with one batched forward and backward pass for all
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
@@ -24,6 +25,7 @@ from fedscope.federated.recalibration import POST_BN, recalibrate
 from fedscope.federated.situation import Situation
 from fedscope.federated.tasks import LocalSettings, Task, Trained
 from fedscope.federated.vectors import Vector
+from fedscope.streams import seeded
 
 VELOCITY = Vector("velocity")
 
@@ -31,6 +33,7 @@ VELOCITY = Vector("velocity")
 class LocalTrainer:
     """Trains stacks of equally large clients; holds the vectors, and on a GPU the recorded steps, in between.
 
+    ``draws`` says that the network may draw from the global generators, which are set for each stack then.
     ``model``'s rows are overwritten. ``split`` lies on the model's device. ``lr`` is the first round's rate,
     ``mean_samples`` the mean client's n/N: the references of the nominal step count.
     """
@@ -47,11 +50,12 @@ class LocalTrainer:
         *,
         lr: float = 1.0,
         mean_samples: float = 1.0,
+        draws: bool = False,
     ):
         self.model, self.split, self.pipeline = model, split, pipeline
         self.method, self.options, self.settings = method, options, settings
         self.clock = clock or Clock()
-        self.initial_lr, self.mean_samples = lr, mean_samples
+        self.initial_lr, self.mean_samples, self._seeded = lr, mean_samples, draws
         self._keeps_velocity = settings.momentum > 0 and settings.optimizer_state == "client"
         self.situation = Situation(model, method, options, (VELOCITY,) if self._keeps_velocity else ())
         self.objective = Objective(self.situation, method, settings)
@@ -87,7 +91,9 @@ class LocalTrainer:
             self._velocity[:count] = situation.memory.split(situation.remembered[:count])[VELOCITY.name]
         rows = torch.stack([task.rows for task in tasks])
         random = {name: tasks[0].random(name) for name in self.method.draws}  # who draws trains alone
-        with self.objective.tapping():
+        # What a network draws itself, as for dropout, comes from the global generators.
+        drawing = seeded(tasks[0].random("network").initial_seed()) if self._seeded else nullcontext()
+        with self.objective.tapping(), drawing:
             for _ in range(self.settings.epochs):
                 self._epoch(rows, tasks, random)
         self.clock.enter("compute")
@@ -122,7 +128,7 @@ class LocalTrainer:
 
         def client(row: int) -> Client:
             rows = tasks[row].rows
-            images = self.pipeline.test(self.split.images, rows).to(model.values.dtype)
+            images = model.typed(self.pipeline.test(self.split.images, rows))
             return Client(images, self.split.labels[rows], tasks[row].random)
 
         end = Finish(
@@ -172,7 +178,7 @@ class LocalTrainer:
         """Take one local step of every client on ``rows`` (K, B), augmented by ``draws`` (D, K, B)."""
         self.clock.enter("data")
         images = self.pipeline.train(self.split.images, rows.flatten(), draws.flatten(1))
-        images = images.contiguous(memory_format=torch.channels_last)
+        images = self.model.arranged(images)
         drawn = self.objective.draw(images, random or {})
         self.clock.enter("compute")
         loss = self.objective.differentiate(Batch(images, self.split.labels[rows]), drawn, first=flag)

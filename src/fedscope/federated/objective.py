@@ -69,7 +69,7 @@ class Objective:
     def task(self, batch: Batch, drawn: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
         """Return the task loss of the client in row 0 on its mini-batch, and its cross-entropy."""
         model, method = self.model, self.method
-        batch = Batch(batch.images.to(model.values.dtype), batch.labels)
+        batch = Batch(model.typed(batch.images), batch.labels)
         if method.transform:
             batch = method.transform(batch, drawn, self.situation.options)
         # Ragged batches are not compiled: each size takes long, and a limited number is, the first seen.

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from fedscope.errors import UserError
+
 
 @contextmanager
 def tapped(model: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Tensor]]:
@@ -37,6 +39,14 @@ def relu_outputs(model: nn.Module) -> list[str]:
 
 
 def classifier_input(model: nn.Module) -> str:
-    """Return the tap of what the last linear layer reads: the features of a sample, (B, features)."""
+    """Return the tap of what the last linear layer reads: the features of a sample, (B, features).
+
+    Raises:
+        UserError: there is none.
+    """
     linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    if not linear:
+        raise UserError(
+            f"moon reads what the last nn.Linear gets; {type(model).__name__} has none: use another --method"
+        )
     return f"<{linear[-1]}"

@@ -6,7 +6,7 @@ set at a given seed.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -15,9 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedscope.checkpoints.files import Checkpoint, content_hash, load_checkpoint
+from fedscope.checkpoints.files import Checkpoint, content_hash, describe_checkpoint, load_checkpoint
 from fedscope.checkpoints.fitting import fit
 from fedscope.checkpoints.foreign import read
+from fedscope.checkpoints.owned import data_note, network_note
 from fedscope.checkpoints.schema import UNKNOWN, CheckpointInfo
 from fedscope.data import catalogue as data_catalogue
 from fedscope.data.datasets import Split, part
@@ -29,6 +30,8 @@ from fedscope.landscape.flatloss import LossFunction
 from fedscope.landscape.meanloss import NoMeanError, check_mean
 from fedscope.landscape.trees import Tree, joined, some
 from fedscope.models import catalogue as model_catalogue
+from fedscope.models import own
+from fedscope.own import is_own
 from fedscope.streams import torch_stream
 
 MOST = 128  # samples of a batch, unless another number is asked for
@@ -46,6 +49,7 @@ class Source:
     model: str | None = None  # MODULE:FACTORY of the user's own network
     data: str | None = None  # MODULE:FACTORY of the user's own (inputs, targets) batches
     loss: str | None = None  # MODULE:FUNCTION of (output, targets); None: cross-entropy
+    named: tuple[str | None, ...] = ()  # what the checkpoint names too, and may be run on the user's word
     entry: str = ""  # which of several networks in the file
     dtype: torch.dtype = torch.float32
     device: torch.device = torch.device("cpu")  # noqa: RUF009 (immutable)
@@ -125,8 +129,9 @@ def load(paths: Sequence[Path], source: Source) -> list[Problem]:
     Raises:
         UserError: a file, its network or its data cannot be had; the message says how to mend it.
     """
-    if not (source.model or source.data or source.loss):
-        return [_registered(path, source) for path in paths]
+    if not source.loss and all(_names_the_same(path, source) for path in paths):
+        named = replace(source, model=None, data=None, named=(source.model, source.data))
+        return [_registered(path, named) for path in paths]
     if not (source.model and source.data):
         raise UserError(
             "--model and --data go together, with --loss if it is not cross-entropy: MODULE:FACTORY for the "
@@ -136,13 +141,27 @@ def load(paths: Sequence[Path], source: Source) -> list[Problem]:
     return [_own(path, source, batches) for path in paths]
 
 
+def _names_the_same(path: Path, source: Source) -> bool:
+    """Say whether the user names no network and data but those that the checkpoint names itself."""
+    if not (source.model or source.data):
+        return True
+    try:
+        info = describe_checkpoint(path)[0]
+    except UserError:  # of another program
+        return False
+    known = info.model.classes is not None
+    return known and source.model in (None, info.model.name) and source.data in (None, info.data.name)
+
+
 def _registered(path: Path, source: Source) -> Problem:
     checkpoint = load_checkpoint(path)
     _check_known(checkpoint)
     data = data_of(checkpoint.info, source)
     batches = data.batches(checkpoint.info, source, data.used[draw(len(data.used), source)])
     model = network(checkpoint, source)
-    return Problem(model, cross_entropy, batches, source, path, checkpoint.sha256, checkpoint.info)
+    info = checkpoint.info
+    notes = tuple(filter(None, (network_note(info, source.named), data_note(info, source.named))))
+    return Problem(model, cross_entropy, batches, source, path, checkpoint.sha256, info, notes)
 
 
 def _check_known(checkpoint: Checkpoint) -> None:
@@ -160,7 +179,9 @@ def network(checkpoint: Checkpoint, source: Source) -> nn.Module:
     Raises:
         UserError: the weights do not fit it.
     """
-    model = model_catalogue.build(**checkpoint.info.model.model_dump(), generator=torch.Generator())
+    network_note(checkpoint.info, source.named)  # before any of its code is run
+    spec = checkpoint.info.model.model_dump(exclude={"source"})
+    model = model_catalogue.build(**spec, generator=torch.Generator())
     return _filled(model, checkpoint.state, source, checkpoint.path)
 
 
@@ -208,12 +229,14 @@ def data_of(info: CheckpointInfo, source: Source) -> Data:
     Raises:
         UserError: the data cannot be had, or is not what the checkpoint was trained on.
     """
-    dataset = data_catalogue.load(info.data.name, source.data_dir)
+    data_note(info, source.named)  # before any of its code is run
+    dataset = data_catalogue.load(info.data.name, source.data_dir, info.settings.test_data)
     split = dataset.train if source.split == "train" else dataset.test
     if dataset.fingerprint != info.data.fingerprint:
+        mend = "let it make the same" if is_own(info.data.name) else "point --data-dir at the same files"
         raise UserError(
             f"{info.data.name} here is not the data the checkpoint was trained on ({len(dataset.train)} "
-            f"training samples, {info.data.train_samples} then); point --data-dir at the same files"
+            f"training samples, {info.data.train_samples} then); {mend}"
         )
     settings = info.settings  # a run on a part of the data is analysed on that part
     count = settings.train_samples
@@ -264,9 +287,7 @@ def own_network(path: Path, source: Source) -> tuple[nn.Module, tuple[str, ...],
     Raises:
         UserError: there is no such network, or the weights do not fit it.
     """
-    model = called(str(source.model), "--model")
-    if not isinstance(model, nn.Module):
-        raise UserError(f"--model {source.model} returned {type(model).__name__}, not a torch.nn.Module")
+    model = own.network(str(source.model))
     fitted = fit(read(path), model.state_dict(keep_vars=True), str(path), entry=source.entry)
     return _filled(model, fitted.state, source, path), fitted.notes, content_hash(fitted.state)
 

@@ -11,6 +11,7 @@ from torch import nn
 from fedscope.errors import UserError, suggestion
 from fedscope.models.convnets import alexnet_bn, convnet_cifar, convnet_tiny_gn, digit_cnn6
 from fedscope.models.depth import Schedule, set_depth
+from fedscope.models.own import network
 from fedscope.models.perceptron import mlp_digits
 from fedscope.models.resnet import (
     ResNet,
@@ -20,6 +21,7 @@ from fedscope.models.resnet import (
     resnet56_bottleneck,
     resnet_digits,
 )
+from fedscope.own import MODELS, is_own, registered
 
 
 @dataclass(frozen=True)
@@ -88,15 +90,16 @@ def find(name: str) -> Network:
         UserError: there is none.
     """
     if name not in NETWORKS:
-        hint = suggestion(name, NETWORKS) or f"; choose one of {', '.join(NETWORKS)}"
+        known = (*NETWORKS, *registered(MODELS))
+        hint = suggestion(name, known) or f"; choose one of {', '.join(known)}, or MODULE:FACTORY"
         raise UserError(f"unknown model {name!r}{hint}")
     return NETWORKS[name]
 
 
 def build(
     name: str,
-    classes: int,
-    channels: int,
+    classes: int | None,
+    channels: int | None,
     generator: torch.Generator,
     *,
     head: bool = False,
@@ -106,6 +109,8 @@ def build(
 ) -> nn.Module:
     """Return the network ``name`` with weights drawn from ``generator`` (and from nothing else).
 
+    A name MODULE:FACTORY is a network of the user's own, which has its own classes and channels.
+
     ``head`` adds MOON's projection, drawn last: the layers before it are those of the plain network.
     ``shortcut`` is that of a residual network that was published with several; None: its default.
     ``keep`` is the keep probability of the last block, the others' follow the ``schedule``; neither is drawn.
@@ -114,6 +119,8 @@ def build(
         UserError: the name is unknown; the network has no residual blocks and is to have a ``head`` or to
             drop some; it has one kind of ``shortcut``; ``keep`` is not in (0, 1].
     """
+    if is_own(name):
+        return network(name, generator)
     model = outline(name, classes, channels, head=head, shortcut=shortcut).to_empty(device="cpu")
     for _, module in sorted(model.named_modules(), key=lambda named: named[0].startswith("head.")):
         _initialise(module, generator, he=isinstance(model, ResNet))
@@ -123,7 +130,12 @@ def build(
 
 
 def outline(
-    name: str, classes: int, channels: int, *, head: bool = False, shortcut: Shortcut | None = None
+    name: str,
+    classes: int | None,
+    channels: int | None,
+    *,
+    head: bool = False,
+    shortcut: Shortcut | None = None,
 ) -> nn.Module:
     """Return the network ``name`` without weights: on PyTorch's meta device, where it has only shapes.
 

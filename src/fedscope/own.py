@@ -1,0 +1,107 @@
+"""Where code of the user's own comes from: its file, found without running it, and whether to run it unasked.
+
+A checkpoint names the network and the data that it was trained with as MODULE:FACTORY, with the SHA-256 of
+the module's file. Whoever wrote the checkpoint chose that name. So code is run on its word only where its
+file lies in the working directory, or an installed package registered that very name, and the file is byte
+for byte what it was; otherwise the user has to name it.
+"""
+
+import hashlib
+import sys
+from functools import cache
+from importlib import invalidate_caches
+from importlib.machinery import PathFinder
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from fedscope.errors import UserError
+
+MODELS, DATASETS = "fedscope.models", "fedscope.datasets"  # entry points of other packages
+SHOWN = 8  # of a hash
+
+
+def is_own(name: str) -> bool:
+    """Say whether ``name`` is MODULE:FACTORY, and not of a catalogue."""
+    return ":" in name
+
+
+@cache
+def registered(group: str) -> dict[str, str]:
+    """Return what other installed packages add to ``group`` by entry points: name → MODULE:FACTORY."""
+    return {point.name: point.value for point in sorted(entry_points(group=group), key=lambda p: p.name)}
+
+
+def resolved(name: str, group: str) -> str:
+    """Return the MODULE:FACTORY that is registered as ``name``, or ``name``."""
+    return registered(group).get(name, name)
+
+
+def located(reference: str) -> Path | None:
+    """Return the file of the module in ``MODULE:NAME``; nothing of it is run, no package either."""
+    module = reference.partition(":")[0]
+    loaded = getattr(sys.modules.get(module), "__file__", None)
+    return Path(loaded) if loaded else _found(module, [str(Path.cwd()), *sys.path])
+
+
+def _found(module: str, path: list[str]) -> Path | None:
+    invalidate_caches()
+    found = None
+    for depth in range(1, module.count(".") + 2):
+        found = PathFinder.find_spec(".".join(module.split(".")[:depth]), path)
+        if found is None:
+            return None
+        path = list(found.submodule_search_locations or [])
+    return Path(found.origin) if found and found.origin and Path(found.origin).is_file() else None
+
+
+def _is_here(reference: str) -> bool:
+    """Say whether the module is one of the working directory; what is installed below it does not count."""
+    file = _found(reference.partition(":")[0], [str(Path.cwd())])
+    return file is not None and file == located(reference)
+
+
+def digest(*references: str) -> str:
+    """Return the SHA-256 of the files of these references, in their order; "" where one has none."""
+    files = list(dict.fromkeys(map(located, references)))
+    hashes = [hashlib.sha256(file.read_bytes()) for file in files if file is not None]
+    if len(hashes) < len(files):
+        return ""
+    if len(hashes) == 1:
+        return hashes[0].hexdigest()
+    return hashlib.sha256("".join(one.hexdigest() for one in hashes).encode()).hexdigest()
+
+
+def vouched(references: tuple[str, ...], recorded: str, flag: str, group: str, *, named: bool) -> str:
+    """Return a note if the code is not what it was when the hash ``recorded`` was taken, else "".
+
+    Args:
+        references: what a checkpoint names.
+        recorded: their :func:`digest` then.
+        flag: the option that names such code.
+        group: the entry points that register such code.
+        named: the user has named them, so that they may be run whatever they are.
+
+    Raises:
+        UserError: they are not to be run without being named, or not to be found.
+    """
+    what, mend = " and ".join(references), f"{flag} {references[0]}"
+    files = {reference: located(reference) for reference in references}
+    lost = [reference.partition(":")[0] for reference, file in files.items() if file is None]
+    if lost:
+        raise UserError(
+            f"the module {lost[0]}, which the run was trained with, is not to be found from {Path.cwd()}; go "
+            "to the project's folder, or give --model and --data"
+        )
+    now, before = digest(*references)[:SHOWN], recorded[:SHOWN] or "unknown"
+    changed = f"the source of {what} has changed since training ({before} then, {now} now)"
+    if named:
+        return "" if now == before else changed
+    known = registered(group).values()
+    strange = [reference for reference in references if not (reference in known or _is_here(reference))]
+    if strange:
+        raise UserError(
+            f"{strange[0]} is code outside of this folder, {files[strange[0]]}; name it to run it: {mend}"
+        )
+    if now != before:
+        raise UserError(f"{changed}; if it still builds the same, name it: {mend}")
+    return ""
