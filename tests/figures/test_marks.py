@@ -85,6 +85,8 @@ def test_a_path_shows_its_ends_rounds_and_direction() -> None:
     assert len(heads) > 5
     first = heads[0]
     here, there = (np.array(plane.transLimits.transform(surface.marks[i].at)) for i in (0, 1))
+    frame = plane.get_window_extent()
+    step = (there - here) * (frame.width, frame.height)
     np.testing.assert_allclose(np.ravel(first.get_xydata()), (here + there) / 2, atol=1e-9)
     marker = first._marker  # type: ignore[attr-defined]
     outline = marker.get_transform().transform(marker.get_path().vertices[:3])
@@ -92,7 +94,7 @@ def test_a_path_shows_its_ends_rounds_and_direction() -> None:
     reach = np.hypot(*corners.T)
     tip = corners[reach.argmax()]
     assert reach.max() > 1.4 * np.median(reach)  # one corner is the tip, by far
-    np.testing.assert_allclose(tip / np.hypot(*tip), (there - here) / np.hypot(*(there - here)), atol=1e-9)
+    np.testing.assert_allclose(tip / np.hypot(*tip), step / np.hypot(*step), atol=1e-9)
     path = np.array([plane.transLimits.transform(mark.at) for mark in surface.marks])
     steps = np.concatenate([np.linspace(a, b, 20) for a, b in pairwise(path)])
     values = [text for text in plane.texts if not text.get_gid() and text.get_visible()]

@@ -9,7 +9,9 @@ import pytest
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.path import Path
 from matplotlib.text import Text
+from matplotlib.transforms import Affine2D
 from mpl_toolkits.mplot3d import Axes3D
 
 from fedscope.errors import UserError
@@ -63,14 +65,14 @@ def test_every_count_draws_inside_the_page_without_overlap(count: int) -> None:
 
 
 def test_limits_camera_heights_and_colours_are_shared() -> None:
-    figure = landscape_figure([bowl(curvature=50.0, span=0.5), bowl(curvature=2.0)], NAMES[:2])
+    figure = landscape_figure([bowl(curvature=5.0, span=0.5), bowl(curvature=2.0)], NAMES[:2])
     contours, spaces = _contours(figure), _spaces(figure)
     assert {axes.get_xlim() for axes in contours} == {(-1.0, 1.0)}
     assert {axes.get_ylim() for axes in contours} == {(-1.0, 1.0)}
     for read in ("get_xlim", "get_ylim", "get_zlim"):
         assert len({tuple(getattr(axes, read)()) for axes in spaces}) == 1
     assert len({(axes.elev, axes.azim) for axes in spaces}) == 1
-    low, high = 0.2, 0.2 + 50 * 0.25
+    low, high = 0.2, 0.2 + 2.0
     assert spaces[0].get_zlim() == pytest.approx((math.log10(low), math.log10(high)))
     fills = [axes.collections[0] for axes in contours]
     assert [fill.norm.vmin for fill in fills] == pytest.approx([low, low])
@@ -127,8 +129,8 @@ def test_a_checkpoint_without_any_finite_loss_is_drawn_as_such() -> None:
 def test_tall_walls_are_cut_and_the_figure_says_so() -> None:
     figure = landscape_figure([bowl(curvature=1e6), bowl(curvature=5.0)], NAMES[:2])
     note = [text for text in _texts(figure) if "cut at" in text]
-    assert note == ["Surfaces and colours are cut at $10^{4}$; the highest loss is $10^{6}$."]
-    assert _spaces(figure)[0].get_zlim() == pytest.approx((math.log10(0.2), 4.0))
+    assert note == ["Surfaces and colours are cut at 5; the highest loss is $10^{6}$."]
+    assert _spaces(figure)[0].get_zlim() == pytest.approx((math.log10(0.2), math.log10(5.0)))
     calm = landscape_figure([bowl(), bowl(curvature=5.0)], NAMES[:2])
     assert not any("cut at" in text for text in _texts(calm))
 
@@ -162,8 +164,8 @@ def test_grids_that_cannot_be_drawn_are_errors_that_say_what_to_do() -> None:
         landscape_figure([bowl(points=1)], ["one point"])
     with pytest.raises(UserError, match="--span"):
         landscape_figure([bowl(span=0.0)], ["no span"])
-    for count in (0, 7):
-        with pytest.raises(UserError, match="1 to 6"):
+    for count in (0, 9):
+        with pytest.raises(UserError, match="1 to 8"):
             landscape_figure([bowl()] * count, ["x"] * count)
     with pytest.raises(ValueError):
         landscape_figure([bowl()], ["one", "two"])
@@ -240,9 +242,96 @@ def test_names_of_axes_in_space_clear_the_ticks(low: float, name: str, count: in
         flat = (space.xaxis, space.yaxis)
         # to ask for the tick labels would put them back where they are on a plane
         ticks = [tick.label1.get_window_extent() for axis in flat for tick in axis.majorTicks]
-        names = [axis.label.get_window_extent() for axis in flat]
-        assert not any(box.overlaps(tick) for box in names for tick in ticks)
-        assert max(box.x1 for box in names) <= figure.bbox.x1
+        names = [_outline(axis.label) for axis in flat]
+        assert not any(name.intersects_bbox(tick) for name in names for tick in ticks)
+        assert max(name.get_extents().x1 for name in names) <= figure.bbox.x1
+
+
+def _outline(text: Text) -> Path:
+    """The rectangle around a turned text."""
+    middle, turn = text.get_window_extent(), text.get_rotation()
+    text.set_rotation(0)
+    box = text.get_window_extent()
+    text.set_rotation(turn)
+    x, y = (middle.x0 + middle.x1) / 2, (middle.y0 + middle.y1) / 2
+    moved = (
+        Affine2D().translate(-(box.x0 + box.x1) / 2, -(box.y0 + box.y1) / 2).rotate_deg(turn).translate(x, y)
+    )
+    return Path(box.corners()[[0, 1, 3, 2, 0]]).transformed(moved)
+
+
+def test_ticks_do_not_meet_at_the_corner_in_space_and_its_left_edge_is_drawn() -> None:
+    figure = landscape_figure([bowl()] * 4, NAMES[:4])
+    _lay_out(figure)
+    for space in _spaces(figure):
+        assert list(space.get_xticks()) == [-1, 0, 1]
+        assert list(space.get_yticks()) == [0, 1]
+        assert space.xaxis.pane.get_closed()
+
+
+@pytest.mark.parametrize("kind", ["both", "surface"])
+def test_names_in_space_stay_within_their_panel(kind: Kind) -> None:
+    own = bowl()
+    axes = tuple(Axis(f"eigenvector {i}", axis.values) for i, axis in enumerate(own.axes, 1))
+    figure = landscape_figure([replace(own, axes=axes)] * 4, NAMES[:4], kind=kind)
+    _lay_out(figure)
+    boxes = [
+        axis.label.get_window_extent() for space in _spaces(figure) for axis in (space.xaxis, space.yaxis)
+    ]
+    assert not any(box.overlaps(other) for i, box in enumerate(boxes) for other in boxes[i + 1 :])
+    room = 6.0 * figure.dpi / 72  # points
+    assert all(boxes[i + 1].x0 - boxes[i].x1 > room for i in range(1, len(boxes) - 1, 2))
+    assert all(box.x1 <= figure.bbox.x1 for box in boxes)
+
+
+@pytest.mark.parametrize(("kind", "norm"), [("eigenvector", "unit norm"), ("random", "filter-normalised")])
+def test_an_axis_tells_the_norm_of_its_direction(kind: str, norm: str) -> None:
+    own = bowl()
+    axes = tuple(Axis(f"{kind} {i}", axis.values) for i, axis in enumerate(own.axes, 1))
+    surface = replace(own, axes=axes, directions="random" if kind == "random" else "eigen")
+    (plane,) = _contours(landscape_figure([surface], ["a"], kind="contour"))
+    assert (plane.get_xlabel(), plane.get_ylabel()) == (f"{kind} 1 ({norm})", f"{kind} 2 ({norm})")
+    assert f"Both directions: {norm}." in _texts(landscape_figure([surface], ["a"], kind="surface"))
+
+
+def test_a_unit_is_as_long_on_both_axes_where_they_have_the_same() -> None:
+    own = bowl()
+    narrow = replace(own, axes=(own.axes[0], Axis("axis 2", 0.4 * own.axes[1].values)))
+    for surface, share in ((narrow, 0.4), (replace(narrow, directions="random"), 1.0), (own, 1.0)):
+        (plane,) = _contours(landscape_figure([surface], ["a"], kind="contour"))
+        box = plane.get_window_extent()
+        assert box.height / box.width == pytest.approx(share)
+
+
+def test_contours_are_labelled_upright_and_legibly() -> None:
+    surface = bowl(curvature=5.0)
+    (plane,) = _contours(landscape_figure([surface], ["a"], kind="contour"))
+    labels = [text for text in plane.texts if text.get_visible()]
+    assert len(labels) >= 3
+    assert {text.get_rotation() for text in labels} == {0.0}
+    assert all(text.get_fontsize() >= style.SMALL_SIZE for text in labels)
+
+
+def test_contours_of_few_points_are_smooth_and_say_so() -> None:
+    surface = bowl(curvature=5.0)
+    figure = landscape_figure([surface], ["a"], kind="contour")
+    (plane,) = _contours(figure)
+    assert "Contours are interpolated between 11 × 11 points." in _texts(figure)
+    lines = next(one for one in plane.collections if len(one.get_facecolor()) == 0)
+    radii = [np.hypot(*np.asarray(path.vertices).T) for path in lines.get_paths() if len(path.vertices)]
+    closed = [radius for radius in radii if radius.max() < 0.95]
+    assert closed
+    assert all(np.ptp(radius) < 0.01 for radius in closed)  # polygons between eleven points have 0.02
+    broken = landscape_figure([bowl(bad=2)], ["a"], kind="contour")
+    assert not any("interpolated" in text for text in _texts(broken))
+
+
+def test_seven_checkpoints_share_one_page_and_one_colour_bar() -> None:
+    figure = landscape_figure([bowl()] * 7, [*NAMES, "MOON"])
+    assert len(_contours(figure)) == 7
+    assert figure.get_figheight() < 9.5
+    boxes = [axes.get_position() for axes in _contours(figure)]
+    assert boxes[4].x0 - boxes[0].x0 == pytest.approx(boxes[3].x1 - boxes[6].x1)  # the last band is centred
 
 
 def test_a_heat_map_has_a_cell_per_point_and_holes_where_not_finite() -> None:

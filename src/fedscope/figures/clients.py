@@ -22,7 +22,7 @@ from fedscope.figures.scale import format_value
 MOST_CHECKPOINTS = 6
 MOST_NAMED = 14  # clients that get a tick each
 SYMBOLS = {"H_N": "$H_N$", "H_D": "$H_D$"}
-SMALLEST, LARGEST = 4.5, 6.0  # numbers in the cells, in points
+SMALLEST, LARGEST = 5.5, 6.0  # numbers in the cells, in points
 
 # inches
 LEFT, RIGHT, TOP, BOTTOM = 0.4, 0.1, 0.06, 0.34

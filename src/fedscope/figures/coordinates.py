@@ -9,6 +9,7 @@ from fedscope.figures import style
 from fedscope.figures.placing import fitting_size
 from fedscope.figures.rounding import SUPERSCRIPTS
 
+NORMS = {"eigenvector": "unit norm", "random": "filter-normalised"}  # of directions, by their names' kind
 TICKS = 4  # intervals between them at most
 LONGEST = 5  # characters of a tick that have room beside an axis
 
@@ -16,6 +17,12 @@ LONGEST = 5  # characters of a tick that have room beside an axis
 def coordinate(value: float, _: float) -> str:
     """Return the label of a tick."""
     return f"{value:g}".replace("-", "−")
+
+
+def axis_name(name: str) -> str:
+    """Return the name of a direction with its norm, in which the ticks count; other names as they are."""
+    kind, _, number = name.partition(" ")
+    return f"{name} ({NORMS[kind]})" if kind in NORMS and number.isdecimal() else name
 
 
 def dress_axis(

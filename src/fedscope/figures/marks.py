@@ -26,7 +26,7 @@ from fedscope.figures.page import POINTS
 from fedscope.figures.placing import Place, Points, covers, place, samples, text_size
 from fedscope.landscape.results import Mark
 
-LABEL_SIZE = 5.5  # points
+LABEL_SIZE = 6.0  # points
 POINT, SMALL_POINT = 3.6, 2.2  # diameters in points
 MOST_ROUNDS_NAMED = 8
 SHORTEST_ARROW, BETWEEN_ARROWS = 7.0, 16.0  # points

@@ -11,17 +11,19 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import AbstractPathEffect, withStroke
 from matplotlib.typing import ColorType
 from numpy.typing import NDArray
+from scipy.interpolate import RectBivariateSpline
 from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.coordinates import dress_axis
+from fedscope.figures.coordinates import axis_name, dress_axis
 from fedscope.figures.page import width_of, wrapped
 from fedscope.figures.rounding import format_estimate
 from fedscope.figures.scale import Grid, Scale, format_value, is_percentage
 from fedscope.landscape.results import Axis, Mark, Surface
 
-LABEL_SIZE = 5.0  # points, on the contour lines
+LABEL_SIZE = 6.0  # points, on the contour lines
+LEAST, FINE = 5, 161  # points along an axis from and below which contours are interpolated
 CAMERA = {"elev": 34.0, "azim": -58.0}
 SMALLEST_LABELLED = 0.25  # extent of a contour line that gets a label, in panel widths
 Limits = tuple[tuple[float, float], tuple[float, float]]
@@ -39,6 +41,7 @@ class Panel:
     details: list[str]  # lines
     marks: tuple[Mark, ...] = ()
     path: bool = False
+    same_unit: bool = True  # of both axes: distances in weight space
 
     @property
     def non_finite(self) -> int:
@@ -59,7 +62,7 @@ def make_panel(surface: Surface, title: str, caption: str, *, width: float, metr
         check_axis(axis, title)
     details = [line for line in (_center(surface, metric), _interpolated(surface)) if line]
     return Panel(
-        names=(surface.axes[0].name, surface.axes[1].name),
+        names=(axis_name(surface.axes[0].name), axis_name(surface.axes[1].name)),
         x=array(surface.axes[0].values),
         y=array(surface.axes[1].values),
         values=grid_of(surface, metric, title),
@@ -69,6 +72,7 @@ def make_panel(surface: Surface, title: str, caption: str, *, width: float, metr
         ],
         marks=surface.marks,
         path=surface.path,
+        same_unit=surface.directions != "random",
     )
 
 
@@ -206,19 +210,34 @@ def _frame(axes: Axes, panel: Panel, limits: Limits, *, leftmost: bool, named: b
         axes.yaxis.label.set_visible(named)
 
 
+def interpolated(panel: Panel) -> bool:
+    """Say whether contours are drawn between the grid's points: where these are all finite and few."""
+    few = min(panel.values.shape) >= LEAST and max(panel.values.shape) < FINE
+    return few and panel.non_finite == 0
+
+
+def _between(panel: Panel, scale: Scale) -> tuple[Grid, Grid, Grid]:
+    """Return x, y and values for contours: the grid's own, or a bicubic interpolation of their heights."""
+    if not interpolated(panel):
+        return panel.x, panel.y, panel.values
+    x, y = (np.linspace(ends[0], ends[-1], FINE) for ends in (panel.x, panel.y))
+    heights = scale.height(panel.values)
+    fine = np.clip(RectBivariateSpline(panel.x, panel.y, heights)(x, y), heights.min(), heights.max())
+    return x, y, 10.0**fine if scale.log else fine
+
+
 def _fill(axes: Axes, panel: Panel, scale: Scale) -> None:
-    values = np.ma.masked_invalid(panel.values.T)
+    x, y, grid = _between(panel, scale)
+    values = np.ma.masked_invalid(grid.T)
     colormap, norm = style.loss_colormap(), scale.norm()
     extend: Literal["max", "neither"] = "max" if scale.clipped else "neither"
-    filled = axes.contourf(
-        panel.x, panel.y, values, levels=scale.bands(), cmap=colormap, norm=norm, extend=extend
-    )
+    filled = axes.contourf(x, y, values, levels=scale.bands(), cmap=colormap, norm=norm, extend=extend)
     filled.set_edgecolor("face")  # closes the seams that viewers show between neighbouring bands
     filled.set_linewidth(0.2)
     levels = [level for level in scale.lines() if values.min() < level < values.max()]
     if levels:
         inks = [style.ink_on(colormap(norm(level))) for level in levels]
-        lines = axes.contour(panel.x, panel.y, values, levels=levels, colors=inks, linewidths=0.4)
+        lines = axes.contour(x, y, values, levels=levels, colors=inks, linewidths=0.4)
         _label_lines(axes, lines, scale, {scale.format(level): colormap(norm(level)) for level in levels})
 
 
@@ -229,7 +248,8 @@ def _label_lines(axes: Axes, lines: ContourSet, scale: Scale, fills: Mapping[str
     large = [level for level, size in zip(lines.levels, sizes, strict=True) if size > SMALLEST_LABELLED]
     for text in axes.clabel(lines, large, fmt=scale.format, fontsize=LABEL_SIZE, inline=False):
         x, y = axes.transLimits.transform(text.get_position())
-        text.set_visible(bool(min(x, y, 1 - x, 1 - y) > 0.06))
+        text.set_rotation(0)
+        text.set_visible(bool(min(x, y, 1 - x, 1 - y) > 0.07))
         text.set_path_effects(_halo(fills[text.get_text()]))
 
 
@@ -253,11 +273,11 @@ def _hatch(axes: Axes, panel: Panel) -> None:
         0.03,
         f"{panel.non_finite} of {panel.values.size} points not finite",
         transform=axes.transAxes,
-        fontsize=5.5,
+        fontsize=style.SMALL_SIZE,
         zorder=5,
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.2, "alpha": 0.85},
     )
 
 
 def _halo(color: ColorType) -> list[AbstractPathEffect]:
-    return [withStroke(linewidth=1.8, foreground=color)]
+    return [withStroke(linewidth=2.8, foreground=color)]

@@ -3,7 +3,8 @@
 Losses: the scale is logarithmic where every finite loss is positive and linear otherwise. Walls that would
 hide the minima are cut at a ceiling: with h the height (log₁₀ of the loss, or the loss), and q₃ a surface's
 third quartile, the scale reaches at most ``RELIEFS`` times the gentlest surface's relief h(q₃) − h(min) above
-the highest of the minima, on the logarithmic scale never under 3 nor over 6 decades.
+the highest of the minima. On the logarithmic scale it is ``LOG_RELIEFS`` times, never under 1 nor over 6
+decades, and nothing is cut that ends within a factor of 5 above the ceiling.
 
 Accuracies are shown in percent, on a linear scale; so is any other metric, as it is. Neither is cut.
 """
@@ -19,8 +20,9 @@ from numpy.typing import NDArray
 
 from fedscope.errors import UserError
 
-RELIEFS = 4.0
-DECADES = (3.0, 6.0)
+RELIEFS, LOG_RELIEFS = 4.0, 1.25
+DECADES = (1.0, 6.0)
+SPARED = 5.0  # walls up to so many times the ceiling stay whole
 
 Grid = NDArray[np.float64]
 
@@ -130,8 +132,9 @@ def _ceiling(finite: Sequence[Grid], *, log: bool) -> float:
     base = max(h.min() for h in heights)
     reliefs = [float(np.quantile(h, 0.75) - h.min()) for h in heights]
     if log:
-        reach = float(np.clip(RELIEFS * min(reliefs), *DECADES))
-        return _round_down(10.0 ** min(base + reach, 308.0))
+        reach = float(np.clip(LOG_RELIEFS * min(reliefs), *DECADES))
+        ceiling = _round_down(10.0 ** min(base + reach, 308.0))
+        return ceiling if max(float(h.max()) for h in heights) > math.log10(SPARED * ceiling) else math.inf
     uneven = [relief for relief in reliefs if relief > 0]
     return float(base + RELIEFS * min(uneven)) if uneven else math.inf
 

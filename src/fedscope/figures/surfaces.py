@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Literal
 
+import numpy as np
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d import Axes3D
@@ -22,6 +23,7 @@ from fedscope.figures.panels import (
     draw_contours,
     draw_heat,
     fill_at,
+    interpolated,
     make_panel,
     shared_limits,
 )
@@ -31,7 +33,7 @@ from fedscope.landscape.results import Surface
 
 Kind = Literal["both", "surface", "contour", "heat"]
 
-MOST_CHECKPOINTS = 6
+MOST_CHECKPOINTS = 8
 FLAT = {"both": draw_contours, "contour": draw_contours, "heat": draw_heat}
 
 # inches
@@ -44,6 +46,9 @@ SPACE_LABELS = 0.13  # room for their lowest labels
 X_LABELS = 0.42  # under the contours
 DISTANCES, DISTANCE_LABELS = 0.42, 0.34
 BAR, BAR_LABELS = 0.07, 0.34
+
+SHARES = (0.3, 1.6)  # a plane's height in its widths
+COARSE = 25  # points along an axis up to which interpolated contours are said to be so
 
 
 def landscape_figure(
@@ -58,7 +63,7 @@ def landscape_figure(
     title: str = "",
     reached: int | None = None,
 ) -> Figure:
-    """Draw one column per checkpoint (two bands of three columns from five on), with everything shared.
+    """Draw one column per checkpoint (two bands of three or four columns from five on), with all shared.
 
     ``both`` has surfaces in space above contours. The loss at the centre stands under each title;
     ``captions`` adds a line there. Known networks are marked on the plane, and where they lie off it a panel
@@ -67,7 +72,7 @@ def landscape_figure(
     as many marks as are ``reached`` are drawn.
 
     Raises:
-        UserError: for no or more than six surfaces (any number in given ``columns``), a grid too small to
+        UserError: for no or more than eight surfaces (any number in given ``columns``), a grid too small to
             draw, a metric that was not computed, or no finite value at all.
         ValueError: when the numbers of surfaces, titles and captions differ.
     """
@@ -75,7 +80,7 @@ def landscape_figure(
         raise UserError(
             f"one figure shows 1 to {MOST_CHECKPOINTS} checkpoints, not {len(surfaces)}: make several figures"
         )
-    columns = columns or (len(surfaces) if len(surfaces) <= 4 else 3)
+    columns = columns or (len(surfaces) if len(surfaces) <= 4 else 3 if len(surfaces) <= 6 else 4)
     width = {1: style.SINGLE_COLUMN, 2: style.WIDE_COLUMN}.get(columns, style.DOUBLE_COLUMN)
     side = (width - LEFT - RIGHT - (columns - 1) * GAP) / columns
     if len(surfaces) > columns:
@@ -112,15 +117,17 @@ class _Layout:
             TITLE_LINE * len(panel.title) + DETAIL_LINE * len(panel.details) for panel in panels
         )
         self.limits: Limits = shared_limits(panels)
+        self.high = side * _share(panels, self.limits)
+        self.notes = _notes(panels, scale, kind)
         self.farthest = max(
             (mark.distance for p in panels if has_distances(p.marks) for mark in p.marks), default=0.0
         )
         space = SPACE * side + SPACE_LABELS if kind in ("both", "surface") else 0.0
-        flat = side + X_LABELS if kind in FLAT else 0.0
+        flat = self.high + X_LABELS if kind in FLAT else 0.0
         distances = DISTANCES + DISTANCE_LABELS if kind in FLAT and self.farthest else 0.0
         self.band = self.header + space + flat + distances
         self.bar_top = self.top + -(-len(panels) // columns) * self.band
-        height = self.bar_top + BAR + BAR_LABELS + DETAIL_LINE * scale.clipped
+        height = self.bar_top + BAR + BAR_LABELS + DETAIL_LINE * len(self.notes)
         self.page = Page(width=width, height=height)
         self.step = (width - LEFT - RIGHT - side) / max(columns - 1, 1)
         if columns > 1 and columns * (side + GAP) < 0.9 * (width - LEFT - RIGHT):
@@ -131,10 +138,9 @@ class _Layout:
         for index, line in enumerate(self.title):
             top = TOP + index * TITLE_LINE
             self.page.write(line, center=self.page.width / 2, top=top, fontsize=style.TITLE_SIZE)
-        first = (self.page.width - LEFT - RIGHT - (self.columns - 1) * self.step - self.side) / 2 + LEFT
         for index, panel in enumerate(self.panels):
             row, column = divmod(index, self.columns)
-            left, top = first + column * self.step, self.top + row * self.band
+            left, top = self._first(row) + column * self.step, self.top + row * self.band
             first_name = self.panels[row * self.columns].names[1]
             self._draw_column(
                 panel,
@@ -145,7 +151,16 @@ class _Layout:
                 named=column == 0 or panel.names[1] != first_name,
             )
         _draw_bar(self.page, self.scale, top=self.bar_top)
+        self.page.write_lines(
+            self.notes, top=self.bar_top + BAR + BAR_LABELS - 0.02, step=DETAIL_LINE,
+            fontsize=style.SMALL_SIZE, color=style.FAINT_INK,
+        )  # fmt: skip
         return self.page.figure
+
+    def _first(self, row: int) -> float:
+        """Return where a band's first column begins: the last may have fewer, and every one is centred."""
+        count = min(self.columns, len(self.panels) - row * self.columns)
+        return (self.page.width - LEFT - RIGHT - (count - 1) * self.step - self.side) / 2 + LEFT
 
     def _draw_column(
         self, panel: Panel, reached: int | None, *, left: float, top: float, leftmost: bool, named: bool
@@ -160,13 +175,13 @@ class _Layout:
             draw_surface(space, panel, self.scale, self.limits)
             top += SPACE * side + SPACE_LABELS
         if self.kind in FLAT:
-            axes = page.figure.add_axes(page.box(left=left, top=top, width=side, height=side))
+            axes = page.figure.add_axes(page.box(left=left, top=top, width=side, height=self.high))
             FLAT[self.kind](axes, panel, self.scale, self.limits, leftmost=leftmost, named=named)
             fill = partial(fill_at, panel, self.scale)
             draw_marks(
-                axes, panel.marks, path=panel.path, size=(side, side), fill=fill, reached=reached
+                axes, panel.marks, path=panel.path, size=(side, self.high), fill=fill, reached=reached
             )  # fmt: skip
-            top += side + X_LABELS
+            top += self.high + X_LABELS
             if self.farthest and panel.marks:
                 box = page.box(left=left, top=top, width=side, height=DISTANCES)
                 axes = page.figure.add_axes(box)
@@ -204,12 +219,29 @@ def _draw_bar(page: Page, scale: Scale, *, top: float) -> None:
     bar.set_label(style.typeset(scale.label()))
     bar.minorticks_off()
     bar.outline.set_linewidth(0.4)
+
+
+def _share(panels: Sequence[Panel], limits: Limits) -> float:
+    """Return a plane's height in its widths: a unit is as long on both axes where they have the same."""
+    (left, right), (low, high) = limits
+    if not all(panel.same_unit for panel in panels):
+        return 1.0
+    return float(np.clip((high - low) / (right - left), *SHARES))
+
+
+def _notes(panels: Sequence[Panel], scale: Scale, kind: Kind) -> list[str]:
+    """Return what is said below the colour bar: what was cut, what is drawn between the grid's points."""
+    notes = []
     if scale.clipped:
-        page.write(
+        notes.append(
             f"Surfaces and colours are cut at {scale.format(scale.high, digits=2)}; "
-            f"the highest {scale.metric} is {scale.format(scale.highest, digits=2)}.",
-            center=page.width / 2,
-            top=top + BAR + BAR_LABELS - 0.02,
-            fontsize=style.SMALL_SIZE,
-            color=style.FAINT_INK,
+            f"the highest {scale.metric} is {scale.format(scale.highest, digits=2)}."
         )
+    names = {name.split(" (")[1].rstrip(")") for panel in panels for name in panel.names if " (" in name}
+    if kind == "surface" and len(names) == 1:
+        notes.append(f"Both directions: {names.pop()}.")
+    grids = {panel.values.shape for panel in panels if interpolated(panel)}
+    if kind in ("both", "contour") and any(min(grid) <= COARSE for grid in grids):
+        sizes = " and ".join(f"{m} × {n}" for m, n in sorted(grids))
+        notes.append(f"Contours are interpolated between {sizes} points.")
+    return notes
