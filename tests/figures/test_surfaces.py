@@ -309,7 +309,7 @@ def test_contours_are_labelled_upright_and_legibly() -> None:
     labels = [text for text in plane.texts if text.get_visible()]
     assert len(labels) >= 3
     assert {text.get_rotation() for text in labels} == {0.0}
-    assert all(text.get_fontsize() >= style.SMALL_SIZE for text in labels)
+    assert all(float(text.get_fontsize()) >= style.SMALL_SIZE for text in labels)
 
 
 def test_contours_of_few_points_are_smooth_and_say_so() -> None:
