@@ -318,7 +318,7 @@ def test_contours_of_few_points_are_smooth_and_say_so() -> None:
     (plane,) = _contours(figure)
     assert "Contours are interpolated between 11 × 11 points." in _texts(figure)
     lines = next(one for one in plane.collections if len(one.get_facecolor()) == 0)
-    radii = [np.hypot(*np.asarray(path.vertices).T) for path in lines.get_paths() if len(path.vertices)]
+    radii = [np.hypot(*np.asarray(path.vertices).T) for path in lines.get_paths() if np.size(path.vertices)]
     closed = [radius for radius in radii if radius.max() < 0.95]
     assert closed
     assert all(np.ptp(radius) < 0.01 for radius in closed)  # polygons between eleven points have 0.02
