@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from fedscope.figures.report import report_page
-from fedscope.figures.report.pairs import pair_charts
 from fedscope.figures.report.subjects import subjects
 from fedscope.figures.report.summary import Summary, summary
 from fedscope.figures.report.verdicts import best, sentences
@@ -107,7 +106,11 @@ def test_records_of_other_samples_are_not_compared() -> None:
     other = paired("two", "fedavg+man", 300.0, samples_sha256="6" * 64)
     found = summarised(ONE, other)
     assert found.verdicts == ()
-    assert found.remark.startswith("No differences are tested: the two were not measured on the same samples")
+    assert found.remark == "Not compared, as samples or settings are not FedAvg's: FedAvg+MAN."
+    some = summarised(ONE, other, SHARPER)
+    assert [name for name, _ in some.verdicts] == ["λ_max", "trace"]
+    assert "FedAvg+MAN" not in "".join(sentence for _, sentence in some.verdicts)
+    assert not any(cell.mark for row in some.table.rows for cell in row)
 
 
 def test_every_H_N_stands_with_its_error_under_the_tables_own_name() -> None:
@@ -119,21 +122,6 @@ def test_every_H_N_stands_with_its_error_under_the_tables_own_name() -> None:
         assert words not in text
 
 
-def test_pairs_that_are_unresolved_are_left_out_of_the_scale_and_marked() -> None:
-    pairs = [[0.0, 10.0, -4.7], [10.0, 0.0, 1000.0], [-4.7, 1000.0, 0.0]]
-    cross = crossed(matrices={"H_N": {"tensor": pairs}, "H_D": {"tensor": None}})
-    record = curvature(cross_client=cross)
-    (subject,) = subjects([], [record]).values()
-    (chart,) = pair_charts([(subject, record)])
-    heat, unclear = chart.data
-    assert (heat["zmin"], heat["zmax"], heat["z"][0]) == (1.0, 3.0, [None, 1.0, None])
-    assert list(zip(unclear["x"], unclear["y"], strict=True)) == [(2, 0), (0, 2)]
-    assert chart.caption == (
-        "H_N (tensor) of FedAvg's clients, pair by pair; their mean: 12.00 ± 0.10. "
-        "“?”: the pair is unresolved."
-    )
-
-
 def test_several_rounds_of_one_run_have_names_of_their_own() -> None:
     early = ONE | {"checkpoint": ONE["checkpoint"] | {"round": 2, "sha256": "2" * 64}}
     found = summarised(early, ONE)
@@ -143,4 +131,5 @@ def test_several_rounds_of_one_run_have_names_of_their_own() -> None:
 def test_a_page_without_curvature_has_a_summary_and_one_of_landscapes_alone_has_none() -> None:
     found = Page(report_page([run()], [], [landscape()]))
     assert "Measured on" in found.text
-    assert found.text.count("not measured") >= 4
+    table = found.text[found.text.index("Headline numbers") : found.text.index("How to read this")]
+    assert (table.count("not measured"), "H_N" in table) == (2, False)  # λ_max and trace alone

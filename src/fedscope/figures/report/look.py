@@ -32,6 +32,7 @@ def layout(x: str, y: str, **changes: Any) -> dict[str, Any]:
     It has no colours: the page's script adds those of the scheme in use.
     """
     axis = {
+        "showline": True,
         "ticks": "outside",
         "zeroline": False,
         "automargin": True,

@@ -3,10 +3,10 @@
 import shlex
 from collections.abc import Mapping, Sequence
 
-from fedscope.errors import UserError
 from fedscope.figures.labels import label
 from fedscope.figures.report.cells import NOT_MEASURED, Cell, SortableTable, compared, measured
 from fedscope.figures.report.subjects import Key, Record, Subject, key_of, row_names, run_key
+from fedscope.figures.report.verdicts import comparable
 from fedscope.figures.rounding import format_estimate
 from fedscope.figures.tables import hessian_table
 from fedscope.figures.verdicts import ONE_BATCH, comparison_table
@@ -40,14 +40,14 @@ def curvature_table(
 
 
 def comparison(curvatures: Sequence[Record], who: Mapping[Key, Subject]) -> SortableTable | None:
-    """Tabulate the differences to the first record, where all were measured on the same samples."""
-    try:
-        table = comparison_table(curvatures)
-    except UserError:
+    """Tabulate the differences to the first record of those that were measured on the same samples."""
+    fitting = comparable(curvatures)
+    if len(fitting) < 2:
         return None
-    reference, *others = row_names(curvatures, who)
+    table = comparison_table(fitting)
+    reference, *others = row_names(fitting, who)
     rows = []
-    for name, record, (_, *texts) in zip(others, curvatures[1:], table.rows, strict=True):
+    for name, record, (_, *texts) in zip(others, fitting[1:], table.rows, strict=True):
         color = who[key_of(record["checkpoint"])].color
         rows.append((Cell(name, name, color), *(Cell(text, text) for text in texts)))
     columns = ("method", *table.columns[1:])

@@ -232,13 +232,8 @@ def _barrier(record: Record) -> str:
 def _eye() -> list[float]:
     """Return the static figures' camera, as plotly places it."""
     up, around, reach = math.radians(CAMERA["elev"]), math.radians(CAMERA["azim"]), 2.0
-    return look.numbers(  # type: ignore[no-any-return]
-        [
-            reach * math.cos(up) * math.cos(around),
-            reach * math.cos(up) * math.sin(around),
-            reach * math.sin(up),
-        ]
-    )
+    flat = reach * math.cos(up)
+    return [flat * math.cos(around), flat * math.sin(around), reach * math.sin(up)]
 
 
 def _turned(grid: Sequence[Sequence[Any]]) -> list[list[Any]]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fedscope.errors import UserError
 from fedscope.figures.report import verdicts
 from fedscope.figures.report.cells import Cell, SortableTable, compared, measured
 from fedscope.figures.report.metrics import rows_of
@@ -11,6 +10,7 @@ from fedscope.figures.report.subjects import Key, Record, Subject, key_of, row_n
 from fedscope.figures.report.training import final_accuracy, partition_of
 
 Subjects = Mapping[Key, Subject]
+SYMBOLS = ("H_N", "H_D")
 MARKS = {"lower": "lowest", "higher": "highest"}
 
 
@@ -21,7 +21,7 @@ class Summary:
     facts: tuple[tuple[str, str], ...]  # name and value
     table: SortableTable
     verdicts: tuple[tuple[str, str], ...]  # quantity, and what is decided of it
-    remark: str  # why there are no verdicts, where that needs saying
+    remark: str  # which records are not compared; empty where all are
 
 
 def summary(
@@ -30,16 +30,17 @@ def summary(
     """Return the summary of runs, and of the curvature and landscapes of these or of other checkpoints."""
     facts = {"Trained": [_trained(run) for run in runs]}
     facts["Measured on"] = [_samples(record) for record in curvatures or landscapes]
-    found, remark = [], ""
-    try:
-        found = verdicts.sentences(curvatures, row_names(curvatures, who))
-    except UserError as reason:
-        remark = f"No differences are tested: {reason}."
+    names = dict(zip(map(id, curvatures), row_names(curvatures, who), strict=True))
+    fitting = verdicts.comparable(curvatures)
+    found = verdicts.sentences(fitting, [names[id(record)] for record in fitting])
+    left = [names[id(record)] for record in curvatures if record not in fitting]
     return Summary(
         tuple((name, " · ".join(dict.fromkeys(words))) for name, words in facts.items() if words),
         _table(runs, curvatures, who),
         tuple(found),
-        remark,
+        f"Not compared, as samples or settings are not {names[id(fitting[0])]}'s: {', '.join(left)}."
+        if left
+        else "",
     )
 
 
@@ -59,15 +60,18 @@ def _table(runs: Sequence[Record], curvatures: Sequence[Record], who: Subjects) 
         accuracy = [final_accuracy(run)] if runs else []
         body.append((Cell(name, name, subject.color), *accuracy, *_headline(record, marks)))
     columns = ("final accuracy (%)",) if runs else ()
-    columns = ("method", *columns, "λ_max ± data", "trace ± probe ± data", "H_N (tensor)", "H_D (tensor)")
-    return SortableTable("summary-table", "Headline numbers", columns, tuple(body))
+    columns = ("method", *columns, "λ_max ± data", "trace ± probe ± data")
+    if any(record["cross_client"] for record in records):
+        columns = (*columns, *(f"{symbol} (tensor)" for symbol in SYMBOLS))
+    rows_shown = tuple(row[: len(columns)] for row in body)
+    return SortableTable("summary-table", "Headline numbers", columns, rows_shown)
 
 
 def _headline(record: Record | None, marks: Mapping[str, str]) -> Iterator[Cell]:
     cross = record["cross_client"] if record else None
     yield measured(record and record["lambda_max"], "stderr_data", mark=marks.get("λ_max"))
     yield measured(record and record["trace"], "stderr_probe", "stderr_data", mark=marks.get("trace"))
-    for symbol in ("H_N", "H_D"):
+    for symbol in SYMBOLS:
         yield compared(cross and cross[symbol]["tensor"], symbol, marks.get(f"{symbol} (tensor)"))
 
 

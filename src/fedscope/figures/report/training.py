@@ -19,7 +19,7 @@ def runs_table(runs: Sequence[Record], who: Mapping[Key, Subject]) -> SortableTa
             manifest["data"]["name"],
             manifest["model"]["name"],
             partition_of(settings),
-            _joined(settings, "{rounds} rounds of {epochs} epochs, batch size {batch_size}, rate {lr:g}"),
+            _joined(settings, "rounds {rounds}, epochs {epochs}, batch size {batch_size}, rate {lr:g}"),
         )
         seed = settings.get("seed")
         values = (

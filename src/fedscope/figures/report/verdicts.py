@@ -34,18 +34,29 @@ QUANTITIES = {
 }
 
 
+def comparable(records: Sequence[Record]) -> list[Record]:
+    """Return the first record and those that were measured on its samples, as the same quantities."""
+    found = list(records[:1])
+    for other in records[1:]:
+        try:
+            differences(records[0], other)
+        except UserError:
+            continue
+        found.append(other)
+    return found
+
+
 def best(records: Sequence[Record]) -> dict[str, int]:
     """Return the quantities in which one record is decidedly better than every other, and its place.
 
     A quantity that one record lacks is left out; so are all where not all have the same samples.
     """
-    found = {}
+    found: dict[str, int] = {}
+    if len(comparable(records)) < len(records):
+        return found
     for place, record in enumerate(records):
         others = [other for other in records if other is not record]
-        try:
-            rows = [differences(other, record) for other in others]
-        except UserError:
-            return {}
+        rows = [differences(other, record) for other in others]
         for name, quantity in QUANTITIES.items():
             verdicts = [one.verdict for row in rows for one in row if one.quantity == name]
             if others and verdicts == [quantity.better] * len(others):
@@ -54,10 +65,10 @@ def best(records: Sequence[Record]) -> dict[str, int]:
 
 
 def sentences(records: Sequence[Record], names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return per quantity what is decided against the first record; ``names`` are the records'.
+    """Return per quantity what is decided against the first record; ``names`` are those of the records.
 
     Raises:
-        UserError: the records were not measured on the same samples.
+        UserError: one is not comparable with the first.
     """
     rows = [differences(records[0], other) for other in records[1:]]
     found = []

@@ -112,7 +112,7 @@ class Plane {
 
   flatLayout(view) {
     const [x, y] = [view.x, view.y].map((values) => [values[0], values.at(-1)]);
-    const axis = (text, range) => ({ title: { text }, range, ticks: "outside", showgrid: false, zeroline: false });
+    const axis = (text, range) => ({ title: { text }, range, showline: true, ticks: "outside", showgrid: false, zeroline: false });
     return {
       ...this.common(), height: 380, margin: { l: 60, r: 10, t: 34, b: 55 }, plot_bgcolor: colour("missing"),
       xaxis: { ...axis(view.axes[0], x), constrain: "domain" },
