@@ -8,7 +8,7 @@ import pytest
 from fedscope.errors import UserError
 from fedscope.figures.report import landscape_page, report_page
 from fedscope.figures.report.planes import caption
-from tests.figures.records import curvature, landscape, profile
+from tests.figures.records import curvature, landscape, profile, run
 from tests.figures.test_report import Page
 
 
