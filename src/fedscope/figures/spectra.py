@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.page import Page
+from fedscope.landscape.records import density_entry, finite
+from fedscope.landscape.results import Density
 
 MOST_DECADES = 10.0
 
@@ -25,8 +27,8 @@ Values = NDArray[np.float64]
 
 
 def density_figure(
-    densities: Sequence[Mapping[str, Any]],
-    labels: Sequence[str],
+    densities: Sequence[Mapping[str, Any] | Density],
+    labels: Sequence[str] | None = None,
     *,
     lambda_max: Sequence[float] | None = None,
     x_scale: Literal["symlog", "linear"] = "symlog",
@@ -34,7 +36,8 @@ def density_figure(
 ) -> Figure:
     """Overlay densities, each in its own colour and line style; the density axis is logarithmic.
 
-    A density is the entry of a record of ``fedscope hessian --json``: grid, density, its 95 % band, σ.
+    A density is what ``spectral_density`` returns, or the entry of a record of ``fedscope hessian --json``:
+    grid, density, its 95 % band, σ. ``labels`` stand in the legend; left out, the curves are numbered.
 
     The density axis ends just under the lowest bump of any curve, at most ten decades below the highest, so
     that single outlying eigenvalues stay visible. The symmetric-logarithmic eigenvalue axis is linear up to
@@ -47,7 +50,9 @@ def density_figure(
     """
     if not densities:
         raise UserError("there is no spectrum to draw: compute one with 'fedscope hessian --density'")
-    curves = [(_values(one["grid"]), _values(one["density"])) for one in densities]
+    entries = [finite(density_entry(one)) if isinstance(one, Density) else one for one in densities]
+    labels = labels or [f"spectrum {number}" for number in range(1, len(entries) + 1)]
+    curves = [(_values(one["grid"]), _values(one["density"])) for one in entries]
     low, high = density_range([density for _, density in curves])
     markers = [float("nan")] * len(curves) if lambda_max is None else lambda_max
     legend = LEGEND_LINE * len(curves) + 0.05
@@ -58,12 +63,12 @@ def density_figure(
         for index, (curve, label, marker) in enumerate(zip(curves, labels, markers, strict=True)):
             look = style.curve_look(index)
             _draw_curve(axes, curve, label, marker, look)
-            _draw_band(axes, curve[0], densities[index].get("band"), look["color"])
+            _draw_band(axes, curve[0], entries[index].get("band"), look["color"])
         axes.set_yscale("log")
         axes.set(ylim=(low, high), xlabel="eigenvalue", ylabel="density")
         axes.yaxis.set_major_locator(LogLocator(numticks=7))
         axes.yaxis.set_minor_locator(NullLocator())
-        _scale_eigenvalues(axes, x_scale, sigma=max(float(one["sigma"]) for one in densities))
+        _scale_eigenvalues(axes, x_scale, sigma=max(float(one["sigma"]) for one in entries))
         axes.spines[["top", "right"]].set_visible(False)
         # the legend stands above the axes, where no curve can run into it
         axes.legend(

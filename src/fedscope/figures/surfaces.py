@@ -53,7 +53,7 @@ COARSE = 25  # points along an axis up to which interpolated contours are said t
 
 def landscape_figure(
     surfaces: Sequence[Surface],
-    titles: Sequence[str],
+    titles: Sequence[str] | None = None,
     *,
     captions: Sequence[str] | None = None,
     kind: Kind = "both",
@@ -65,11 +65,11 @@ def landscape_figure(
 ) -> Figure:
     """Draw one column per checkpoint (two bands of three or four columns from five on), with all shared.
 
-    ``both`` has surfaces in space above contours. The loss at the centre stands under each title;
-    ``captions`` adds a line there. Known networks are marked on the plane, and where they lie off it a panel
-    below shows their distances. ``metric`` is "loss" or one of the surfaces' metrics. ``scale`` is found from
-    the surfaces unless given, and so is the number of ``columns``; ``title`` stands above all. Of a path only
-    as many marks as are ``reached`` are drawn.
+    ``both`` has surfaces in space above contours. The loss at the centre stands under each title (left out:
+    the name of the directions); ``captions`` adds a line there. Known networks are marked on the plane, and
+    where they lie off it a panel below shows their distances. ``metric`` is "loss" or one of the surfaces'
+    metrics. ``scale`` is found from the surfaces unless given, and so is the number of ``columns``;
+    ``title`` stands above all. Of a path only as many marks as are ``reached`` are drawn.
 
     Raises:
         UserError: for no or more than eight surfaces (any number in given ``columns``), a grid too small to
@@ -85,6 +85,7 @@ def landscape_figure(
     side = (width - LEFT - RIGHT - (columns - 1) * GAP) / columns
     if len(surfaces) > columns:
         side = min(side, TWO_BANDS_SIDE)
+    titles = titles or [surface.directions for surface in surfaces]
     captions = captions if captions is not None else [""] * len(surfaces)
     panels = [
         make_panel(surface, title, caption, width=side, metric=metric)

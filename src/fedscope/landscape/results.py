@@ -18,6 +18,7 @@ from torch import Tensor
 
 from fedscope.landscape.errorbars import combined, interval, mean_stderr, sloped_interval
 from fedscope.landscape.forms import PLAIN, Form
+from fedscope.landscape.printing import Printed
 from fedscope.landscape.quadrature import share_limits
 from fedscope.landscape.subspace import Subspace
 from fedscope.resolution import is_resolved
@@ -29,8 +30,8 @@ Pairs = Literal["distinct", "all_including_self"]
 Reading = Literal["tensor", "parameter"]
 
 
-@dataclass(frozen=True)
-class Estimate:
+@dataclass(frozen=True, repr=False)
+class Estimate(Printed):
     """A number and its standard error (NaN where it could not be formed).
 
     The value is as estimated: noise may have carried it out of the range of what it estimates.
@@ -62,8 +63,8 @@ def probe_mean(values: Tensor, exact: bool) -> Estimate:
     return Estimate(float(values.mean()), 0.0 if exact else mean_stderr(values.tolist()), len(values) - 1)
 
 
-@dataclass(frozen=True)
-class Eigenpairs:
+@dataclass(frozen=True, repr=False)
+class Eigenpairs(Printed):
     """Eigenvalues at an end of the spectrum, each certified by its residual ‖Hv − λv‖."""
 
     values: Tensor  # (k,) float64, descending
@@ -106,8 +107,8 @@ class Eigenpairs:
         return (math.exp(low), math.exp(high)) if value > 0 else (-math.exp(high), -math.exp(low))
 
 
-@dataclass(frozen=True)
-class Trace:
+@dataclass(frozen=True, repr=False)
+class Trace(Printed):
     """An estimate of tr H."""
 
     value: float
@@ -132,8 +133,8 @@ class Trace:
         return interval(self.value, *combined(*errors), level)
 
 
-@dataclass(frozen=True)
-class Diagonal:
+@dataclass(frozen=True, repr=False)
+class Diagonal(Printed):
     """Estimates of the diagonal of H and, from the same products, of each tensor's block trace."""
 
     parameter: Tensor  # (n,) float64: diag(H)
@@ -156,8 +157,8 @@ class Diagonal:
         return dict(zip(self.names, found, strict=True))
 
 
-@dataclass(frozen=True)
-class CrossClient:
+@dataclass(frozen=True, repr=False)
+class CrossClient(Printed):
     """How much the curvature of the clients' models differs (Mendieta et al. 2022, section 3.2).
 
     For clients k and j with diagonals D: H_N = (‖D_k‖ − ‖D_j‖)², H_D = ⟨D_k, D_j⟩ / (‖D_k‖·‖D_j‖), averaged
@@ -180,8 +181,8 @@ class CrossClient:
     deflated: int = 0  # rows of each client's basis, whose part of the diagonal is exact, at its last probes
 
 
-@dataclass(frozen=True)
-class Density:
+@dataclass(frozen=True, repr=False)
+class Density(Printed):
     """Spectral density by stochastic Lanczos quadrature, Gaussian-broadened; integrates to one.
 
     Its errors are over the M probes, with M − 1 degrees of freedom; 0 if the probes were a complete set.
@@ -236,16 +237,16 @@ class Density:
         return 1 - limits[:, 1], 1 - limits[:, 0]
 
 
-@dataclass(frozen=True)
-class Axis:
+@dataclass(frozen=True, repr=False)
+class Axis(Printed):
     """One direction of a surface: its name and the coordinates along it."""
 
     name: str
     values: Tensor  # (m,) float64
 
 
-@dataclass(frozen=True)
-class Mark:
+@dataclass(frozen=True, repr=False)
+class Mark(Printed):
     """A known network, where a slice of weight space shows it: at its orthogonal projection."""
 
     label: str
@@ -253,8 +254,8 @@ class Mark:
     distance: float  # ‖w − projection‖, in units of the weights: 0 for a network the slice passes through
 
 
-@dataclass(frozen=True)
-class Surface:
+@dataclass(frozen=True, repr=False)
+class Surface(Printed):
     """Metrics on a grid of a line or a plane, o + a·d₀ (+ b·d₁); non-finite points are kept as they are.
 
     Grid tensors are (m₀,) on a line and (m₀, m₁) on a plane, float64, first index along ``axes[0]``.
