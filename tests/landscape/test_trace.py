@@ -249,6 +249,14 @@ def test_progress_knows_the_total_only_with_fixed_probes() -> None:
     assert seen == [(1, 2), (2, 2), (1, None), (2, None)]
 
 
+def test_the_last_estimate_of_the_progress_is_the_result() -> None:
+    said = list[str]()
+    matrix = symmetric(torch.linspace(0, 3, 60, dtype=torch.float64).exp())
+    found = trace(matrix_operator(matrix), rtol=0.01, progress=lambda _done, _total, text: said.append(text))
+    assert found.deflated
+    assert said[-1] == f"{found.value:.5g} ± {found.stderr_probe:.2g}"
+
+
 def test_contradictory_requests_are_refused() -> None:
     operator = matrix_operator(torch.eye(4).double())
     with pytest.raises(UserError, match="at least 2"):

@@ -30,6 +30,12 @@ _OPTIONS = (
     options.json_target,
 )  # fmt: skip
 
+GROUPS = {
+    "Your own network and data": ("--model", "--data", "--loss", "--entry"),
+    "Samples and numbers": ("--split", "--data-dir", "--batch-size", "--bn", "--dtype", "--seed"),
+    "Machine and registry": ("--device", "--threads", "--registry", "--json"),
+}
+"""The shared options in groups for the help, but for those that a command has in its first group."""
 SHARED = (
     "checkpoints", "samples", "split", "data_dir", "model", "data", "loss", "entry", "dtype", "batch_size",
     "seed", "device", "threads", "registry",

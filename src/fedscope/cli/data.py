@@ -56,7 +56,7 @@ def show(name: str, json_target: str | None) -> None:
     console.print_table(name, ["", ""], rows, text_columns=2)
 
 
-@command.command("check")
+@command.command("check", examples={"fedscope data check cifar100 --data-dir data": "is it here and whole?"})
 @click.argument("name", metavar="NAME|DIR")
 @options.data_dir
 @options.json_target

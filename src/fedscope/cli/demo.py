@@ -8,7 +8,7 @@ from fedscope.cli import options
 from fedscope.cli.command import Command
 
 
-@click.command("demo", cls=Command)
+@click.command("demo", cls=Command, examples={"fedscope demo": "about three minutes on two cores"})
 @options.registry
 @options.threads
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("demo"),

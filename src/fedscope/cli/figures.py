@@ -77,7 +77,9 @@ def list_recipes(scale: str, registry: Path, json_target: str | None) -> None:
     _tell_unreadable(shared)
 
 
-@command.command("build")
+@command.command(
+    "build", examples={"fedscope figures build man/table1 --dry-run": "what it would train and measure"}
+)
 @click.argument("names", nargs=-1, required=True, metavar="NAME…")
 @scale_option
 @options.registry

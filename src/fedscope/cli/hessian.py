@@ -4,11 +4,30 @@ from typing import Any
 
 import click
 
+from fedscope.cli.analysis import GROUPS as analysis_groups
 from fedscope.cli.analysis import analysis
 from fedscope.cli.command import Command
 
+GROUPS = {
+    "Most used": ("--samples", "--top-k", "--clients", "--density", "--figure", "--json"),
+    "What is measured": ("--both-ends", "--layers", "--parameters", "--operator", "--engine", "--reading",
+                         "--global-model", "--kind", "--recompute"),
+    "How precisely": ("--tol", "--probes", "--trace-rtol"),
+    "Between clients (H_N, H_D)": ("--client-weights", "--client-data", "--pairs", "--client-rtol",
+                                   "--client-max-probes", "--client-probes", "--client-diagonal",
+                                   "--overlap"),
+    "As the published code computes": ("--product-batches", "--augment", "--resample"),
+    **analysis_groups,
+}  # fmt: skip
+EXAMPLES = {
+    "fedscope hessian": "λ_max and trace of the newest run",
+    "fedscope hessian a b --top-k 5 --figure bars.png --kind bars": "two runs beside each other",
+    "fedscope hessian a@best --clients --json a.json": "H_N and H_D of a run's clients too",
+    "fedscope hessian w.pt --model mine:Net --data mine:batches": "a network and data of your own",
+}
 
-@click.command("hessian", cls=Command)
+
+@click.command("hessian", cls=Command, groups=GROUPS, examples=EXAMPLES)
 @analysis(samples=2048)
 @click.option("--top-k", type=click.IntRange(1), default=1, show_default=True, help="Largest eigenvalues.")
 @click.option(
@@ -25,7 +44,7 @@ from fedscope.cli.command import Command
               help="As the FedAlign paper defines the metrics, or as its scripts compute them.")  # fmt: skip
 @click.option("--global-model", type=click.Choice(["final", "best"]),
               help="Which of a run's checkpoints RUN means. [default: final; code: best]")  # fmt: skip
-@click.option("--clients", is_flag=True, help="Also compare the curvature of the run's clients (H_N, H_D).")
+@click.option("--clients", is_flag=True, help="Also compare the curvature of the run's clients: H_N, H_D.")
 @click.option("--client-weights", type=click.Choice(["client", "global"]),
               help="At each client's weights, or at the global model's. [default: client]")  # fmt: skip
 @click.option("--client-data", type=click.Choice(["own", "global"]),
@@ -62,7 +81,7 @@ from fedscope.cli.command import Command
 @click.option("--both-ends", is_flag=True, help="Also the --top-k smallest eigenvalues.")
 @click.option("--layers", is_flag=True, help="Also λ_max of each layer's own diagonal block.")
 @click.option("--recompute", is_flag=True, help="Measure again what the registry has a result of.")
-@click.option("--figure", metavar="FILE", help="Also draw to a .png, .pdf or .svg file.")
+@click.option("--figure", "--out", "figure", metavar="FILE", help="Also draw to a .png, .pdf or .svg file.")
 @click.option("--kind", type=click.Choice(["density", "eigenvalues", "clients", "bars"]),
               default="density", show_default=True,
               help="What --figure draws: the density, the --top-k eigenvalues, H_N and H_D of the pairs of "

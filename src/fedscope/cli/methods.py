@@ -40,7 +40,7 @@ def list_methods(json_target: str | None) -> None:
     )
 
 
-@command.command("show")
+@command.command("show", examples={"fedscope methods show feddyn+man": "a sum of two methods"})
 @click.argument("method")
 @options.json_target
 def show(method: str, json_target: str | None) -> None:

@@ -63,7 +63,9 @@ def list_models(json_target: str | None) -> None:
     console.print_table("Networks", columns, rows, notes, text_columns=5, drop=drop)
 
 
-@command.command("show")
+@command.command(
+    "show", examples={"fedscope models show resnet20 --classes 100": "a network for 100 classes"}
+)
 @click.argument("name")
 @click.option("--classes", type=click.IntRange(1), help="Number of classes. [default: as published]")
 @click.option("--channels", type=click.IntRange(1), help="Channels of the images. [default: as published]")

@@ -8,7 +8,11 @@ import click
 from fedscope.cli.command import Command
 
 
-@click.command("plot-hessian", cls=Command)
+@click.command(
+    "plot-hessian",
+    cls=Command,
+    examples={"fedscope plot-hessian a.json b.json --kind eigenvalues": "two saved records in one figure"},
+)
 @click.argument("records", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--kind", type=click.Choice(["density", "eigenvalues", "clients", "bars"]),
               default="density", show_default=True,

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from fedscope.cli.analysis import GROUPS as analysis_groups
 from fedscope.cli.analysis import analysis
 from fedscope.cli.command import Command
 from fedscope.cli.evaluation import evaluation
@@ -12,7 +13,21 @@ from fedscope.cli.evaluation import evaluation
 DIRECTIONS = ("eigen", "ggn", "random", "pca", "points", "line", "clients")
 
 
-@click.command("plot-landscape", cls=Command)
+GROUPS = {
+    "Most used": ("--directions", "--grid", "--span", "--samples", "--rounds", "--out"),
+    "What is drawn": ("--kind", "--show", "--seconds", "--from"),
+    "How points are evaluated": ("--metric", "--adaptive", "--precision", "--recompute"),
+    **analysis_groups,
+}
+EXAMPLES = {
+    "fedscope plot-landscape a b": "the minima of two runs, on shared axes",
+    "fedscope plot-landscape --directions line a@client0 a@client1": "the loss between two clients",
+    "fedscope plot-landscape a --rounds 1:20:1 --out film.gif": "a film of the rounds that were kept",
+    "fedscope plot-landscape --from plane.json --kind contour": "a saved record, drawn otherwise",
+}
+
+
+@click.command("plot-landscape", cls=Command, groups=GROUPS, examples=EXAMPLES)
 @analysis(samples=512)
 @click.option("--directions", type=click.Choice(DIRECTIONS), default="eigen", show_default=True,
               help="Top two eigenvectors of the Hessian or of the Gauss-Newton matrix, or random "

@@ -10,7 +10,13 @@ from fedscope.cli.command import Command
 from fedscope.cli.settings import setting
 
 
-@click.command("plot-partition", cls=Command)
+@click.command(
+    "plot-partition",
+    cls=Command,
+    examples={
+        "fedscope data plot-partition --alpha 0.1 --clients 16": "how a division looks before training"
+    },
+)
 @click.argument("run", required=False)
 @setting("dataset", "A data set; `fedscope data list` has them.")
 @options.data_dir

@@ -11,7 +11,11 @@ from fedscope.cli.command import Command
 KINDS = ("accuracy", "bytes", "rounds", "sharpness", "gap", "layers")
 
 
-@click.command("plot-runs", cls=Command)
+@click.command(
+    "plot-runs",
+    cls=Command,
+    examples={"fedscope plot-runs a b --kind sharpness": "accuracy, λ_max and trace by round"},
+)
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option("--kind", type=click.Choice(KINDS), default="accuracy", show_default=True,
               help="Accuracy by round or by bytes sent; accuracy, λ_max and trace by round; λ_max and trace "
@@ -53,8 +57,7 @@ def command(
     store = Registry(registry)
     names = runs or (() if saved else (store.newest().name,))
     records = checked(read_records(saved)) if saved else run_records(store, names)
-    if json_target:
-        console.write_json(json_target, records)
+    only_json = console.in_json(json_target, records)
     save(draw(records, kind, title=title), Path(out), record={"kind": kind, **made_from(records)})
-    if json_target != "-":
-        click.echo(out)
+    if not only_json:
+        print(out)

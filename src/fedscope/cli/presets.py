@@ -34,7 +34,9 @@ def list_presets(json_target: str | None) -> None:
     console.print_table("Presets", columns, rows, text_columns=6, drop=columns[:0:-1])
 
 
-@command.command("show")
+@command.command(
+    "show", examples={"fedscope presets show fedalign/t1": "its settings, and the command of each method"}
+)
 @click.argument("name")
 @options.json_target
 def show(name: str, json_target: str | None) -> None:

@@ -5,11 +5,23 @@ from typing import Any
 
 import click
 
+from fedscope.cli.analysis import GROUPS as analysis_groups
 from fedscope.cli.analysis import analysis
 from fedscope.cli.command import Command
 
+GROUPS = {
+    "Most used": ("--out", "--samples", "--grid", "--top-k", "--no-clients", "--no-compute"),
+    "What is shown": ("--rounds", "--span", "--record"),
+    "How precisely": ("--probes", "--client-probes"),
+    **analysis_groups,
+}
+EXAMPLES = {
+    "fedscope report a b": "two runs beside each other: measures what is missing",
+    "fedscope report a --no-compute --out quick.html": "what has been measured already, at once",
+}
 
-@click.command("report", cls=Command)
+
+@click.command("report", cls=Command, groups=GROUPS, examples=EXAMPLES)
 @analysis(samples=512)
 @click.option("--out", default="report.html", show_default=True, metavar="FILE", help="The .html file.")
 @click.option("--grid", type=click.IntRange(3), default=21, show_default=True,

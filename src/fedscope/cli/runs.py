@@ -31,7 +31,12 @@ def _filter(name: str) -> options.Decorator:
     )
 
 
-@command.command("list")
+@command.command(
+    "list",
+    examples={
+        "fedscope runs list --method 'fed*' --sort -accuracy": "the most accurate runs of some methods"
+    },
+)
 @_filter("method")
 @_filter("dataset")
 @_filter("model")

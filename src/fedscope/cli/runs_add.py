@@ -10,7 +10,13 @@ from fedscope.cli import console, options
 from fedscope.cli.command import Command
 
 
-@click.command("add", cls=Command)
+@click.command(
+    "add",
+    cls=Command,
+    examples={
+        "fedscope runs add w.pt --model resnet20 --dataset cifar10 --name w": "another program's weights"
+    },
+)
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--model", required=True, metavar="NAME|MODULE:FACTORY", help="Its network; see models list.")
 @click.option("--dataset", required=True, metavar="NAME", help="What it was trained on; see data list.")

@@ -14,7 +14,7 @@ from fedscope.errors import UserError
 from fedscope.storage import write_text
 
 
-@click.command("verify", cls=Command)
+@click.command("verify", cls=Command, examples={"fedscope runs verify": "every file of the registry"})
 @click.argument("runs", nargs=-1, metavar="[RUN|FILE]...")
 @options.registry
 @options.json_target
@@ -57,7 +57,14 @@ def verify_command(runs: tuple[str, ...], registry: Path, json_target: str | Non
         print(f"{files} files, no fault")
 
 
-@click.command("export", cls=Command)
+@click.command(
+    "export",
+    cls=Command,
+    examples={
+        "fedscope runs export a --out a.tar": "a whole run as one file",
+        "fedscope runs export a@best --format safetensors --out a.safetensors": "weights for other programs",
+    },
+)
 @click.argument("what", metavar="RUN|CKPT")
 @click.option("--format", "kind", type=click.Choice(["archive", "state_dict", "safetensors", "config"]),
               default="archive", show_default=True)  # fmt: skip

@@ -16,7 +16,14 @@ if TYPE_CHECKING:
 RECORDS = (".png", ".pdf", ".svg", ".html", ".json")
 
 
-@click.command("show", cls=Command)
+@click.command(
+    "show",
+    cls=Command,
+    examples={
+        "fedscope runs show a": "a run's settings and last rounds",
+        "fedscope runs show figure.png --provenance": "from a figure back to the code",
+    },
+)
 @click.argument("run", metavar="RUN|CKPT|FILE")
 @click.option(
     "--provenance", is_flag=True, help="Follow a figure, .json, checkpoint or run back to its code."

@@ -120,8 +120,8 @@ class _Run:
             while self._growth_pays(rtol) and (grown := self._grown(extend)):
                 deflate_further(images, probes, grown, _rows(tally.known))
                 tally.deflate(grown, probes, images)
+                self._seen(tally.probes + self.steps)  # with the estimate of the larger basis
         tally.fix_variance()
-        self._seen(tally.probes + self.steps)  # the estimate that the result will have
 
     def _growth_pays(self, rtol: float) -> bool:
         known, tally = self._tally.known, self._tally
