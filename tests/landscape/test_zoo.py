@@ -97,7 +97,9 @@ def test_a_product_is_what_pytorch_gives_for_the_users_own_network(name: str) ->
     model = animal.model()
     before = copy.deepcopy(model.state_dict())
     looks = _looks(model)
-    operator = Hessian(model, animal.loss, animal.batches())
+    data = animal.batches()
+    samples = Batches.from_iterable(copy.deepcopy(data)).sha256
+    operator = Hessian(model, animal.loss, data)
     v = torch.randn(operator.shape[0], generator=torch.Generator().manual_seed(2)).double()
     expected, found = by_pytorch(animal, v), operator.matvec(v).double()
     assert float((found - expected).norm()) <= 1e-5 * float(expected.norm())
@@ -105,6 +107,7 @@ def test_a_product_is_what_pytorch_gives_for_the_users_own_network(name: str) ->
 
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
     assert _looks(model) == looks
+    assert Batches.from_iterable(data).sha256 == samples
     assert all(p.grad is None for p in model.parameters())
 
 
@@ -121,14 +124,16 @@ FORMS = {"fast": (True, False), "plain": (False, False), "falls back": (False, T
 @pytest.mark.usefixtures("_differentiable")
 @pytest.mark.parametrize("name", MEASURED)
 def test_a_point_of_the_landscape_has_the_networks_own_loss(name: str) -> None:
-    animal, pairs = ZOO[name], _pairs(ZOO[name])
+    animal = ZOO[name]
     model = animal.model()
     n = sum(p.numel() for p in model.parameters() if p.requires_grad)
     d = torch.randn(n, generator=torch.Generator().manual_seed(3)) / n**0.5
     found = surface(model, animal.loss, Batches.of(animal.batches()), directions=(d,), values=([0.0, 0.5],))
-    samples = sum(_samples(inputs) for inputs, _ in pairs)
+    samples = sum(_samples(inputs) for inputs, _ in _pairs(animal))
     for value, at in zip(found.loss.tolist(), (0.0, 0.5), strict=True):
-        losses = [_samples(x) / samples * float(_gradient(animal, x, y, at * d)[2]) for x, y in pairs]
+        losses = [
+            _samples(x) / samples * float(_gradient(animal, x, y, at * d)[2]) for x, y in _pairs(animal)
+        ]
         assert value == pytest.approx(sum(losses), rel=1e-5)
 
 

@@ -133,6 +133,7 @@ NETS: dict[str, Animal] = {
         partial(odd.Checkpointed, reentrant=True), pictures, way="refused", says="use_reentrant=False"
     ),
     "own hook": Animal(odd.Hooked, pictures),
+    "inputs written": Animal(odd.Normalising, pictures),
     "weights in a list": Animal(odd.Listed, pictures),
     "gradient in forward": Animal(odd.Derivative, _forces, _energy, way="falls back"),
     "two inputs": Animal(layers.TwoTowers, _pairs),

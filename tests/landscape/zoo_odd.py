@@ -100,6 +100,22 @@ class FixedBatch(nn.Module):
         return logits
 
 
+class Normalising(nn.Module):
+    """Images that are normalised in place, in the batch that was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.ReLU(inplace=True), nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, CLASSES)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        x -= 0.3
+        x /= 0.5
+        logits: Tensor = self.body(x)
+        return logits
+
+
 class Listed(nn.Module):
     """Weights that forward takes from a list of its own, not from the attributes they are known by."""
 

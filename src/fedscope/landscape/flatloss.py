@@ -22,7 +22,7 @@ from fedscope.landscape.normalization import (
     written_buffers,
 )
 from fedscope.landscape.preflight import once_differentiable
-from fedscope.landscape.trees import Tree, arguments, count, flat, some
+from fedscope.landscape.trees import Tree, arguments, count, flat, leaves, mapped, some
 
 SAMPLE = 8  # samples of the first batch on which a network is looked at before it is used
 LossFunction = Callable[[Any, Any], Tensor]
@@ -102,7 +102,7 @@ class FlatLoss:
     def _prepare(self, inputs: Tree, targets: Tree) -> None:
         """Find the buffers that the model writes when evaluated, then make it faster."""
         few, few_targets = (some(tree, slice(SAMPLE)) for tree in (inputs, targets))
-        self._differentiates = False
+        self._differentiates = self._overwrites = False
         with self.exact():
             try:
                 self._written = self._tried(few)
@@ -115,15 +115,19 @@ class FlatLoss:
                 )
 
     def _tried(self, inputs: Tree) -> dict[tuple[nn.Module, str], Tensor]:
-        """Return the buffers that an evaluation writes, having seen whether it has to differentiate."""
+        """Return the buffers that an evaluation writes, having seen what else is particular about it."""
+        own = mapped(Tensor.clone, inputs)
         try:
             with torch.no_grad():
-                return written_buffers(self.model, inputs)
-        except RuntimeError:
+                found = written_buffers(self.model, own)
+        except RuntimeError:  # of a forward that differentiates
+            own = mapped(Tensor.clone, inputs)
             with torch.enable_grad():
-                found = written_buffers(self.model, inputs)
+                found = written_buffers(self.model, own)
             self._differentiates = True
-            return found
+        pairs = zip(leaves(own), leaves(inputs), strict=True)
+        self._overwrites = not all(torch.equal(*pair) for pair in pairs)
+        return found
 
     def _attempt(self, inputs: Tree, targets: Tree) -> Trial:
         outputs = self.outputs(inputs)
@@ -139,8 +143,8 @@ class FlatLoss:
 
     @property
     def writes(self) -> bool:
-        """Whether an evaluation changes a buffer, which is then put back."""
-        return bool(self._written)
+        """Whether an evaluation changes a buffer or its inputs, which are then as before."""
+        return bool(self._written) or self._overwrites
 
     def split(self, vector: Tensor) -> tuple[Tensor, ...]:
         """Cut a flat (n,) vector into views of the parameters' shapes."""
@@ -160,7 +164,7 @@ class FlatLoss:
 
     def outputs(self, inputs: Tree) -> Any:
         """Return the model's outputs on one batch, differentiable in ``parameters``."""
-        positional, named = arguments(inputs)
+        positional, named = arguments(mapped(Tensor.clone, inputs) if self._overwrites else inputs)
         for (module, name), value in self._written.items():
             module._buffers[name] = value.clone()  # not in place: a graph may hold on to the last one
         try:

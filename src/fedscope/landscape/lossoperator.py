@@ -190,8 +190,7 @@ class LossOperator(Operator):
     def _separable(self, most: int) -> bool:
         """Say whether every batch's loss is the mean of its parts', as for most losses, but not for all."""
         with self._loss.exact():
-            for batch in self._loss.batches:
-                whole = self._loss.on_batch(*batch).double()
+            for batch, whole in zip(self._loss.batches, self._loss.losses.double(), strict=True):
                 parts = cut(batch, most)
                 sums = [count(x) * self._loss.on_batch(x, y).double() for x, y in parts]
                 if not close(torch.stack(sums).sum() / count(batch[0]), whole, self.dtype):

@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedscope.errors import UserError
 from fedscope.landscape.batches import Batches
-from fedscope.landscape.trees import Tree, arguments, count, within
+from fedscope.landscape.trees import Tree, arguments, count, mapped, within
 
 BatchNormMode = Literal["eval", "recalibrate", "batch"]
 
@@ -110,7 +110,7 @@ def recalibrate(model: nn.Module, batches: Batches) -> None:
             # Momentum n_b / n_so_far turns the running update into the sample-weighted mean.
             layer.momentum = samples / seen
         try:
-            positional, named = arguments(inputs)
+            positional, named = arguments(mapped(Tensor.clone, inputs))  # forward may write to them
             model(*positional, **named)
         except ValueError as error:
             raise UserError(f"a batch of {samples} is too small to recalibrate BatchNorm: {error}") from error

@@ -19,6 +19,7 @@ from fedscope.landscape.flatloss import LossFunction
 from fedscope.landscape.normalization import BatchNormMode, frozen_copy
 from fedscope.landscape.probes import DEFAULT_SEED
 from fedscope.landscape.results import Eigenpairs, Trace
+from fedscope.landscape.trees import mapped
 
 
 def pyhessian_spectrum(
@@ -75,7 +76,7 @@ def _require_used(model: nn.Module, loss_fn: LossFunction, batches: Batches, tra
     """Let the trained parameters that the loss uses require a gradient; PyHessian fails on the others."""
     wanted = [(name, p.requires_grad_(True)) for name, p in model.named_parameters() if name in trained]
     inputs, targets = next(iter(batches))
-    loss = loss_fn(model(inputs), targets)
+    loss = loss_fn(model(inputs.clone()), targets)
     gradients: tuple[Tensor | None, ...] = torch.autograd.grad(
         loss, [p for _, p in wanted], allow_unused=True
     )
@@ -93,4 +94,4 @@ class _CountedPasses:
 
     def __iter__(self) -> Iterator[Batch]:
         self.passes += 1
-        return iter(self._batches)
+        return iter([(mapped(Tensor.clone, x), y) for x, y in self._batches])  # forward may write to them
