@@ -7,8 +7,14 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
-from fedscope.errors import UserError
+from fedscope.errors import UserError, suggestion
 
+EXAMPLES = {
+    "--model": "mymodels:resnet",
+    "--data": "mydata:batches",
+    "--loss": "mylosses:loss",
+    "--metric": "mymetrics:error",
+}
 _INSTALLED = (
     Path(__file__).parent,
     *(Path(sysconfig.get_paths()[kind]) for kind in ("stdlib", "purelib", "platlib")),
@@ -23,13 +29,16 @@ def imported(reference: str, flag: str) -> Any:
     """
     module, _, name = reference.partition(":")
     if not (module and name):
-        raise UserError(f"{flag} takes MODULE:FUNCTION, such as mymodels:resnet, not {reference!r}")
+        raise UserError(f"{flag} takes MODULE:FUNCTION, such as {EXAMPLES[flag]}, not {reference!r}")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
-        return getattr(import_module(module), name)
+        found = import_module(module)
     except Exception as error:  # whatever the user's module raises
         raise UserError(f"{flag} {reference}: {reason(error)}") from error
+    if not hasattr(found, name):
+        raise UserError(f"{flag} {reference}: {module} has no {name!r}{suggestion(name, vars(found))}")
+    return getattr(found, name)
 
 
 def called(reference: str, flag: str) -> Any:

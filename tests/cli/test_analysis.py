@@ -336,7 +336,7 @@ def classes(): return [(torch.ones(4, 3), torch.full((4,), 7))]
         ("model", "dicts", "unexpected keyword argument 'inputs'"),
         ("model", "wide", "fails in own:model"),
         ("model", "classes", "fails in cross-entropy"),
-        ("absent", "data", "has no attribute 'absent'"),
+        ("absent", "data", "has no 'absent'"),
     ],
 )
 def test_a_fault_in_the_users_own_code_is_told_as_that(

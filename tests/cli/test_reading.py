@@ -48,8 +48,6 @@ def test_reading_code_is_what_the_scripts_compute(fedscope: Command, run: Run) -
 
 def test_what_the_user_sets_is_not_the_readings_to_set(fedscope: Command, run: Run) -> None:
     chosen = (
-        "--pairs",
-        "distinct",
         "--global-model",
         "final",
         "--no-augment",

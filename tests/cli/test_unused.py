@@ -28,8 +28,6 @@ from tests.cli.conftest import Command
         ("plot-landscape --seconds 2", "--seconds has no effect but on a film"),
         ("plot-landscape --out l.html --kind heat", "--kind has no effect on an .html page"),
         ("plot-landscape --directions line --kind heat", "--kind has no effect on a line"),
-        ("report --no-compute --grid 9", "--grid has no effect with --no-compute"),
-        ("report --no-clients --client-probes 9", "--client-probes has no effect with --no-clients"),
         ("train --partition iid --alpha 3", "--alpha has no effect with --partition iid; leave it out"),
         ("train --memory reset", "--memory has no effect with fedavg, whose clients remember nothing"),
         ("train --optimizer-state client", "--optimizer-state has no effect without --momentum"),
@@ -54,4 +52,11 @@ def test_an_option_without_effect_is_refused(fedscope: Command, line: str, messa
 def test_what_stands_in_the_environment_or_at_its_default_is_not(fedscope: Command) -> None:
     done = fedscope("data", "plot-partition", "--partition", "iid", "--clients", "4", "--out", "p.svg")
     assert done.code == 0, done.err
-    assert fedscope("report", "--no-compute", "--record", "none.json").err.startswith("Error: no such file")
+    again = fedscope("report", "--no-clients", "--client-probes", "9", "--grid", "9", "--record", "none.json")
+    assert again.err.startswith("Error: no such file")
+
+
+def test_more_samples_than_there_are_are_told(fedscope: Command) -> None:
+    done = fedscope("plot-landscape", "--samples", "99999999", "--grid", "3", "--directions", "random")
+    assert done.code == 0, done.err
+    assert "tiny@2: on all 1,437 samples, fewer than --samples 99,999,999\n" in done.err

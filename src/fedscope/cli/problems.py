@@ -50,6 +50,9 @@ def problems(
     paths = [checkpoint_path(store, reference, own=bool(model)) for reference in checkpoints or (None,)]
     found = load(paths, source)
     for problem in found:
+        if samples.isdecimal() and problem.batches.samples < int(samples):
+            there = f"{problem.batches.samples:,} samples"
+            console.note(f"{problem.title}: on all {there}, fewer than --samples {int(samples):,}")
         for note in problem.notes:
             console.note(f"{problem.path}: {note}")
     return found

@@ -24,7 +24,7 @@ EXAMPLES = {
 @click.command("report", cls=Command, groups=GROUPS, examples=EXAMPLES)
 @analysis(samples=512)
 @click.option("--out", default="report.html", show_default=True, metavar="FILE", help="The .html file.")
-@click.option("--grid", type=click.IntRange(3), default=21, show_default=True,
+@click.option("--grid", type=click.IntRange(3, 1001), default=21, show_default=True,
               help="Points along each axis of the landscapes.")  # fmt: skip
 @click.option("--span", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,
               help="The landscapes' axes run from -SPAN to SPAN.")  # fmt: skip

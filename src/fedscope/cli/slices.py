@@ -16,6 +16,7 @@ from fedscope.landscape.problem import Problem
 from fedscope.landscape.records import Record, plain_form
 from fedscope.landscape.slicing import DirectionsName
 
+LEAST, MOST = 3, 1001  # points along an axis
 COUNTS = {"line": 2, "points": 3}
 
 
@@ -85,11 +86,11 @@ def grid_sizes(text: str) -> int | tuple[int, ...]:
     Raises:
         UserError: it is neither, or too small to draw.
     """
-    if not re.fullmatch("[0-9]{1,5}(x[0-9]{1,5})?", text):
+    if not re.fullmatch("[0-9]{1,9}(x[0-9]{1,9})?", text):
         raise UserError(f"--grid takes the points along the axes, as 41 or 41x21, not {text!r}")
     sizes = tuple(map(int, text.split("x")))
-    if min(sizes) < 3:
-        raise UserError(f"--grid {text} is too small to draw; take 3 points or more along each axis")
+    if min(sizes) < LEAST or max(sizes) > MOST:
+        raise UserError(f"--grid takes {LEAST} to {MOST} points along each axis, not {text}")
     return sizes if len(sizes) > 1 else sizes[0]
 
 

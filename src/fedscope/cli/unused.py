@@ -1,7 +1,8 @@
 """Options that have no effect beside others: given on the command line they are refused.
 
 A rule names parameters of a command, says from the values of all parameters whether they have an effect, and
-why they have none. What is left at its default, or comes from the environment or a file, is never refused.
+why they have none. What is left at its default, or comes from the environment or a file, is never refused,
+nor what a ``--no-…`` beside it takes back: that is how a command is run again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -56,10 +57,6 @@ _ANALYSIS = (
     Rule("entry", lambda v: v["model"], "without --model and --data"),
     Rule("split data_dir", lambda v: not v["data"], "with --data"),
 )
-_ESTIMATES = (
-    "samples split data_dir model data loss entry bn dtype batch_size seed grid span top_k probes "
-    "client_probes no_clients"
-)
 RULES: Mapping[str, Sequence[Rule]] = {
     "hessian": (
         *_ANALYSIS,
@@ -80,11 +77,7 @@ RULES: Mapping[str, Sequence[Rule]] = {
         Rule("kind", lambda v: _suffix(v) != ".html", "on an .html page"),
         Rule("kind", lambda v: v["directions"] != "line", "on a line, which is a curve"),
     ),
-    "report": (
-        *_ANALYSIS,
-        Rule(_ESTIMATES, lambda v: not v["no_compute"], "with --no-compute"),
-        Rule("client_probes", lambda v: not v["no_clients"], "with --no-clients"),
-    ),
+    "report": _ANALYSIS,
     "add": (
         Rule(
             "augmentation data_dir",

@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
-from fedscope.errors import UserError
+from fedscope.errors import UserError, suggestion
 from fedscope.factories import imported
 from fedscope.landscape.barrier import barrier
 from fedscope.landscape.bending import curvature_at_center, curvature_over_steps
@@ -149,7 +149,11 @@ def _metrics(names: Sequence[str]) -> dict[str, Metric]:
     """Return metrics under the names that they were asked for by."""
     unknown = [name for name in names if name != "accuracy" and ":" not in name]
     if unknown:
-        raise UserError(f"there is no metric {unknown[0]!r}; use loss, accuracy or your own, MODULE:FUNCTION")
+        hint = (
+            suggestion(unknown[0], ("loss", "accuracy"))
+            or "; use loss, accuracy or your own, MODULE:FUNCTION"
+        )
+        raise UserError(f"there is no metric {unknown[0]!r}{hint}")
     return {name: accuracy if name == "accuracy" else imported(name, "--metric") for name in names}
 
 
