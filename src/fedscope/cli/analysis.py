@@ -1,13 +1,15 @@
 """What the analysis commands share: which samples, which checkpoint, which precision."""
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import click
 
-from fedscope.cli import options
+from fedscope.cli import completion, options
 
 _OPTIONS = (
-    click.argument("checkpoints", nargs=-1, metavar="[CKPT]..."),
+    click.argument("checkpoints", nargs=-1, metavar="[CKPT]...", shell_complete=completion.checkpoints),
     click.option("--split", type=click.Choice(["train", "test"]), default="train", show_default=True),
     options.data_dir,
     click.option("--model", metavar="MODULE:FACTORY", help="Your own network; CKPT is then its state_dict."),
@@ -57,3 +59,17 @@ def analysis(samples: int) -> Callable[[Callable[..., None]], Callable[..., None
         return function
 
     return decorate
+
+
+def check_references(given: dict[str, Any]) -> None:
+    """Find the checkpoints before anything that takes time is imported: a name may be mistyped.
+
+    Raises:
+        UserError: there is no such run or checkpoint.
+    """
+    from fedscope.checkpoints.registry import Registry
+
+    store = Registry(given["registry"])
+    for reference in given["checkpoints"]:
+        if not Path(reference).exists():
+            store.resolve(reference)

@@ -1,10 +1,11 @@
 """`fedscope data`: which data sets there are, where they come from, and whether one is here and whole."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from fedscope.cli import options
+from fedscope.cli import completion, options
 from fedscope.cli.lazy import LazyGroup
 
 LAZY = {"plot-partition": ("plot_partition", "Draw which classes each client holds.")}
@@ -41,23 +42,35 @@ def list_data(data_dir: Path | None, json_target: str | None) -> None:
 
 
 @command.command("show")
-@click.argument("name")
+@click.argument("name", shell_complete=completion.of("dataset"))
 @options.json_target
 def show(name: str, json_target: str | None) -> None:
     """Show a data set: its splits, files, source, licence, pipelines and default network."""
-    from fedscope.cli import console
-    from fedscope.data.catalogue import record
-    from fedscope.data.inspection import describe
+    from fedscope.cli import catalogues, console
 
-    facts = describe(record(name))
+    catalogues.check("dataset", name)
+    facts = catalogues.kept("dataset", _facts).get(name)
+    if facts is None:
+        from fedscope.data.catalogue import record
+        from fedscope.data.inspection import describe
+
+        facts = describe(record(name))
     if console.in_json(json_target, facts):
         return
     rows = [[key.replace("_", " "), _text(value)] for key, value in facts.items() if value]
     console.print_table(name, ["", ""], rows, text_columns=2)
 
 
+def _facts() -> dict[str, dict[str, Any]]:
+    """Return what there is to know of every data set, by name."""
+    from fedscope.data.catalogue import DATASETS
+    from fedscope.data.inspection import describe
+
+    return {name: describe(record) for name, record in DATASETS.items()}
+
+
 @command.command("check", examples={"fedscope data check cifar100 --data-dir data": "is it here and whole?"})
-@click.argument("name", metavar="NAME|DIR")
+@click.argument("name", metavar="NAME|DIR", shell_complete=completion.of("dataset"))
 @options.data_dir
 @options.json_target
 def check(name: str, data_dir: Path | None, json_target: str | None) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from fedscope.cli.analysis import GROUPS as analysis_groups
-from fedscope.cli.analysis import analysis
+from fedscope.cli.analysis import analysis, check_references
 from fedscope.cli.command import Command
 
 GROUPS = {
@@ -92,6 +92,7 @@ def command(**given: Any) -> None:
     CKPT is a file, or RUN, RUN@25, RUN@best, RUN@final, RUN@client3 of the registry; left out, the newest
     run. Several are compared in one table.
     """
+    check_references(given)
     from fedscope.cli import measuring  # torch: not for --help
 
     measuring.run(**given)

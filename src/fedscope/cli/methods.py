@@ -1,11 +1,11 @@
 """`fedscope methods`: what can be trained, and what each method is."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedscope.cli import console, options
+from fedscope.cli import catalogues, completion, console, options
 from fedscope.cli.command import Group
 from fedscope.errors import UserError
 
@@ -26,40 +26,52 @@ def command() -> None:
 @options.json_target
 def list_methods(json_target: str | None) -> None:
     """List all methods; any of them add up, as in feddyn+man, unless they fill the same place."""
-    from fedscope.federated.method import Method
-    from fedscope.federated.methods import ALIASES, known
-
-    methods = [found for found in known().values() if isinstance(found, Method)]
-    if console.in_json(json_target, [_describe(method) for method in methods]):
+    facts, faults = catalogues.kept("method", _facts)
+    if console.in_json(json_target, facts):
         return
-    rows = [[method.name, method.objective, method.source] for method in methods]
-    notes = [f"{alias} is {name}." for alias, name in ALIASES.items()]
-    notes += [str(found) for found in known().values() if isinstance(found, UserError)]
+    rows = [[method["name"], method["objective"], method["source"]] for method in facts]
+    notes = [f"{alias} is {method['name']}." for method in facts for alias in method["aliases"]]
+    notes += faults
     console.print_table(
         "Methods", ["name", "objective", "source"], rows, notes, text_columns=3, drop=("source",)
     )
 
 
 @command.command("show", examples={"fedscope methods show feddyn+man": "a sum of two methods"})
-@click.argument("method")
+@click.argument("method", shell_complete=completion.of("method"))
 @options.json_target
 def show(method: str, json_target: str | None) -> None:
     """Show a method, or a sum such as feddyn+man."""
-    from fedscope.federated.methods import parse
+    catalogues.check("method", method)
+    facts = next((one for one in catalogues.kept("method", _facts)[0] if one["name"] == method), None)
+    if facts is None:
+        from fedscope.federated.methods import parse
 
-    record = parse(method)
-    if console.in_json(json_target, _describe(record)):
+        facts = _describe(parse(method))
+    if console.in_json(json_target, facts):
         return
-    facts = _describe(record)
     rows = [[name.replace("_", " "), str(facts[name])] for name in FACTS if facts[name]]
-    console.print_table(record.name, ["", ""], rows, text_columns=2)
+    console.print_table(facts["name"], ["", ""], rows, text_columns=2)
     rows = [
-        [option.name, str(option.default), "" if option.code is None else str(option.code), _meaning(option)]
-        for option in record.options
-    ]
+        [
+            option["name"], str(option["default"]),
+            "" if option["code"] == option["default"] else str(option["code"]), _meaning(option),
+        ]
+        for option in facts["options"]
+    ]  # fmt: skip
     if rows:
         columns = ["--set", "default", "--reading code", "meaning"]
         console.print_table("Options", columns, rows, text_columns=4, drop=("--reading code",))
+
+
+def _facts() -> tuple[list[dict[str, Any]], list[str]]:
+    """Return what there is to know of every method, and why other packages' cannot be used."""
+    from fedscope.federated.method import Method
+    from fedscope.federated.methods import known
+
+    found = known().values()
+    methods = [_describe(method) for method in found if isinstance(method, Method)]
+    return methods, [str(fault) for fault in found if isinstance(fault, UserError)]
 
 
 FACTS = (
@@ -68,13 +80,16 @@ FACTS = (
 )  # fmt: skip
 
 
-def _describe(method: "Method") -> dict[str, object]:
+def _describe(method: "Method") -> dict[str, Any]:
     """Return what there is to know about a method, as plain data."""
+    from fedscope.federated.methods import ALIASES
+
     further = [v for v in method.server_state if v.name in method.broadcast]
     uploads = [v for v in method.uploads if not v.instead]
     shared = "the model without BatchNorm" if method.personal else "the model"
     return {
         "name": method.name,
+        "aliases": [alias for alias, name in ALIASES.items() if name == method.name],
         "objective": method.objective,
         "source": method.source,
         "place": method.place,
@@ -92,6 +107,7 @@ def _describe(method: "Method") -> dict[str, object]:
                 "default": option.default,
                 "code": option.default if option.code is None else option.code,
                 "choices": list(option.choices),
+                "bounds": _bounds(option),
                 "help": option.help,
             }
             for option in method.options
@@ -111,8 +127,13 @@ def _refusals(method: "Method") -> str:
     return "; ".join(f"{', '.join(names)}: {why}" for why, names in reasons.items())
 
 
-def _meaning(option: "Option") -> str:
-    """Return what an option means and may be."""
+def _bounds(option: "Option") -> str:
+    """Return between what a number lies; nothing for another value."""
     bounded = isinstance(option.default, int | float) and not isinstance(option.default, bool)
-    allowed = " | ".join(option.choices) or (option.bounds() if bounded else "")
-    return option.help + (f" [{allowed}]" if allowed else "")
+    return option.bounds() if bounded else ""
+
+
+def _meaning(option: dict[str, Any]) -> str:
+    """Return what an option means and may be."""
+    allowed = " | ".join(option["choices"]) or option["bounds"]
+    return str(option["help"]) + (f" [{allowed}]" if allowed else "")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
-from fedscope.cli import console, options
+from fedscope.cli import catalogues, completion, console, options
 from fedscope.cli.command import Group
 from fedscope.errors import UserError
 
@@ -31,19 +31,7 @@ def command() -> None:
 @options.json_target
 def list_models(json_target: str | None) -> None:
     """List all networks, each on the images and classes it was published for."""
-    from fedscope.data.catalogue import DATASETS
-    from fedscope.models.catalogue import NETWORKS, outline
-    from fedscope.models.summary import summary
-
-    found = [
-        _describe(
-            name,
-            record,
-            record.classes,
-            summary(outline(name, record.classes, record.channels), record.channels, record.side),
-        )
-        for name, record in NETWORKS.items()
-    ]
+    found, defaults = catalogues.kept("model", _facts)
     if console.in_json(json_target, found):
         return
     rows = [
@@ -58,15 +46,33 @@ def list_models(json_target: str | None) -> None:
     columns = ["name", "data sets", "published for", "takes", "residual", "parameters", "MACs (M)"]
     notes = [
         "Residual: can have a head (MOON), be slimmed (GradAug, FedAlign) and drop blocks (StochDepth).",
-        f"Without --model: {', '.join(f'{data}: {record.model}' for data, record in DATASETS.items())}.",
+        f"Without --model: {', '.join(f'{data}: {model}' for data, model in defaults.items())}.",
     ]
     console.print_table("Networks", columns, rows, notes, text_columns=5, drop=drop)
+
+
+def _facts() -> tuple[list[Facts], dict[str, str]]:
+    """Return what there is to know of every network, and which one is each data set's default."""
+    from fedscope.data.catalogue import DATASETS
+    from fedscope.models.catalogue import NETWORKS, outline
+    from fedscope.models.summary import summary
+
+    found = [
+        _describe(
+            name,
+            record,
+            record.classes,
+            summary(outline(name, record.classes, record.channels), record.channels, record.side),
+        )
+        for name, record in NETWORKS.items()
+    ]
+    return found, {data: record.model for data, record in DATASETS.items()}
 
 
 @command.command(
     "show", examples={"fedscope models show resnet20 --classes 100": "a network for 100 classes"}
 )
-@click.argument("name")
+@click.argument("name", shell_complete=completion.of("model"))
 @click.option("--classes", type=click.IntRange(1), help="Number of classes. [default: as published]")
 @click.option("--channels", type=click.IntRange(1), help="Channels of the images. [default: as published]")
 @click.option("--side", type=click.IntRange(1), help="Pixels of a side. [default: as published]")
@@ -87,6 +93,7 @@ def show(
     json_target: str | None,
 ) -> None:
     """Show a network: its layers, scalars and multiply-accumulates, and what the methods cost on it."""
+    catalogues.check("model", name)
     from fedscope.models.catalogue import find, outline
     from fedscope.models.summary import summary
 

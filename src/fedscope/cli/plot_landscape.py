@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from fedscope.cli.analysis import GROUPS as analysis_groups
-from fedscope.cli.analysis import analysis
+from fedscope.cli.analysis import analysis, check_references
 from fedscope.cli.command import Command
 from fedscope.cli.evaluation import evaluation
 
@@ -61,6 +61,7 @@ def command(**given: Any) -> None:
     several checkpoints in order; clients takes global models whose clients were saved (--save-clients). With
     --rounds it is the name of a run.
     """
+    check_references(given)
     from fedscope.cli import landscapes  # torch: not for --help
 
     landscapes.run(**given)

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from fedscope.cli import options
+from fedscope.cli import completion, options
 from fedscope.cli.command import Command
 from fedscope.cli.settings import setting
 
@@ -17,7 +17,7 @@ from fedscope.cli.settings import setting
         "fedscope data plot-partition --alpha 0.1 --clients 16": "how a division looks before training"
     },
 )
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=completion.runs)
 @setting("dataset", "A data set; `fedscope data list` has them.")
 @options.data_dir
 @setting("partition", "Who holds what: iid, dirichlet_balanced, dirichlet_equal… (docs/partitions.md).")

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from fedscope.cli import options
+from fedscope.cli import completion, options
 from fedscope.cli.command import Command
 
 KINDS = ("accuracy", "bytes", "rounds", "sharpness", "gap", "layers")
@@ -16,7 +16,7 @@ KINDS = ("accuracy", "bytes", "rounds", "sharpness", "gap", "layers")
     cls=Command,
     examples={"fedscope plot-runs a b --kind sharpness": "accuracy, λ_max and trace by round"},
 )
-@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.argument("runs", nargs=-1, metavar="[RUN]...", shell_complete=completion.checkpoints)
 @click.option("--kind", type=click.Choice(KINDS), default="accuracy", show_default=True,
               help="Accuracy by round or by bytes sent; accuracy, λ_max and trace by round; λ_max and trace "
               "against accuracy or against the loss' generalisation gap; λ_max by layer.")  # fmt: skip

@@ -1,8 +1,10 @@
 """`fedscope presets`: the papers' experiments, and how to run each."""
 
+from typing import Any
+
 import click
 
-from fedscope.cli import console, options
+from fedscope.cli import catalogues, completion, console, options
 from fedscope.cli.command import Group
 
 
@@ -15,20 +17,19 @@ def command() -> None:
 @options.json_target
 def list_presets(json_target: str | None) -> None:
     """List all presets; run one with `fedscope train --preset NAME --method …`."""
-    from fedscope.federated.presets import presets
-
-    if console.in_json(json_target, [preset.describe() for preset in presets().values()]):
+    found = list(catalogues.kept("preset", _facts).values())
+    if console.in_json(json_target, found):
         return
     rows = [
         [
-            preset.name,
-            preset.table,
-            str(preset.settings["dataset"]),
-            str(preset.settings["model"]),
-            f"{preset.settings['rounds']} × {preset.settings['epochs']}",
-            ", ".join(preset.unknown),
+            preset["name"],
+            preset["table"],
+            str(preset["settings"]["dataset"]),
+            str(preset["settings"]["model"]),
+            f"{preset['settings']['rounds']} × {preset['settings']['epochs']}",
+            ", ".join(preset["provisional"]),
         ]
-        for preset in presets().values()
+        for preset in found
     ]
     columns = ["preset", "table", "data", "model", "rounds × epochs", "provisional"]
     console.print_table("Presets", columns, rows, text_columns=6, drop=columns[:0:-1])
@@ -37,28 +38,40 @@ def list_presets(json_target: str | None) -> None:
 @command.command(
     "show", examples={"fedscope presets show fedalign/t1": "its settings, and the command of each method"}
 )
-@click.argument("name")
+@click.argument("name", shell_complete=completion.of("preset"))
 @options.json_target
 def show(name: str, json_target: str | None) -> None:
     """Show a preset, and the command of each of its methods."""
-    from fedscope.federated.presets import preset
+    catalogues.check("preset", name)
+    known = catalogues.kept("preset", _facts)
+    if name not in known:
+        from fedscope.federated.presets import preset
 
-    found = preset(name)
-    if console.in_json(json_target, found.describe()):
+        preset(name)
+    found = known[name]
+    if console.in_json(json_target, found):
         return
-    settings = {**found.settings, **found.options}
+    settings, unknown = {**found["settings"], **found["options"]}, found["provisional"]
     rows = [
-        [key, str(value), "" if key not in found.unknown else f"provisional: {found.unknown[key]}"]
+        [key, str(value), "" if key not in unknown else f"provisional: {unknown[key]}"]
         for key, value in settings.items()
         if value is not None
     ]
     rows += [
         [f"{key} with {method}", str(value), ""]
-        for method, more in found.when.items()
+        for method, more in found["when"].items()
         for key, value in more.items()
     ]
-    rows += [[f"{key} under --reading code", str(value), ""] for key, value in found.code.items()]
-    rows += [["seeds", ", ".join(map(str, found.seeds)), ""]]
-    console.print_table(f"{found.name}: {found.table} of {found.source}", ["", "", ""], rows, text_columns=3)
-    for line in found.commands():
+    rows += [[f"{key} under --reading code", str(value), ""] for key, value in found["code"].items()]
+    rows += [["seeds", ", ".join(map(str, found["seeds"])), ""]]
+    title = f"{found['name']}: {found['table']} of {found['source']}"
+    console.print_table(title, ["", "", ""], rows, text_columns=3)
+    for line in found["commands"]:
         print(line)
+
+
+def _facts() -> dict[str, dict[str, Any]]:
+    """Return what there is to know of every preset, by name."""
+    from fedscope.federated.presets import presets
+
+    return {name: preset.describe() for name, preset in presets().items()}

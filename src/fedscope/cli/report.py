@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from fedscope.cli.analysis import GROUPS as analysis_groups
-from fedscope.cli.analysis import analysis
+from fedscope.cli.analysis import analysis, check_references
 from fedscope.cli.command import Command
 
 GROUPS = {
@@ -46,6 +46,7 @@ def command(**given: Any) -> None:
     CKPT is a run of the registry, or one of its checkpoints as RUN@25, RUN@best, RUN@client3; left out (and
     without --record), the newest run.
     """
+    check_references(given)
     from fedscope.cli import reporting  # torch: not for --help
 
     reporting.run(**given)

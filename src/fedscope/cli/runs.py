@@ -9,7 +9,7 @@ import click
 
 from fedscope.checkpoints.registry import COLUMNS, Registry, Row, Run
 from fedscope.checkpoints.schema import Settings
-from fedscope.cli import console, options, runs_add
+from fedscope.cli import completion, console, options, runs_add
 from fedscope.cli.command import Group
 from fedscope.cli.runs_files import export_command, import_command, verify_command
 from fedscope.cli.runs_show import show_command
@@ -89,8 +89,8 @@ def rebuild(registry: Path) -> None:
 
 
 @command.command("diff")
-@click.argument("first", metavar="A")
-@click.argument("second", metavar="B")
+@click.argument("first", metavar="A", shell_complete=completion.runs)
+@click.argument("second", metavar="B", shell_complete=completion.runs)
 @options.registry
 @options.json_target
 def diff(first: str, second: str, registry: Path, json_target: str | None) -> None:
@@ -109,7 +109,7 @@ def diff(first: str, second: str, registry: Path, json_target: str | None) -> No
 
 
 @command.command("tag")
-@click.argument("run")
+@click.argument("run", shell_complete=completion.runs)
 @click.argument("tags", nargs=-1)
 @click.option("--remove", is_flag=True, help="Take the tags away.")
 @options.registry
@@ -125,7 +125,7 @@ def tag(run: str, tags: tuple[str, ...], remove: bool, registry: Path) -> None:
 
 
 @command.command("delete")
-@click.argument("runs", nargs=-1, required=True)
+@click.argument("runs", nargs=-1, required=True, shell_complete=completion.runs)
 @click.option("--clients", is_flag=True, help="Only the clients' models; the rest of the run stays.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @options.registry

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from fedscope.checkpoints.registry import Registry
-from fedscope.cli import console, options
+from fedscope.cli import completion, console, options
 from fedscope.cli.command import Command
 
 
@@ -18,8 +18,20 @@ from fedscope.cli.command import Command
     },
 )
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--model", required=True, metavar="NAME|MODULE:FACTORY", help="Its network; see models list.")
-@click.option("--dataset", required=True, metavar="NAME", help="What it was trained on; see data list.")
+@click.option(
+    "--model",
+    required=True,
+    metavar="NAME|MODULE:FACTORY",
+    shell_complete=completion.of("model"),
+    help="Its network; see models list.",
+)
+@click.option(
+    "--dataset",
+    required=True,
+    metavar="NAME",
+    shell_complete=completion.of("dataset"),
+    help="What it was trained on; see data list.",
+)
 @click.option("--name", metavar="RUN", help="Of the run. [default: of the file or folder]")
 @click.option("--method", help="That trained it. [default: unknown]")
 @click.option(

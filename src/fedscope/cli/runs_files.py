@@ -6,7 +6,7 @@ import click
 
 from fedscope.checkpoints import layout
 from fedscope.checkpoints.registry import Registry, Run
-from fedscope.cli import console, options
+from fedscope.cli import completion, console, options
 from fedscope.cli.command import Command
 from fedscope.cli.config import config
 from fedscope.cli.runs_show import RECORDS, links
@@ -15,7 +15,7 @@ from fedscope.storage import write_text
 
 
 @click.command("verify", cls=Command, examples={"fedscope runs verify": "every file of the registry"})
-@click.argument("runs", nargs=-1, metavar="[RUN|FILE]...")
+@click.argument("runs", nargs=-1, metavar="[RUN|FILE]...", shell_complete=completion.checkpoints)
 @options.registry
 @options.json_target
 def verify_command(runs: tuple[str, ...], registry: Path, json_target: str | None) -> None:
@@ -65,7 +65,7 @@ def verify_command(runs: tuple[str, ...], registry: Path, json_target: str | Non
         "fedscope runs export a@best --format safetensors --out a.safetensors": "weights for other programs",
     },
 )
-@click.argument("what", metavar="RUN|CKPT")
+@click.argument("what", metavar="RUN|CKPT", shell_complete=completion.checkpoints)
 @click.option("--format", "kind", type=click.Choice(["archive", "state_dict", "safetensors", "config"]),
               default="archive", show_default=True)  # fmt: skip
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="FILE")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedscope.checkpoints.registry import Registry
-from fedscope.cli import console, options
+from fedscope.cli import completion, console, options
 from fedscope.cli.command import Command
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ RECORDS = (".png", ".pdf", ".svg", ".html", ".json")
         "fedscope runs show figure.png --provenance": "from a figure back to the code",
     },
 )
-@click.argument("run", metavar="RUN|CKPT|FILE")
+@click.argument("run", metavar="RUN|CKPT|FILE", shell_complete=completion.checkpoints)
 @click.option(
     "--provenance", is_flag=True, help="Follow a figure, .json, checkpoint or run back to its code."
 )

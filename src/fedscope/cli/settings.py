@@ -7,6 +7,7 @@ import click
 from pydantic_core import PydanticUndefined
 
 from fedscope.checkpoints.schema import Settings
+from fedscope.cli import completion
 from fedscope.cli.options import Decorator
 
 
@@ -22,7 +23,8 @@ def setting(name: str, help: str, *aliases: str) -> Decorator:
         flag, kind = f"{flag}/{flag.replace('--', '--no-')}", None
     elif field.default not in (None, PydanticUndefined):
         help = f"{help} [default: {field.default}]"
-    return click.option(flag, *aliases, name, type=kind, default=None, help=help)
+    complete = completion.of(name) if name in ("method", "model", "dataset") else None
+    return click.option(flag, *aliases, name, type=kind, default=None, help=help, shell_complete=complete)
 
 
 def _kind(annotation: Any) -> Any:

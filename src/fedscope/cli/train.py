@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from fedscope.cli import config, options
+from fedscope.cli import catalogues, completion, config, options
 from fedscope.cli.command import Command
 from fedscope.cli.settings import setting
 from fedscope.errors import UserError
@@ -40,7 +40,11 @@ EXAMPLES = {
     "--config", type=click.Path(path_type=Path), is_eager=True, expose_value=False, callback=config.read,
     metavar="FILE.toml", help="Take options from a file; `fedscope runs export --format config` writes one.",
 )  # fmt: skip
-@click.option("--preset", help="Start from a paper's experiment; `fedscope presets list` has them.")
+@click.option(
+    "--preset",
+    shell_complete=completion.of("preset"),
+    help="Start from a paper's experiment; `fedscope presets list` has them.",
+)
 @setting("method", "A method, or a sum such as feddyn+man; `fedscope methods list` has them.")
 @setting("dataset", "A data set of `fedscope data list`, or MODULE:FACTORY of your own.", "--data")
 @setting("test_data", "MODULE:FACTORY of what to evaluate on, with data of your own. [default: a fifth]")
@@ -119,7 +123,7 @@ EXAMPLES = {
     "workers; with --resume, as before]",
 )
 @options.registry
-@click.option("--name", help="Name of the run. [default: METHOD-DATASET]")
+@click.option("--name", shell_complete=completion.runs, help="Name of the run. [default: METHOD-DATASET]")
 @setting("save_clients", "Which of the clients' uploads to keep.")
 @setting("keep_every", "Also keep the global model every K rounds.")
 @click.option("--resume", is_flag=True, help="Continue the run --name; a finished one with more --rounds.")
@@ -146,6 +150,9 @@ def command(
 
     On several machines start it with torchrun instead of --workers; every process takes the same options.
     """
+    for kind in ("method", "dataset", "model"):
+        catalogues.check(kind, fields.get(kind))
+    catalogues.check("preset", preset)
     from fedscope.cli import training  # torch: not for --help
 
     fields = {key: value for key, value in fields.items() if value is not None}

@@ -1,0 +1,101 @@
+"""What the catalogues of methods, networks, data sets and presets say: PyTorch is needed the first time only.
+
+The records themselves hold functions of tensors. What they say in words is kept in the user's cache, by a
+hash of fedscope's own source; where other packages add methods, networks or data, it is always worked out.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fedscope.errors import UserError, suggestion
+from fedscope.own import DATASETS, MODELS, registered
+from fedscope.storage import cache_dir, is_writable, write_text
+
+Facts = dict[str, Any]
+T = TypeVar("T")
+GROUPS = ("fedscope.methods", MODELS, DATASETS)
+
+
+def _methods() -> list[str]:
+    from fedscope.federated.methods import ALIASES, known
+
+    return [*known(), *ALIASES]
+
+
+def _models() -> list[str]:
+    from fedscope.models.catalogue import NETWORKS
+
+    return list(NETWORKS)
+
+
+def _datasets() -> list[str]:
+    from fedscope.data.catalogue import NAMES
+
+    return list(NAMES)
+
+
+def _presets() -> list[str]:
+    from fedscope.federated.presets import presets
+
+    return list(presets())
+
+
+_NAMES: Mapping[str, Callable[[], list[str]]] = {
+    "method": _methods,
+    "model": _models,
+    "dataset": _datasets,
+    "preset": _presets,
+}
+
+
+def names(kind: str) -> list[str]:
+    """Return the names of every method, model, dataset or preset."""
+    return kept(f"{kind}-names", _NAMES[kind])
+
+
+def kept(what: str, make: Callable[[], T]) -> T:
+    """Return what ``make`` returns, plain data, without calling it where this source has done so before."""
+    if extended():
+        return make()
+    path = cache_dir() / "catalogues" / f"{what}-{_source()}.json"
+    with suppress(OSError, ValueError):
+        found: T = json.loads(path.read_text(encoding="utf-8"))
+        return found
+    made = make()
+    if is_writable(path):
+        with suppress(OSError):
+            write_text(path, json.dumps(made, ensure_ascii=False))
+    return made
+
+
+def extended() -> bool:
+    """Say whether other packages add to the catalogues."""
+    return any(map(registered, GROUPS))
+
+
+def check(kind: str, name: object) -> None:
+    """Refuse a name that is nearly one of the catalogue's, before anything that takes time is imported.
+
+    Raises:
+        UserError: it is, and which was probably meant.
+    """
+    if not isinstance(name, str) or ":" in name or extended():
+        return
+    for part in name.split("+") if kind == "method" else [name]:
+        if part not in names(kind) and (meant := suggestion(part, names(kind))):
+            raise UserError(f"unknown {kind} {part!r}{meant}")
+
+
+@cache
+def _source() -> str:
+    """Return a hash of the package's own files."""
+    digest = hashlib.sha256()
+    for file in sorted(Path(__file__).parents[1].rglob("*")):
+        if file.suffix in (".py", ".toml"):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:32]

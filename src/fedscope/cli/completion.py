@@ -1,0 +1,50 @@
+"""What the shell completes: runs, checkpoints, and names of methods, networks, data sets and presets."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def runs(context: click.Context, _param: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Return the registry's runs that begin as typed."""
+    return [CompletionItem(run.name) for run in _registry(context).folders() if run.name.startswith(typed)]
+
+
+def checkpoints(context: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Return runs; after RUN@ its checkpoints; and files, which the shell completes."""
+    name, at, _ = typed.partition("@")
+    if not at:
+        return [*runs(context, param, typed), CompletionItem(typed, type="file")]
+    run = next((run for run in _registry(context).folders() if run.name == name), None)
+    if run is None:
+        return []
+    words = [
+        "best",
+        "final",
+        *map(str, run.rounds()),
+        *(f"client{int(path.stem)}" for path in run.clients()),
+    ]
+    return [CompletionItem(f"{name}@{word}") for word in words if f"{name}@{word}".startswith(typed)]
+
+
+def of(kind: str) -> Complete:
+    """Return what completes names of methods, models, datasets or presets; of a method, a sum's last part."""
+
+    def complete(_context: click.Context, _param: click.Parameter, typed: str) -> list[CompletionItem]:
+        from fedscope.cli.catalogues import names
+
+        before, plus, last = typed.rpartition("+") if kind == "method" else ("", "", typed)
+        return [CompletionItem(f"{before}{plus}{name}") for name in names(kind) if name.startswith(last)]
+
+    return complete
+
+
+def _registry(context: click.Context) -> Any:
+    from fedscope.checkpoints.registry import Registry
+
+    return Registry(Path(context.params.get("registry") or "checkpoints"))
