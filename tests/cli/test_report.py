@@ -2,10 +2,12 @@ import json
 import shutil
 from pathlib import Path
 
+import click
 import pytest
 
 from fedscope.checkpoints.files import load_checkpoint
 from fedscope.checkpoints.registry import Run
+from fedscope.cli import hessian, plot_landscape, report
 from tests.cli.conftest import Command
 from tests.figures.records import landscape
 from tests.figures.test_report import Page
@@ -142,3 +144,33 @@ def test_bad_input_is_one_line(fedscope: Command, arguments: list[str], message:
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done.err
     assert message in done.err
     assert not Path("report.html").exists()
+
+
+def test_the_report_goes_on_from_what_hessian_measured(fedscope: Command, run: Run) -> None:
+    shutil.rmtree(run.folder.parent / ".analysis", ignore_errors=True)
+    few = ("--samples", "96", "--threads", "1", "--batch-size", "32")
+    first = fedscope("hessian", "tiny", *few, "--trace-rtol", "0.03", "--json", "-").json
+    done = fedscope("report", "tiny", *few, "--grid", "3", "--client-probes", "4", "--json", "r.json")
+    assert done.code == 0, done.err
+    (record, *_) = json.loads(Path("r.json").read_text())
+    assert "trace, products" not in done.err  # as sure as the report asks for
+    assert record["trace"] == first["trace"]
+    assert (len(record["eigenvalues"]), record["reused"]) == (5, False)
+    assert record["lambda_max"]["value"] == pytest.approx(first["lambda_max"]["value"], rel=1e-4)
+    assert record["density"]
+    assert record["cross_client"]
+    again = fedscope("hessian", "tiny", *few, "--top-k", "3", "--density", "--json", "-")
+    assert "products" not in again.err
+    assert again.json["reused"]
+    assert again.json["eigenvalues"] == record["eigenvalues"][:3]
+    assert again.json["cross_client"] is None
+    changed = fedscope("hessian", "tiny", *few, "--seed", "1", "--json", "-")
+    assert not changed.json["reused"]
+
+
+def test_one_default_for_samples_and_seed() -> None:
+    for command in (hessian.command, plot_landscape.command, report.command):
+        context = click.Context(command)
+        options = {option.name: option for option in command.params}
+        assert options["seed"].get_default(context) == 0
+        assert options["samples"].process_value(context, None) == "default 1024"

@@ -44,21 +44,20 @@ SHARED = (
 )  # fmt: skip
 
 
-def analysis(samples: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds the shared options, with a default number of samples."""
+SAMPLES = 1024  # of every command, so that they share results
+
+
+def analysis(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the shared options to a command."""
     amount = click.option(
         "--samples",
         metavar="N|all",
-        callback=lambda _context, _option, text: text or f"default {samples}",
-        help=f"Samples to analyse on, a fixed draw. [default: {samples}; all of your own --data]",
+        callback=lambda _context, _option, text: text or f"default {SAMPLES}",
+        help=f"Samples to analyse on, a fixed draw. [default: {SAMPLES}; all of your own --data]",
     )
-
-    def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        for option in (amount, *reversed(_OPTIONS)):
-            function = option(function)
-        return function
-
-    return decorate
+    for option in (amount, *reversed(_OPTIONS)):
+        function = option(function)
+    return function
 
 
 def check_references(given: dict[str, Any]) -> None:

@@ -12,8 +12,9 @@ from fedscope.figures import hessian_records, landscape_records
 from fedscope.figures.record import made_from
 from fedscope.figures.style import save
 from fedscope.landscape.crossing import Crossing
-from fedscope.landscape.measure import Request, measure
+from fedscope.landscape.measure import measure
 from fedscope.landscape.problem import Source, load
+from fedscope.landscape.request import Request
 from fedscope.landscape.scan import Plane, scan
 from fedscope.storage import write_text
 

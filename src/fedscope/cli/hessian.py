@@ -28,7 +28,7 @@ EXAMPLES = {
 
 
 @click.command("hessian", cls=Command, groups=GROUPS, examples=EXAMPLES)
-@analysis(samples=2048)
+@analysis
 @click.option("--top-k", type=click.IntRange(1), default=1, show_default=True, help="Largest eigenvalues.")
 @click.option(
     "--tol", type=click.FloatRange(0, 1, min_open=True), default=1e-3, show_default=True,

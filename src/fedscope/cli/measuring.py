@@ -20,8 +20,9 @@ from fedscope.figures.labels import label
 from fedscope.figures.rounding import format_estimate
 from fedscope.figures.tables import hessian_table
 from fedscope.figures.verdicts import advice, comparison_table
-from fedscope.landscape.measure import Request, measure
+from fedscope.landscape.measure import measure
 from fedscope.landscape.records import Record, plain_form
+from fedscope.landscape.request import Request
 
 
 def run(

@@ -28,7 +28,7 @@ EXAMPLES = {
 
 
 @click.command("plot-landscape", cls=Command, groups=GROUPS, examples=EXAMPLES)
-@analysis(samples=512)
+@analysis
 @click.option("--directions", type=click.Choice(DIRECTIONS), default="eigen", show_default=True,
               help="Top two eigenvectors of the Hessian or of the Gauss-Newton matrix, or random "
               "filter-normalised; or through networks: a trajectory, 3 points, the line between 2, a round's "

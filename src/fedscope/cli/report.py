@@ -22,7 +22,7 @@ EXAMPLES = {
 
 
 @click.command("report", cls=Command, groups=GROUPS, examples=EXAMPLES)
-@analysis(samples=512)
+@analysis
 @click.option("--out", default="report.html", show_default=True, metavar="FILE", help="The .html file.")
 @click.option("--grid", type=click.IntRange(3, 1001), default=21, show_default=True,
               help="Points along each axis of the landscapes.")  # fmt: skip

@@ -18,10 +18,11 @@ from fedscope.figures.report import report_page
 from fedscope.figures.report.checked import checked
 from fedscope.landscape.crossing import Crossing
 from fedscope.landscape.kept import kept_of, kept_scans
-from fedscope.landscape.measure import Request, measure
+from fedscope.landscape.measure import measure
 from fedscope.landscape.participants import Participants
 from fedscope.landscape.problem import Problem
 from fedscope.landscape.records import Record
+from fedscope.landscape.request import Request
 from fedscope.landscape.results import HESSIAN_SCHEMA, LANDSCAPE_SCHEMA
 from fedscope.landscape.scan import Plane
 from fedscope.storage import write_text
@@ -89,7 +90,8 @@ def measured(
     records = list(given)
     for problem in targets:
         if not _has(records, HESSIAN_SCHEMA, problem.sha256):
-            records.append(measure(problem, _possible(request, problem), console.progress, keep=keep))
+            possible = _possible(request, problem)
+            records.append(measure(problem, possible, console.progress, keep=keep, fuller=True))
     for problem, earlier in zip(targets, wanted.values(), strict=True):
         before = problems(tuple(map(str, earlier)), **source) if earlier else []
         distinct = {p.sha256: p for p in (problem, *before)}.values()

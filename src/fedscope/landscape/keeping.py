@@ -2,11 +2,13 @@
 
     FOLDER/products/IDENTITY/…npz   of one operator, until the results that rest on it are written
     FOLDER/points/IDENTITY.rows     of one slice, for good: it is small (:mod:`fedscope.landscape.pointfile`)
-    FOLDER/KEY.json                 a result, found again by what was asked of which operator, by which code
+    FOLDER/KEY.json                 a result of any command, the recipes' included
 
 All are named by content alone: the weights, the samples, what network and loss make of them (so that a
-changed network is another one, whatever it is called), the request, and the analysis' own source. So what is
-found is not stale, and a folder that is deleted costs time only.
+changed network is another one, whatever it is called), the request, and the analysis' own source; the
+recipes' results by the weights and the request. One of another name that holds what is asked for is found by
+what its record says (:mod:`fedscope.landscape.reuse`). So what is found is not stale, and a folder that is
+deleted costs time only. Paths in a result are relative to the registry, which may be moved.
 """
 
 import hashlib
@@ -66,6 +68,7 @@ class Keeper:
         if self._folder is None or not is_writable(self._folder / f"{key}.json"):
             return
         plain = json.loads(json.dumps(record, allow_nan=False))  # as it will be read: keys are texts
+        plain = _portable(plain, self._folder.parent)
         content = {"sha256": _hash(plain), "record": plain}
         try:
             write_text(self._folder / f"{key}.json", json.dumps(content, ensure_ascii=False))
@@ -86,6 +89,19 @@ def _read(path: Path) -> Record | None:
         return None
     record = found.get("record") if isinstance(found, dict) else None
     return record if isinstance(record, dict) and found.get("sha256") == _hash(record) else None
+
+
+def _portable(value: Any, registry: Path) -> Any:
+    """Return a record whose checkpoints' paths are relative to the registry, where they lie in it."""
+    if isinstance(value, list):
+        return [_portable(item, registry) for item in value]
+    if not isinstance(value, dict):
+        return value
+    moved = {name: _portable(item, registry) for name, item in value.items()}
+    path = moved.get("path")
+    if isinstance(path, str) and Path(path).is_relative_to(registry):
+        moved["path"] = Path(path).relative_to(registry).as_posix()
+    return moved
 
 
 def _forget(products: Path) -> None:

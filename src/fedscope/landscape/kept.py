@@ -53,4 +53,4 @@ def _name(problem: Problem, plane: Plane, lender: str) -> str:
 def kept_of(keep: Path, hashes: Collection[str]) -> list[Record]:
     """Return the results in ``keep`` of the checkpoints with these content hashes, whatever was asked."""
     found = Keeper(keep).results()
-    return [record for record in found if record.get("checkpoint", {}).get("sha256") in hashes]
+    return [r for r in found if "schema" in r and r.get("checkpoint", {}).get("sha256") in hashes]

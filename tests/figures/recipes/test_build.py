@@ -59,13 +59,11 @@ def test_every_recipe_builds_from_an_empty_registry(place: Place) -> None:
             for name, checkpoint in run["checkpoints"].items():
                 path = place.registry / run["run"] / checkpoint["file"]
                 assert load_checkpoint(path).sha256 == checkpoint["sha256"]
-                assert (place.registry / ANALYSIS / "recipes" / f"{checkpoint['result']}.json").is_file(), (
-                    name
-                )
+                assert (place.registry / ANALYSIS / f"{checkpoint['result']}.json").is_file(), name
 
 
 def test_no_record_says_where_it_was_made(place: Place) -> None:
-    results = list((place.registry / ANALYSIS / "recipes").glob("*.json"))
+    results = list((place.registry / ANALYSIS).glob("*.json"))
     records = list(place.out.rglob("*.json"))
     assert results
     assert records

@@ -1,11 +1,11 @@
 """What is measured of a run's checkpoint, once: results are kept in the registry by content.
 
-    REGISTRY/.analysis/recipes/KEY.json    named by the weights and what was asked
+    REGISTRY/.analysis/KEY.json    named by the weights and what was asked, beside those of the commands
 
-The clients' uploads, where they are compared, are the bulk of a run: they may be deleted once they are
-measured. Those that are still there must be the ones that were. The analysis' source does not name the
-results, unlike what :mod:`fedscope.landscape.keeping` keeps: an artefact of hours of products outlives a
-change of the code that made it, and its record says which code that was.
+A result of `fedscope hessian` that holds what is asked for will do too. The clients' uploads, where they are
+compared, are the bulk of a run: they may be deleted once they are measured. Those that are still there must
+be the ones that were. The analysis' source does not name the results: an artefact of hours of products
+outlives a change of the code that made it, and its record says which code that was.
 """
 
 import hashlib
@@ -20,20 +20,21 @@ from typing import Any, Literal
 import torch
 
 from fedscope.checkpoints.files import load_checkpoint, versions
-from fedscope.checkpoints.formats import seal
 from fedscope.checkpoints.run import Run
 from fedscope.errors import UserError
 from fedscope.figures.recipes.jobs import Say
 from fedscope.figures.recipes.objective import objective_surfaces
 from fedscope.figures.recipes.recipe import Model
 from fedscope.landscape.crossing import Crossing, ReadingName
-from fedscope.landscape.measure import Request, Stage, measure
+from fedscope.landscape.keeping import Keeper
+from fedscope.landscape.measure import Stage, measure
 from fedscope.landscape.problem import MOST, Problem, Source, load
 from fedscope.landscape.progress import Progress
 from fedscope.landscape.records import Record
+from fedscope.landscape.request import Request
 from fedscope.landscape.resampled import Resampling
+from fedscope.landscape.reuse import fullest, same_problem, trimmed
 from fedscope.landscape.scan import Plane, scan
-from fedscope.storage import write_text
 
 ANALYSIS = ".analysis"  # in the registry, shared with `fedscope hessian`
 
@@ -111,14 +112,29 @@ def kept(registry: Path, path: Path, wanted: Measure) -> Record | None:
     Raises:
         UserError: a checkpoint cannot be read.
     """
-    try:
-        found = json.loads(_result(registry, path, wanted).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    keeper = Keeper(registry / ANALYSIS)
+    record = keeper.result(key(path, wanted))
+    if record is None:
+        return _answer(keeper, path, wanted)
+    compared = (record.get("cross_client") or {}).get("uploads", {})
+    return record if uploads(path, wanted).items() <= compared.items() else None
+
+
+def _answer(keeper: Keeper, path: Path, wanted: Measure) -> Record | None:
+    """Return what a result of another name says of a measure of curvature, if it has all of it."""
+    if wanted.kind != "hessian" or wanted.reading == "code":
         return None
-    if not isinstance(found, dict) or found.pop("sha256", None) != seal(found):
-        return None
-    same = uploads(path, wanted).items() <= found["uploads"].items()
-    return found["record"] if same else None
+    manifest, request = Run(path.parent).manifest(), _request(wanted)
+    available = manifest.settings.train_samples or manifest.data.train_samples or 0
+    samples = min(wanted.samples or available, available)
+    problem = {
+        "dataset": manifest.data.name, "split": "train", "samples": samples, "seed": 0, "dtype": "float32",
+        "batch_size": min(wanted.batch_size or MOST, samples), "bn": request.bn, "operator": request.operator,
+        "parameters": None, "loss": None, "engine": request.engine, "reading": request.reading,
+    }  # fmt: skip
+    found = [record for record in keeper.results() if same_problem(record, content(path), problem)]
+    best = fullest(found, request, uploads(path, wanted))
+    return trimmed(best[0], request) if best and not best[1] else None
 
 
 def uploads(path: Path, wanted: Measure) -> dict[str, str]:
@@ -128,10 +144,6 @@ def uploads(path: Path, wanted: Measure) -> dict[str, str]:
         UserError: one cannot be read.
     """
     return {file.name: content(file) for file in Run(path.parent).clients()} if wanted.clients else {}
-
-
-def _result(registry: Path, path: Path, wanted: Measure) -> Path:
-    return registry / ANALYSIS / "recipes" / f"{key(path, wanted)}.json"
 
 
 def compute(
@@ -151,27 +163,15 @@ def compute(
     if why := misfit(wanted, path):
         raise UserError(why)
     (problem,) = load([path], source)
-    record = _KINDS[wanted.kind](problem, wanted, _stage(say), registry / ANALYSIS)
-    plain = _portable(json.loads(json.dumps(record, allow_nan=False)), registry)
-    found = {"record": plain, "uploads": uploads(path, wanted)}
-    write_text(_result(registry, path, wanted), json.dumps({"sha256": seal(found), **found}))
+    keep, name = registry / ANALYSIS, key(path, wanted)
+    if wanted.kind == "hessian":
+        measure(problem, _request(wanted), _stage(say), keep=keep, name=name)
+    else:
+        Keeper(keep).finish(name, _KINDS[wanted.kind](problem, wanted, _stage(say)))
 
 
-def _portable(value: Any, registry: Path) -> Any:
-    """Return a record whose checkpoints' paths are the registry's own, since both may move."""
-    if isinstance(value, list):
-        return [_portable(item, registry) for item in value]
-    if not isinstance(value, dict):
-        return value
-    moved = {name: _portable(item, registry) for name, item in value.items()}
-    path = moved.get("path")
-    if isinstance(path, str) and Path(path).is_relative_to(registry):
-        moved["path"] = Path(path).relative_to(registry).as_posix()
-    return moved
-
-
-def _hessian(problem: Problem, wanted: Measure, stage: Stage, keep: Path) -> Record:
-    request = Request(
+def _request(wanted: Measure) -> Request:
+    return Request(
         top_k=wanted.top_k,
         tol=wanted.tol,
         probes=None if wanted.reading == "code" else wanted.probes,
@@ -185,19 +185,18 @@ def _hessian(problem: Problem, wanted: Measure, stage: Stage, keep: Path) -> Rec
         ),
         versions=versions(),
     )
-    return measure(problem, request, stage, keep=keep)
 
 
-def _landscape(problem: Problem, wanted: Measure, stage: Stage, _keep: Path) -> Record:
+def _landscape(problem: Problem, wanted: Measure, stage: Stage) -> Record:
     plane = Plane(grid=wanted.grid, span=wanted.span, tol=max(wanted.tol, 1e-2), versions=versions())
     return scan(problem, plane, stage)
 
 
-def _objective(problem: Problem, wanted: Measure, stage: Stage, _keep: Path) -> Record:
+def _objective(problem: Problem, wanted: Measure, stage: Stage) -> Record:
     return objective_surfaces(problem, grid=wanted.grid, span=wanted.span, stage=stage)
 
 
-_KINDS = {"hessian": _hessian, "landscape": _landscape, "objective": _objective}
+_KINDS = {"landscape": _landscape, "objective": _objective}
 
 
 def _stage(say: Say) -> Stage:

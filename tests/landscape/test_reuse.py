@@ -1,0 +1,100 @@
+from typing import Any
+
+import pytest
+
+from fedscope.landscape.crossing import Crossing
+from fedscope.landscape.request import Request
+from fedscope.landscape.reuse import ALL, fullest, lacking, same_problem, trimmed
+
+UPLOADS = {"0000.pt": "a", "0001.pt": "b"}
+
+
+def _estimate(value: float, reach: float) -> dict[str, Any]:
+    return {"value": value, "stderr": reach / 2, "interval": [value - reach, value + reach]}
+
+
+def _record(**changes: Any) -> dict[str, Any]:
+    values = [{"value": 10.0 - i, "residual": 0.001} for i in range(3)]
+    mean = {"tensor": _estimate(0.5, 0.01), "parameter": _estimate(0.5, 0.01)}
+    return {
+        "checkpoint": {"sha256": "w"},
+        "problem": {"samples": 1024, "seed": 0},
+        "lambda_max": values[0],
+        "eigenvalues": values,
+        "both_ends": False,
+        "converged": True,
+        "layers": None,
+        "trace": {"value": 100.0, "stderr_probe": 1.0, "probes": 20, "converged": True},
+        "density": {"grid": []},
+        "cross_client": {
+            "weights": "client", "data": "own", "pairs": "distinct", "probes": 32, "converged": True,
+            "uploads": UPLOADS, "overlap_k": None, "H_N": mean, "H_D": mean,
+        },
+    } | changes  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("request_", "missing"),
+    [
+        (Request(top_k=3, density=True, clients=True), set()),
+        (Request(top_k=4), {"eigenvalues"}),
+        (Request(both_ends=True), {"eigenvalues"}),
+        (Request(tol=1e-5), {"eigenvalues"}),
+        (Request(trace_rtol=0.001), {"trace"}),
+        (Request(probes=20), set()),
+        (Request(probes=10), {"trace"}),
+        (Request(layers=True), {"layers"}),
+        (Request(clients=True, crossing=Crossing(rtol=0.001)), {"cross_client"}),
+        (Request(clients=True, crossing=Crossing(probes=16)), {"cross_client"}),
+        (Request(clients=True, crossing=Crossing(data="global")), {"cross_client"}),
+        (Request(clients=True, crossing=Crossing(overlap=2)), {"cross_client"}),
+    ],
+)
+def test_a_part_is_missing_where_less_was_measured_than_is_asked(
+    request_: Request, missing: set[str]
+) -> None:
+    assert lacking(_record(), request_, UPLOADS) == missing
+
+
+def test_a_fixed_number_of_probes_may_be_a_least_number() -> None:
+    request = Request(probes=10, clients=True, crossing=Crossing(probes=16))
+    assert lacking(_record(), request, UPLOADS) == {"trace", "cross_client"}
+    assert lacking(_record(), request, UPLOADS, fuller=True) == set()
+    assert lacking(_record(), Request(probes=21), {}, fuller=True) == {"trace"}
+
+
+def test_other_uploads_are_other_clients_and_deleted_ones_the_same() -> None:
+    request = Request(clients=True)
+    assert lacking(_record(), request, {**UPLOADS, "0001.pt": "c"}) == {"cross_client"}
+    assert lacking(_record(), request, {"0000.pt": "a"}) == set()
+    older = _record()["cross_client"]
+    del older["uploads"]
+    assert lacking(_record(cross_client=older), request, UPLOADS) == {"cross_client"}
+
+
+def test_few_probes_are_not_trusted_with_a_small_error() -> None:
+    trace = {"value": 100.0, "stderr_probe": 0.1, "probes": 4, "converged": True}
+    assert lacking(_record(trace=trace), Request(), {}) == {"trace"}
+
+
+def test_the_fullest_record_is_taken_and_cut_to_what_was_asked() -> None:
+    plain = _record(density=None, cross_client=None)
+    request = Request(top_k=2, density=True)
+    assert fullest([plain, _record()], request, {}) == (_record(), set())
+    assert fullest([plain], request, {}) == (plain, {"density"})
+    poor = _record(converged=False, trace={"value": 1.0, "stderr_probe": None, "probes": 2})
+    assert fullest([poor], request, {}) is None
+    cut = trimmed(_record(), request)
+    assert [entry["value"] for entry in cut["eigenvalues"]] == [10.0, 9.0]
+    assert (cut["density"], cut["cross_client"]) == ({"grid": []}, None)
+    ends = _record(both_ends=True, eigenvalues=[{"value": v} for v in (9, 8, -1, -2)])
+    assert [entry["value"] for entry in trimmed(ends, Request(both_ends=True))["eigenvalues"]] == [9, -2]
+    assert [entry["value"] for entry in trimmed(ends, Request())["eigenvalues"]] == [9]
+
+
+def test_a_record_is_of_a_problem_by_its_weights_and_entries() -> None:
+    assert same_problem(_record(), "w", {"samples": 1024, "loss": None})
+    assert not same_problem(_record(), "v", {})
+    assert not same_problem(_record(), "w", {"seed": 1})
+    assert not same_problem({"checkpoint": {"sha256": "w"}, "parts": []}, "w", {})
+    assert len(ALL) == 5
