@@ -6,7 +6,10 @@ import math
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+
+import pytest
 
 from fedscope.figures.rounding import format_estimate
 
@@ -26,12 +29,30 @@ def test_your_own_checkpoint(tmp_path: Path) -> None:
     shell = commands.replace("python ", f"{sys.executable} ").replace(
         "fedscope ", f"{sys.executable} -m fedscope "
     )
-    shell = f"set -e\n{shell}\n{sys.executable} example.py"
+    (hessian,) = (line for line in shell.splitlines() if "hessian" in line)
+    shell = f"set -e\n{shell}\n{hessian} --json mine.json\n{sys.executable} example.py"
     done = subprocess.run(["bash", "-c", shell], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "eigenvalues" in done.stdout
-    assert re.search(r"[\d.]+ ± [\d.]+ \(probes\) ± [\d.]+ \(data\)", done.stdout)
+    record = json.loads((tmp_path / "mine.json").read_text())
+    values, residuals = re.findall(r"tensor\(\[(.*?)\]", done.stdout)
+    assert [float(value) for value in values.split(",")] == pytest.approx(
+        [entry["value"] for entry in record["eigenvalues"]], abs=1e-4
+    )
+    assert len(residuals.split(",")) == 3
+    (printed,) = re.findall(r"([\d.]+) ± ([\d.]+) \(probes\) ± ([\d.]+) \(data\)", done.stdout)
+    trace = [record["trace"][name] for name in ("value", "stderr_probe", "stderr_data")]
+    assert [float(number) for number in printed] == pytest.approx(trace, abs=1e-4)
     assert {"density.png", "landscape.png"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_every_dependency_has_a_reason() -> None:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    section = README.read_text(encoding="utf-8").split("## Dependencies, and why")[1].split("\n## ")[0]
+    cells = re.findall(r"^\| (.+?) \| .+ \|$", section, re.MULTILINE)
+    told = {name for cell in cells for name in cell.split(", ")}
+    needed = {re.split("[<>=]", dependency)[0] for dependency in project["dependencies"]}
+    assert needed <= told
 
 
 def test_every_link_leads_somewhere() -> None:
