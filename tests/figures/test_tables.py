@@ -39,8 +39,8 @@ def test_markdown_without_clients() -> None:
 | final.pt | not finite ± – | – |
 
 - model resnet8, dataset digits, samples 512, operator hessian, reading paper
-- ± data: standard error over the samples, at the eigenvector found on them (λ_max itself leans upward on \
-few samples); ± probe: of the trace estimate, over its random probes
+- ± data: standard error over the samples, at the eigenvector found on them (λ_max itself is biased \
+upward on few samples); ± probe: of the trace estimate, over its random probes
 - λ_max: residual ‖Hv − λv‖ at most 0.002100
 """
     broken = _record(None, lambda_max={"value": None, "residual": None, "stderr_data": None}, trace=None)

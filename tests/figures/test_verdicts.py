@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.figures.verdicts import advice, comparison_table
+from fedscope.figures.verdicts import advice, comparison_table, surprises
 
 
 def _record(
@@ -64,3 +64,15 @@ def test_differences_are_to_the_first_and_carry_a_verdict() -> None:
 def test_a_comparison_needs_two() -> None:
     with pytest.raises(UserError, match="two or more"):
         comparison_table([_record("a", 1.0)])
+
+
+def test_a_flattening_method_that_is_sharper_is_remarked_on_with_this_runs_numbers() -> None:
+    plain, man, far = _record("a", 26.4), _record("b", 31.5), _record("c", 20.0)
+    for record, method in ((plain, "fedavg"), (man, "fedavg+man"), (far, "fedavg+man")):
+        record["problem"]["method"] = method
+    (remark,) = surprises([plain, man, far])
+    assert remark.startswith("FedAvg+MAN is sharper here than FedAvg, λ_max by 5.1")
+    assert remark in comparison_table([plain, man]).notes
+    assert surprises([man, plain]) == surprises([plain, far]) == surprises([plain]) == []
+    plain["problem"]["method"] = man["problem"]["method"] = "fedprox"
+    assert surprises([plain, man]) == []

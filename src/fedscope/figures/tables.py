@@ -131,7 +131,7 @@ def _notes(records: Sequence[Record], shared: Record) -> list[str]:
             "value is in --json)"
         )
     notes.append(
-        "± data: standard error over the samples, at the eigenvector found on them (λ_max itself leans "
+        "± data: standard error over the samples, at the eigenvector found on them (λ_max itself is biased "
         "upward on few samples); ± probe: of the trace estimate, over its random probes"
     )
     residuals = [record["lambda_max"]["residual"] for record in records if record["lambda_max"]]

@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedscope.errors import UserError
-from fedscope.figures.labels import label
+from fedscope.figures.labels import label, method_name
 from fedscope.figures.rounding import format_estimate
 from fedscope.figures.tables import Table
 from fedscope.landscape.compare import Difference, differences
 from fedscope.resolution import UNRESOLVED
 
 Record = Mapping[str, Any]
+FLATTENING = frozenset({"man", "fedsam", "fedasam"})  # whose papers report flatter minima
 
 _MORE_SAMPLES = "more samples (--samples, where the data has more) would shrink it, as one over their root"
 _MORE_PROBES = "more probes (--probes, or a smaller --trace-rtol) would shrink it"
@@ -72,11 +73,38 @@ def comparison_table(records: Sequence[Record]) -> Table:
         (label(other["checkpoint"]), *_cells(row, names)) for other, row in zip(others, found, strict=True)
     ]
     title = f"Difference to {label(reference['checkpoint'])}"
+    remarks = [_surprise(reference, other, row) for other, row in zip(others, found, strict=True)]
     notes = (
         "± standard error over probes and samples together, which the checkpoints share; lower or higher: "
         "the 95 % interval leaves out zero",
+        *(remark for remark in remarks if remark),
     )
     return Table(title, ("checkpoint", *names), tuple(rows), notes)
+
+
+def surprises(records: Sequence[Record]) -> list[str]:
+    """Return why a method that flattens by its paper is sharper here, for each record where it is.
+
+    Raises:
+        UserError: two or more records were not made on the same samples.
+    """
+    return list(comparison_table(records).notes[1:]) if len(records) > 1 else []
+
+
+def _surprise(reference: Record, other: Record, row: Sequence[Difference]) -> str | None:
+    """Return what to make of a method sharper than what it was added to, though its paper says flatter."""
+    mine, yours = (str(record["problem"].get("method") or "") for record in (reference, other))
+    added = set(yours.split("+")) - set(mine.split("+"))
+    sharper = [one for one in row if one.quantity in ("λ_max", "trace") and one.verdict == "higher"]
+    if not sharper or not added & FLATTENING or mine.split("+")[0] != yours.split("+")[0]:
+        return None
+    numbers = ", ".join(f"{one.quantity} by {format_estimate(one.value, one.stderr)}" for one in sharper)
+    return (
+        f"{method_name(yours)} is sharper here than {method_name(mine)}, {numbers}, though its paper finds "
+        "it flatter. The curvature of cross-entropy falls as the training samples are fitted, so that on small "
+        "data, or after few rounds, the method that fits more slowly is sharper: compare accuracies, and later "
+        "rounds"
+    )
 
 
 def _cells(row: Sequence[Difference], names: Sequence[str]) -> list[str]:

@@ -123,12 +123,12 @@ def _dof(entry: Record, beside: str) -> float:
 
 
 def _sum(eigenvalues: Sequence[Record]) -> Number:
-    """Return the sum of the top eigenvalues, without the upward lean that they have on few samples.
+    """Return the sum of the top eigenvalues, less the upward bias that they have on few samples.
 
     Their data errors, which are not independent, are added.
     """
     values, errors = [e["value"] for e in eigenvalues], [e["stderr_data"] for e in eigenvalues]
     if None in values:
         return Number(None, text="not finite")
-    lean = sum(e.get("bias_data") or 0.0 for e in eigenvalues)
-    return Number(sum(values) - lean, None if None in errors else sum(errors))
+    bias = sum(e.get("bias_data") or 0.0 for e in eigenvalues)
+    return Number(sum(values) - bias, None if None in errors else sum(errors))

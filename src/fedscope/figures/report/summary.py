@@ -8,6 +8,7 @@ from fedscope.figures.report.cells import Cell, SortableTable, compared, measure
 from fedscope.figures.report.metrics import rows_of
 from fedscope.figures.report.subjects import Key, Record, Subject, key_of, row_names, run_key, stated
 from fedscope.figures.report.training import final_accuracy, partition_of
+from fedscope.figures.verdicts import surprises
 
 Subjects = Mapping[Key, Subject]
 SYMBOLS = ("H_N", "H_D")
@@ -21,7 +22,7 @@ class Summary:
     facts: tuple[tuple[str, str], ...]  # name and value
     table: SortableTable
     verdicts: tuple[tuple[str, str], ...]  # quantity, and what is decided of it
-    remark: str  # which records are not compared; empty where all are
+    remark: str  # on what is not compared, or is not what a paper finds
 
 
 def summary(
@@ -34,13 +35,15 @@ def summary(
     fitting = verdicts.comparable(curvatures)
     found = verdicts.sentences(fitting, [names[id(record)] for record in fitting])
     left = [names[id(record)] for record in curvatures if record not in fitting]
+    remarks = [f"{surprise}." for surprise in surprises(fitting)]
+    if left:
+        first = names[id(fitting[0])]
+        remarks.append(f"Not compared, as samples or settings are not {first}'s: {', '.join(left)}.")
     return Summary(
         tuple((name, " · ".join(dict.fromkeys(words))) for name, words in facts.items() if words),
         _table(runs, curvatures, who),
         tuple(found),
-        f"Not compared, as samples or settings are not {names[id(fitting[0])]}'s: {', '.join(left)}."
-        if left
-        else "",
+        " ".join(remarks),
     )
 
 
