@@ -101,9 +101,9 @@ def _surprise(reference: Record, other: Record, row: Sequence[Difference]) -> st
     numbers = ", ".join(f"{one.quantity} by {format_estimate(one.value, one.stderr)}" for one in sharper)
     return (
         f"{method_name(yours)} is sharper here than {method_name(mine)}, {numbers}, though its paper finds "
-        "it flatter. The curvature of cross-entropy falls as the training samples are fitted, so that on small "
-        "data, or after few rounds, the method that fits more slowly is sharper: compare accuracies, and later "
-        "rounds"
+        "it flatter. The curvature of cross-entropy falls as the training samples are fitted, so that on "
+        "small data, or after few rounds, the method that fits more slowly is sharper: compare accuracies, "
+        "and later rounds"
     )
 
 
