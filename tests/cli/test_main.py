@@ -93,6 +93,7 @@ class Poison:
         (["train", "--partition", "dirichlet"], "unknown partition 'dirichlet'; did you mean 'dirichlet"),
         (["hessian", "--parameters", "stm.*"], "no trainable parameter matches 'stm.*'; did you mean 'stem"),
         (["train", "--dataset", "cifar100", "--data-dir", "nowhere"], "no such data folder: nowhere"),
+        (["train", "--data-dir", "nowhere"], "no such data folder: nowhere"),
         (["train", "--model", "vgg"], "unknown model 'vgg'"),
         (["train", "--set", "prox.mu=1"], "method fedavg has no option 'prox.mu'; it has none"),
         (["train", "--method", "fedprox", "--set", "prox.mu"], "as OPTION=VALUE"),

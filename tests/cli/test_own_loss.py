@@ -83,7 +83,7 @@ def test_a_loss_between_samples_is_taken_in_one_batch(fedscope: Command, folder:
         ((*OWN, "--loss", "two:total", "--batch-size", "20"), "the loss is a sum over samples"),
         ((*OWN, "--loss", "two:between"), "the loss is no mean over samples"),
         ((*OWN, "--loss", "two:broken"), "fails in two:broken: ValueError: no loss today"),
-        ((*OWN, "--loss", "two:absent"), "--loss two:absent: AttributeError"),
+        ((*OWN, "--loss", "two:absent"), "--loss two:absent: two has no 'absent'"),
         (OWN, "fails in cross-entropy (give another with --loss): TypeError"),  # of a dict
         ((*OWN, "--loss", "two:loss", "--model", "two:crooked"), "fails in two:crooked: RuntimeError"),
         (("--loss", "two:loss"), "--model and --data go together"),

@@ -23,7 +23,6 @@ from tests.cli.conftest import Command
             "--client-rtol has no effect with --client-probes",
         ),
         ("hessian tiny@2 --global-model best", "--global-model has no effect on files and RUN@"),
-        ("hessian x.pt --model m:f --data m:f --split test", "--split has no effect with --data"),
         ("hessian --engine pyhessian --trace-rtol 0.1", "--trace-rtol has no effect with --engine pyhessian"),
         ("plot-landscape --seconds 2", "--seconds has no effect but on a film"),
         ("plot-landscape --out l.html --kind heat", "--kind has no effect on an .html page"),

@@ -1,15 +1,20 @@
 """What the options that the analysis commands share amount to: one problem per checkpoint."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from fedscope.checkpoints import layout
 from fedscope.checkpoints.registry import Registry
 from fedscope.cli import console, options
+from fedscope.cli.unused import check_source
+from fedscope.data.catalogue import DATASETS
 from fedscope.errors import UserError
 from fedscope.landscape.problem import Problem, Source, load
+from fedscope.models.catalogue import NETWORKS
 
 
 def problems(
@@ -48,7 +53,9 @@ def problems(
     )
     store = Registry(registry)
     paths = [checkpoint_path(store, reference, own=bool(model)) for reference in checkpoints or (None,)]
+    _check_own(paths, model, data)
     found = load(paths, source)
+    check_source(own=all(problem.info is None for problem in found))
     for problem in found:
         if samples.isdecimal() and problem.batches.samples < int(samples):
             there = f"{problem.batches.samples:,} samples"
@@ -56,6 +63,17 @@ def problems(
         for note in problem.notes:
             console.note(f"{problem.path}: {note}")
     return found
+
+
+def _check_own(paths: Sequence[Path], model: str | None, data: str | None) -> None:
+    """Refuse names of the catalogue for another program's file, whose network and data are functions."""
+    foreign = [path for path in paths if not layout.is_ours(path)]
+    for flag, name, known in (("--model", model, NETWORKS), ("--data", data, DATASETS)):
+        if foreign and name in known:
+            raise UserError(
+                f"{flag} takes MODULE:FACTORY, a function of your own; for {name} of the catalogue register "
+                f"the file: `fedscope runs add {foreign[0]} --model NAME --dataset NAME`, and name the run"
+            )
 
 
 def checkpoint_path(store: Registry, reference: str | None, *, own: bool) -> Path:

@@ -53,10 +53,7 @@ def _is_read(parameter: str, values: Values) -> bool:
 
 
 _DIVIDING = ("alpha", "exhausted", "phi", "rho")
-_ANALYSIS = (
-    Rule("entry", lambda v: v["model"], "without --model and --data"),
-    Rule("split data_dir", lambda v: not v["data"], "with --data"),
-)
+_ANALYSIS = (Rule("entry", lambda v: v["model"], "without --model and --data"),)
 RULES: Mapping[str, Sequence[Rule]] = {
     "hessian": (
         *_ANALYSIS,
@@ -113,6 +110,16 @@ def check_unused(context: click.Context) -> None:
         UserError: some are given.
     """
     _check(RULES.get(str(context.command.name), ()), typed(context), context.params)
+
+
+def check_source(*, own: bool) -> None:
+    """Refuse options of a data set of the catalogue where all data is the user's ``own``.
+
+    Raises:
+        UserError: some are given.
+    """
+    of_ours = Rule("split data_dir", lambda v: not v["own"], "with --data")
+    _check((of_ours,), typed(click.get_current_context()), {"own": own})
 
 
 def check_settings(settings: "Settings") -> None:

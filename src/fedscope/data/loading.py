@@ -30,6 +30,8 @@ def load(record: Record, data_dir: Path | None, *, fetch: bool = True) -> Datase
         UserError: nothing to read there, an unreadable file, or no network for the hub.
     """
     if record.built_in:
+        if data_dir is not None:
+            sources.root(data_dir)  # it may be mistyped
         return record.built_in()
     root = sources.root(data_dir)
     found = sources.local(record, root, fetch=fetch) if root else None

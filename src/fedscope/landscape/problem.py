@@ -132,15 +132,6 @@ def load(paths: Sequence[Path], source: Source) -> list[Problem]:
     if not source.loss and all(_names_the_same(path, source) for path in paths):
         named = replace(source, model=None, data=None, named=(source.model, source.data))
         return [_registered(path, named) for path in paths]
-    for flag, name, known in (
-        ("--model", source.model, model_catalogue.NETWORKS),
-        ("--data", source.data, data_catalogue.DATASETS),
-    ):
-        if name in known:
-            raise UserError(
-                f"{flag} takes MODULE:FACTORY, a function of your own; for {name} of the catalogue register "
-                f"the file: `fedscope runs add {paths[0]} --model NAME --dataset NAME`, and name the run"
-            )
     if not (source.model and source.data):
         raise UserError(
             "--model and --data go together, with --loss if it is not cross-entropy: MODULE:FACTORY for the "
