@@ -120,9 +120,12 @@ def profile(
 
 
 def eigenvalues(count: int, *, top: float = 50.0, decay: float = 0.9) -> list[dict[str, Any]]:
-    """Entries of λᵢ = top/i^decay with an interval of ±10 %."""
+    """Entries of λᵢ = top/i^decay ± 10 %, and an interval of the population that leaves them out."""
     values = [top / (i + 1) ** decay for i in range(count)]
-    return [{"value": value, "interval": [0.9 * value, 1.1 * value]} for value in values]
+    return [
+        {"value": v, "stderr_data": 0.1 * v / 1.96, "bias_data": 0.3 * v, "interval": [0.5 * v, 0.9 * v]}
+        for v in values
+    ]
 
 
 def crossing(clients: int = 6, *, seed: int = 0, unresolved: bool = False) -> dict[str, Any]:

@@ -61,3 +61,14 @@ def test_what_is_not_finite_is_said() -> None:
         bar_figure([Bar("b", values)])
     with pytest.raises(UserError, match="1 to 100"):
         bar_figure([])
+
+
+def test_a_bar_without_an_error_says_so() -> None:
+    nan = float("nan")
+    figure = bar_figure([Bar("a", {"trace": (3.0, 0.5)}), Bar("b", {"trace": (2.0, nan)})])
+    assert [text.get_text() for text in figure.axes[0].texts] == ["±?"]
+    assert [text.get_text() for text in figure.texts] == [
+        "± one standard error; ±?: not known, from one batch"
+    ]
+    whole = bar_figure([Bar("a", {"trace": (3.0, 0.5)})])
+    assert [text.get_text() for text in whole.texts] == ["± one standard error"]

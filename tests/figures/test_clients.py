@@ -71,7 +71,26 @@ def test_pairs_below_the_noise_are_hatched() -> None:
     entry = crossing(3)
     entry["H_N"]["parameter"] = {**entry["H_N"]["parameter"], "value": None}
     texts = [text.get_text() for text in client_matrix_figure([entry], ["a"]).texts]
-    assert "$H_N$ over distinct pairs: below the noise of the probes" in texts
+    assert "$H_N$ over distinct pairs: unresolved" in texts
+
+
+def test_what_a_pair_cannot_be_is_hatched_and_neither_written_nor_part_of_the_scale() -> None:
+    entry = crossing(4)
+    for symbol, value in (("H_N", -16.0), ("H_D", -11.0)):
+        own = entry["matrices"][symbol]["parameter"]
+        own[0][1] = own[1][0] = value
+    figure = _drawn(client_matrix_figure([entry], ["a"]))
+    for axes in _matrices(figure):
+        assert len([patch for patch in axes.patches if patch.get_hatch()]) == 2
+        assert not [text for text in axes.texts if text.get_text().startswith("−1")]
+        low = _mesh(axes).norm.vmin
+        assert low is not None
+        assert low >= -1
+    assert "hatched: unresolved" in " ".join(text.get_text() for text in figure.texts)
+    stated = {name: {"parameter": [[True] * 4] * 4} for name in ("H_N", "H_D")}
+    stated["H_D"]["parameter"] = [[False] * 4] * 4
+    _, H_D = _matrices(client_matrix_figure([{**crossing(4), "matrices_resolved": stated}], ["a"]))
+    assert len([patch for patch in H_D.patches if patch.get_hatch()]) == 12
 
 
 def test_a_record_without_the_matrices_is_told() -> None:

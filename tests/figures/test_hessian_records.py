@@ -12,7 +12,7 @@ def _record(**more: Any) -> dict[str, Any]:
     return {
         "schema": "fedscope/hessian/1",
         "checkpoint": {"path": "a.pt", "run": "a", "round": 5, "client": None, "sha256": "0" * 64},
-        "problem": {"method": "fedavg"},
+        "problem": {"method": "fedavg", "samples": 1024},
         "lambda_max": {"value": 50.0, "stderr_data": 1.0},
         "eigenvalues": eigenvalues(4),
         "both_ends": False,
@@ -24,7 +24,7 @@ def _record(**more: Any) -> dict[str, Any]:
 
 
 def test_each_kind_draws_its_part() -> None:
-    records = [_record(), _record(problem={"method": "moon"})]
+    records = [_record(), _record(problem={"method": "moon", "samples": 1024})]
     assert [axes.get_ylabel() for axes in draw(records, "density").axes] == ["density"]
     assert [axes.get_ylabel() for axes in draw(records, "eigenvalues").axes] == ["eigenvalue"]
     assert sum(axes.get_xlabel() == "client" for axes in draw(records, "clients").axes) == 4

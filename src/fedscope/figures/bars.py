@@ -12,16 +12,17 @@ from matplotlib.ticker import MaxNLocator
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.page import POINTS, Page
+from fedscope.figures.page import POINTS, Page, wrapped
 from fedscope.figures.placing import text_size
 from fedscope.figures.scale import format_value
 
 MOST_BARS = 100
+NO_ERROR = "±?"
 MOST_NAMED = 20  # bars that get a tick each
 
 # inches
 LEFT, RIGHT, TOP, BOTTOM = 0.5, 0.1, 0.08, 0.34
-HIGH, GAP, TITLE_LINE = 0.9, 0.14, 0.17
+HIGH, GAP, TITLE_LINE, SMALL_LINE = 0.9, 0.14, 0.17, 0.115
 LONGEST_NAME = 1.8
 SLOPE = 0.5  # of slanted names: how high they reach, in their lengths
 
@@ -76,7 +77,8 @@ def bar_figure(
 ) -> Figure:
     """Draw a panel per quantity with a bar, and ± one standard error, for each checkpoint or client.
 
-    ``axis`` is what the bars are, such as "client"; ``width`` is in inches.
+    A bar whose error is not known is marked with ±?, and the note below says what this means. ``axis`` is
+    what the bars are, such as "client"; ``width`` is in inches.
 
     Raises:
         UserError: no bar, more than a hundred, or no finite value at all.
@@ -93,7 +95,13 @@ def bar_figure(
         slanted = longest > 0.9 * room and not all(bar.name.isdigit() for bar in bars)
         bottom = BOTTOM + (min(longest, LONGEST_NAME) * SLOPE if slanted else 0.0) - 0.14 * (not axis)
         top = TOP + TITLE_LINE * bool(title)
-        page = Page(width=width, height=top + len(names) * HIGH + (len(names) - 1) * GAP + bottom)
+        notes = wrapped(_note(bars), width=width, size=style.SMALL_SIZE)
+        height = top + len(names) * HIGH + (len(names) - 1) * GAP + bottom + SMALL_LINE * len(notes)
+        page = Page(width=width, height=height)
+        page.write_lines(
+            notes, top=height - SMALL_LINE * len(notes) - 0.02, step=SMALL_LINE, fontsize=style.SMALL_SIZE,
+            color=style.FAINT_INK,
+        )  # fmt: skip
         if title:
             look = {"fontsize": style.TITLE_SIZE, "fontweight": "bold"}
             page.write(style.typeset(title), center=width / 2, top=TOP, **look)
@@ -109,6 +117,13 @@ def bar_figure(
     return page.figure
 
 
+def _note(bars: Sequence[Bar]) -> str:
+    pairs = [pair for bar in bars for pair in bar.values.values() if math.isfinite(pair[0])]
+    known = ["± one standard error"] * any(math.isfinite(error) for _, error in pairs)
+    unknown = [f"{NO_ERROR}: not known, from one batch"] * any(not math.isfinite(error) for _, error in pairs)
+    return "; ".join(known + unknown)
+
+
 def _estimate(entry: Record | None, *errors: str) -> tuple[float, float]:
     """Return value and root of the summed squares of the errors; NaN for null."""
     if entry is None or entry["value"] is None:
@@ -121,11 +136,16 @@ def _draw(axes: Axes, values: Sequence[tuple[float, float]]) -> None:
     at = np.arange(len(values))
     heights, errors = np.array(values, dtype=np.float64).T
     axes.bar(at, heights, width=0.72, color=style.method_colors(1)[0], alpha=0.75, linewidth=0)
-    bars = axes.errorbar(at, heights, yerr=errors, fmt="none", ecolor=style.INK, elinewidth=0.7, capsize=0)
+    bars = axes.errorbar(at, heights, yerr=errors, fmt="none", ecolor=style.INK, elinewidth=0.7, capsize=2)
     bars.lines[2][0].set_capstyle("butt")
     for place in np.flatnonzero(~np.isfinite(heights)).tolist():
         axes.text(place, 0, " not finite", rotation=90, fontsize=style.SMALL_SIZE, ha="center", va="bottom",
                   color=style.FAINT_INK)  # fmt: skip
+    for place in np.flatnonzero(np.isfinite(heights) & ~np.isfinite(errors)).tolist():
+        axes.annotate(
+            NO_ERROR, (place, max(heights[place], 0)), (0, 1.5), textcoords="offset points", ha="center",
+            va="bottom", fontsize=style.SMALL_SIZE, color=style.FAINT_INK,
+        )  # fmt: skip
     axes.axhline(0, color=style.INK, linewidth=0.5)
     axes.set_xlim(-0.6, len(values) - 0.4)
     axes.yaxis.set_major_locator(MaxNLocator(4))

@@ -18,11 +18,14 @@ from fedscope.figures.page import POINTS, Page, wrapped
 from fedscope.figures.placing import text_size
 from fedscope.figures.rounding import format_estimate
 from fedscope.figures.scale import format_value
+from fedscope.resolution import UNRESOLVED, entry_resolved, pairs_resolved
 
 MOST_CHECKPOINTS = 6
 MOST_NAMED = 14  # clients that get a tick each
 SYMBOLS = {"H_N": "$H_N$", "H_D": "$H_D$"}
 SMALLEST, LARGEST = 5.5, 6.0  # numbers in the cells, in points
+
+HATCHED = f"hatched: {UNRESOLVED}, out of its range or an interval that excludes nothing"
 
 # inches
 LEFT, RIGHT, TOP, BOTTOM = 0.4, 0.1, 0.06, 0.34
@@ -45,7 +48,8 @@ def client_matrix_figure(
     A crossing is the entry ``cross_client`` of a record of ``fedscope hessian --json``. All rows share two
     colour scales; H_N's is logarithmic where all pairs are positive and span a decade, H_D's ends at 1.
     Values stand in the cells where there is room. Pairs of a client with itself, 0 and 1 by definition, are
-    left white and crossed out, pairs below the noise of the probes are hatched. ``reading`` is of the
+    left white and crossed out; unresolved pairs are hatched and have no value, see
+    :mod:`fedscope.resolution`. ``reading`` is of the
     diagonals: parameter or tensor; ``width`` is in inches.
 
     Raises:
@@ -63,7 +67,9 @@ def client_matrix_figure(
         headings = [[_mean(one, symbol, reading) for symbol in SYMBOLS] for one in crossings]
         header = TITLE_LINE + SMALL_LINE + UNDER_HEADER
         band = header + side + BOTTOM
-        page = Page(width=width, height=TOP + len(crossings) * band + BAR + BAR_LABELS)
+        hatched = any(_unresolved(grid).any() for grids in matrices.values() for grid in grids)
+        foot = SMALL_LINE * hatched
+        page = Page(width=width, height=TOP + len(crossings) * band + BAR + BAR_LABELS + foot)
         for place, (symbol, grids) in enumerate(matrices.items()):
             norm, left = _norm(grids, symbol), LEFT + place * (side + GAP + LEFT)
             for row, grid in enumerate(grids):
@@ -72,12 +78,15 @@ def client_matrix_figure(
                            fontsize=style.SMALL_SIZE, color=style.FAINT_INK)  # fmt: skip
                 box = page.box(left=left, top=top + header, width=side, height=side)
                 _draw(page.figure.add_axes(box), grid, norm, _clients(crossings[row]), side)
-            box = page.box(left=left, top=page.height - BAR - BAR_LABELS, width=side, height=BAR)
+            box = page.box(left=left, top=page.height - foot - BAR - BAR_LABELS, width=side, height=BAR)
             _draw_bar(page.figure, page.figure.add_axes(box), norm, SYMBOLS[symbol])
         for row, label in enumerate(labels):
             (line, *_) = wrapped(label, width=width, size=style.TITLE_SIZE)
             page.write(line, center=width / 2, top=TOP + row * band, fontsize=style.TITLE_SIZE,
                        fontweight="bold")  # fmt: skip
+        if hatched:
+            page.write(HATCHED, center=width / 2, top=page.height - foot - 0.02, fontsize=style.SMALL_SIZE,
+                       color=style.FAINT_INK)  # fmt: skip
     return page.figure
 
 
@@ -89,7 +98,8 @@ def _matrix(crossing: Record, symbol: str, reading: str, label: str) -> Grid:
             "again with 'fedscope hessian --clients --recompute --json FILE'"
         )
     numbers = [[np.nan if value is None else value for value in row] for row in found]
-    grid = np.array(numbers, dtype=np.float64)
+    resolved = np.array(pairs_resolved(crossing, symbol, reading))
+    grid = np.where(resolved, np.array(numbers, dtype=np.float64), np.nan)
     np.fill_diagonal(grid, np.nan)
     return grid
 
@@ -101,8 +111,8 @@ def _clients(crossing: Record) -> list[int]:
 def _mean(crossing: Record, symbol: str, reading: str) -> str:
     estimate = crossing[symbol][reading]
     pairs = "distinct pairs" if crossing["pairs"] == "distinct" else "all pairs with self-pairs"
-    if estimate is None or estimate["value"] is None:
-        return f"{SYMBOLS[symbol]} over {pairs}: below the noise of the probes"
+    if estimate is None or not entry_resolved(estimate, symbol):
+        return f"{SYMBOLS[symbol]} over {pairs}: {UNRESOLVED}"
     value = style.typeset(format_estimate(estimate["value"], estimate["stderr"]))
     return f"{SYMBOLS[symbol]} = {value}, mean over {pairs}"
 
@@ -120,8 +130,7 @@ def _norm(grids: Sequence[Grid], symbol: str) -> Normalize:
 def _draw(axes: Axes, grid: Grid, norm: Normalize, clients: Sequence[int], side: float) -> None:
     count = len(grid)
     axes.set(xlim=(-0.5, count - 0.5), ylim=(count - 0.5, -0.5), xlabel="client", ylabel="client")
-    below = ~np.isfinite(grid) & ~np.eye(count, dtype=bool)
-    for row, column in zip(*np.nonzero(below), strict=True):
+    for row, column in zip(*np.nonzero(_unresolved(grid)), strict=True):
         axes.add_patch(
             Rectangle(
                 (column - 0.5, row - 0.5),
@@ -145,6 +154,11 @@ def _draw(axes: Axes, grid: Grid, norm: Normalize, clients: Sequence[int], side:
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_ticks(range(0, count, every), [str(number) for number in clients[::every]])
         axis.set_tick_params(length=0)
+
+
+def _unresolved(grid: Grid) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = ~np.isfinite(grid) & ~np.eye(len(grid), dtype=bool)
+    return found
 
 
 def _write_values(axes: Axes, grid: Grid, norm: Normalize, cell: float) -> None:

@@ -10,10 +10,11 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.page import Page
+from fedscope.figures.page import Page, wrapped
 from fedscope.figures.scale import format_value
 
 MOST_CURVES = 10
+CI95 = 1.96  # half a 95 % interval, in standard errors
 MOST_BARS = 30  # eigenvalues that get an error bar each; more have a band
 LOG_FROM = 10.0  # ratio of the largest to the smallest eigenvalue from which the axis is logarithmic
 
@@ -31,16 +32,19 @@ def eigenvalue_figure(
     labels: Sequence[str],
     *,
     smallest: Sequence[Sequence[Record]] | None = None,
+    caption: str = "",
     width: float = style.SINGLE_COLUMN,
 ) -> Figure:
-    """Draw each checkpoint's eigenvalues, largest first, with their 95 % intervals where they are known.
+    """Draw each checkpoint's eigenvalues on its samples, largest first, ± 1.96 of their standard errors.
 
     ``smallest`` has those of the lower end, the smallest first, drawn against their index from there.
 
-    A spectrum is the entry ``eigenvalues`` of a record of ``fedscope hessian --json``: of each, its value and
-    interval. The axis is logarithmic where all are positive and span a factor of ten, and
-    symmetric-logarithmic, linear up to a thousandth of the largest, where some are not. Intervals are bars,
-    bands from ``MOST_BARS`` eigenvalues on. ``width`` is in inches.
+    A spectrum is the entry ``eigenvalues`` of a record of ``fedscope hessian --json``: of each, ``value`` and
+    ``stderr_data``, as tables print them. Its ``interval`` is of the eigenvalue on ever more samples, without
+    the upward bias of few, and may leave out the value: it is not drawn. The axis is logarithmic where all
+    are positive and span a factor of ten, and symmetric-logarithmic, linear up to a thousandth of the
+    largest, where some are not. Errors are bars, bands from ``MOST_BARS`` eigenvalues on. ``caption`` stands
+    above; ``width`` is in inches.
 
     Raises:
         UserError: no spectrum, more than ten, or no finite eigenvalue.
@@ -54,9 +58,12 @@ def eigenvalue_figure(
     if not finite.size:
         raise UserError("no eigenvalue is finite, so there is no spectrum to draw; see --json")
     with style.paper_style():
-        legend = LEGEND_LINE * len(spectra) + 0.05
+        notes = wrapped(caption, width=width, size=style.SMALL_SIZE)
+        legend = LEGEND_LINE * (len(spectra) + len(notes)) + 0.05
         page = Page(width=width, height=TOP + legend + AXES_HEIGHT + BOTTOM)
         box = page.box(left=LEFT, top=TOP + legend, width=width - LEFT - RIGHT, height=AXES_HEIGHT)
+        look = {"fontsize": style.SMALL_SIZE, "color": style.FAINT_INK}
+        page.write_lines(notes, top=TOP, step=LEGEND_LINE, **look)
         axes = page.figure.add_axes(box)
         for index, (upper, lower, label) in enumerate(zip(*ends, labels, strict=True)):
             # side by side, or bars would cover each other
@@ -95,8 +102,9 @@ def _draw_curve(axes: Axes, spectrum: Sequence[Record], label: str, index: int, 
 
 
 def _intervals(spectrum: Sequence[Record]) -> tuple[Values, Values]:
-    pairs = [entry.get("interval") or (None, None) for entry in spectrum]
-    return _numbers([low for low, _ in pairs]), _numbers([high for _, high in pairs])
+    values = _numbers([entry["value"] for entry in spectrum])
+    half = CI95 * _numbers([entry.get("stderr_data") for entry in spectrum])
+    return values - half, values + half
 
 
 def _numbers(numbers: Sequence[float | None]) -> Values:

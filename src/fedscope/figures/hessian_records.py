@@ -13,7 +13,7 @@ from fedscope.errors import UserError
 from fedscope.figures.bars import bar_figure, checkpoint_bars, client_bars
 from fedscope.figures.clients import client_matrix_figure
 from fedscope.figures.eigenvalues import eigenvalue_figure
-from fedscope.figures.labels import label, titles
+from fedscope.figures.labels import label, measured_on, titles
 from fedscope.figures.spectra import density_figure
 from fedscope.figures.tables import check_hessian
 
@@ -42,7 +42,7 @@ def _densities(records: Sequence[Record]) -> Figure:
     if len(largest) < len(records):
         raise UserError("the curvature is not finite, so there is no density to draw; see --json")
     densities = [_part(record, "density", "--density") for record in records]
-    return density_figure(densities, titles(records), lambda_max=largest)
+    return density_figure(densities, titles(records), lambda_max=largest, caption=measured_on(records))
 
 
 def _eigenvalues(records: Sequence[Record]) -> Figure:
@@ -53,7 +53,8 @@ def _eigenvalues(records: Sequence[Record]) -> Figure:
         split = len(found) // 2 if record.get("both_ends") else len(found)
         upper.append(found[:split])
         lower.append(found[split:][::-1])
-    return eigenvalue_figure(upper, titles(records), smallest=lower if any(lower) else None)
+    caption = f"{measured_on(records)}; ± 95 % over the samples"
+    return eigenvalue_figure(upper, titles(records), smallest=lower if any(lower) else None, caption=caption)
 
 
 def _clients(records: Sequence[Record]) -> Figure:

@@ -30,6 +30,14 @@ def label(checkpoint: Record) -> str:
     return f"{run}@{round}" if which is None else f"{run}@{which} (round {round})"
 
 
+def measured_on(records: Sequence[Record]) -> str:
+    """Return on how many samples Hessian records were measured, as a caption says it."""
+    numbers = sorted({int(record["problem"]["samples"]) for record in records})
+    return (
+        f"measured on {' or '.join(f'{number:,}' for number in numbers)} samples (λ_max is larger on fewer)"
+    )
+
+
 def family(name: str, names: Sequence[str]) -> str:
     """Return the one of ``names`` to which ``name`` adds something, or itself; nothing where none adds any.
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.page import Page
+from fedscope.figures.page import Page, wrapped
 from fedscope.landscape.records import density_entry, finite
 from fedscope.landscape.results import Density
 
@@ -32,6 +32,7 @@ def density_figure(
     *,
     lambda_max: Sequence[float] | None = None,
     x_scale: Literal["symlog", "linear"] = "symlog",
+    caption: str = "",
     width: float = style.SINGLE_COLUMN,
 ) -> Figure:
     """Overlay densities, each in its own colour and line style; the density axis is logarithmic.
@@ -42,7 +43,8 @@ def density_figure(
     The density axis ends just under the lowest bump of any curve, at most ten decades below the highest, so
     that single outlying eigenvalues stay visible. The symmetric-logarithmic eigenvalue axis is linear up to
     the power of ten above the widest broadening σ, under which nothing is resolved.
-    ``lambda_max`` marks each checkpoint's largest eigenvalue with a triangle; ``width`` is in inches.
+    ``lambda_max`` marks each checkpoint's largest eigenvalue with a triangle; ``caption``
+    stands above; ``width`` is in inches.
 
     Raises:
         UserError: when there is no density, or none is positive anywhere.
@@ -55,15 +57,18 @@ def density_figure(
     curves = [(_values(one["grid"]), _values(one["density"])) for one in entries]
     low, high = density_range([density for _, density in curves])
     markers = [float("nan")] * len(curves) if lambda_max is None else lambda_max
-    legend = LEGEND_LINE * len(curves) + 0.05
+    notes = wrapped(caption, width=width, size=style.SMALL_SIZE)
+    legend = LEGEND_LINE * (len(curves) + len(notes)) + 0.05
     with style.paper_style():
         page = Page(width=width, height=TOP + legend + AXES_HEIGHT + BOTTOM)
         box = page.box(left=LEFT, top=TOP + legend, width=width - LEFT - RIGHT, height=AXES_HEIGHT)
+        look = {"fontsize": style.SMALL_SIZE, "color": style.FAINT_INK}
+        page.write_lines(notes, top=TOP, step=LEGEND_LINE, **look)
         axes = page.figure.add_axes(box)
         for index, (curve, label, marker) in enumerate(zip(curves, labels, markers, strict=True)):
-            look = style.curve_look(index)
-            _draw_curve(axes, curve, label, marker, look)
-            _draw_band(axes, curve[0], entries[index].get("band"), look["color"])
+            line = style.curve_look(index)
+            _draw_curve(axes, curve, label, marker, line)
+            _draw_band(axes, curve[0], entries[index].get("band"), line["color"])
         axes.set_yscale("log")
         axes.set(ylim=(low, high), xlabel="eigenvalue", ylabel="density")
         axes.yaxis.set_major_locator(LogLocator(numticks=7))

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from fedscope.errors import UserError
 from fedscope.figures.curves import Line, Values, curves_figure, rounds_figure
 from fedscope.figures.eigenvalues import eigenvalue_figure
-from fedscope.figures.labels import family
+from fedscope.figures.labels import family, measured_on
 from fedscope.figures.landscape_records import read_surface
 from fedscope.figures.spectra import density_figure
 from fedscope.figures.surfaces import MOST_CHECKPOINTS, landscape_figure
@@ -44,8 +44,10 @@ def _curves(record: Record) -> list[Figure]:
 
 
 def _spectrum(record: Record) -> list[Figure]:
-    first = {row: ones[0]["record"]["eigenvalues"] for row, ones in _by_row(record).items()}
-    return [eigenvalue_figure(list(first.values()), list(first))]
+    first = {row: ones[0]["record"] for row, ones in _by_row(record).items()}
+    spectra = [one["eigenvalues"] for one in first.values()]
+    caption = f"{measured_on([*first.values()])}; ± 95 % over the samples"
+    return [eigenvalue_figure(spectra, list(first), caption=caption)]
 
 
 def _density(record: Record) -> list[Figure]:
@@ -55,6 +57,7 @@ def _density(record: Record) -> list[Figure]:
             [one["density"] for one in first.values()],
             list(first),
             lambda_max=[float(one["lambda_max"]["value"]) for one in first.values()],
+            caption=measured_on([*first.values()]),
         )
     ]
 
