@@ -23,7 +23,7 @@ from fedscope.figures.scale import Grid, Scale, format_value, is_percentage
 from fedscope.landscape.results import Axis, Mark, Surface
 
 LABEL_SIZE = 6.0  # points, on the contour lines
-LEAST, FINE = 5, 161  # points along an axis from and below which contours are interpolated
+LEAST, FINE = 5, 101  # points along an axis from and below which contours are interpolated
 CAMERA = {"elev": 34.0, "azim": -58.0}
 SMALLEST_LABELLED = 0.25  # extent of a contour line that gets a label, in panel widths
 Limits = tuple[tuple[float, float], tuple[float, float]]
