@@ -38,9 +38,9 @@ def write(record: Record, out: Path) -> list[Path]:
             style.save(figure, path, record=made)
             written.append(path)
         images.append(written[-1].name)
-    for page in stem.parent.glob(f"{stem.name}-[0-9]*.p[dn][fg]"):
-        if page not in written:
-            page.unlink()  # of an earlier drawing on other pages, which the index would show too
+    for earlier in stem.parent.glob(f"{stem.name}-[0-9]*.p[dn][fg]"):
+        if earlier not in written:
+            earlier.unlink()  # of an earlier drawing on other pages, which the index would show too
     texts = {"md": markdown(record, images), "csv": table_csv(record)}
     if record["entries"] or "grid" in record:
         texts["tex"] = latex(record)
