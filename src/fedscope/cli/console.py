@@ -25,6 +25,7 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.table import Column as TableColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -89,6 +90,14 @@ class _Amount(ProgressColumn):
         return both
 
 
+class _Word(ProgressColumn):
+    """What the step says, cut where the line ends: the title and the amount stay whole."""
+
+    def render(self, task: Task) -> Text:
+        """Return the column of one task."""
+        return Text(str(task.fields["text"]), no_wrap=True, overflow="ellipsis")
+
+
 @contextmanager
 def progress(title: str, *, lines: bool = False) -> Iterator[Report]:
     """Show a long step; ``lines`` prints each report's text as a line where there is no terminal."""
@@ -98,7 +107,7 @@ def progress(title: str, *, lines: bool = False) -> Iterator[Report]:
         TextColumn("{task.description}"),
         _Amount(),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[text]}"),
+        _Word(table_column=TableColumn()),
         console=console,
         transient=True,
         disable=CURRENT.quiet or not console.is_terminal,
@@ -108,7 +117,7 @@ def progress(title: str, *, lines: bool = False) -> Iterator[Report]:
     def report(done: int, total: int | None = None, text: str = "", /) -> None:
         nonlocal last
         last = done, text
-        bar.update(task, completed=done, total=total, text=_shown(text))
+        bar.update(task, completed=done, total=total, text=_plain(text))
         if lines and not console.is_terminal:
             note(f"{title} {done}/{total}: {text}")
 
