@@ -9,6 +9,7 @@ import pytest
 from fedscope.checkpoints.files import load_checkpoint
 from fedscope.checkpoints.registry import Registry
 from fedscope.federated.federation import prepare
+from fedscope.own import registered
 from tests.cli.conftest import Command
 
 MINE = """
@@ -286,3 +287,31 @@ def test_a_seed_decides_the_weights_and_nothing_else_is_seeded(fedscope: Command
     assert torch.equal(same, first(0))
     assert not torch.equal(same, other)
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_names_that_other_packages_register(
+    fedscope: Command, mine: Mine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = tmp_path / "site" / "theirs-1.dist-info"
+    record.mkdir(parents=True)
+    (record / "METADATA").write_text("Name: theirs\nVersion: 1\n")
+    points = (
+        f"[fedscope.models]\ntheirnet = {mine('Net')}\n[fedscope.datasets]\ntheirdata = {mine('clients')}\n"
+    )
+    (record / "entry_points.txt").write_text(points)
+    module_of(mine("Net")).rename(tmp_path / "site" / module_of(mine("Net")).name)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    registered.cache_clear()
+    try:
+        assert fedscope("models", "list", "--json").json[-1] == {"name": "theirnet", "factory": mine("Net")}
+        assert fedscope("data", "list", "--json").json[-1] == {
+            "name": "theirdata",
+            "factory": mine("clients"),
+        }
+        assert "theirnet" in fedscope("models", "list").out
+        done = fedscope("train", "--model", "theirnet", "--data", "theirdata", *QUICK, "--name", "a")
+        assert done.code == 0, done.err
+        assert fedscope("hessian", "a", *LOOK).code == 0
+        assert "did you mean 'theirnet'" in fedscope("train", "--model", "theirne", *QUICK).err
+    finally:
+        registered.cache_clear()

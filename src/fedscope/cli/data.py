@@ -24,10 +24,13 @@ def list_data(data_dir: Path | None, json_target: str | None) -> None:
     from fedscope.cli import console
     from fedscope.data.catalogue import DATASETS
     from fedscope.data.inspection import describe, whereabouts
+    from fedscope.own import DATASETS as REGISTERED
+    from fedscope.own import registered
 
     places = {name: whereabouts(entry, data_dir) for name, entry in DATASETS.items()}
     found = [describe(DATASETS[name]) | {"here": place} for name, place in places.items()]
-    if console.in_json(json_target, found):
+    others = registered(REGISTERED)
+    if console.in_json(json_target, [*found, *({"name": name, "factory": others[name]} for name in others)]):
         return
     rows = [
         [
@@ -39,6 +42,8 @@ def list_data(data_dir: Path | None, json_target: str | None) -> None:
     columns = ["name", "what", "where", "classes", "domains", "side", "train", "test"]
     drop = ("domains", "side", "what", "classes", "test", "train", "where")
     console.print_table("Data sets", columns, rows, text_columns=3, drop=drop)
+    if others:
+        console.print_table("Of other packages", ("name", "factory"), list(others.items()), text_columns=2)
 
 
 @command.command("show")

@@ -31,8 +31,11 @@ def command() -> None:
 @options.json_target
 def list_models(json_target: str | None) -> None:
     """List all networks, each on the images and classes it was published for."""
+    from fedscope.own import MODELS, registered
+
     found, defaults = catalogues.kept("model", _facts)
-    if console.in_json(json_target, found):
+    others = registered(MODELS)
+    if console.in_json(json_target, [*found, *({"name": name, "factory": others[name]} for name in others)]):
         return
     rows = [
         [
@@ -49,6 +52,8 @@ def list_models(json_target: str | None) -> None:
         f"Without --model: {', '.join(f'{data}: {model}' for data, model in defaults.items())}.",
     ]
     console.print_table("Networks", columns, rows, notes, text_columns=5, drop=drop)
+    if others:
+        console.print_table("Of other packages", ("name", "factory"), list(others.items()), text_columns=2)
 
 
 def _facts() -> tuple[list[Facts], dict[str, str]]:
