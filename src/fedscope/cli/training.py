@@ -118,7 +118,7 @@ def train_run(
     where = {"device": str(device), "threads": torch.get_num_threads()}
     settings = parse(Settings, {**fields, **where}, OPTION)
     check_settings(settings)
-    if name is not None and not resume:
+    if name is not None and not resume and not workers.under_torchrun():  # there rank 0 makes the folder
         Registry(root).check_free(name)
     if workers.under_torchrun():
         if count > 1:
