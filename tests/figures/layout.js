@@ -27,8 +27,8 @@ function clipped() {
 function colliding() {
   const over = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 3 && b.top < a.bottom - 3;
   return list(CHARTS).flatMap((chart) => {
-    const texts = list(".xtick text, .ytick text, .xtitle, .ytitle, .legendtext", chart);
-    const boxes = texts.map((text) => [text.textContent, text.getBoundingClientRect()]);
+    const texts = list(".xtick text, .ytick text, .xtitle, .ytitle, .legendtext, .modebar-group", chart);
+    const boxes = texts.map((text) => [text.textContent || "buttons", text.getBoundingClientRect()]);
     return boxes.flatMap(([one, a], i) =>
       boxes.slice(i + 1).filter(([, b]) => over(a, b)).map(([other]) => `${chart.dataset.chart}: ${one} / ${other}`));
   });

@@ -17,7 +17,7 @@ def test_clients_are_shown_one_by_one_and_in_pairs() -> None:
     assert "12.00 ± 0.10" in found.text
     assert "unresolved" in found.text
     charts = found.json("page-data")["charts"]
-    pairs, agreement = charts["pairs-0"]["data"][0], charts["pairs-1"]["data"][0]
+    pairs, agreement = charts["H_N-0"]["data"][0], charts["H_D-0"]["data"][0]
     assert pairs["z"] == [[None, 1.0, 2.0], [1.0, None, 3.0], [2.0, 3.0, None]]
     assert (pairs["zmin"], pairs["zmax"]) == (1.0, 3.0)
     assert (agreement["z"][0][1], agreement["zmax"]) == (0.5, 1.0)
@@ -38,11 +38,10 @@ def test_pairs_that_are_unresolved_are_left_out_of_the_scale_and_marked() -> Non
     cross = crossed(matrices={"H_N": {"tensor": pairs}, "H_D": {"tensor": None}})
     record = curvature(cross_client=cross)
     (subject,) = subjects([], [record]).values()
-    (chart,) = pair_charts([(subject, record)])
+    ((chart,),) = pair_charts([(subject, record)]).values()
     heat, unclear = chart.data
     assert (heat["zmin"], heat["zmax"], heat["z"][0]) == (1.0, 3.0, [None, 1.0, None])
-    assert list(zip(unclear["x"], unclear["y"], strict=True)) == [(2, 0), (0, 2)]
+    assert unclear["z"] == [[None, None, 1], [None, None, None], [1, None, None]]
     assert chart.caption == (
-        "H_N (tensor) of FedAvg's clients, pair by pair; their mean: 12.00 ± 0.10. "
-        "“?”: the pair is unresolved."
+        "H_N (tensor) of FedAvg's clients, pair by pair; their mean: 12.00 ± 0.10. Grey: unresolved."
     )

@@ -17,11 +17,11 @@ pytestmark = pytest.mark.slow
 
 WIDTHS = (360, 400, 768, 1000, 1400, 1600)
 SCHEMES = ("light", "dark")
-METHODS = ("fedavg", "feddyn+man", "a_method_of_another_package_with_a_long_name+man")
+METHODS = ("fedavg", "feddyn+man", "a_method_of_another_package_with_a_long_name+man", "fedsam+man", "moon")
 
 
 def everything() -> str:
-    """A report of three methods with every part but planes, whose drawing without a GPU is slow."""
+    """A report of five methods with every part but planes, whose drawing without a GPU is slow."""
     names = [f"a-run-with-a-long-name-{i}" for i in range(len(METHODS))]
     own = list(zip(names, METHODS, strict=True))
     curvatures = [

@@ -66,7 +66,7 @@ def _names(who: Subjects) -> str:
     """Return the subjects' names for a title, of many the first ones."""
     names = [subject.name for subject in who.values()]
     if len(names) > MOST_NAMED:
-        names = [*names[: MOST_NAMED - 1], f"{len(names) - MOST_NAMED + 1} others"]
+        return f"{', '.join(names[: MOST_NAMED - 1])} and {len(names) - MOST_NAMED + 1} others"
     return ", ".join(names)
 
 
@@ -84,8 +84,8 @@ def _page(
         "convergence": curves.convergence(runs, who),
         "density": [density] if density else [],
         "spectrum": [spectrum] if spectrum else [],
-        "pairs": pairs.pair_charts(shown),
     }
+    of_pairs = pairs.pair_charts(shown)
     drawn = [_drawn(place, group, who) for place, group in enumerate(planes.groups(landscapes))]
     context = {
         "title": title,
@@ -99,12 +99,14 @@ def _page(
         "clients": clients.clients_table(shown),
         "comparison": metrics.comparison(curvatures, who),
         "charts": charts,
+        "pairs": of_pairs,
         "target": curves.target(runs),
         "groups": drawn,
         "of_runs": [provenance.source_of_run(run) for run in runs],
         "of_curvatures": [provenance.source_of_analysis(record) for record in curvatures],
     }
-    every = [chart for part in (*charts.values(), *(group["lines"] for group in drawn)) for chart in part]
+    parts = (*charts.values(), *of_pairs.values(), *(group["lines"] for group in drawn))
+    every = [chart for part in parts for chart in part]
     data = {
         "charts": {chart.id: {"data": chart.data, "layout": chart.layout} for chart in every},
         "planes": [group["scene"] for group in drawn],

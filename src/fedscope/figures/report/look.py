@@ -40,13 +40,13 @@ def layout(x: str, y: str, **changes: Any) -> dict[str, Any]:
     return merged(
         {
             "font": {"family": "system-ui, sans-serif", "size": 13},
-            "margin": {"l": 60, "r": 16, "t": 34, "b": 55},
+            "margin": {"l": 60, "r": 16, "t": 30, "b": 55},
             "height": 380,
             "showlegend": True,
-            "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+            "legend": {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"},
             "hoverlabel": {"namelength": -1},
             "xaxis": {**axis, "title": {"text": x}},
-            "yaxis": {**axis, "title": {"text": y}},
+            "yaxis": {**axis, "title": {"text": y, "standoff": 8}},
         },
         changes,
     )

@@ -13,6 +13,7 @@ from fedscope.figures.report.subjects import Record, Subject
 from fedscope.resolution import pairs_resolved
 
 SYMBOLS = ("H_N", "H_D")
+UNRESOLVED_FILL = "#767676"  # stands out from white and from dark paper
 MOST_WRITTEN = 12  # clients, up to whom every cell says its number
 
 
@@ -31,18 +32,20 @@ class _Matrix:
         return [value for row in self.values for value in row if value is not None]
 
 
-def pair_charts(shown: Sequence[tuple[Subject, Record]]) -> list[Chart]:
-    """Return a heat map per checkpoint and metric of the pairs; each metric has one colour scale."""
-    found = [
-        matrix
-        for symbol in SYMBOLS
-        for subject, record in shown
-        if (matrix := _first(subject, record.get("cross_client"), symbol))
-    ]
-    charts = []
-    for place, matrix in enumerate(found):
-        every = [value for other in found if other.name == matrix.name for value in other.known]
-        charts.append(_heat_map(f"pairs-{place}", matrix, every))
+def pair_charts(shown: Sequence[tuple[Subject, Record]]) -> dict[str, list[Chart]]:
+    """Return a heat map of the pairs per checkpoint, by metric; those of one reading share a colour scale."""
+    charts = {}
+    for symbol in SYMBOLS:
+        found = [_first(subject, record.get("cross_client"), symbol) for subject, record in shown]
+        matrices = [matrix for matrix in found if matrix]
+        scales: dict[str, list[float]] = {}
+        for matrix in matrices:
+            scales.setdefault(matrix.name, []).extend(matrix.known)
+        if matrices:
+            charts[symbol] = [
+                _heat_map(f"{symbol}-{place}", matrix, scales[matrix.name])
+                for place, matrix in enumerate(matrices)
+            ]
     return charts
 
 
@@ -96,17 +99,21 @@ def _heat_map(id: str, matrix: _Matrix, every: list[float]) -> Chart:
     )
     caption = f"{matrix.name} of {matrix.subject.name}'s clients, pair by pair; their mean: {matrix.mean}."
     if matrix.unresolved:
-        caption += " “?”: the pair is unresolved."
+        caption += " Grey: unresolved."
     traces = [trace, _unresolved(matrix)] if matrix.unresolved else [trace]
     return Chart(id, caption, caption, traces, layout)
 
 
 def _unresolved(matrix: _Matrix) -> dict[str, Any]:
+    """Return the grey cells of what is unresolved; plotly writes on them in white."""
+    count = len(matrix.values)
+    places = set(matrix.unresolved)
     return {
-        "type": "scatter",
-        "mode": "text",
-        "x": [j for _, j in matrix.unresolved],
-        "y": [i for i, _ in matrix.unresolved],
-        "text": ["?"] * len(matrix.unresolved),
+        "type": "heatmap",
+        "z": [[1 if (i, j) in places else None for j in range(count)] for i in range(count)],
+        "colorscale": [[0, UNRESOLVED_FILL], [1, UNRESOLVED_FILL]],
+        "showscale": False,
+        "texttemplate": "?" if count <= MOST_WRITTEN else "",
         "hovertemplate": f"{matrix.name} of clients %{{y}} and %{{x}}: unresolved<extra></extra>",
+        "hoverongaps": False,
     }

@@ -15,7 +15,7 @@ from fedscope.figures.labels import label, shared_name
 from fedscope.figures.panels import CAMERA
 from fedscope.figures.report import look
 from fedscope.figures.report.look import Chart
-from fedscope.figures.report.subjects import Key, Record, Subject, key_of
+from fedscope.figures.report.subjects import Key, Record, Subject, key_of, row_names
 from fedscope.figures.rounding import format_estimate
 from fedscope.figures.scale import Scale, is_percentage, shared_scale
 
@@ -105,10 +105,10 @@ def line_charts(group: Group, who: Subjects, place: int) -> list[Chart]:
     """Return the charts of a group of lines: the loss with its band, and each metric that all have."""
     named = set.intersection(*({*(record.get("metrics") or {})} for record in group.records))
     axis = shared_name([record["axes"][0]["name"] for record in group.records])
-    charts = []
+    names, charts = row_names(group.records, who), []
     for name in ("loss", *sorted(named)):
         traces = [trace for record in group.records for trace in _line(record, who, name)]
-        words = "; ".join(f"{label(r['checkpoint'])}: {_barrier(r)}" for r in group.records) + "."
+        words = "; ".join(f"{own}: {_barrier(r)}" for own, r in zip(names, group.records, strict=True)) + "."
         if name == "loss" and any(record.get("stderr") for record in group.records):
             words += " Band: ± one standard error over samples."
         layout = look.layout(axis, name, hovermode="x unified")

@@ -15,6 +15,8 @@ Record = Mapping[str, Any]
 Key = tuple[str, object, object]
 LINE_WIDTH = 2  # pixels
 MOST_LUMINANCE = 0.295  # of a line or point on white, whose contrast then is (1 + 0.05) / (0.295 + 0.05)
+DARK_LUMINANCE = 0.15  # of the palette's palest colours, which would be like others at the above
+PALE = 0.5  # their luminance, or more
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "star")
 
 
@@ -81,11 +83,12 @@ def stated(run: Record) -> dict[str, Any]:
 def legible(color: style.Color) -> style.Color:
     """Return the colour, darkened until it stands out from white by a contrast of 3 (WCAG 1.4.11).
 
-    The palette's colours are all light enough to stand out as much from the page's dark background.
+    All are light enough to stand out as much from the page's dark background.
     """
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in color]
     luminance = sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-    share = min(1.0, MOST_LUMINANCE / luminance) if luminance else 1.0
+    wanted = DARK_LUMINANCE if luminance > PALE else min(luminance, MOST_LUMINANCE)
+    share = wanted / luminance if luminance else 1.0
     red, green, blue = (
         12.92 * part if part <= 0.0031308 else 1.055 * part ** (1 / 2.4) - 0.055
         for part in (share * part for part in linear)

@@ -20,6 +20,8 @@ for (const table of all("table.sortable")) {
   all("thead button", table).forEach((button, column) => button.addEventListener("click", () => sort(table, column)));
 }
 
+const LEGEND_ENTRY = 160, LEGEND_ROW = 20; // pixels
+
 // Charts: a check box, or the legend, shows and hides a method in all of them.
 
 function show(subject, shown) {
@@ -32,7 +34,11 @@ function show(subject, shown) {
 
 async function drawChart(box) {
   const { data, layout } = page.charts[box.dataset.chart];
-  await Plotly.newPlot(box, data, { ...layout, template: template() }, FLAT);
+  // a legend of several rows must not take the curves' room
+  const names = layout.showlegend ? data.filter((trace) => trace.showlegend !== false).length : 0;
+  const rows = Math.ceil(names / Math.max(1, Math.floor(box.clientWidth / LEGEND_ENTRY)));
+  const height = layout.height + LEGEND_ROW * Math.max(0, rows - 1);
+  await Plotly.newPlot(box, data, { ...layout, height, template: template() }, FLAT);
   box.on("plotly_legenddoubleclick", () => false);
   box.on("plotly_legendclick", (event) => {
     const subject = event.data[event.curveNumber].legendgroup.slice(1);
