@@ -6,6 +6,10 @@ from fedscope.errors import suggestion
 def test_the_nearest_known_name_is_suggested() -> None:
     assert suggestion("fedavgg", ["man", "fedavg", "feddyn"]) == "; did you mean 'fedavg'?"
     assert suggestion("FedAvg", ["fedavg"]) == suggestion("fedavg", ["FedAvg"]).lower()
+    assert (
+        suggestion("man/t1", ["fedalign/t1", "man/t1/cifar100/iid"])
+        == "; did you mean 'man/t1/cifar100/iid'?"
+    )
     assert suggestion("resnet", iter(["ResNet20"])) == "; did you mean 'ResNet20'?"
 
 

@@ -128,6 +128,12 @@ def test_bad_addresses(registry: Registry, reference: str, message: str) -> None
         registry.resolve(reference)
 
 
+def test_a_finished_run_without_its_final_model_says_what_it_has(registry: Registry) -> None:
+    registry.run("a").final.unlink()
+    with pytest.raises(UserError, match=r"run 'a' holds neither final.pt nor last.pt; it has @best"):
+        registry.resolve("a")
+
+
 def test_names_are_taken_once(registry: Registry) -> None:
     manifest = registry.run("a").manifest()
     with pytest.raises(UserError, match="is taken; choose another --name"):

@@ -69,6 +69,7 @@ def test_a_run_that_lost_its_manifest_is_listed_and_read(fedscope: Command, proj
     (project / "tiny" / "manifest.json").unlink()
     (row,) = fedscope("runs", "list", "--json").json
     assert (row["name"], row["status"]) == ("tiny", "unreadable")
+    assert "tiny cannot be read; `fedscope runs verify tiny` says why" in fedscope("runs", "list").err
     done = fedscope("runs", "show", "tiny")
     assert "checkpoints/tiny has lost its manifest.json; restore that from a copy, or" in done.err
     assert fedscope("hessian", "tiny", "--samples", "64", "--probes", "4", "--threads", "1").code == 0

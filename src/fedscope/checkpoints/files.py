@@ -128,6 +128,10 @@ def read_content(path: Path, *, mapped: bool = False) -> object:
         raise UserError(_refusal(path)) from error
     except Exception as error:  # whatever torch and zipfile raise on bytes that somebody else wrote
         reason = (str(error).splitlines() or [type(error).__name__])[0]
+        if not is_container(path):  # then it may be anything, and the reason says little
+            raise UserError(
+                f"{path} is no checkpoint, or is truncated or damaged; name another file"
+            ) from error
         raise UserError(f"{path} is truncated or damaged ({reason}); restore it from a copy") from error
 
 

@@ -50,7 +50,10 @@ def refusal(error: ValidationError, schema: Node, *, flags: bool = False) -> str
         known = _node(schema, [*tags, *loc[:-1]]).get("properties", {})
         return f"{where} is no field of it{suggestion(str(loc[-1]), known)}"
     takes = _takes(_node(schema, [*tags, *loc]))
-    return f"{where or 'it'} takes {takes}, not {first['input']!r:.60}"
+    found = first["input"]
+    return (
+        f"{where or 'it'} takes {takes}, not {f'{found:g}' if isinstance(found, float) else repr(found):.60}"
+    )
 
 
 def _node(schema: Node, loc: Sequence[int | str]) -> Node:

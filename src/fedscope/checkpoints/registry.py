@@ -173,8 +173,11 @@ class Registry:
             if not path.exists() and run.final.exists() and int(which) == run.manifest().settings.rounds:
                 path = run.final
         else:
-            words = ("best", "final", "sel", "all", "client0")
-            hint = suggestion(which, words) or "; use @best, @final, @all, @25 or @client3"
+            clients = (f"client{int(path.stem)}" for path in run.clients())
+            hint = (
+                suggestion(which, ("best", "final", "sel", "all", *clients))
+                or "; use @best, @final, @all, @25 or @client3"
+            )
             raise UserError(f"unknown checkpoint {run.name}@{which}{hint}")
         if not path.exists():
             files = (run.final, run.best, run.average("all"), run.average("sel"))

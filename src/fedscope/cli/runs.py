@@ -77,6 +77,9 @@ def list_runs(
         cells = [[console.cell(row.get(column)) for column in chosen] for row in shown]
         texts = len(chosen) if columns else _TEXTS
         drop = () if columns else _DROP
+        for row in rows:
+            if row["status"] == "unreadable":
+                console.note(f"{row['name']} cannot be read; `fedscope runs verify {row['name']}` says why")
         console.print_table(f"Runs in {registry}", chosen, cells, text_columns=texts, drop=drop)
 
 

@@ -38,7 +38,10 @@ def load(record: Record, data_dir: Path | None, *, fetch: bool = True) -> Datase
     folder = cache_folder(record, found)
     if not cache.is_complete(folder):
         if not (found or fetch):
-            raise UserError(f"{record.name} is not here; {record.source}; as local files: {record.layout}")
+            raise UserError(
+                f"no files of it here; name their folder with --data-dir or FEDSCOPE_DATA ({record.layout}); "
+                f"source: {record.source}"
+            )
         found = found or sources.from_hub(record)
         with atomic_folder(folder) as temporary:
             _build(record, found, temporary)
