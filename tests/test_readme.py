@@ -96,6 +96,20 @@ def test_what_it_finds_is_what_was_found() -> None:
     assert (dc[1] < dyn[1], dc[2] < dyn[2], f"{dyn[0] - dc[0]:.0f}") == (True, True, less)
 
 
+def test_another_number_of_samples_is_said_beside_the_number_and_the_picture() -> None:
+    section = README.read_text(encoding="utf-8").split("## What it finds")[1].split("\n## ")[0]
+    (said,) = re.findall(r"with 1,024 of these images FedAvg's is ([\d.]+), as in Figures 4a and 4b", section)
+    for name in ("figure4a-cpu", "figure4b-cpu"):
+        record = json.loads((PROJECT / "figures" / "man" / f"{name}.json").read_text(encoding="utf-8"))
+        drawn = {one["row"]: one["record"]["lambda_max"]["value"] for one in record["drawn"]}
+        assert f"{drawn['FedAvg']:.1f}" == said
+        page = (PROJECT / "figures" / "man" / f"{name}.md").read_text(encoding="utf-8")
+        after_picture = page.split(".png)")[-1].strip()
+        assert after_picture.startswith(
+            "Measured on 1,024 training samples. λ\\_max on these: FedAvg 19.14 ±"
+        )
+
+
 def test_it_repeats_the_paper_s_accuracies() -> None:
     section = README.read_text(encoding="utf-8").split("## What it finds")[1].split("\n## ")[0]
     (said,) = re.findall(

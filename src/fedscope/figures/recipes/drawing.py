@@ -12,6 +12,7 @@ from fedscope.figures.curves import Line, Values, curves_figure, rounds_figure
 from fedscope.figures.eigenvalues import eigenvalue_figure
 from fedscope.figures.labels import family, measured_on
 from fedscope.figures.landscape_records import read_surface
+from fedscope.figures.rounding import format_estimate
 from fedscope.figures.spectra import density_figure
 from fedscope.figures.surfaces import MOST_CHECKPOINTS, landscape_figure
 from fedscope.landscape.results import Surface
@@ -29,6 +30,26 @@ def figures(record: Record) -> list[Figure]:
     if drawer is None or (not record["drawn"] and record["kind"] != "sweep"):
         return []
     return drawer(record)
+
+
+def samples_told(record: Record) -> str:
+    """Return on how many samples what is drawn was measured, and λ_max on them where it is known."""
+    shown = {one["row"]: one["record"] for one in record["drawn"] if "record" in one}
+    counts = dict.fromkeys(found["problem"]["samples"] for found in shown.values())
+    if not counts:
+        return ""
+    largest = ", ".join(
+        f"{row} {format_estimate(top['value'], top['stderr_data'])}"
+        for row, found in shown.items()
+        if (top := found.get("lambda_max"))
+    )
+    text = f"Measured on {' and '.join(f'{count:,}' for count in counts)} training samples."
+    if not largest:
+        return text
+    return (
+        f"{text} λ_max on these: {largest}. It is biased upward on few samples, so that a table or figure of "
+        "more samples shows a smaller one."
+    )
 
 
 def _curves(record: Record) -> list[Figure]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fedscope.figures.recipes.artefact import NOT_MEASURED
+from fedscope.figures.recipes.drawing import samples_told
 from fedscope.figures.rounding import format_estimate
 
 Record = Mapping[str, Any]
@@ -135,6 +136,7 @@ def markdown(record: Record, images: Sequence[str] = ()) -> str:
     """Return the artefact as a page of Markdown; ``images`` are file names beside it."""
     lines = [f"# {record['printed_in']}: {record['title']}", "", f"{record['source']}.", ""]
     lines += [line for image in images for line in (f"![{_md(record['title'])}]({image})", "")]
+    lines += [_md(told), ""] if (told := samples_told(record)) else []
     _, header, rows = grid(record)
     if rows and (record["entries"] or "grid" in record):
         groups = grid(record)[0]
@@ -146,8 +148,7 @@ def markdown(record: Record, images: Sequence[str] = ()) -> str:
         lines += [_row(named), _row(rule), *(_row([_md(cell) for cell in row]) for row in rows), ""]
         lines += [f"{_md(line)}  " for line in legend(record)] + [""]
     if record["claims"]:
-        lines += ["## What the paper says", ""]
-        lines += [_row(["statement", "here", "evidence"]), _row(["---"] * 3)]
+        lines += ["## What the paper says", "", _row(["statement", "here", "evidence"]), _row(["---"] * 3)]
         lines += [
             _row([_md(_says(record, c["statement"])), f"**{c['verdict']}**", _md("; ".join(c["evidence"]))])
             for c in record["claims"]
