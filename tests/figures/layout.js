@@ -47,6 +47,13 @@ function unstuck() {
   return boxes.map((box) => box.textContent.trim().slice(0, 40));
 }
 
+// Swatches that are not beside the name that they belong to.
+function astray() {
+  const lies = (a, b) => a.top >= b.top && a.bottom <= b.bottom && a.left >= b.left && a.right <= b.right;
+  const off = list(".swatch").filter((part) => !lies(part.getBoundingClientRect(), part.parentElement.getBoundingClientRect()));
+  return off.map((part) => part.parentElement.textContent);
+}
+
 // Contrasts as WCAG 2 has them.
 const channel = (part) => (part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4);
 const parts = (colour) => colour.match(/[0-9.]+/g).map(Number);

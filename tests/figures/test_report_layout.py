@@ -73,7 +73,7 @@ def test_nothing_is_clipped_at_any_width(chrome: Chrome, visit: Callable[[str], 
             wait_for_lights(chrome, on=scheme == "light")
             keep(chrome, f"report-{width}-{scheme}")
             assert chrome.execute_script("return document.scrollingElement.scrollWidth") <= width
-            for what in ("outside", "clipped", "colliding", "unstuck"):
+            for what in ("outside", "clipped", "colliding", "unstuck", "astray"):
                 assert ask(chrome, what) == [], (width, scheme)
     chrome.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
@@ -118,6 +118,7 @@ def test_paper_is_light(chrome: Chrome, visit: Callable[[str], Chrome]) -> None:
     chrome.execute_script("dispatchEvent(new Event('beforeprint'))")
     wait_for_lights(chrome, on=True)
     keep(chrome, "report-paper")
+    assert ask(chrome, "astray") == []
     chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
     chrome.execute_script("dispatchEvent(new Event('afterprint'))")
     wait_for_lights(chrome, on=False)
