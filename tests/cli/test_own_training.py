@@ -256,7 +256,7 @@ def test_code_is_run_unasked_only_where_it_is_what_it_was(
         ("Net", "clients", ("--augmentation", "man"), "leave --augmentation out"),
         ("Net", "clients", ("--stack", "3"), "cannot be trained as a stack"),
         ("Net", "Net", (), "Net is no (inputs, targets), torch Dataset or DataLoader"),
-        ("nothing", "clients", (), "has no attribute 'nothing'"),
+        ("nothing", "clients", (), "has no 'nothing'"),
     ],
 )
 def test_what_is_refused(
