@@ -5,7 +5,7 @@
     ROOT/RUN/{final,best,last}.pt        global models; round-0025.pt under --keep-every; {all,sel}.pt: means
     ROOT/RUN/clients/0003.pt             last uploads; round-0025/clients/0003.pt under --save-clients all
     ROOT/RUN/tags/NAME                   an empty file per tag
-    ROOT/RUN/{state,latest}/             what an unfinished run needs to be resumed
+    ROOT/RUN/{state,latest}/             what a run needs to be resumed, or to get more rounds
     ROOT/index.sqlite                    what `runs list` shows, brought up to date from the files at each use
     ROOT/.analysis/                      results of analyses
 

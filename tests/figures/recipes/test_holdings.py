@@ -170,3 +170,14 @@ def test_a_run_with_more_rounds_is_trained_as_far_as_is_needed(tmp_path: Path) -
     train_run(replace(job, until=5, resume=True), tmp_path / "part", None, "cpu", 1, lambda _: None)
     first, second = (load_checkpoint(tmp_path / name / name / "final.pt") for name in ("whole", "part"))
     assert first.sha256 == second.sha256
+
+
+def test_a_run_that_diverged_counts_until_then_and_is_never_finished(tmp_path: Path) -> None:
+    early, whole = cell("FedAvg", "δ = 0.3, round 150"), cell("FedAvg")
+    run = held(tmp_path, "wild", whole, "all.pt", "round-0150.pt", done=200, finished=False)
+    assert found(tmp_path, whole, partial=True) == ("wild", 200)
+    run.write_manifest(run.manifest().model_copy(update={"diverged": 200}))
+    assert found(tmp_path, whole, partial=True) is None
+    assert found(tmp_path, early) == ("wild", 150)
+    run.write_manifest(run.manifest().model_copy(update={"diverged": 150}))
+    assert found(tmp_path, early) is None

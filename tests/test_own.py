@@ -1,0 +1,74 @@
+"""Code that a file names: found and hashed without running it, and run untold only where it may be."""
+
+import hashlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fedscope.errors import UserError
+from fedscope.own import MODELS, digest, located, vouched
+
+BOMB = "raise SystemExit('run')\n"
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    Path("bomb_alone.py").write_text(BOMB)
+    Path("bomb_package/inner").mkdir(parents=True)
+    for file in ("__init__", "inner/__init__", "inner/net"):
+        Path(f"bomb_package/{file}.py").write_text(BOMB)
+    yield
+    assert not [name for name in sys.modules if name.startswith("bomb")]
+
+
+@pytest.mark.parametrize(
+    ("reference", "file"),
+    [
+        ("bomb_alone:Net", "bomb_alone.py"),
+        ("bomb_package:Net", "bomb_package/__init__.py"),
+        ("bomb_package.inner.net:Net", "bomb_package/inner/net.py"),
+    ],
+)
+def test_a_file_is_found_and_hashed_without_running_it(reference: str, file: str) -> None:
+    assert located(reference) == Path(file).absolute()
+    assert digest(reference) == hashlib.sha256(BOMB.encode()).hexdigest()
+    assert vouched((reference,), digest(reference), "--model", MODELS, named=False) == ""
+
+
+def test_two_files_have_one_hash_that_tells_their_order() -> None:
+    Path("bomb_alone.py").write_text(BOMB + "\n")
+    both = digest("bomb_alone:a", "bomb_package:b")
+    assert len(both) == 64
+    assert both != digest("bomb_package:b", "bomb_alone:a")
+    assert digest("bomb_alone:a", "bomb_alone:b") == digest("bomb_alone:a")
+
+
+@pytest.mark.parametrize("reference", ["antigravity:x", "this:x", "json:loads", "pytest:main"])
+def test_what_is_installed_is_not_run_on_a_files_word(reference: str) -> None:
+    before = set(sys.modules)
+    with pytest.raises(UserError, match="is code outside of this folder"):
+        vouched((reference,), digest(reference), "--model", MODELS, named=False)
+    assert vouched((reference,), digest(reference), "--model", MODELS, named=True) == ""
+    assert set(sys.modules) == before
+
+
+@pytest.mark.parametrize(
+    "reference", ["nowhere:x", "sys:exit", "bomb_package.none:x", "../bomb_alone:x", ":x"]
+)
+def test_what_has_no_file_is_not_to_be_found(reference: str) -> None:
+    with pytest.raises(UserError, match="is not to be found from"):
+        vouched((reference,), "0" * 64, "--model", MODELS, named=True)
+
+
+def test_a_change_is_refused_or_noted() -> None:
+    before = digest("bomb_alone:Net")
+    Path("bomb_alone.py").write_text(BOMB + "# another\n")
+    changed = rf"has changed since training \({before[:8]} then, {digest('bomb_alone:Net')[:8]} now\)"
+    with pytest.raises(
+        UserError, match=f"{changed}; if it still builds the same, name it: --model bomb_alone"
+    ):
+        vouched(("bomb_alone:Net",), before, "--model", MODELS, named=False)
+    assert "has changed since" in vouched(("bomb_alone:Net",), before, "--model", MODELS, named=True)
