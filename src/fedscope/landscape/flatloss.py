@@ -101,29 +101,30 @@ class FlatLoss:
 
     def _prepare(self, inputs: Tree, targets: Tree) -> None:
         """Find the buffers that the model writes when evaluated, then make it faster."""
-        few, few_targets = (some(tree, slice(SAMPLE)) for tree in (inputs, targets))
+        few, few_targets = (some(tree, slice(SAMPLE // 2)) for tree in (inputs, targets))
+        self._written: dict[tuple[nn.Module, str], Tensor] = {}
         self._differentiates = self._overwrites = False
         with self.exact():
             try:
-                self._written = self._tried(few)
-            except Exception:  # whatever a network raises that takes whole batches only
-                self._written = self._tried(inputs)
+                self._written = self._tried(few, few_targets)
+            except Exception:  # whatever a network or a loss raises that takes whole batches only
+                self._written = self._tried(inputs, targets)
                 self.coupled, few, few_targets = True, inputs, targets
             with torch.enable_grad():
                 self.form = fastest(
                     self.model, lambda: flat(self.outputs(few)), lambda: self._attempt(few, few_targets)
                 )
 
-    def _tried(self, inputs: Tree) -> dict[tuple[nn.Module, str], Tensor]:
+    def _tried(self, inputs: Tree, targets: Tree) -> dict[tuple[nn.Module, str], Tensor]:
         """Return the buffers that an evaluation writes, having seen what else is particular about it."""
         own = mapped(Tensor.clone, inputs)
         try:
             with torch.no_grad():
-                found = written_buffers(self.model, own)
+                found = written_buffers(self.model, lambda: self.on_batch(own, targets))
         except RuntimeError:  # of a forward that differentiates
-            own = mapped(Tensor.clone, inputs)
+            again = own = mapped(Tensor.clone, inputs)
             with torch.enable_grad():
-                found = written_buffers(self.model, own)
+                found = written_buffers(self.model, lambda: self.on_batch(again, targets))
             self._differentiates = True
         pairs = zip(leaves(own), leaves(inputs), strict=True)
         self._overwrites = not all(torch.equal(*pair) for pair in pairs)

@@ -6,6 +6,7 @@ then no longer a mean over samples, so it is defined for a single batch only.
 """
 
 import copy
+from collections.abc import Callable
 from typing import Literal, get_args
 
 import torch
@@ -14,7 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedscope.errors import UserError
 from fedscope.landscape.batches import Batches
-from fedscope.landscape.trees import Tree, arguments, count, mapped, within
+from fedscope.landscape.trees import arguments, count, mapped, within
 
 BatchNormMode = Literal["eval", "recalibrate", "batch"]
 
@@ -64,13 +65,12 @@ def has_batch_statistics(model: nn.Module) -> bool:
     return any(module.running_mean is None for module in model.modules() if isinstance(module, _BatchNorm))
 
 
-def written_buffers(model: nn.Module, inputs: Tree) -> dict[tuple[nn.Module, str], Tensor]:
-    """Return the buffers that an evaluation changes, as they were; the model has them back."""
+def written_buffers(model: nn.Module, evaluate: Callable[[], object]) -> dict[tuple[nn.Module, str], Tensor]:
+    """Return the buffers of ``model`` that an evaluation changes, as they were; the model has them back."""
     held = [(m, name, b) for m in model.modules() for name, b in m.named_buffers(recurse=False)]
     before = [buffer.detach().clone() for _, _, buffer in held]
-    positional, named = arguments(inputs)
     try:
-        model(*positional, **named)
+        evaluate()
         after = [module.get_buffer(name) for module, name, _ in held]
         return {
             (module, name): old
