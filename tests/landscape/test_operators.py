@@ -137,9 +137,8 @@ def test_unusable_models_and_losses_are_refused() -> None:
         Hessian(nn.Linear(2, 1).requires_grad_(False), nn.functional.mse_loss, batches)
     with pytest.raises(UserError, match="several kinds"):
         Hessian(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1).double()), nn.functional.mse_loss, batches)
-    unreduced = Hessian(nn.Linear(2, 1), lambda x, y: (x - y) ** 2, batches)
     with pytest.raises(UserError, match="scalar"):
-        unreduced.matvec(torch.ones(3))
+        Hessian(nn.Linear(2, 1), lambda x, y: (x - y) ** 2, batches)
     constant = Hessian(nn.Linear(2, 1), lambda x, y: y.mean(), batches)
     with pytest.raises(UserError, match="does not depend"):
         constant.matvec(torch.ones(3))
