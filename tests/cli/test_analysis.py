@@ -124,6 +124,7 @@ def test_another_seed_is_another_result_where_the_samples_are_all(fedscope: Comm
 
 
 def test_an_interrupted_measurement_goes_on(fedscope: Command, run: Run) -> None:
+    shutil.rmtree(run.folder.parent / ".analysis", ignore_errors=True)  # where other tests' results are
     arguments = ("hessian", str(run.best), *FAST, "--probes", "20", "--json", "-")
     whole = fedscope(*arguments, "--registry", "elsewhere").json
     counted = list[str]()

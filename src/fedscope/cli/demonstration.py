@@ -5,7 +5,6 @@ from pathlib import Path
 from fedscope.checkpoints.files import versions
 from fedscope.checkpoints.registry import Registry
 from fedscope.cli import console, options
-from fedscope.cli.analysis import SAMPLES
 from fedscope.cli.measuring import show
 from fedscope.cli.reporting import as_record, page_of, runs_of
 from fedscope.cli.training import train_run
@@ -20,7 +19,7 @@ from fedscope.landscape.scan import Plane, scan
 from fedscope.storage import write_text
 
 METHODS = ("fedavg", "fedavg+man")
-CLIENT_PROBES, GRID = 16, 31  # enough to see something, in under three minutes on two cores
+SAMPLES, CLIENT_PROBES, GRID = 512, 16, 31  # enough to see something, in under three minutes on two cores
 
 
 def run(registry: Path, threads: int | None, out: Path) -> None:
