@@ -47,13 +47,20 @@ def places(axes: Axes, which: int) -> list[float]:
 
 def test_seeds_become_one_line_with_their_standard_deviation() -> None:
     (axes,) = draw([record(seed=0), record(seed=2), record("fedprox")], "accuracy").axes
-    mean, band = axes.containers[0].lines[0], axes.containers[0].lines[2][0]  # type: ignore[attr-defined]
+    mean, (band,) = axes.lines[0], axes.collections
     assert np.asarray(mean.get_ydata()) == pytest.approx([11, 21, 31, 41])
-    low, high = np.asarray(band.get_paths()[0].vertices)[:, 1]
-    assert (high - low) / 2 == pytest.approx(np.sqrt(2))
+    low, high = band.get_datalim(axes.transData).intervaly
+    assert (low, high) == pytest.approx((11 - np.sqrt(2), 41 + np.sqrt(2)))
     legend = axes.get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["FedAvg", "FedProx"]
+
+
+def test_a_method_and_what_adds_to_it_alone_have_colours_of_their_own() -> None:
+    (axes,) = draw([record("fedavg"), record("fedavg+man")], "accuracy").axes
+    assert axes.lines[0].get_color() != axes.lines[1].get_color()
+    (many,) = draw([record(m) for m in ("fedavg", "fedavg+man", "fedsam")], "accuracy").axes
+    assert many.lines[0].get_color() == many.lines[1].get_color() != many.lines[2].get_color()
 
 
 def test_runs_of_other_settings_are_not_averaged() -> None:
@@ -68,15 +75,15 @@ def test_what_adds_to_a_method_stands_behind_it() -> None:
 
 def test_curves_are_compared_on_the_rounds_that_all_have() -> None:
     left, right = draw([record(rounds=4), record("fedprox", rounds=9)], "accuracy").axes
-    assert [len(np.asarray(box.lines[0].get_xdata())) for box in left.containers] == [4, 4]  # type: ignore[attr-defined]
-    assert [len(np.asarray(box.lines[0].get_xdata())) for box in right.containers] == [9]  # type: ignore[attr-defined]
+    assert [len(np.asarray(line.get_xdata())) for line in left.lines] == [4, 4]
+    assert [len(np.asarray(line.get_xdata())) for line in right.lines] == [9]
     assert (left.get_title(), right.get_title()) == ("all, to round 4", "those trained to round 9")
 
 
 def test_accuracy_by_traffic_names_its_unit() -> None:
     (axes,) = draw([record()], "bytes").axes
     assert axes.get_xlabel() == "sent by server and clients (MB)"
-    assert np.asarray(axes.containers[0].lines[0].get_xdata()) == pytest.approx([2, 4, 6, 8])  # type: ignore[attr-defined]
+    assert np.asarray(axes.lines[0].get_xdata()) == pytest.approx([2, 4, 6, 8])
 
 
 def test_sharpness_stands_below_accuracy_on_one_axis_of_rounds() -> None:

@@ -37,6 +37,7 @@ class Line:
     band: Values | None = None
     level: bool = False  # a single value, drawn across the axes
     family: str = ""  # lines of one family share a colour; the one that is named so is dashed
+    shaded: bool = False  # the band, at marked points too, where there are bars without
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,8 @@ def _draw_legend(
 
 def _looks(lines: Sequence[Line]) -> list[dict[str, Any]]:
     families = list(dict.fromkeys(line.family or line.label for line in lines))
+    if len(families) == 1:
+        return [style.curve_look(place) for place in range(len(lines))]
     colors, looks = style.method_colors(len(families)), []
     for line in lines:
         place = families.index(line.family or line.label)
@@ -191,10 +194,10 @@ def _draw(axes: Axes, line: Line, look: dict[str, Any], y_scale: Scale, *, marke
         if line.band is not None:
             low, high = float(values[0] - line.band[0]), float(values[0] + line.band[0])
             axes.axhspan(low, high, color=look["color"], alpha=0.12, linewidth=0)
-    elif marked:
+    elif marked and not line.shaded:
         axes.errorbar(line.x, values, line.band, label=label, marker="o", markersize=2.5, capsize=1.5, **look)
     else:
-        axes.plot(line.x, values, label=label, **look)
+        axes.plot(line.x, values, label=label, marker="o" if marked else "", markersize=2.5, **look)
         if line.band is not None:
             low_end, high_end = values - line.band, values + line.band
             axes.fill_between(line.x, low_end, high_end, color=look["color"], alpha=0.2, linewidth=0)

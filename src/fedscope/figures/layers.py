@@ -17,6 +17,7 @@ from fedscope.figures.tradeoff import CI95
 
 MOST_METHODS = 8
 MOST_LAYERS = 120
+FEW_DECADES = 10.0  # ratio of the axis' ends, up to which its ticks are closer
 APART = 0.5  # of the space of a layer, over which its methods' points are spread
 
 # inches
@@ -29,6 +30,7 @@ def layer_figure(
     values: Mapping[str, Values],
     *,
     title: str = "",
+    caption: str = "",
     width: float = style.SINGLE_COLUMN,
 ) -> Figure:
     """Draw a row for each layer, the first on top, with λ_max and its 95 % interval for each method.
@@ -37,6 +39,7 @@ def layer_figure(
         layers: their names.
         values: by method, λ_max and its standard error of each layer, (layers, 2); NaN where unknown.
         title: stands above.
+        caption: below the title.
         width: in inches.
 
     Raises:
@@ -52,10 +55,14 @@ def layer_figure(
     with style.paper_style():
         left = MARGIN + max(text_size(style.typeset(name), style.SMALL_SIZE)[0] for name in layers) / POINTS
         titles = wrapped(title, width=width, size=style.TITLE_SIZE)
-        legend = TITLE_LINE * len(titles) + LEGEND_ROW * -(-len(values) // 2) + 0.05
+        notes = wrapped(caption, width=width, size=style.SMALL_SIZE)
+        legend = TITLE_LINE * len(titles) + LEGEND_ROW * len(notes) + LEGEND_ROW * -(-len(values) // 2) + 0.05
         high = LAYER * (len(layers) + 0.4)
         page = Page(width=width, height=TOP + legend + high + BOTTOM)
-        page.write_lines(titles, top=TOP, step=TITLE_LINE, fontsize=style.TITLE_SIZE, fontweight="bold")
+        below = page.write_lines(
+            titles, top=TOP, step=TITLE_LINE, fontsize=style.TITLE_SIZE, fontweight="bold"
+        )
+        page.write_lines(notes, top=below, step=LEGEND_ROW, fontsize=style.SMALL_SIZE, color=style.FAINT_INK)
         box = page.box(left=left, top=TOP + legend, width=width - left - RIGHT, height=high)
         axes = page.figure.add_axes(box)
         for index, (name, of) in enumerate(values.items()):
@@ -65,7 +72,9 @@ def layer_figure(
         axes.set(
             ylim=(len(layers) - 0.3, -0.7), xlabel=style.typeset("λ_max of the layer's block"), xscale="log"
         )
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=7))
+        low, high = axes.get_xlim()
+        subs = (1, 2, 5) if high > FEW_DECADES * low else (1, 1.5, 2, 3, 4, 5, 7)
+        axes.xaxis.set_major_locator(LogLocator(subs=subs, numticks=7))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(lambda value, _: format_value(value))
         axes.grid(axis="x")

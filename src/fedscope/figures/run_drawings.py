@@ -145,12 +145,17 @@ def _conditions(records: Sequence[Record], samples: int) -> str:
 
 def _layers(found: Sequence[Group], title: str) -> Figure:
     records = [record for group in found for record in group.records]
-    _, curvature = curvature_at([_with_layers(record) for record in records])
+    samples, curvature = curvature_at([_with_layers(record) for record in records])
     by_layer = [{layer["name"]: layer for layer in one["layers"]} for one in curvature]
     names = list(dict.fromkeys(name for one in by_layer for name in one))
     missing = {"value": None, "stderr": None}
     values = _numbers([[one.get(name, missing) for name in names] for one in by_layer])
-    return layer_figure(names, {group.name: values[place] for place, group in enumerate(found)}, title=title)
+    return layer_figure(
+        names,
+        {group.name: values[place] for place, group in enumerate(found)},
+        title=title,
+        caption=_conditions(records, samples),
+    )
 
 
 def _with_layers(record: Record) -> Record:
@@ -173,7 +178,7 @@ def _mean(values: Values) -> Estimate:
 def _line(group: Group, x: Values) -> Line:
     values = 100 * np.array([_column(record, "accuracy", group) for record in group.records])
     band = values.std(0, ddof=1) if len(values) > 1 else None
-    return Line(group.name, x, values.mean(0), band, family=group.family)
+    return Line(group.name, x, values.mean(0), band, family=group.family, shaded=True)
 
 
 def _rounds(group: Group) -> Values:

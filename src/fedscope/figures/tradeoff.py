@@ -26,7 +26,7 @@ MARKER = 5.0  # diameter in points
 MARGINS = ((0.08, 0.07), (0.2, 0.07))  # of the axes' width and height, below and above the points
 
 # inches
-LEFT, RIGHT, TOP, BOTTOM = 0.44, 0.08, 0.06, 0.34
+LEFT, RIGHT, TOP, BOTTOM = 0.48, 0.08, 0.06, 0.34
 HIGH, GAP = 2.35, 0.16
 TITLE_LINE, SMALL_LINE, KEY_LINE = 0.16, 0.115, 0.16
 
