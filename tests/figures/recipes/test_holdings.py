@@ -101,7 +101,8 @@ def test_uploads_are_of_the_last_round(tmp_path: Path) -> None:
 
 def test_damaged_runs_are_named(tmp_path: Path) -> None:
     run = held(tmp_path, "broken", cell("FedAvg"), "all.pt")
-    (run.folder / "manifest.json").write_text("{")
+    path = run.folder / "manifest.json"
+    path.write_text(path.read_text().replace("2024", "2025"))
     holdings = Holdings(Registry(tmp_path))
     assert holdings.find(cell("FedAvg")) is None
     assert holdings.unreadable == ["broken"]
