@@ -3,13 +3,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: demo test lint check clean
+.PHONY: demo test test-real lint check clean
 
 demo: $(STAMP)
 	$(BIN)/fedscope demo
 
 test: $(STAMP)
 	$(BIN)/pytest -n auto --dist worksteal
+
+# The tests that `make test` skips without the real CIFAR files: FEDSCOPE_DATA=FOLDER make test-real
+test-real: $(STAMP)
+	$(BIN)/pytest -m real_data
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

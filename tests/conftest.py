@@ -64,10 +64,11 @@ def cifar_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what asks for the real data, so that ``-m real_data`` runs it alone."""
+    """Mark what asks for the real data; put the slow tests first, so that all cores end together."""
     for item in items:
         if "real_data" in getattr(item, "fixturenames", ()):
             item.add_marker("real_data")
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 TINY = Settings(clients=3, rounds=2, epochs=1)
