@@ -78,6 +78,17 @@ def test_diff(command: Command) -> None:
     assert "the same settings" in command("runs", "diff", "a", "a").out
 
 
+def test_diff_compares_the_methods_options(command: Command, registry: Registry) -> None:
+    for name, options in (("a", {"prox.mu": 0.5, "prox.form": "norm"}), ("b", {"prox.mu": 0.25})):
+        found = registry.run(name)
+        settings = found.manifest().settings.model_copy(
+            update={"method": "fedprox", "lr": 0.1, "options": options}
+        )
+        found.write_manifest(found.manifest().model_copy(update={"settings": settings}))
+    differing = command("runs", "diff", "a", "b", "--json").json
+    assert differing == {"option prox.mu": [0.5, 0.25], "option prox.form": ["norm", None]}
+
+
 def test_delete_asks(command: Command, registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     done = command("runs", "delete", "a")
     assert (done.code, "add --yes" in done.err) == (2, True)

@@ -78,6 +78,13 @@ def test_a_longer_run_stands_at_the_round_that_it_kept(tmp_path: Path) -> None:
     assert found(tmp_path, curve) == ("curve", 150)  # a curve needs no weights
 
 
+def test_of_longer_runs_the_one_nearest_in_length_stands(tmp_path: Path) -> None:
+    curve = cell("FedSAM", "", "man/figure2")
+    for name, rounds in (("a", 900), ("b", 200), ("c", 400)):
+        held(tmp_path, name, curve, rounds=rounds)
+    assert found(tmp_path, curve) == ("b", 150)
+
+
 def test_the_mean_of_all_clients_is_of_the_newest_round_only(tmp_path: Path) -> None:
     wanted = cell("FedAvg")
     held(tmp_path, "longer", wanted, "all.pt", "round-0500.pt", rounds=600)

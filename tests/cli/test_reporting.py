@@ -1,0 +1,27 @@
+"""Which of several kept records a report shows."""
+
+from itertools import permutations
+
+from fedscope.cli.reporting import best_of
+from tests.figures.records import crossed, curvature, landscape
+
+
+def test_the_fullest_curvature_is_shown_whatever_the_order() -> None:
+    few, many = curvature(), curvature()
+    few["problem"] = {**few["problem"], "parameters": None, "samples": 100}
+    many["problem"] = {**few["problem"], "samples": 1000}
+    compared = {**few, "cross_client": crossed()}  # a part more counts more than samples
+    other = {**many, "problem": {**many["problem"], "engine": "pyhessian"}}
+    sha256 = few["checkpoint"]["sha256"]
+    for records in permutations([few, many, other]):
+        assert best_of(records, [sha256]) == [many]
+    for records in permutations([few, many, compared]):
+        assert best_of(records, [sha256]) == [compared]
+    assert best_of([few, many], []) == []
+
+
+def test_the_finest_landscape_of_each_kind_is_shown_whatever_the_order() -> None:
+    coarse, fine = landscape(points=5), landscape(points=11)
+    other = landscape(points=5, directions="random")
+    for records in permutations([coarse, fine, other]):
+        assert sorted(map(id, best_of(records, []))) == sorted(map(id, (fine, other)))

@@ -1,0 +1,25 @@
+"""The report's table of what the training reached."""
+
+import math
+
+import pytest
+
+from fedscope.figures.report.subjects import subjects
+from fedscope.figures.report.training import final_accuracy, training_table
+from fedscope.figures.run_records import accuracy_at
+from tests.figures.records import run
+
+
+def test_the_last_accuracy_is_final_and_the_first_of_equals_best() -> None:
+    one = run("one", rounds=5)
+    for line, accuracy in zip(one["metrics"], (0.1, 0.7, 0.3, 0.7, 0.4), strict=True):
+        line["accuracy"] = accuracy
+    table = training_table([one], subjects([one], []))
+    assert [cell.text for cell in table.rows[0]] == ["FedAvg", "5", "40.00", "70.00 (round 2)", "0.4000"]
+    one["metrics"][-1]["accuracy"] = None  # its network was not evaluated after every round
+    assert final_accuracy(one).text == "70.00"
+
+
+def test_an_accuracy_has_the_error_of_its_test_samples() -> None:
+    record = {"at": {"accuracy": 0.9}, "test_samples": 900}
+    assert accuracy_at(record) == (0.9, pytest.approx(math.sqrt(0.9 * 0.1 / 900)))
