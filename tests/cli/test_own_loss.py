@@ -31,7 +31,7 @@ def data():
     for rows in (slice(0, 8), slice(8, 16), slice(16, 20)):
         yield {"ids": ids[rows], "scale": ids[rows, :1] / 4}, ids[rows, 0]
 def many():
-    ids = torch.arange(5000).reshape(1250, 4) % 5
+    ids = torch.arange(12000).reshape(3000, 4) % 5
     yield {"ids": ids, "scale": ids[:, :1] / 4}, ids[:, 0]
 def loss(output, labels): return cross_entropy(output["logits"], labels)
 def total(output, labels): return cross_entropy(output["logits"], labels, reduction="sum")
@@ -73,9 +73,9 @@ def test_a_folder_two_inputs_and_a_loss_of_ones_own(fedscope: Command, folder: s
 def test_ones_own_data_are_taken_whole(fedscope: Command, folder: str) -> None:
     """Also where they are more than the default number of samples of a data set."""
     own = ("--model", "two:network", "--data", "two:many", "--loss", "two:loss", "--threads", "1")
-    few = ("--batch-size", "1250", "--probes", "2", "--json", "-")
+    few = ("--batch-size", "3000", "--probes", "2", "--json", "-")
     done = fedscope("hessian", folder, *own, *few)
-    assert (done.code, done.json["problem"]["samples"]) == (0, 1250), done.err
+    assert (done.code, done.json["problem"]["samples"]) == (0, 3000), done.err
     assert fedscope("hessian", folder, *own, *few, "--samples", "100").json["problem"]["samples"] == 100
 
 
