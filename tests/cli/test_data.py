@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,16 +11,6 @@ from tests.data.layouts import make
 def _no_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FEDSCOPE_DATA", raising=False)
     monkeypatch.setattr("fedscope.data.shards.fetch", lambda _: pytest.fail("asked the hub"))
-
-
-def test_help_imports_nothing_heavy() -> None:
-    code = """
-import sys
-from fedscope.cli.main import call
-assert call(["data", "--help"]) == 0 and call(["data", "check", "--help"]) == 0
-assert not {"torch", "numpy", "datasets"} & set(sys.modules)
-"""
-    subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
 
 
 def test_list_has_every_data_set_and_where_it_is(fedscope: Command, tmp_path: Path) -> None:

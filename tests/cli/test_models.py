@@ -1,6 +1,3 @@
-import subprocess
-import sys
-
 import pytest
 
 from fedscope.models.catalogue import NETWORKS
@@ -59,14 +56,3 @@ def test_what_cannot_be_shown_is_refused(fedscope: Command, arguments: list[str]
     done = fedscope("models", "show", *arguments)
     assert done.code == 2
     assert message in done.err
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["list", "--help"], ["show", "--help"]])
-def test_help_needs_no_torch(arguments: list[str]) -> None:
-    code = f"""
-import sys
-from fedscope.cli.main import call
-assert call(["models", *{arguments}]) == 0
-assert not [name for name in ("torch", "numpy", "pydantic") if name in sys.modules]
-"""
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -21,7 +21,10 @@ SMALL = ("--threads", "1", "--batch-size", "4", "--product-batches", "1")
 
 
 def test_reading_code_is_what_the_scripts_compute(fedscope: Command, run: Run) -> None:
-    done = fedscope("hessian", "tiny", "--reading", "code", *SMALL, "--clients", "--json", "code.json")
+    small = ("--model", "mlp_digits", "--clients", "3", "--rounds", "1", "--epochs", "1", "--threads", "1")
+    assert fedscope("train", *small, "--name", "small").code == 0
+    run = Run(run.folder.parent / "small")
+    done = fedscope("hessian", "small", "--reading", "code", *SMALL, "--clients", "--json", "code.json")
     assert done.code == 0, done.err
     assert "reading code" in done.out
     record: dict[str, Any] = json.loads(Path("code.json").read_text())

@@ -23,7 +23,9 @@ SIZES = {
     "domainnet": {"per_class": 8},
 }
 CPU = torch.device("cpu")
-TRUNCATED = {"rounds": 1, "epochs": 1, "clients_limit": 1, "steps_limit": 1, "test_samples": 12}
+TRUNCATED = {
+    "rounds": 1, "epochs": 1, "clients_limit": 1, "steps_limit": 1, "batch_size": 16, "test_samples": 12,
+}  # fmt: skip
 ONE_OF_EACH_DIVISION = {
     tuple(str(one.settings.get(key)) for key in ("dataset", "partition", "alpha", "clients", "phi")): name
     for name, one in presets().items()
@@ -56,6 +58,11 @@ def _networks_are_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("alexnet_bn", "digit_cnn6"):
         true = NETWORKS[name]
         monkeypatch.setitem(NETWORKS, name, replace(true, make=partial(narrow, true.make)))
+
+
+@pytest.fixture(autouse=True)
+def _images_are_decoded_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDSCOPE_DECODERS", "0")
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,4 @@
 import copy
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +8,7 @@ from torch import Tensor
 from fedscope.checkpoints.files import content_hash, load_checkpoint
 from fedscope.checkpoints.registry import Registry, Run
 from fedscope.checkpoints.schema import Settings
+from fedscope.cli.main import call
 from fedscope.errors import UserError
 from fedscope.federated.evaluation import Score, tally
 from fedscope.federated.federation import open_run, prepare
@@ -22,6 +21,7 @@ from fedscope.federated.tasks import LocalSettings, Task
 from fedscope.models.catalogue import build
 from fedscope.streams import torch_stream
 from tests.federated.runs import interrupted, resumed, trained
+from tests.processes import started
 
 
 def stripped(metrics: list[Metrics]) -> list[Metrics]:
@@ -126,19 +126,15 @@ def test_weights_ahead_of_their_metrics_are_not_trained_on(tmp_path: Path) -> No
 
 
 def test_a_killed_run_continues_with_the_same_bits(tmp_path: Path) -> None:
-    command = [
-        sys.executable, "-m", "fedscope", "train", "--clients", "3", "--rounds", "4", "--epochs", "1",
-        "--threads", "1", "--registry", str(tmp_path), "--name",
+    words = [
+        "train", "--clients", "3", "--rounds", "4", "--epochs", "1", "--threads", "1",
+        "--registry", str(tmp_path), "--name",
     ]  # fmt: skip
-    subprocess.run([*command, "whole"], check=True, capture_output=True)
-    process = subprocess.Popen([*command, "cut"], stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    next(line for line in process.stderr if "round 2/4" in line)
-    process.kill()
-    process.wait()
-    process.stderr.close()
+    assert call([*words, "whole"]) == 0
+    with started(*words, "cut") as command:
+        next(line for line in command.errors if "round 2/4" in line)
     assert not Run(tmp_path / "cut").final.exists()
-    subprocess.run([*command, "cut", "--resume"], check=True, capture_output=True)
+    assert call([*words, "cut", "--resume"]) == 0
     cut, whole = (load_checkpoint(Run(tmp_path / name).final) for name in ("cut", "whole"))
     assert cut.sha256 == whole.sha256
 

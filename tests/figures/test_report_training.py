@@ -22,4 +22,6 @@ def test_the_last_accuracy_is_final_and_the_first_of_equals_best() -> None:
 
 def test_an_accuracy_has_the_error_of_its_test_samples() -> None:
     record = {"at": {"accuracy": 0.9}, "test_samples": 900}
-    assert accuracy_at(record) == (0.9, pytest.approx(math.sqrt(0.9 * 0.1 / 900)))
+    value, error = accuracy_at(record)
+    assert value == 0.9
+    assert error == pytest.approx(math.sqrt(0.9 * 0.1 / 900))

@@ -35,6 +35,10 @@ class BatchMatrices(Operator):
         )
         self._matrices = matrices
 
+    def trace(self) -> float:
+        """The exact trace."""
+        return float(self._matrices.mean(0).trace())
+
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
         images = (self._matrices @ rows.T).mT  # (B, m, n)
         forms = (images * rows).sum(2)

@@ -123,12 +123,13 @@ def check_source(*, own: bool) -> None:
 
 
 def check_settings(settings: "Settings") -> None:
-    """Refuse options of a training that have no effect on it, among those of the command that runs.
+    """Refuse options of a training that have no effect on it, among those of the command that runs, if one does.
 
     Raises:
         UserError: some are given.
     """
-    _check(SETTINGS, typed(click.get_current_context()), settings.model_dump())
+    if context := click.get_current_context(silent=True):
+        _check(SETTINGS, typed(context), settings.model_dump())
 
 
 def _check(rules: Sequence[Rule], given: Mapping[str, str], values: Values) -> None:

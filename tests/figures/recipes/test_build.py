@@ -1,11 +1,7 @@
 """Building for real, on the bundled digits: from nothing, from everything, and after a kill."""
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -22,6 +18,7 @@ from fedscope.figures.recipes.cells import Choices, cells
 from fedscope.figures.recipes.gallery import INDEX, index, records
 from fedscope.figures.recipes.measuring import ANALYSIS
 from fedscope.figures.recipes.recipe import names, recipe
+from tests.processes import finished, started
 
 pytestmark = pytest.mark.slow
 SMOKE = [recipe(name, "smoke") for name in names()]
@@ -176,22 +173,17 @@ def test_a_killed_build_goes_on_with_the_same_bits(place: Place, tmp_path: Path)
     """Two workers until kill -9, then one: no finished run is touched, and all weights are as without it."""
     words = ["figures", "build", "man/figure2", "--scale", "smoke", "--registry", str(tmp_path / "r"),
              "--out", str(tmp_path / "g")]  # fmt: skip
-    command = [sys.executable, "-m", "fedscope", *words]
-    started = subprocess.Popen(
-        [*command, "--workers", "2"], stderr=subprocess.DEVNULL, start_new_session=True
-    )
     registry = Registry(tmp_path / "r")
-    while not any(run.final.exists() for run in registry.folders()):
-        assert started.poll() is None
-        time.sleep(0.02)
-    os.kill(started.pid, signal.SIGKILL)
-    started.wait()
+    with started(*words, "--workers", "2") as command:
+        while not any(run.final.exists() for run in registry.folders()):
+            assert command.code is None
+            time.sleep(0.02)
     before = {run.name: run.final.stat().st_mtime_ns for run in registry.folders() if run.final.exists()}
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode == 2 and "another process" in done.stderr:  # an orphan takes a moment to notice
+    code, errors = finished(*words)
+    if code == 2 and "another process" in errors:  # an orphan takes a moment to notice
         time.sleep(5)
-        done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+        code, errors = finished(*words)
+    assert code == 0, errors
     assert before
     for name, written in before.items():
         assert registry.run(name).final.stat().st_mtime_ns == written
