@@ -6,6 +6,7 @@ processor time, is not what such a test is about.
 
 import multiprocessing
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -81,6 +82,8 @@ def _run(arguments: tuple[str, ...], errors: Connection, folder: str, environmen
     os.dup2(errors.fileno(), 2)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     errors.close()
+    # the inherited ones remember whether they can seek
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)

@@ -123,7 +123,7 @@ def check_source(*, own: bool) -> None:
 
 
 def check_settings(settings: "Settings") -> None:
-    """Refuse options of a training that have no effect on it, among those of the command that runs, if one does.
+    """Refuse options of a training that have no effect on it, among those of the command that runs, if any.
 
     Raises:
         UserError: some are given.
