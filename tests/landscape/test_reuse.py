@@ -73,6 +73,9 @@ def test_other_uploads_are_other_clients_and_deleted_ones_the_same() -> None:
 
 
 def test_few_probes_are_not_trusted_with_a_small_error() -> None:
+    """Those of the first of the trace's two stages are."""
+    enough = {"value": 100.0, "stderr_probe": 0.1, "probes": 10, "converged": True}
+    assert lacking(_record(trace=enough), Request(), {}) == set()
     trace = {"value": 100.0, "stderr_probe": 0.1, "probes": 4, "converged": True}
     assert lacking(_record(trace=trace), Request(), {}) == {"trace"}
 

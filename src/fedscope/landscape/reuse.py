@@ -10,11 +10,11 @@ from typing import Any, Literal, get_args
 
 from fedscope.landscape.crossing import Crossing
 from fedscope.landscape.request import Request
+from fedscope.landscape.trace import MIN_PROBES
 
 Record = Mapping[str, Any]
 Part = Literal["eigenvalues", "trace", "layers", "density", "cross_client"]
 ALL: frozenset[Part] = frozenset(get_args(Part))
-_FEW = 16  # trace probes, with fewer of which a small standard error may be luck
 
 
 def lacking(
@@ -96,7 +96,7 @@ def _has_trace(trace: Record, probes: int | None, rtol: float, *, fuller: bool) 
     if probes is not None:
         return bool(trace["probes"] >= probes if fuller else trace["probes"] == probes)
     stderr = trace["stderr_probe"]
-    sure = trace.get("converged") is True and stderr is not None and trace["probes"] >= _FEW
+    sure = trace.get("converged") is True and stderr is not None and trace["probes"] >= MIN_PROBES
     return sure and stderr <= rtol * abs(trace["value"])
 
 

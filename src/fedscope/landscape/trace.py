@@ -27,6 +27,8 @@ from fedscope.landscape.tally import TraceTally, remainder
 DEFAULT_RTOL = 0.05
 STEPS = 8  # Krylov steps between two looks at what they save
 
+MIN_PROBES = 10  # of the first stage
+
 
 def trace(
     op: Operator,
@@ -37,7 +39,7 @@ def trace(
     sampler: Sampler = rademacher,
     generator: torch.Generator | None = None,
     max_probes: int = 1000,
-    min_probes: int = 10,
+    min_probes: int = MIN_PROBES,
     max_basis: int | None = None,
     progress: Progress | None = None,
 ) -> Trace:
