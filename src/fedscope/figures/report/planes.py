@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedscope.figures.coordinates import axis_name
 from fedscope.figures.labels import label, shared_name
 from fedscope.figures.panels import CAMERA
 from fedscope.figures.report import look
@@ -166,7 +167,7 @@ def _view(record: Record, quantities: Mapping[str, Any]) -> dict[str, Any]:
     stderr, computed = record.get("stderr"), record.get("computed")
     return {
         "label": look.text(label(record["checkpoint"])),
-        "axes": [look.text(axis["name"]) for axis in record["axes"]],
+        "axes": [look.text(axis_name(axis["name"])) for axis in record["axes"]],
         "x": look.numbers(record["axes"][0]["values"]),
         "y": look.numbers(record["axes"][1]["values"]),
         # plotly's rows run along y
