@@ -1,8 +1,11 @@
 """Code of the user's own that a run or a checkpoint names, and whether it may be run on that word."""
 
 from collections.abc import Collection
+from pathlib import Path
 
+from fedscope.checkpoints.files import describe_checkpoint
 from fedscope.checkpoints.schema import CheckpointInfo, Manifest
+from fedscope.errors import UserError
 from fedscope.own import DATASETS, MODELS, is_own, vouched
 
 
@@ -27,3 +30,15 @@ def data_note(record: CheckpointInfo | Manifest, named: Collection[str | None] =
         return ""
     makers = (name, test) if test else (name,)
     return vouched(makers, record.data.source, "--data", DATASETS, named=name in named)
+
+
+def names(path: Path, model: str | None, data: str | None) -> bool:
+    """Say whether the user names no network and data but those that the checkpoint names itself."""
+    if not (model or data):
+        return True
+    try:
+        info = describe_checkpoint(path)[0]
+    except UserError:  # of another program
+        return False
+    known = info.model.classes is not None
+    return known and model in (None, info.model.name) and data in (None, info.data.name)

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedscope.checkpoints.files import Checkpoint, content_hash, describe_checkpoint, load_checkpoint
+from fedscope.checkpoints.files import Checkpoint, content_hash, load_checkpoint
 from fedscope.checkpoints.fitting import fit
 from fedscope.checkpoints.foreign import read
-from fedscope.checkpoints.owned import data_note, network_note
+from fedscope.checkpoints.owned import data_note, names, network_note
 from fedscope.checkpoints.schema import UNKNOWN, CheckpointInfo
 from fedscope.data import catalogue as data_catalogue
 from fedscope.data.datasets import Split, part
@@ -129,7 +129,7 @@ def load(paths: Sequence[Path], source: Source) -> list[Problem]:
     Raises:
         UserError: a file, its network or its data cannot be had; the message says how to mend it.
     """
-    if not source.loss and all(_names_the_same(path, source) for path in paths):
+    if not source.loss and all(names(path, source.model, source.data) for path in paths):
         named = replace(source, model=None, data=None, named=(source.model, source.data))
         return [_registered(path, named) for path in paths]
     if not (source.model and source.data):
@@ -139,18 +139,6 @@ def load(paths: Sequence[Path], source: Source) -> list[Problem]:
         )
     batches = _own_batches(source)
     return [_own(path, source, batches) for path in paths]
-
-
-def _names_the_same(path: Path, source: Source) -> bool:
-    """Say whether the user names no network and data but those that the checkpoint names itself."""
-    if not (source.model or source.data):
-        return True
-    try:
-        info = describe_checkpoint(path)[0]
-    except UserError:  # of another program
-        return False
-    known = info.model.classes is not None
-    return known and source.model in (None, info.model.name) and source.data in (None, info.data.name)
 
 
 def _registered(path: Path, source: Source) -> Problem:
