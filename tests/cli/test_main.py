@@ -115,7 +115,7 @@ class Poison:
         (["hessian", "tiny@²"], "use @best, @final"),
         (["hessian", "--samples", "²"], "a number from 1 up, or all"),
         (["hessian", "--engine", "pyhessian", "--probes", "9"], "and --probes"),
-        (["plot-landscape", *["tiny"] * 7], "up to 6 checkpoints"),
+        (["plot-landscape", *["tiny"] * 9], "up to 8 checkpoints"),
         (["train", "--device", "abacus"], "unknown device"),
         (["hessian", "missing.pt"], "no such file: missing.pt"),
         (["hessian", "tinny"], "did you mean 'tiny'?"),
