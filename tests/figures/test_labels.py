@@ -1,7 +1,8 @@
 """No two checkpoints have one name."""
 
+from fedscope.data.catalogue import DATASETS
 from fedscope.federated.methods import ALIASES, METHODS
-from fedscope.figures.labels import PRINTED, label, method_name, titles
+from fedscope.figures.labels import PRINTED, PRINTED_DATA, data_name, label, method_name, titles
 from fedscope.figures.recipes.recipe import names, recipe
 
 HERE = {"path": "runs/a/final.pt", "run": "a", "round": 12, "client": None, "average": "cld"}
@@ -32,3 +33,9 @@ def test_titles_are_methods_where_each_has_its_own() -> None:
     pair = [{"checkpoint": HERE, "problem": {"method": name}} for name in ("fedavg", "fedavg+man")]
     assert titles(pair) == ["FedAvg", "FedAvg+MAN"]
     assert titles([pair[0], pair[0]]) == ["a@12", "a@12"]
+
+
+def test_every_data_set_has_a_printed_name() -> None:
+    assert set(PRINTED_DATA) == set(DATASETS)
+    assert data_name("cifar100") == "CIFAR-100"
+    assert data_name("mine:train") == "mine:train"

@@ -18,6 +18,7 @@ from fedscope.data.datasets import Dataset, part
 from fedscope.data.heterogeneity import class_counts, effective_classes, total_variation
 from fedscope.data.partition import FRESH, Division, divide
 from fedscope.errors import UserError
+from fedscope.figures.labels import data_name
 from fedscope.figures.partition import partition_figure
 from fedscope.figures.style import check_format, save
 
@@ -106,4 +107,4 @@ def _title(record: Mapping[str, Any]) -> str:
     division = record["partition"]
     values = [f"{sign} = {division[name]:g}" for name, sign in signs.items() if name in division]
     values += ["with refill"] * (division.get("exhausted") == "refill")
-    return ", ".join([record["dataset"], division["kind"], *values])
+    return ", ".join([data_name(record["dataset"]), division["kind"], *values])

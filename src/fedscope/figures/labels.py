@@ -1,4 +1,4 @@
-"""Names in tables, titles and legends: of methods, and of checkpoints; no two checkpoints have one."""
+"""Names in tables, titles and legends: of methods, data sets and checkpoints; no two checkpoints have one."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
@@ -15,10 +15,23 @@ PRINTED = {
 }  # fmt: skip
 """Each method as its paper prints it, by the name that commands take."""
 
+PRINTED_DATA = {
+    "digits": "digits", "synthetic": "synthetic", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100",
+    "imbalanced_cifar10": "imbalanced CIFAR-10", "tinyimagenet": "Tiny-ImageNet",
+    "imagenet200": "ImageNet-200", "digits5": "Digits-Five", "office_caltech": "Office-Caltech",
+    "domainnet": "DomainNet", "domainnet_concept_shift": "DomainNet under concept shift",
+}  # fmt: skip
+"""Each data set as the papers print it, by the name that commands take."""
+
 
 def method_name(method: str) -> str:
     """Return a method as it is printed, ``FedAvg+MAN`` for ``fedavg+man``; another package's as it is."""
     return "+".join(PRINTED.get(part, part) for part in method.split("+"))
+
+
+def data_name(dataset: str) -> str:
+    """Return a data set as it is printed, ``CIFAR-100`` for ``cifar100``; another package's as it is."""
+    return PRINTED_DATA.get(dataset, dataset)
 
 
 def label(checkpoint: Record) -> str:

@@ -14,7 +14,7 @@ from scipy.stats import t
 
 from fedscope.errors import UserError
 from fedscope.figures.curves import Line, Panel, Values, panels_figure, rounds_figure
-from fedscope.figures.labels import family, method_name
+from fedscope.figures.labels import data_name, family, method_name
 from fedscope.figures.layers import layer_figure
 from fedscope.figures.run_records import accuracy_at, curvature_at, curvature_rounds, gap_at
 from fedscope.figures.tradeoff import CI95, Estimate, Point, tradeoff_figure
@@ -135,7 +135,7 @@ def _tradeoff(
 
 
 def _conditions(records: Sequence[Record], samples: int) -> str:
-    parts = [", ".join(dict.fromkeys(record["dataset"] for record in records))]
+    parts = [", ".join(dict.fromkeys(data_name(record["dataset"]) for record in records))]
     rounds = sorted({record["at"]["round"] for record in records})
     parts.append(f"round {rounds[0]}" if len(rounds) == 1 else f"rounds {rounds[0]} to {rounds[-1]}")
     seeds = len({record["seed"] for record in records})

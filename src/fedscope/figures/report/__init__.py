@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedscope.errors import UserError
+from fedscope.figures.labels import data_name
 from fedscope.figures.landscape_records import draw
 from fedscope.figures.report import (
     clients,
@@ -43,7 +44,7 @@ def report_page(runs: Sequence[Record], curvatures: Sequence[Record], landscapes
     names = _names(who)
     data_sets = {run["manifest"]["data"]["name"] for run in runs}
     data_sets |= {str(r["problem"].get("dataset")) for r in [*curvatures, *landscapes]} - {"None"}
-    title = f"{names} on {', '.join(sorted(data_sets))}" if data_sets else names
+    title = f"{names} on {', '.join(map(data_name, sorted(data_sets)))}" if data_sets else names
     return _page(title, "Report", runs, curvatures, landscapes, who)
 
 

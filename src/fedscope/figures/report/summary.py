@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from fedscope.figures.labels import data_name
 from fedscope.figures.report import verdicts
 from fedscope.figures.report.cells import Cell, SortableTable, compared, measured
 from fedscope.figures.report.metrics import rows_of
@@ -87,7 +88,7 @@ def _trained(run: Record) -> str:
 
 def _samples(record: Record) -> str:
     problem = record["problem"]
-    source = f" of {problem['dataset']}" if problem.get("dataset") else ""
+    source = f" of {data_name(problem['dataset'])}" if problem.get("dataset") else ""
     split = f", {problem['split']} split" if problem.get("split") else ""
     seed = f", seed {problem['seed']}" if problem.get("seed") is not None else ""
     return f"{problem['samples']:,} samples{source}{split}{seed}"
