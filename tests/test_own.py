@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.own import MODELS, digest, located, vouched
+from fedscope.own import DATASETS, MODELS, digest, located, vouched
 
 BOMB = "raise SystemExit('run')\n"
 
@@ -43,7 +43,9 @@ def test_two_files_have_one_hash_that_tells_their_order() -> None:
     both = digest("bomb_alone:a", "bomb_package:b")
     assert len(both) == 64
     assert both != digest("bomb_package:b", "bomb_alone:a")
+    assert both != digest("bomb_alone:a")
     assert digest("bomb_alone:a", "bomb_alone:b") == digest("bomb_alone:a")
+    assert digest("bomb_alone:a", "bomb_none:b") == ""
 
 
 @pytest.mark.parametrize("reference", ["antigravity:x", "this:x", "json:loads", "pytest:main"])
@@ -61,6 +63,36 @@ def test_what_is_installed_is_not_run_on_a_files_word(reference: str) -> None:
 def test_what_has_no_file_is_not_to_be_found(reference: str) -> None:
     with pytest.raises(UserError, match="is not to be found from"):
         vouched((reference,), "0" * 64, "--model", MODELS, named=True)
+
+
+def test_every_reference_is_looked_at() -> None:
+    both = ("bomb_alone:train", "json:loads")
+    with pytest.raises(UserError, match="json:loads is code outside of this folder"):
+        vouched(both, digest(*both), "--data", DATASETS, named=False)
+    both = ("bomb_alone:train", "bomb_package:test")
+    before = digest(*both)
+    Path("bomb_package/__init__.py").write_text("# another\n")
+    with pytest.raises(UserError, match="bomb_package:test has changed since training"):
+        vouched(both, before, "--data", DATASETS, named=False)
+
+
+def test_a_file_here_of_the_name_of_a_loaded_module_vouches_for_nothing() -> None:
+    assert "json" in sys.modules
+    Path("json.py").write_text(BOMB)
+    with pytest.raises(UserError, match="is code outside of this folder"):
+        vouched(("json:loads",), digest("json:loads"), "--model", MODELS, named=False)
+
+
+def test_a_package_vouches_for_the_very_factory_that_it_registers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedscope.own.registered", lambda group: {"theirs": "json:loads"})
+    assert vouched(("json:loads",), digest("json:loads"), "--model", MODELS, named=False) == ""
+    with pytest.raises(UserError, match="json:dumps is code outside of this folder"):
+        vouched(("json:dumps",), digest("json:dumps"), "--model", MODELS, named=False)
+
+
+def test_without_a_hash_of_before_nothing_is_the_same() -> None:
+    with pytest.raises(UserError, match=r"has changed since training \(unknown then"):
+        vouched(("bomb_alone:Net",), "", "--model", MODELS, named=False)
 
 
 def test_a_change_is_refused_or_noted() -> None:

@@ -31,6 +31,14 @@ def test_it_ends_in_its_round_and_keeps_all(fedscope: Command, workers: str) -> 
     assert (again.code, f"diverged in round {last} and cannot be continued" in again.err) == (2, True)
 
 
+def test_in_the_very_last_round_it_is_not_finished_either(fedscope: Command) -> None:
+    done = fedscope("train", *TINY, "--rounds", "1", "--lr", "1e30", "--name", "wild", "--json")
+    assert (done.code, done.json["state"], Path(done.json["final"]).name) == (2, "diverged", "last.pt")
+    run = Registry(Path("runs")).run("wild")
+    assert (run.final.exists(), run.manifest().diverged) == (False, 1)
+    assert fedscope("runs", "verify", "--registry", "runs").code == 0
+
+
 def test_a_kill_before_the_manifest_says_so_changes_nothing(fedscope: Command) -> None:
     fedscope("train", *WILD, "--threads", "1")
     run = Registry(Path("runs")).run("wild")

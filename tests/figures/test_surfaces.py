@@ -238,6 +238,7 @@ def test_names_of_axes_in_space_clear_the_ticks(low: float, name: str, count: in
     axes = tuple(Axis(name, axis.values + low) for axis in surface.axes)
     figure = landscape_figure([replace(surface, axes=axes)] * count, NAMES[:count], kind="surface")
     _lay_out(figure)
+    assert len(_spaces(figure)) == count
     for space in _spaces(figure):
         flat = (space.xaxis, space.yaxis)
         # to ask for the tick labels would put them back where they are on a plane
@@ -263,6 +264,7 @@ def _outline(text: Text) -> Path:
 def test_ticks_do_not_meet_at_the_corner_in_space_and_its_left_edge_is_drawn() -> None:
     figure = landscape_figure([bowl()] * 4, NAMES[:4])
     _lay_out(figure)
+    assert len(_spaces(figure)) == 4
     for space in _spaces(figure):
         assert list(space.get_xticks()) == [-1, 0, 1]
         assert list(space.get_yticks()) == [0, 1]
