@@ -44,6 +44,7 @@ def _record(**changes: Any) -> dict[str, Any]:
         (Request(probes=20), set()),
         (Request(probes=10), {"trace"}),
         (Request(layers=True), {"layers"}),
+        (Request(clients=True, crossing=Crossing(weights="global")), {"cross_client"}),
         (Request(clients=True, crossing=Crossing(rtol=0.001)), {"cross_client"}),
         (Request(clients=True, crossing=Crossing(probes=16)), {"cross_client"}),
         (Request(clients=True, crossing=Crossing(data="global")), {"cross_client"}),
@@ -61,6 +62,27 @@ def test_a_fixed_number_of_probes_may_be_a_least_number() -> None:
     assert lacking(_record(), request, UPLOADS) == {"trace", "cross_client"}
     assert lacking(_record(), request, UPLOADS, fuller=True) == set()
     assert lacking(_record(), Request(probes=21), {}, fuller=True) == {"trace"}
+
+
+def test_every_eigenvalue_that_is_asked_for_has_a_small_residual() -> None:
+    values = [{"value": 10.0, "residual": 0.001}, {"value": 9.0, "residual": 0.5}]
+    loose = _record(eigenvalues=values)
+    assert lacking(loose, Request(), {}) == set()
+    assert lacking(loose, Request(top_k=2), {}) == {"eigenvalues"}
+    lower = _record(eigenvalues=values, both_ends=True)
+    assert lacking(lower, Request(both_ends=True), {}) == {"eigenvalues"}
+
+
+def test_a_trace_that_did_not_converge_is_made_again() -> None:
+    trace = {"value": 100.0, "stderr_probe": 1.0, "probes": 20, "converged": None}  # by published code
+    assert lacking(_record(trace=trace), Request(), {}) == {"trace"}
+
+
+@pytest.mark.parametrize("symbol", ["H_N", "H_D"])
+def test_both_means_over_clients_are_as_sure_as_is_asked(symbol: str) -> None:
+    wide = {"tensor": _estimate(0.5, 0.4), "parameter": _estimate(0.5, 0.4)}
+    cross = _record()["cross_client"] | {symbol: wide}
+    assert lacking(_record(cross_client=cross), Request(clients=True), UPLOADS) == {"cross_client"}
 
 
 def test_other_uploads_are_other_clients_and_deleted_ones_the_same() -> None:
