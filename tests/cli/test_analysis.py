@@ -16,6 +16,7 @@ from torch.nn.functional import cross_entropy
 from fedscope.checkpoints.files import load_checkpoint, save_checkpoint
 from fedscope.checkpoints.registry import Run
 from fedscope.data.catalogue import load, pipeline
+from fedscope.figures.rounding import format_estimate
 from fedscope.landscape.lossoperator import LossOperator
 from fedscope.landscape.operators import Product
 from fedscope.landscape.problem import Source
@@ -416,7 +417,18 @@ def test_other_operators_and_blocks_of_parameters(fedscope: Command, operator: s
 
 def test_both_ends_and_layers(fedscope: Command) -> None:
     done = fedscope(
-        "hessian", *FAST, "--top-k", "2", "--both-ends", "--layers", "--probes", "2", "--json", "b.json"
+        "hessian",
+        *FAST,
+        "--batch-size",
+        "16",
+        "--top-k",
+        "2",
+        "--both-ends",
+        "--layers",
+        "--probes",
+        "2",
+        "--json",
+        "b.json",
     )
     record = json.loads(Path("b.json").read_text())
     values = [entry["value"] for entry in record["eigenvalues"]]
@@ -424,6 +436,9 @@ def test_both_ends_and_layers(fedscope: Command) -> None:
     assert len(values) == 4
     assert values[-1] < 0 < values[0]
     layers = {layer["name"]: layer["value"] for layer in record["layers"]}
+    top = record["lambda_max"]
+    rounded = format_estimate(top["value"], top["stderr_data"])
+    assert f"eigenvalues ± data {rounded}, " in done.out  # in the digits of the table
     assert "fc.*" in layers
     assert "fc.*" in done.out
     # Cauchy's interlacing: no block's largest eigenvalue exceeds the whole's

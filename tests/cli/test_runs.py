@@ -71,6 +71,15 @@ def test_tags(command: Command) -> None:
     assert "good paper" in command("runs", "list").out
 
 
+def test_an_accuracy_is_a_percentage_in_every_table(command: Command) -> None:
+    (row,) = command("runs", "list", "--columns", "name, accuracy, best", "--method", "*", "--json").json[:1]
+    shown = command("runs", "list", "--columns", "name, accuracy, best").out
+    assert row["accuracy"] < 1
+    assert f"{row['accuracy']:.2%}" in shown
+    assert f"{row['best']:.2%}" in shown
+    assert f"{row['accuracy']:.2%}" in command("runs", "show", row["name"]).out
+
+
 def test_diff(command: Command) -> None:
     differing = command("runs", "diff", "a", "b", "--json").json
     assert differing == {"method": ["fedprox", "fedavg"], "lr": [0.01, 0.1]}

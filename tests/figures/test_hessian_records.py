@@ -30,6 +30,7 @@ def test_each_kind_draws_its_part() -> None:
     assert sum(axes.get_xlabel() == "client" for axes in draw(records, "clients").axes) == 4
     bars = draw(records, "bars")
     assert [text.get_text() for text in bars.axes[1].get_xticklabels()] == ["FedAvg", "MOON"]
+    assert any("samples" in text.get_text() for text in bars.texts)
 
 
 def test_of_one_record_the_bars_are_its_clients() -> None:

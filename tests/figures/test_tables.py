@@ -57,6 +57,8 @@ def test_clients_add_four_columns_and_their_convention() -> None:
         "--client-probes (the value is in --json)"
     )
     assert table.notes[-1] == "H_N, H_D: mean over distinct pairs of 10 clients, ± standard error"
+    stopped = hessian_table([_record(cross_client=CROSS | {"converged": False})])
+    assert "raise --client-max-probes " in stopped.notes[1]
 
 
 def test_what_is_not_resolved_shows_no_number_and_no_verdict() -> None:

@@ -61,6 +61,18 @@ def test_differences_are_to_the_first_and_carry_a_verdict() -> None:
     assert same.endswith(": undecided")
 
 
+def test_a_difference_that_few_batches_leave_undecided_says_what_would_decide_it() -> None:
+    one, other = _record("a", 50.0), _record("b", 40.0)
+    other["lambda_max"]["batches"] = [35.0, 45.0]  # 10 ± 4.6 over two batches: the interval is 13 errors wide
+    table = comparison_table([one, other])
+    assert table.rows[0][1].endswith(": undecided")
+    assert "2 batches" in table.notes[0]
+    assert "--batch-size" in table.notes[0]
+    other["lambda_max"]["batches"] = [39.6, 40.4]
+    one["trace"]["samples"] = other["trace"]["samples"] = [100.0, 100.0]
+    assert "batches" not in comparison_table([one, other]).notes[0]
+
+
 def test_a_comparison_needs_two() -> None:
     with pytest.raises(UserError, match="two or more"):
         comparison_table([_record("a", 1.0)])

@@ -200,6 +200,11 @@ def cell(value: object) -> str:
     return "–" if value is None else str(value)
 
 
+def percent(value: object) -> str:
+    """Return a share, such as an accuracy, as a table shows it."""
+    return f"{value:.2%}" if isinstance(value, float | int) else cell(value)
+
+
 def check_target(path: str | None) -> None:
     """Refuse an output file that cannot be written, before the work and not after it.
 

@@ -106,10 +106,8 @@ def show(records: list[Record]) -> None:
     for record in records:
         name = label(record["checkpoint"])
         if len(record["eigenvalues"]) > 1:
-            values = ", ".join(
-                "not finite" if e["value"] is None else f"{e['value']:.5g}" for e in record["eigenvalues"]
-            )
-            print(f"{name}: eigenvalues {values}")
+            values = (format_estimate(e["value"], e["stderr_data"]) for e in record["eigenvalues"])
+            print(f"{name}: eigenvalues ± data {', '.join(values)}")
         if record["layers"]:
             rows = [
                 (layer["name"], format_estimate(layer["value"], layer["stderr_data"]))

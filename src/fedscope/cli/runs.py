@@ -17,6 +17,7 @@ from fedscope.errors import UserError, suggestion
 
 _TEXTS = 7  # columns of names and words
 _DROP = ("tags", "clients", "created", "partition", "model", "best", "rounds", "dataset", "done", "status")
+_SHARES = ("accuracy", "best")
 _AT_MOST = 12  # columns of a table by default: the tags come when there are any
 
 
@@ -74,7 +75,10 @@ def list_runs(
         console.note(f"the registry {registry} holds {why}")
     else:
         shown = [{**row, "created": str(row["created"])[:16].replace("T", " ")} for row in rows]  # UTC
-        cells = [[console.cell(row.get(column)) for column in chosen] for row in shown]
+        cells = [
+            [(console.percent if column in _SHARES else console.cell)(row.get(column)) for column in chosen]
+            for row in shown
+        ]
         texts = len(chosen) if columns else _TEXTS
         drop = () if columns else _DROP
         for row in rows:

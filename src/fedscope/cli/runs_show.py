@@ -88,7 +88,10 @@ def show_command(run: str, provenance: bool, registry: Path, json_target: str | 
         text_columns=3,
     )
     columns = ("round", "accuracy", "loss", "train_loss", "seconds")
-    last = [[console.cell(m.get(k)) for k in columns] for m in metrics[-5:]]
+    last = [
+        [(console.percent if k == "accuracy" else console.cell)(m.get(k)) for k in columns]
+        for m in metrics[-5:]
+    ]
     console.print_table("Last rounds", ["round", "accuracy", "loss", "training loss", "seconds"], last)
     counted = [m for m in metrics if "seconds_in" in m]  # older runs did not count
     if counted:

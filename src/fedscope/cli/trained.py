@@ -15,14 +15,14 @@ def show(result: Result) -> None:
     cells = {
         "run": result["run"],
         "rounds": str(result["rounds"]),
-        "final accuracy": _percent(result["accuracy"]),
-        "best": _percent(result["best_accuracy"]),
-        "best by T/2": _percent(result["best_half_accuracy"]),
+        "final accuracy": console.percent(result["accuracy"]),
+        "best": console.percent(result["best_accuracy"]),
+        "best by T/2": console.percent(result["best_half_accuracy"]),
     }
     if "target" in result:
-        cells[f"rounds to {_percent(result['target'])}"] = reached(result)
+        cells[f"rounds to {console.percent(result['target'])}"] = reached(result)
     if "shift_accuracy" in result:
-        cells["under shift"] = _percent(result["shift_accuracy"])
+        cells["under shift"] = console.percent(result["shift_accuracy"])
     cells["checkpoint"] = result["final"]
     console.print_table("Trained", list(cells), [list(cells.values())])
 
@@ -33,7 +33,7 @@ def show_seeds(results: Sequence[Result]) -> None:
     rows = [
         [
             result["run"], str(result["seed"]), str(result["rounds"]),
-            *map(_percent, (result["accuracy"], result["best_accuracy"])),
+            *map(console.percent, (result["accuracy"], result["best_accuracy"])),
         ]
         if result in sound
         else [result["run"], str(result["seed"]), str(result["rounds"]), "diverged", "diverged"]
@@ -49,7 +49,3 @@ def _spread(values: Sequence[float]) -> str:
     if not values:
         return "–"
     return f"{mean(values):.2%} ± {f'{stdev(values):.2%}' if len(values) > 1 else '–'}"
-
-
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{value:.2%}"

@@ -73,12 +73,17 @@ def client_bars(crossing: Record) -> list[Bar]:
 
 
 def bar_figure(
-    bars: Sequence[Bar], *, axis: str = "", title: str = "", width: float = style.SINGLE_COLUMN
+    bars: Sequence[Bar],
+    *,
+    axis: str = "",
+    title: str = "",
+    caption: str = "",
+    width: float = style.SINGLE_COLUMN,
 ) -> Figure:
     """Draw a panel per quantity with a bar, and ± one standard error, for each checkpoint or client.
 
     A bar whose error is not known is marked with ±?, and the note below says what this means. ``axis`` is
-    what the bars are, such as "client"; ``width`` is in inches.
+    what the bars are, such as "client"; ``caption`` begins the note; ``width`` is in inches.
 
     Raises:
         UserError: no bar, more than a hundred, or no finite value at all.
@@ -95,7 +100,7 @@ def bar_figure(
         slanted = longest > 0.9 * room and not all(bar.name.isdigit() for bar in bars)
         bottom = BOTTOM + (min(longest, LONGEST_NAME) * SLOPE if slanted else 0.0) - 0.14 * (not axis)
         top = TOP + TITLE_LINE * bool(title)
-        notes = wrapped(_note(bars), width=width, size=style.SMALL_SIZE)
+        notes = wrapped(_note(bars, caption), width=width, size=style.SMALL_SIZE)
         height = top + len(names) * HIGH + (len(names) - 1) * GAP + bottom + SMALL_LINE * len(notes)
         page = Page(width=width, height=height)
         page.write_lines(
@@ -117,11 +122,11 @@ def bar_figure(
     return page.figure
 
 
-def _note(bars: Sequence[Bar]) -> str:
+def _note(bars: Sequence[Bar], caption: str) -> str:
     pairs = [pair for bar in bars for pair in bar.values.values() if math.isfinite(pair[0])]
     known = ["± one standard error"] * any(math.isfinite(error) for _, error in pairs)
     unknown = [f"{NO_ERROR}: not known, from one batch"] * any(not math.isfinite(error) for _, error in pairs)
-    return "; ".join(known + unknown)
+    return "; ".join([caption] * bool(caption) + known + unknown)
 
 
 def _estimate(entry: Record | None, *errors: str) -> tuple[float, float]:

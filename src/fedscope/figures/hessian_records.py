@@ -73,9 +73,8 @@ def _bars(records: Sequence[Record]) -> Figure:
     if None not in clients and len({(place["run"], place["round"]) for place in places}) == 1:
         title = f"{places[0]['run']} (round {places[0]['round']})"
         bars = checkpoint_bars(records, [str(client) for client in clients])
-        return bar_figure(bars, axis="client", title=title)
-    names = titles(records)
-    return bar_figure(checkpoint_bars(records, names))
+        return bar_figure(bars, axis="client", title=title, caption=measured_on(records))
+    return bar_figure(checkpoint_bars(records, titles(records)), caption=measured_on(records))
 
 
 def _part(record: Record, name: str, flag: str) -> Any:

@@ -46,9 +46,8 @@ def label(checkpoint: Record) -> str:
 def measured_on(records: Sequence[Record]) -> str:
     """Return on how many samples Hessian records were measured, as a caption says it."""
     numbers = sorted({int(record["problem"]["samples"]) for record in records})
-    return (
-        f"measured on {' or '.join(f'{number:,}' for number in numbers)} samples (λ_max is larger on fewer)"
-    )
+    counts = " or ".join(f"{number:,}" for number in numbers)
+    return f"measured on {counts} samples (λ_max is biased upward on few)"
 
 
 def family(name: str, names: Sequence[str]) -> str:

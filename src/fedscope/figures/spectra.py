@@ -88,7 +88,7 @@ def _draw_curve(
     grid, density = curve
     missing = int((~np.isfinite(density)).sum())
     if np.isfinite(marker):
-        label += f", λ_max = {marker:.4g}"
+        label += f", λ_max = {marker:.3g}"
         # on the axis itself, at its own eigenvalue
         axes.plot(
             marker,

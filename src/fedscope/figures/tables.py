@@ -126,9 +126,12 @@ def _notes(records: Sequence[Record], shared: Record) -> list[str]:
         _relation(cross[symbol][reading], symbol) for cross in crossed for symbol, reading in _CROSS_CLIENT
     ]
     if UNRESOLVED in cells:
+        stopped = any(
+            cross.get("converged") is False for cross in crossed
+        )  # never where the probes were fixed
         notes.append(
-            "unresolved: out of its range, or its 95 % interval excludes nothing; raise --client-probes (the "
-            "value is in --json)"
+            "unresolved: out of its range, or its 95 % interval excludes nothing; raise "
+            f"{'--client-max-probes' if stopped else '--client-probes'} (the value is in --json)"
         )
     notes.append(
         "± data: standard error over the samples, at the eigenvector found on them (λ_max itself is biased "

@@ -76,7 +76,7 @@ def comparison_table(records: Sequence[Record]) -> Table:
     remarks = [_surprise(reference, other, row) for other, row in zip(others, found, strict=True)]
     notes = (
         "± standard error over probes and samples together, which the checkpoints share; lower or higher: "
-        "the 95 % interval leaves out zero",
+        f"the 95 % interval leaves out zero{_few_batches(found, len(reference['batch_sizes']))}",
         *(remark for remark in remarks if remark),
     )
     return Table(title, ("checkpoint", *names), tuple(rows), notes)
@@ -89,6 +89,21 @@ def surprises(records: Sequence[Record]) -> list[str]:
         UserError: two or more records were not made on the same samples.
     """
     return list(comparison_table(records).notes[1:]) if len(records) > 1 else []
+
+
+def _few_batches(found: Sequence[Sequence[Difference]], batches: int) -> str:
+    """Return what to do about differences of twice their error that too few batches leave undecided."""
+    wide = [
+        one
+        for row in found
+        for one in row
+        if one.quantity in ("λ_max", "trace")
+        and one.verdict == "undecided"
+        and abs(one.value) > 2 * one.stderr
+    ]
+    if not wide:
+        return ""
+    return f", but is wide where {batches} batches tell the error; a smaller --batch-size makes more"
 
 
 def _surprise(reference: Record, other: Record, row: Sequence[Difference]) -> str | None:

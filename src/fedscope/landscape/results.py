@@ -2,7 +2,7 @@
 
 Two kinds of error are kept apart: ``stderr_probe`` is the estimator's own (finitely many random probes on
 the given samples), ``stderr_data`` is the data's (the samples are a finite draw; from the spread of the
-per-batch contributions vᵀH_b v). That an eigenvector was chosen to fit those samples makes λ_max lean upward,
+per-batch contributions vᵀH_b v). As an eigenvector was chosen to fit those samples, λ_max is biased upward,
 more so on few samples: ``bias_data``. Where an operator has no batches, or only one, these are NaN.
 
 Symbols: n parameters, T parameter tensors, k eigenpairs, M probes, K clients.
