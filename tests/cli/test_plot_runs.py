@@ -1,6 +1,7 @@
 """`fedscope plot-runs`: figures of runs from the registry, and again from what it wrote."""
 
 import json
+from math import hypot
 from pathlib import Path
 
 import pytest
@@ -30,12 +31,31 @@ def test_runs_are_drawn_from_the_registry_and_again_from_the_record(fedscope: Co
 def test_sharpness_is_what_hessian_left(fedscope: Command, run: Run) -> None:
     arguments = ("--samples", "48", "--batch-size", "16", "--probes", "2", "--threads", "1")
     measured = fedscope("hessian", "tiny", *arguments, "--json", "-").json
+    others = [{"split": "test"}, {"operator": "ggn"}, {"bn": "batch"}, {"engine": "pyhessian"}]
+    for place, change in enumerate(others):
+        strange = measured | {"problem": measured["problem"] | change}
+        (run.folder.parent / ".analysis" / f"strange{place}.json").write_text(json.dumps({"record": strange}))
     done = fedscope("plot-runs", "tiny", "--kind", "sharpness", "--json", "-", "--out", "a.png")
+    for path in (run.folder.parent / ".analysis").glob("strange*"):
+        path.unlink()
     assert done.code == 0, done.err
     (record,) = done.json
     (found,) = [one for one in record["curvature"] if one["samples"] == 48]
     assert found["lambda_max"]["value"] == measured["lambda_max"]["value"]
     assert found["lambda_max"]["stderr"] == measured["lambda_max"]["stderr_data"]
+    both = (measured["trace"]["stderr_probe"], measured["trace"]["stderr_data"])
+    assert found["trace"]["stderr"] == hypot(*both)
+
+
+def test_a_record_ends_at_the_round_of_its_checkpoint(fedscope: Command, run: Run) -> None:
+    tiny = ("--clients", "2", "--rounds", "2", "--epochs", "1", "--model", "mlp_digits", "--name", "kept")
+    assert fedscope("train", *tiny, "--keep-every", "1").code == 0
+    done = fedscope("plot-runs", "kept@1", "--json", "-", "--out", "a.png")
+    assert done.code == 0, done.err
+    (record,) = done.json
+    first = Run(run.folder.with_name("kept")).metrics()[0]
+    assert (record["at"]["round"], record["metrics"]["round"]) == (1, [1])
+    assert record["at"]["accuracy"] == first["accuracy"]
 
 
 @pytest.mark.parametrize(

@@ -41,3 +41,8 @@ def test_checkpoints_of_other_rounds_are_no_seeds_of_one_point() -> None:
     early = record(seed=1)
     early["at"] = {**early["at"], "round": 2}
     assert [len(group.records) for group in groups([record(), early])] == [1, 1]
+
+
+def test_seeds_of_unequal_length_are_averaged_as_far_as_all_go() -> None:
+    (axes,) = draw([record(seed=0), record(seed=2, rounds=3, at=record()["at"])], "accuracy").axes
+    assert np.asarray(axes.lines[0].get_ydata()) == pytest.approx([11, 21, 31])
