@@ -63,7 +63,7 @@ def test_another_source_is_worked_out_anew(tmp_path: Path, monkeypatch: pytest.M
     (file,) = (tmp_path / "catalogues").iterdir()
     file.write_text("{")  # cut short
     assert catalogues.kept("x", lambda: [3]) == catalogues.kept("x", lambda: [4]) == [3]
-    monkeypatch.setattr(catalogues, "_source", lambda: "other")
+    monkeypatch.setattr(catalogues, "source", lambda: "other")
     assert catalogues.kept("x", lambda: [5]) == [5]
     monkeypatch.setattr(catalogues, "extended", lambda: True)
     assert catalogues.kept("x", lambda: [6]) == [6]

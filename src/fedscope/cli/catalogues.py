@@ -62,7 +62,7 @@ def kept(what: str, make: Callable[[], T]) -> T:
     """Return what ``make`` returns, plain data, without calling it where this source has done so before."""
     if extended():
         return make()
-    path = cache_dir() / "catalogues" / f"{what}-{_source()}.json"
+    path = cache_dir() / "catalogues" / f"{what}-{source()}.json"
     with suppress(OSError, ValueError):
         found: T = json.loads(path.read_text(encoding="utf-8"))
         return found
@@ -92,7 +92,7 @@ def check(kind: str, name: object) -> None:
 
 
 @cache
-def _source() -> str:
+def source() -> str:
     """Return a hash of the package's own files."""
     digest = hashlib.sha256()
     for file in sorted(Path(__file__).parents[1].rglob("*")):

@@ -8,10 +8,10 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
@@ -36,6 +36,7 @@ from fedscope.errors import UserError
 from fedscope.storage import is_writable, write_text
 
 T = TypeVar("T")
+Piece = Sequence[Any]  # of what a command prints, as plain data
 MOST_NOTES = 2  # below a table
 PIPE = 160  # columns of a table in a file or a pipe
 
@@ -160,6 +161,13 @@ def print_table(
     console = Console(file=sys.stdout, highlight=False, width=width)
     for line in notes:
         console.print(_shown(line), style="dim", soft_wrap=width is None)
+
+
+def show(pieces: Iterable[Piece]) -> None:
+    """Print pieces in their order: ("note", text), ("line", text), ("table", arguments of print_table…)."""
+    ways: dict[str, Callable[..., None]] = {"note": note, "line": print, "table": print_table}
+    for way, *arguments in pieces:
+        ways[way](*arguments)
 
 
 def _print_part(title: str | None, columns: Sequence[Column], width: int | None) -> None:

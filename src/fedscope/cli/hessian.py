@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from fedscope.cli import answers
 from fedscope.cli.analysis import GROUPS as analysis_groups
 from fedscope.cli.analysis import analysis, check_references
 from fedscope.cli.command import Command
@@ -93,6 +94,9 @@ def command(**given: Any) -> None:
     run. Several are compared in one table.
     """
     check_references(given)
+    place = answers.place(given)
+    if place and answers.give(place.file, given["json_target"]):
+        return
     from fedscope.cli import measuring  # torch: not for --help
 
-    measuring.run(**given)
+    measuring.run(place, **given)

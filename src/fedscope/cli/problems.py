@@ -56,13 +56,19 @@ def problems(
     _check_own(paths, model, data)
     found = load(paths, source)
     check_source(own=all(problem.info is None for problem in found))
+    console.show(remarks(found, samples))
+    return found
+
+
+def remarks(found: Sequence[Problem], samples: str) -> list[console.Piece]:
+    """Return what is to be said of the problems before they are measured."""
+    lines = []
     for problem in found:
         if samples.isdecimal() and problem.batches.samples < int(samples):
             there = f"{problem.batches.samples:,} samples"
-            console.note(f"{problem.title}: on all {there}, fewer than --samples {int(samples):,}")
-        for note in problem.notes:
-            console.note(f"{problem.path}: {note}")
-    return found
+            lines.append(f"{problem.title}: on all {there}, fewer than --samples {int(samples):,}")
+        lines += [f"{problem.path}: {note}" for note in problem.notes]
+    return [("note", line) for line in lines]
 
 
 def _check_own(paths: Sequence[Path], model: str | None, data: str | None) -> None:

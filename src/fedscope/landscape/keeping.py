@@ -39,6 +39,7 @@ class Keeper:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
+        self.file: Path | None = None  # of the result that was found or written last
         self._room = Room()
         self._used: set[Path] = set()  # not the journals: they would keep every operator's graphs alive
 
@@ -56,7 +57,11 @@ class Keeper:
 
     def result(self, key: str) -> Record | None:
         """Return the result of this key, if there is one that can be read."""
-        return None if self._folder is None else _read(self._folder / f"{key}.json")
+        if self._folder is None:
+            return None
+        found = _read(self._folder / f"{key}.json")
+        self.file = self._folder / f"{key}.json" if found else None
+        return found
 
     def results(self) -> list[Record]:
         """Return every result that can be read, whatever made it, in the order of their keys."""
@@ -74,6 +79,7 @@ class Keeper:
             write_text(self._folder / f"{key}.json", json.dumps(content, ensure_ascii=False))
         except OSError:
             return
+        self.file = self._folder / f"{key}.json"
         self.let_go()
 
     def let_go(self) -> None:

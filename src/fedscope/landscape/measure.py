@@ -52,7 +52,7 @@ def measure(
     request: Request,
     stage: Stage,
     *,
-    keep: Path | None = None,
+    keep: Path | Keeper | None = None,
     again: bool = False,
     fuller: bool = False,
     name: str | None = None,
@@ -66,8 +66,9 @@ def measure(
         problem: network, loss and samples.
         request: what to measure.
         stage: ``stage(title)`` wraps each long step and yields its progress callback.
-        keep: folder of results and of an interrupted run's products (:mod:`fedscope.landscape.keeping`). What
-            a result there has of the request is taken from it; ``reused`` is true where that is all.
+        keep: folder of results and of an interrupted run's products (:mod:`fedscope.landscape.keeping`), or
+            its keeper. What a result there has of the request is taken from it; ``reused`` is true where that
+            is all.
         again: do not look for a result.
         fuller: take a result with more probes than a fixed number in the request, too.
         name: of the result in ``keep``, which it replaces; None: by the operator and the request.
@@ -77,7 +78,7 @@ def measure(
     Raises:
         UserError: the request does not fit the problem, or something in it, or in its clients, is not finite.
     """
-    keeper = Keeper(keep if group is None else None)
+    keeper = keep if isinstance(keep, Keeper) else Keeper(keep if group is None else None)
     people = _participants(problem, request)
     asked = _asked(problem, request, people)
     operator = _curvature(problem, request, group)(problem.model, problem.batches)
