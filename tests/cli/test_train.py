@@ -36,12 +36,12 @@ def test_names_do_not_collide(fedscope: Command) -> None:
 
 def test_every_setting_reaches_the_manifest(fedscope: Command) -> None:
     given = {
-        "method": "fedprox", "dataset": "digits", "augmentation": "none", "model": "resnet20",
+        "method": "feddyn", "dataset": "digits", "augmentation": "none", "model": "resnet20",
         "partition": "dirichlet_equal", "alpha": 0.7, "clients": 4, "participation": 0.5,
         "sampling": "bernoulli", "rounds": 1, "epochs": 2, "batch_size": 16, "lr": 0.05, "lr_decay": 0.9,
         "momentum": 0.5, "nesterov": True, "weight_decay": 0.002, "clip": 5.0, "reading": "code",
         "seed": 3, "save_clients": "none", "keep_every": 1, "precision": "fp32", "stack": 2,
-        "train_samples": 800, "test_samples": 200, "head": True, "weights": "n_used", "drop_last": True,
+        "train_samples": 800, "test_samples": 200, "head": True, "weights": "uniform", "drop_last": True,
         "optimizer_state": "client", "exhausted": "refill", "memory": "keep", "clients_limit": 1,
         "steps_limit": 2, "evaluate_on": "test", "eval_model": "sel", "eval_drop_last": True, "target": 0.5,
         "shift": "bernoulli", "shift_probability": 0.1, "shift_sequence": 2, "shift_metric": "mean_current",

@@ -8,7 +8,7 @@ from fedscope.figures.report import report_page
 from fedscope.figures.report.subjects import subjects
 from fedscope.figures.report.summary import Summary, summary
 from fedscope.figures.report.verdicts import best, sentences
-from tests.figures.records import crossed, curvature, estimate, landscape, run
+from tests.figures.records import checkpoint, crossed, curvature, estimate, landscape, run
 from tests.figures.test_report import Page
 
 
@@ -52,6 +52,8 @@ def test_it_says_what_was_compared_and_on_what() -> None:
         ),
         ("Measured on", "128 samples of digits, train split, seed 7"),
     )
+    before = summarised(paired("one", "fedavg", 500.0, checkpoint=checkpoint("one", 2)), runs=(run("one"),))
+    assert before.facts[-1] == ("Not at the end", "curvature of round 2, accuracy of round 4")
     assert found.table.columns[:3] == ("method", "final accuracy (%)", "λ_max ± data")
     assert [cell.text for cell in found.table.rows[1]] == [
         "FedAvg+MAN", "40.00", "19.50 ± 0.50", "300.0 ± 1.0 ± 1.0", "40.0 ± 5.0", "0.900 ± 0.010",

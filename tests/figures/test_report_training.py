@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from fedscope.figures.report.curves import convergence
 from fedscope.figures.report.subjects import subjects
 from fedscope.figures.report.training import final_accuracy, training_table
 from fedscope.figures.run_records import accuracy_at
@@ -25,3 +26,13 @@ def test_an_accuracy_has_the_error_of_its_test_samples() -> None:
     value, error = accuracy_at(record)
     assert value == 0.9
     assert error == pytest.approx(math.sqrt(0.9 * 0.1 / 900))
+
+
+def test_a_curves_caption_names_the_model_that_was_evaluated() -> None:
+    captions = [chart.caption for chart in convergence([run("one")], subjects([run("one")], []))]
+    assert captions == ["Accuracy of the global model.", "Loss of the global model, on the same samples."]
+    mean = run("one", eval_model="all")
+    assert (
+        convergence([mean], subjects([mean], []))[0].caption
+        == "Accuracy of the mean of all clients' last models."
+    )

@@ -11,16 +11,18 @@ from fedscope.figures.report.subjects import Key, Record, Subject, run_key, stat
 Subjects = Mapping[Key, Subject]
 MOST_MARKED = 40  # rounds whose points are drawn as such
 MOST_NAMED = 8  # rounds each of which has a tick
+EVALUATED = {
+    "cld": "the global model",
+    "sel": "the mean of the round's clients' models",
+    "all": "the mean of all clients' last models",
+}
 
 
 def convergence(runs: Sequence[Record], who: Subjects) -> list[Chart]:
     """Return the charts of accuracy and loss by round; one that no run has a number for is left out."""
-    accuracy = _chart(
-        runs, who, "accuracy", "Accuracy by round", "accuracy (%)", 100.0, "Accuracy of the global model."
-    )
-    loss = _chart(
-        runs, who, "loss", "Loss by round", "loss", 1.0, "Loss of the global model, on the same samples."
-    )
+    of = " or ".join(dict.fromkeys(EVALUATED[stated(run).get("eval_model") or "cld"] for run in runs))
+    accuracy = _chart(runs, who, "accuracy", "Accuracy by round", "accuracy (%)", 100.0, f"Accuracy of {of}.")
+    loss = _chart(runs, who, "loss", "Loss by round", "loss", 1.0, f"Loss of {of}, on the same samples.")
     return [chart for chart in (accuracy, loss) if chart]
 
 

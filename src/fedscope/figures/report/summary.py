@@ -32,6 +32,7 @@ def summary(
     """Return the summary of runs, and of the curvature and landscapes of these or of other checkpoints."""
     facts = {"Trained": [_trained(run) for run in runs]}
     facts["Measured on"] = [_samples(record) for record in curvatures or landscapes]
+    facts["Not at the end"] = [word for run in runs for word in _earlier(run, curvatures)]
     names = dict(zip(map(id, curvatures), row_names(curvatures, who), strict=True))
     fitting = verdicts.comparable(curvatures)
     found = verdicts.sentences(fitting, [names[id(record)] for record in fitting])
@@ -84,6 +85,15 @@ def _trained(run: Record) -> str:
     words = [f"{manifest['model']['name']} on {manifest['data']['name']}", partition_of(settings)]
     words.append(None if settings.get("seed") is None else f"seed {settings['seed']}")
     return ", ".join(word for word in words if word)
+
+
+def _earlier(run: Record, curvatures: Sequence[Record]) -> Iterator[str]:
+    """Yield of which earlier round the measured model of a run is, whose accuracy is the last round's."""
+    last = run["metrics"][-1]["round"] if run["metrics"] else None
+    for record in curvatures:
+        place = record["checkpoint"]
+        if place["run"] == run["manifest"]["name"] and place["round"] not in (None, last):
+            yield f"curvature of round {place['round']}, accuracy of round {last}"
 
 
 def _samples(record: Record) -> str:
