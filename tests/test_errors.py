@@ -17,3 +17,8 @@ def test_nothing_is_suggested_where_nothing_is_near() -> None:
     assert suggestion("scaffold", ["man", "fedavg"]) == ""
     assert suggestion("", ["man"]) == ""
     assert suggestion("man", []) == ""
+
+
+def test_neither_case_counts() -> None:
+    assert suggestion("FEDAVGG", ["fedprox", "fedavg"]) == "; did you mean 'fedavg'?"
+    assert suggestion("gru", ["GRUs"]) == "; did you mean 'GRUs'?"

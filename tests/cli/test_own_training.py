@@ -202,8 +202,17 @@ def test_own_networks_on_the_catalogues_data_and_the_other_way_round(fedscope: C
     quick = (*QUICK, "--clients", "3", "--train-samples", "90")
     assert fedscope("train", "--model", mine("Net"), *quick, "--name", "a").code == 0
     assert fedscope("hessian", "a", *LOOK, "--samples", "50").code == 0
-    other = fedscope("train", "--model", "resnet_digits", "--data", mine("clients"), *QUICK)
+    other = fedscope("train", "--model", "resnet_digits", "--data", mine("clients"), *QUICK, "--name", "b")
     assert other.code == 0, other.err
+    path.write_text("raise SystemExit('run')\n")
+    sys.modules.pop(path.stem)
+    for name in "ab":
+        for command in (
+            ("hessian", name, *LOOK),
+            ("train", "--resume", "--name", name, "--registry", "runs"),
+        ):
+            refused = fedscope(*command)
+            assert (refused.code, "has changed since training" in refused.err) == (2, True), refused.err
 
 
 def test_code_is_run_unasked_only_where_it_is_what_it_was(
@@ -221,9 +230,14 @@ def test_code_is_run_unasked_only_where_it_is_what_it_was(
         assert f"has changed since training ({before} then" in refused.err
     named = fedscope("hessian", "a", *own, *LOOK)
     assert (named.code, "has changed since training" in " ".join(named.err.split())) == (0, True), named.err
-    for harmless in (("runs", "list"), ("runs", "show", "a"), ("runs", "verify")):
+    for harmless in (
+        ("runs", "list"), ("runs", "show", "a"), ("runs", "verify"), ("runs", "diff", "a", "a"),
+        ("runs", "export", "a", "--out", "a.tar"), ("runs", "delete", "a", "--yes"),
+        ("runs", "import", "a.tar"), ("runs", "rebuild"), ("plot-runs", "a", "--out", "a.svg"),
+    ):  # fmt: skip
         sys.modules.pop(path.stem, None)
-        assert fedscope(*harmless, "--registry", "runs").code == 0
+        done = fedscope(*harmless, "--registry", "runs")
+        assert done.code == 0, (harmless, done.err)
         assert path.stem not in sys.modules
     path.rename("elsewhere.py")
     lost = fedscope("hessian", "a", *LOOK)

@@ -20,7 +20,7 @@ def test_a_run_per_seed_and_their_spread(fedscope: Command) -> None:
     finals = [r["accuracy"] for r in results]
     assert "mean ± sd of 3" in table
     assert f"{mean(finals):.2%} ± {stdev(finals):.2%}" in table
-    assert fedscope("train", *TINY, "--seeds", "2,3", "--json").json[0]["run"] == "fedavg-digits-2-s2"
+    assert fedscope("train", *TINY, "--seeds", "3,2", "--json").json[0]["run"] == "fedavg-digits-2-s3"
 
 
 def test_an_interrupted_row_goes_on_with_the_same_settings(fedscope: Command) -> None:
