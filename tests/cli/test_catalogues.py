@@ -12,7 +12,8 @@ from fedscope.errors import UserError
 
 LISTS = [
     ["methods", "list"], ["methods", "show", "fedprox"], ["models", "list"], ["presets", "list"],
-    ["presets", "show", "fedalign/t1"], ["data", "show", "digits"],
+    ["presets", "show", "fedalign/t1"], ["data", "show", "digits"], ["models", "show", "resnet_digits"],
+    ["models", "show", "mlp_digits", "--json"],
 ]  # fmt: skip
 MISTYPED = [
     (["hessian", "tinny"], "did you mean 'tiny'?"),

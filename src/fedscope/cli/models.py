@@ -99,6 +99,31 @@ def show(
 ) -> None:
     """Show a network: its layers, scalars and multiply-accumulates, and what the methods cost on it."""
     catalogues.check("model", name)
+    asked = (name, classes, channels, side, head, shortcut)
+    if name in catalogues.names("model"):
+        facts = catalogues.kept(f"model-{'-'.join(map(str, asked))}", lambda: _shown(*asked))
+    else:
+        facts = _shown(*asked)
+    if console.in_json(json_target, facts):
+        return
+    _print_network(facts)
+    if facts["residual"]:
+        _print_costs(facts)
+
+
+def _shown(
+    name: str,
+    classes: int | None,
+    channels: int | None,
+    side: int | None,
+    head: bool,
+    shortcut: Literal["A", "B"] | None,
+) -> Facts:
+    """Return what there is to know about a network for these images, and what the methods cost on it.
+
+    Raises:
+        UserError: there is none, or it does not take them.
+    """
     from fedscope.models.catalogue import find, outline
     from fedscope.models.summary import summary
 
@@ -112,11 +137,7 @@ def show(
     if record.residual:
         projected = outline(name, classes, channels, head=True, shortcut=shortcut)
         facts |= _costs(cast("ResNet", model), cast("ResNet", projected), channels, side)
-    if console.in_json(json_target, facts):
-        return
-    _print_network(facts)
-    if record.residual:
-        _print_costs(facts)
+    return facts
 
 
 def _describe(name: str, record: Network, classes: int, found: Summary) -> Facts:
