@@ -9,6 +9,11 @@ from fedscope.federated.methods import parse as parse_method
 from fedscope.federated.presets import Preset, preset, presets
 from tests.papers import read
 
+UNPRINTED: dict[str, tuple[tuple[object, ...], ...]] = {
+    "fedalign": (("fixed_fraction", "fedalign", True),),
+    "man": (("bernoulli", "man", None),),
+    "fedfor": (("all", None, None), ("all", "fedalign", None)),
+}  # sampling, augmentation, drop_last
 LISTED = {row["preset"]: row for row in read("presets")}
 
 
@@ -31,6 +36,26 @@ def test_settings_are_those_of_the_papers(name: str) -> None:
     assert (ours.eval_model == "all") == (row["eval_model"] == "all")
     if not row["partition"].startswith(("dirichlet", "longtail")):
         assert ours.alpha is None
+
+
+@pytest.mark.parametrize("name", presets())
+def test_what_the_tables_do_not_print_is_one_for_each_paper(name: str) -> None:
+    there = preset(name)
+    ways = tuple(there.settings.get(key) for key in ("sampling", "augmentation", "drop_last"))
+    assert ways in UNPRINTED[name.partition("/")[0]]
+    own = {option.name: option.default for record in OURS for option in record.options}
+    if name.startswith("fedalign"):
+        assert there.options["fedalign.mu"] == own["fedalign.mu"] == 0.45
+
+
+def test_what_a_table_does_not_restate_is_provisional() -> None:
+    told = {name: set(preset(name).unknown) for name in presets() if name.startswith("fedalign/t7/")}
+    assert told == {
+        "fedalign/t7/cifar10/C16": {"alpha", "epochs", "rounds"},
+        "fedalign/t7/cifar10/C64s100": {"alpha", "epochs"},
+        "fedalign/t7/imagenet200/C16": {"alpha", "epochs", "rounds", "batch_size"},
+        "fedalign/t7/imagenet200/C32s50": {"alpha", "epochs", "batch_size"},
+    }
 
 
 def value(text: str) -> object:
