@@ -69,6 +69,7 @@ for words, command in [([], main), *walk(main, [])]:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_explains_itself(fedscope: Command, name: str) -> None:
     done = fedscope(name, "--help")
+    assert " RANGE" not in done.out  # says no range
     assert done.code == 0
     assert COMMANDS[name][1].split()[0] in done.out
 

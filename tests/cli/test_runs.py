@@ -71,13 +71,16 @@ def test_tags(command: Command) -> None:
     assert "good paper" in command("runs", "list").out
 
 
-def test_an_accuracy_is_a_percentage_in_every_table(command: Command) -> None:
+def test_an_accuracy_is_a_percentage_in_every_table(command: Command, registry: Registry) -> None:
     (row,) = command("runs", "list", "--columns", "name, accuracy, best", "--method", "*", "--json").json[:1]
     shown = command("runs", "list", "--columns", "name, accuracy, best").out
     assert row["accuracy"] < 1
     assert f"{row['accuracy']:.2%}" in shown
     assert f"{row['best']:.2%}" in shown
     assert f"{row['accuracy']:.2%}" in command("runs", "show", row["name"]).out
+    changed = registry.run("a")
+    changed.write_metrics([{**line, "accuracy": 0.125} for line in changed.metrics()])
+    assert "12.50%" in command("runs", "diff", "a", "b").out
 
 
 def test_diff(command: Command) -> None:

@@ -47,6 +47,9 @@ class Command(RichCommand):
         super().__init__(*args, **kwargs)
         self.panels = [RichOptionPanel(title, options=list(flags)) for title, flags in (groups or {}).items()]
         self.examples = examples or {}
+        for param in self.params:
+            if isinstance(param.type, click.IntRange | click.FloatRange) and param.metavar is None:
+                param.metavar = param.type.name.split()[0].upper()  # not click's INTEGER RANGE
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters, the shared ones last."""

@@ -111,7 +111,8 @@ def diff(first: str, second: str, registry: Path, json_target: str | None) -> No
     if not keys:
         print(f"{first} and {second} have the same settings, metrics and versions")
     else:
-        cells = [[key, console.cell(one.get(key)), console.cell(two.get(key))] for key in keys]
+        shown = [console.percent if key.endswith(" accuracy") else console.cell for key in keys]
+        cells = [[key, show(one.get(key)), show(two.get(key))] for key, show in zip(keys, shown, strict=True)]
         console.print_table(f"{first} and {second}", ["differs", first, second], cells, text_columns=3)
 
 
