@@ -60,9 +60,21 @@ SCRIPT: list[tuple[str, int, list[str]]] = [
     ("presets list", 0, ["man/t1/cifar100/delta0.3"]),
     ("presets show man/t1/cifar100/delta0.3", 0, ["dirichlet_equal"]),
     ("data plot-partition --partition iid --clients 4 --out iid.png", 0, ["iid.png"]),
-    ("hessian mine.pt --model mine:model --data mine:data --probes 8", 0, ["mine.pt +│ +[\\d.]+ ± [\\d.]+"]),
-    ("plot-landscape mine.pt --model mine:model --data mine:data --grid 5 --out mine.png", 0, ["mine.png"]),
-    ("train --model mine:model --data mine:clients --rounds 1 --name own", 0, ["checkpoints/own/final.pt"]),
+    (
+        "hessian mine.pt --model ownwork:model --data ownwork:data --probes 8",
+        0,
+        ["mine.pt +│ +[\\d.]+ ± [\\d.]+"],
+    ),
+    (
+        "plot-landscape mine.pt --model ownwork:model --data ownwork:data --grid 5 --out mine.png",
+        0,
+        ["mine.png"],
+    ),
+    (
+        "train --model ownwork:model --data ownwork:clients --rounds 1 --name own",
+        0,
+        ["checkpoints/own/final.pt"],
+    ),
     (f"hessian own {SMALL}", 0, ["own@1"]),
     (f"{TRAIN} --rounds 1 --seeds 0,1 --name twice", 0, ["mean ± sd of 2"]),
     ("train --resume --name a --rounds 3", 0, ["a: round 3/3"]),
@@ -80,7 +92,7 @@ SCRIPT: list[tuple[str, int, list[str]]] = [
     ("runs add nosuch.pt --model resnet20 --dataset cifar10", 2, ["no such file or folder: nosuch.pt"]),
     ("plot-landscape a --out landscape.txt", 2, [".png, .pdf or .svg"]),
     ("train --resume --name c", 2, ["no run 'c'", "fedscope runs list"]),
-    ("hessian broken.pt --model mine:model --data mine:data", 2, ["not finite: 0.weight"]),
+    ("hessian broken.pt --model ownwork:model --data ownwork:data", 2, ["not finite: 0.weight"]),
     ("hessian a --kind clients", 2, ["--kind has no effect without --figure"]),
 ]
 WRITTEN = (
@@ -99,21 +111,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def said(folder: Path) -> Iterator[Said]:
     """What each line of the script printed, in both streams, and its exit code."""
-    (folder / "mine.py").write_text(MINE, encoding="utf-8")
+    (folder / "ownwork.py").write_text(MINE, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.syspath_prepend(str(folder))
         patch.setenv("COLUMNS", "80")
         patch.delenv("FEDSCOPE_REGISTRY", raising=False)
         torch.set_num_threads(1)
-        import mine  # type: ignore[import-not-found]
+        import ownwork  # type: ignore[import-not-found]
 
-        state = mine.model().state_dict()
+        state = ownwork.model().state_dict()
         torch.save(state, "mine.pt")
         torch.save({name: t * float("nan") if t.is_floating_point() else t for name, t in state.items()},
                    "broken.pt")  # fmt: skip
         yield {line: _called(line) for line, _, _ in SCRIPT}
-        sys.modules.pop("mine")
+        sys.modules.pop("ownwork")
         verbosity.reset()
 
 
