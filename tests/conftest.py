@@ -1,6 +1,7 @@
 """Fixtures every test may use: small trained runs, made CIFAR files, the real ones where they are at hand."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +38,17 @@ def _freed_memory_is_returned() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fedscope.process.reuse_freed_memory", lambda: False)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _own_code_is_forgotten(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What one test wrote and imported, such as ``mine.py``, is not there for the next."""
+    paths, folder = list(sys.path), str(tmp_path_factory.getbasetemp())
+    yield
+    sys.path[:] = paths
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", "")).startswith(folder):
+            del sys.modules[name]
 
 
 @pytest.fixture(autouse=True)

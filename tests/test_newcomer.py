@@ -3,7 +3,6 @@
 import io
 import re
 import shlex
-import sys
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -125,7 +124,6 @@ def said(folder: Path) -> Iterator[Said]:
         torch.save({name: t * float("nan") if t.is_floating_point() else t for name, t in state.items()},
                    "broken.pt")  # fmt: skip
         yield {line: _called(line) for line, _, _ in SCRIPT}
-        sys.modules.pop("ownwork")
         verbosity.reset()
 
 
