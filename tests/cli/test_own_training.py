@@ -8,11 +8,14 @@ import pytest
 
 from fedscope.checkpoints.files import load_checkpoint
 from fedscope.checkpoints.registry import Registry
+from fedscope.data import own as own_data
 from fedscope.federated.federation import prepare
 from fedscope.own import registered
 from tests.cli.conftest import Command
 
 MINE = """
+import pathlib
+
 import numpy as np
 import torch
 from torch import nn
@@ -55,6 +58,10 @@ def train():
 
 def batches():
     return DataLoader(TensorDataset(*samples(90, 7)), batch_size=32, shuffle=True)
+
+
+def counted():
+    return samples(int(pathlib.Path("count.txt").read_text()), 5)
 
 
 def both():
@@ -213,6 +220,17 @@ def test_own_networks_on_the_catalogues_data_and_the_other_way_round(fedscope: C
         ):
             refused = fedscope(*command)
             assert (refused.code, "has changed since training" in refused.err) == (2, True), refused.err
+
+
+def test_the_same_code_that_makes_other_data_is_refused(fedscope: Command, mine: Mine) -> None:
+    Path("count.txt").write_text("90")
+    own = ("--model", mine("Net"), "--data", mine("counted"), "--partition", "iid", "--clients", "3")
+    assert fedscope("train", *own, *QUICK, "--name", "a").code == 0
+    assert fedscope("hessian", "a", *LOOK).code == 0
+    Path("count.txt").write_text("87")
+    own_data._loaded.cache_clear()  # the next command is another process
+    refused = fedscope("hessian", "a", *LOOK, "--probes", "3")
+    assert (refused.code, "is not the data" in refused.err) == (2, True), refused.err
 
 
 def test_code_is_run_unasked_only_where_it_is_what_it_was(
