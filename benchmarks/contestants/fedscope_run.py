@@ -26,7 +26,11 @@ def command(settings: Mapping[str, Any], registry: Path, execution: Sequence[str
     line = [sys.executable, "-m", "fedscope", "train", "--json", "--device", "cpu"]
     line += ["--registry", str(registry), "--name", "run"]
     for name, value in settings.items():
-        line += [f"--{name.replace('_', '-')}", str(value).lower() if isinstance(value, bool) else str(value)]
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            line += [f"--{flag}" if value else f"--no-{flag}"]
+        else:
+            line += [f"--{flag}", str(value)]
     return [*line, *execution]
 
 

@@ -83,6 +83,8 @@ def test_the_same_numbers_as_by_the_plain_file(fedscope: Command, theirs: Path) 
     same = (
         "--samples",
         "64",
+        "--batch-size",
+        "64",
         "--threads",
         "1",
         "--probes",

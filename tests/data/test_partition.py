@@ -265,7 +265,8 @@ def test_digits_serve_every_kind_but_domains() -> None:
 @pytest.mark.parametrize(
     ("kind", "changed", "message"),
     [
-        ("dirichlet", {}, "unknown partition 'dirichlet'; choose one of iid, "),
+        ("dirichlet", {}, "unknown partition 'dirichlet'; did you mean 'dirichlet_equal'"),
+        ("elsewhere", {}, "unknown partition 'elsewhere'; choose one of iid, "),
         ("iid", {"clients": 601}, "601 clients cannot share 600 samples"),
         ("iid", {"clients": 0}, "at least 1"),
         ("iid_per_class", {"clients": 61}, "class 0 has 60, not 61"),

@@ -259,8 +259,10 @@ def test_training_normalises_by_the_batch_and_evaluation_by_what_was_seen(name: 
 
 
 def test_unknown_model() -> None:
-    with pytest.raises(UserError, match="choose one of resnet_digits"):
+    with pytest.raises(UserError, match="unknown model 'resnet50'; did you mean 'resnet20'"):
         network("resnet50")
+    with pytest.raises(UserError, match="choose one of resnet_digits"):
+        network("elsewhere")
 
 
 @pytest.mark.parametrize("name", [name for name, record in NETWORKS.items() if record.residual])
