@@ -68,6 +68,12 @@ def test_a_corrupt_file_is_named_and_the_next_batch_is_decoded(
         path.write_bytes(whole)
 
 
+def test_a_second_folder_with_the_same_images_is_read_itself(folder: Path, tmp_path: Path) -> None:
+    store(folder)
+    make("imagenet200", tmp_path)
+    assert all(path.is_relative_to(tmp_path) for path in store(tmp_path).paths)
+
+
 def test_a_killed_process_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDSCOPE_DECODERS", "1")
     files = store(folder)

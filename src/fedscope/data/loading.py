@@ -49,10 +49,14 @@ def load(record: Record, data_dir: Path | None, *, fetch: bool = True) -> Datase
 
 
 def cache_folder(record: Record, found: sources.Found | None) -> Path:
-    """Return where the data set is cached: of local files by their content, else the hub's."""
-    key = (
-        content_key(found.files, f"{record.decode} {record.side} {record.rule.__name__}") if found else "hub"
-    )
+    """Return where the data set is cached: of local files by their content, else the hub's.
+
+    Images that are decoded as they are fetched stay in their files, so there the place counts too.
+    """
+    if found is None:
+        return cache_dir() / f"{record.folder}-hub"
+    place = f" {min(found.files).absolute()}" if record.decode == "files" else ""
+    key = content_key(found.files, f"{record.decode} {record.side} {record.rule.__name__}{place}")
     return cache_dir() / f"{record.folder}-{key}"
 
 
