@@ -120,8 +120,8 @@ differs ┃ tiny ┃ other
 rounds │ N │ N
 seed │ N │ N
 rounds done │ N │ N
-best accuracy │ N │ N
-final accuracy │ N │ N
+best accuracy │ N% │ N%
+final accuracy │ N% │ N%
 final loss │ N │ N
 final train_loss │ N │ N
 """
