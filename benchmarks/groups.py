@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedscope.landscape.problem import Problem, Source, load
+from fedscope.landscape.problem import Problem, load
+from fedscope.landscape.samples import Source
 
 Result = dict[str, Any]
 

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape import Estimate, Hessian, Operator, top_eigenpairs, trace
-from fedscope.landscape.problem import Source, load
+from fedscope.landscape.problem import load
+from fedscope.landscape.samples import Source
 
 BLOCK = 8
 

@@ -1,9 +1,11 @@
 """Fixtures every test may use: small trained runs, made CIFAR files, the real ones where they are at hand."""
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from fedscope.checkpoints.registry import Registry, Run
 from fedscope.checkpoints.schema import Settings
 from fedscope.federated.federation import Federation, open_run, prepare
 from fedscope.federated.rounds import train
+from tests import commands
 from tests.data.layouts import make
 
 
@@ -40,6 +43,14 @@ def _freed_memory_is_returned() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_waits_for_the_disk() -> Iterator[None]:
+    """No test cuts the power, and thousands of small writes would wait for seconds each minute."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda file: None)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _own_code_is_forgotten(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What one test wrote and imported, such as ``mine.py``, is not there for the next."""
@@ -49,6 +60,13 @@ def _own_code_is_forgotten(tmp_path_factory: pytest.TempPathFactory) -> Iterator
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", "")).startswith(folder):
             del sys.modules[name]
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with ``fedscope`` and ``python`` for shell scripts, which start in milliseconds."""
+    with commands.programs(tmp_path_factory.mktemp("programs")) as folder:
+        yield folder
 
 
 @pytest.fixture(autouse=True)
@@ -81,6 +99,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "real_data" in getattr(item, "fixturenames", ()):
             item.add_marker("real_data")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+@pytest.fixture
+def in_time() -> Iterator[None]:
+    """End a test that waits for what never comes, or computes for ever."""
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        raise AssertionError("it takes for ever")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 TINY = Settings(clients=3, rounds=2, epochs=1)

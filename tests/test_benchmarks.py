@@ -1,4 +1,4 @@
-"""The benchmark's harness works; what it measures here means nothing, and nothing is asserted of it."""
+"""The benchmarks' harnesses work; what they measure here means nothing, and nothing is asserted of it."""
 
 import json
 import subprocess
@@ -21,12 +21,26 @@ def test_the_contestants_do_the_same_work(tmp_path: Path) -> None:
         "overhead",
         "--repeats",
         "1",
+        "--without",
+        "stacks of",
         "--json",
         str(record),
     ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     (group,) = json.loads(record.read_text())["groups"]
-    assert len(group["contestants"]) == 4  # no peers here
+    assert len(group["contestants"]) == 2  # no peers here
     assert all(result["samples_per_second"] > 0 for result in group["contestants"].values())
     assert "| fedscope, 1 × 1 |" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_few_trials_of_the_fault_campaign(tmp_path: Path) -> None:
+    record = tmp_path / "record.json"
+    script = Path(__file__).parents[1] / "benchmarks" / "faults.py"
+    command = [sys.executable, str(script), "--seconds", "8", "--json", str(record)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    counts = json.loads(record.read_text())
+    assert (done.returncode, counts["violations"]) == (0, []), done.stdout
+    assert counts["trials"] == sum(sum(seen.values()) for seen in counts["outcomes"].values()) > 1
+    assert "| training killed | 1 |" in done.stdout

@@ -35,12 +35,12 @@ def install(page: Path, folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", DOCS, ids=lambda path: path.stem)
-def test_the_commands_run(page: Path, tmp_path: Path) -> None:
+def test_the_commands_run(page: Path, tmp_path: Path, programs: Path) -> None:
     commands = blocks(page, "sh")
     assert commands
     install(page, tmp_path)
-    tools = Path(sys.executable).parent
-    script = "\n".join(["set -e", f"PATH={tools}:$PATH", f"export PYTHONPATH={tmp_path}", *commands])
+    path = f"{programs}:{Path(sys.executable).parent}"
+    script = "\n".join(["set -e", f"PATH={path}:$PATH", f"export PYTHONPATH={tmp_path}", *commands])
     done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

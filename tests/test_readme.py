@@ -21,16 +21,14 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
 
 
-def test_your_own_checkpoint(tmp_path: Path) -> None:
+def test_your_own_checkpoint(tmp_path: Path, programs: Path) -> None:
     module, example = blocks("python")
     (tmp_path / "mine.py").write_text(module, encoding="utf-8")
     (tmp_path / "example.py").write_text(example, encoding="utf-8")
     (commands,) = (block for block in blocks("sh") if "mine.pt" in block)
-    shell = commands.replace("python ", f"{sys.executable} ").replace(
-        "fedscope ", f"{sys.executable} -m fedscope "
-    )
-    (hessian,) = (line for line in shell.splitlines() if "hessian" in line)
-    shell = f"set -e\n{shell}\n{hessian} --json mine.json\n{sys.executable} example.py"
+    (hessian,) = (line for line in commands.splitlines() if "hessian" in line)
+    path = f"{programs}:{Path(sys.executable).parent}"
+    shell = f"set -e\nPATH={path}:$PATH\n{commands}\n{hessian} --json mine.json\npython example.py"
     done = subprocess.run(["bash", "-c", shell], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "eigenvalues" in done.stdout

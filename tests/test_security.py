@@ -1,12 +1,14 @@
-"""What the package never calls: no shell, no eval, no pickle that may run code."""
+"""What the package never calls: shell, eval, a pickle that runs code; and the tests of each promise."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-SOURCES = sorted((Path(__file__).parents[1] / "src").rglob("*.py"))
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
 
 
 def calls(source: str) -> Iterator[tuple[str, dict[str, str]]]:
@@ -40,3 +42,19 @@ def test_nothing_runs_what_a_file_says() -> None:
 )  # fmt: skip
 def test_the_search_finds(line: str) -> None:
     assert any(forbidden(*call) for call in calls(line))
+
+
+def promises() -> dict[str, list[str]]:
+    """Return the tests that each promise of SECURITY.md names, by its first words."""
+    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8").partition("## What is not promised")[0]
+    found = re.findall(r"^\*\*(.+?)\*\*(.*?)(?=^\*\*|\Z)", text, re.DOTALL | re.MULTILINE)
+    return {words: re.findall(r"`((?:tests/|test_)[\w/.]+)`", promise) for words, promise in found}
+
+
+@pytest.mark.parametrize("promise", promises())
+def test_each_promise_names_tests_that_are_there(promise: str) -> None:
+    named = promises()[promise]
+    assert named
+    every = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    for name in named:
+        assert (ROOT / name).is_file() if "/" in name else f"def {name}(" in every, name

@@ -2,6 +2,11 @@
 
 Because a stream depends only on its key, the number of workers, the order of clients, or switching a
 method off never changes another draw.
+
+PyTorch's CPU generator seeds itself with the low 32 bits of a key, NumPy's with all 63. So among n of
+PyTorch's streams there are about n²/2³³ pairs with equal draws: 1 in the 100,000 streams of 500 rounds with
+100 clients each, and one in every 86th run of 500 rounds with 10 clients. Such a pair are two clients' batch
+orders, mostly of two rounds, each of them still uniform. More bits would change every draw of every run.
 """
 
 import random

@@ -10,11 +10,12 @@ import torch
 from fedscope.checkpoints import limits
 from fedscope.checkpoints.files import content_hash, load_checkpoint
 from fedscope.checkpoints.formats import seal, upgraded
-from fedscope.checkpoints.limits import parse_json, read_bytes
+from fedscope.checkpoints.limits import parse_json
 from fedscope.checkpoints.registry import Registry, Run
 from fedscope.checkpoints.schema import NAME
 from fedscope.checkpoints.verify import verify_run
 from fedscope.errors import UserError
+from fedscope.storage import read_bytes
 from tests.checkpoints.cases import DATA, MODEL, SETTINGS, VERSIONS, small_run, state
 
 REFERENCE = Path(__file__).parents[2] / "checkpoints" / "reference-fedavg"
@@ -28,7 +29,7 @@ def first_format(root: Path) -> Run:
     manifest = {
         "format": "fedscope/run/1",
         "name": "old",
-        "created": "2025",
+        "created": "2025-01-01T00:00:00+00:00",
         **sections,
         "versions": VERSIONS,
     }

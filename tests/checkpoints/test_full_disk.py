@@ -50,14 +50,21 @@ def act(root: Path, action: str) -> None:
 ACTIONS = ["save", "manifest", "metrics", "create", "archive", "state_dict", "safetensors"]
 
 
+def large_run(root: Path, size: int) -> Run:
+    """Return a finished run with as many numbers in its newest model, which is the best."""
+    run = small_run(root)
+    for path in (run.final, run.best):
+        save_checkpoint(path, state(3.0, size), info("small", 3))
+    return run
+
+
 def content(root: Path) -> dict[str, bytes]:
     return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_what_does_not_fit_changes_nothing(tmp_path: Path, action: str) -> None:
-    run = small_run(tmp_path)
-    save_checkpoint(run.final, state(3.0, 50_000), info("small", 3))
+    large_run(tmp_path, 50_000)
     before = content(tmp_path)
     said = in_a_process(limited, tmp_path, action, 100_000)
     assert "File too large" in said
@@ -103,8 +110,7 @@ def test_a_line_that_did_not_fit_is_no_record(small_disk: Path) -> None:
 def test_the_command_line_tells_of_a_full_disk(
     small_disk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = small_run(tmp_path)
-    save_checkpoint(run.final, state(3.0, 400_000), info("small", 3))
+    large_run(tmp_path, 400_000)
     code = call(["runs", "export", "small", "--registry", str(tmp_path), "--out", str(small_disk / "a.zip")])
     assert (code, list(small_disk.iterdir())) == (2, [])
     assert "No space left on device; make room or give access" in capsys.readouterr().err

@@ -23,8 +23,8 @@ def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Manifest:
         Path(f"{reference.partition(':')[0]}.py").write_text(f"raise SystemExit('{reference}')\n")
     settings = Settings(model=NET, dataset=DATA, test_data=TEST, partition="own", clients=3)
     return Manifest(
-        name="a", created="", settings=settings, versions={}, model=ModelSpec(name=NET, source=digest(NET)),
-        data=DataSpec(name=DATA, source=source(settings)),
+        name="a", created="2026-01-01T00:00:00+00:00", settings=settings, versions={},
+        model=ModelSpec(name=NET, source=digest(NET)), data=DataSpec(name=DATA, source=source(settings)),
     )  # fmt: skip
 
 

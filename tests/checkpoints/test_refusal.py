@@ -6,6 +6,8 @@ from fedscope.checkpoints.schema import OPTION, Manifest, Settings, parse
 from fedscope.errors import UserError
 from fedscope.figures.report.checked import checked
 
+TIME = "2026-01-01T00:00:00+00:00"
+
 
 @pytest.mark.parametrize(
     ("field", "value", "takes"),
@@ -36,12 +38,15 @@ def test_a_field_its_range_and_its_value(field: str, value: object, takes: str) 
         ({}, "m: name is missing"),
         (3, "m: it takes a table of fields, not 3"),
         ({"name": ".."}, "m: name: '..' is no run name"),
+        ({"name": "a", "created": "~ soon"}, "m: created: '~ soon' is no time"),
+        ({"name": "a", "created": "2026-13-01T00:00:00+00:00"}, "m: created: month must be"),
+        ({"name": "a", "created": "2026-01-01T00:00:00"}, "m: created: '2026-01-01T00:00:00' is no time"),
         (
-            {"name": "a", "created": "", "settings": {"round": 3}},
+            {"name": "a", "created": TIME, "settings": {"round": 3}},
             "m: settings.round is no field of it; did you",
         ),
         (
-            {"name": "a", "created": "", "settings": {"seed": -1}},
+            {"name": "a", "created": TIME, "settings": {"seed": -1}},
             "m: settings.seed takes a whole number from 0",
         ),
     ],

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fedscope.checkpoints.addresses import address_of, addresses
 from fedscope.checkpoints.registry import Registry, Run
+from fedscope.cli.main import call
 from fedscope.errors import UserError
 
 
@@ -57,7 +59,36 @@ def test_an_index_that_would_run_something_is_not_believed(registry: Registry) -
         index.execute("DROP TABLE rows")
         index.execute(f"CREATE VIEW rows(name, signature, row, seal) AS {endless}")
     assert registry.rows() == before
-    assert registry.rebuild() == before
+    with pytest.raises(UserError, match="another program's"):
+        registry.rebuild()
+
+
+def foreign_database(path: Path) -> bytes:
+    with closing(sqlite3.connect(path)) as own, own:
+        own.execute("CREATE TABLE thesis (chapter, text)")
+        own.execute("INSERT INTO thesis VALUES (1, 'of years')")
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_another_programs_database_is_left_as_it_is(
+    registry: Registry, tmp_path: Path, linked: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, path = registry.rows(), registry.root / "index.sqlite"
+    path.unlink()
+    if linked:
+        path.symlink_to(tmp_path / "own.db")
+    content = foreign_database(path)
+    assert registry.rows() == before
+    with pytest.raises(UserError, match="is a link" if linked else "another program's"):
+        registry.rebuild()
+    where = ["--registry", str(registry.root)]
+    assert call(["runs", "list", *where]) == 0
+    assert capsys.readouterr().err.count("without an index") == 1
+    assert call(["runs", "verify", *where]) == 2
+    assert "index.sqlite" in capsys.readouterr().out
+    assert path.read_bytes() == content
+    assert path.is_symlink() == linked
 
 
 def test_files_with_odd_names_are_no_checkpoints(registry: Registry) -> None:
@@ -66,7 +97,7 @@ def test_files_with_odd_names_are_no_checkpoints(registry: Registry) -> None:
     for name in ("round-x/clients/0000.pt", "clients/x.pt", "round-x.pt", "round-1.pt"):
         (run.folder / name).touch()
     assert run.clients(5) == run.clients() == [run.client(k) for k in (0, 1, 2)]
-    with pytest.raises(UserError, match=r"it has @final, @best, @client0, @client1, @client2$"):
+    with pytest.raises(UserError, match=r"it has @final, @best, @initial, @client0, @client1, @client2$"):
         registry.resolve("a@1")
 
 
@@ -94,11 +125,35 @@ def test_a_moved_registry_works(registry: Registry, tmp_path: Path) -> None:
         ("b@final", "b/final.pt"),
         ("b@best", "b/best.pt"),
         ("b@2", "b/final.pt"),
+        ("b@0", "b/initial.pt"),
+        ("b@initial", "b/initial.pt"),
         ("b@client0", "b/clients/0000.pt"),
+        ("b@2:anchor", "b/round-0002/anchor.pt"),
     ],
 )
 def test_addresses(registry: Registry, reference: str | None, file: str) -> None:
     assert registry.resolve(reference) == registry.root / file
+
+
+def test_means_of_a_kept_round_have_addresses(registry: Registry) -> None:
+    run = registry.run("b")
+    for path in (run.average("all", 1), run.average("sel", 1), run.average("all")):
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+        assert registry.resolve(f"b@{address_of(path)}") == path
+    assert registry.resolve("b@2:all") == run.average("all")  # of the last round
+    listed = [*addresses(run)]
+    assert listed == [
+        "final",
+        "best",
+        "all",
+        "initial",
+        "1:all",
+        "1:sel",
+        "2:anchor",
+        *(f"client{k}" for k in range(3)),
+    ]
+    assert [address_of(registry.resolve(f"b@{one}")) for one in listed] == listed
 
 
 def test_a_file_is_its_own_address(registry: Registry, run: Run) -> None:
@@ -110,10 +165,11 @@ def test_a_file_is_its_own_address(registry: Registry, run: Run) -> None:
     [
         ("d", "there is no run 'd' in the registry .*; `fedscope runs list` shows all"),
         ("bb", "did you mean 'b'"),
-        ("b@1", "it has @final, @best, @client0, @client1, @client2"),
+        ("b@1", "it has @final, @best, @initial, @client0, @client1, @client2"),
+        ("b@1:all", r"holds no @1:all \(round-0001/all.pt\)"),
         ("b@client7", r"holds no @client7 \(clients/0007.pt\)"),
         ("c@final", r"holds no @final \(final.pt\)"),
-        ("b@worst", "use @best, @final, @all, @25 or @client3"),
+        ("b@worst", "use @best"),
         ("b@bset", "unknown checkpoint b@bset; did you mean 'best'"),
         ("x/y.pt", "no such file"),
         ("missing.pt", "no such file"),

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,3 +49,12 @@ def fedscope(
     for other in registry.folders():
         if other.name not in before:
             registry.delete(other)
+
+
+@pytest.fixture
+def copied(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
+    """A copy of the registry that holds ``run`` alone, which the commands take, in the working directory."""
+    shutil.copytree(run.folder, tmp_path / "registry" / run.name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDSCOPE_REGISTRY", "registry")
+    return Registry(Path("registry"))

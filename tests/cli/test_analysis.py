@@ -19,8 +19,8 @@ from fedscope.data.catalogue import load, pipeline
 from fedscope.figures.rounding import format_estimate
 from fedscope.landscape.lossoperator import LossOperator
 from fedscope.landscape.operators import Product
-from fedscope.landscape.problem import Source
 from fedscope.landscape.problem import load as load_problems
+from fedscope.landscape.samples import Source
 from fedscope.models.catalogue import build
 from tests.cli.conftest import Command
 

@@ -5,20 +5,23 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedscope.checkpoints.registry import Run
-from fedscope.cli import answers, catalogues, measuring
+from fedscope.cli import answers, catalogues, data, figures, hessian_answers, measuring, reporting, runs_show
 from fedscope.errors import UserError
+from fedscope.landscape import spectral_density
 from tests.cli.conftest import Command, Outcome
 
 ASKED = ("hessian", "tiny", "--samples", "16", "--probes", "2", "--tol", "0.5", "--batch-size", "8")
 SEVERAL = ("hessian", "tiny@1", "tiny@best", *ASKED[2:], "--top-k", "2", "--layers")
 CLIENTS = (*ASKED, "--clients", "--client-probes", "3")
-Measured = list[answers.Place | None]
+RUN = measuring.run
+Measured = list[hessian_answers.Place | None]
 
 
 @pytest.fixture
@@ -26,7 +29,7 @@ def registry(run: Run, tmp_path: Path, fedscope: Command, monkeypatch: pytest.Mo
     """The session's run in a registry of the test's own, and a process that has not imported PyTorch yet."""
     shutil.copytree(run.folder, tmp_path / "own" / run.name)
     monkeypatch.setenv("FEDSCOPE_REGISTRY", "own")
-    monkeypatch.setattr(answers, "has_torch", lambda: False)
+    monkeypatch.setattr(hessian_answers, "has_torch", lambda: False)
     return tmp_path / "own"
 
 
@@ -64,12 +67,49 @@ def test_the_second_time_needs_no_torch_and_says_the_same(
         assert fedscope(*words).code == 0
     given = _without_torch(*asked)
     file = Path("a.json").read_bytes()
-    monkeypatch.setattr(answers, "has_torch", lambda: True)
+    monkeypatch.setattr(hessian_answers, "has_torch", lambda: True)
     assert given == [fedscope(*words) for words in asked]
     assert file == Path("a.json").read_bytes()
     assert "as measured before" in given[0].err
     assert "on all 360 samples, fewer than --samples 400" in given[-1].err
     assert all(record["reused"] for record in json.loads(given[4].out))
+
+
+PARTS = (*CLIENTS, "--top-k", "2", "--density")
+REPORT = ("--samples", "16", "--batch-size", "8", "--probes", "2", "--seed", "5")
+
+
+def test_a_part_of_a_larger_result_needs_no_torch(
+    fedscope: Command, registry: Path, measured: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "90")
+    lacking = (("--top-k", "3"), ("--both-ends",), ("--tol", "1e-9"), ("--bn", "batch"), ("--overlap", "1"))
+    with monkeypatch.context() as patch:
+        patch.setattr(measuring, "run", RUN)
+        patch.setattr(
+            "fedscope.landscape.measure.spectral_density", partial(spectral_density, probes=2, steps=4)
+        )
+        patch.setattr(reporting, "kept_scans", lambda *_: [])
+        patch.setattr(reporting, "page_of", lambda *_: "")
+        for words in (PARTS, ("report", "tiny@best", *REPORT, "--top-k", "2", "--no-clients")):
+            assert fedscope(*words).code == 0
+    for more in lacking:
+        fedscope(*CLIENTS, *more)
+    assert len(measured) == len(lacking)
+    hessian = ("hessian", "tiny@best", *REPORT)
+    asked = (ASKED, (*ASKED, "--density", "--json"), CLIENTS, hessian, (*hessian, "--top-k", "2", "-v"))
+    given = _without_torch(*asked)
+    monkeypatch.setattr(measuring, "run", RUN)
+    monkeypatch.setattr(hessian_answers, "has_torch", lambda: True)
+    assert given == [fedscope(*words) for words in asked]
+    assert all("as measured before" in one.err or json.loads(one.out)["reused"] for one in given)
+
+
+def test_a_block_of_the_parameters_is_no_part_of_all(fedscope: Command, registry: Path) -> None:
+    block = fedscope(*ASKED, "--parameters", "fc*", "--json").json
+    whole = fedscope(*ASKED, "--json").json
+    assert block["lambda_max"]["value"] != whole["lambda_max"]["value"]
+    assert not whole["reused"]
 
 
 @pytest.mark.parametrize(
@@ -102,16 +142,18 @@ def test_what_may_change_unseen_goes_the_long_way(
     assert measured == [None]
 
 
-@pytest.mark.parametrize("what", ["extended", "torch", "gpu"])
-def test_so_does_another_package_or_a_gpu(
+@pytest.mark.parametrize("what", ["extended", "torch", "gpu", "torchrun"])
+def test_so_does_another_package_a_gpu_or_one_of_several_processes(
     fedscope: Command, registry: Path, measured: Measured, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     if what == "extended":
         monkeypatch.setattr(catalogues, "extended", lambda: True)
     if what == "torch":
-        monkeypatch.setattr(answers, "has_torch", lambda: True)
+        monkeypatch.setattr(hessian_answers, "has_torch", lambda: True)
+    if what == "torchrun":
+        monkeypatch.setenv("WORLD_SIZE", "2")
     if what == "gpu":
-        monkeypatch.setattr(answers, "GPUS", ("/dev/null",))
+        monkeypatch.setattr(hessian_answers, "GPUS", ("/dev/null",))
     fedscope(*ASKED)
     assert measured == [None]
 
@@ -137,7 +179,11 @@ def _result(registry: Path) -> Path:
     return file
 
 
-def _answer(registry: Path) -> Path:
+def _said(registry: Path) -> Path:
+    """Return the file of what was said; delete that of what it is about, with which any result will do."""
+    for file in (registry / ".analysis" / "answers").iterdir():
+        if not json.loads(file.read_bytes())["answer"]["shown"]:
+            file.unlink()
     (file,) = (registry / ".analysis" / "answers").iterdir()
     return file
 
@@ -145,7 +191,7 @@ def _answer(registry: Path) -> Path:
 def test_a_change_of_what_it_rests_on_is_seen(
     kept: Callable[[], bool], registry: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for path in (registry / "tiny" / "final.pt", _result(registry), _answer(registry)):
+    for path in (registry / "tiny" / "final.pt", _result(registry), _said(registry)):
         before = path.read_bytes()
         digit = before.replace(b"0", b"1", 1)
         assert len(digit) == len(before)
@@ -168,6 +214,53 @@ def test_a_change_of_what_it_rests_on_is_seen(
     assert not kept()
 
 
+def test_a_list_is_made_anew_where_a_file_came_or_changed(
+    fedscope: Command, registry: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[tuple[object, ...]] = []
+
+    def make(*given: object) -> tuple[list[object], list[object]]:
+        made.append(given)
+        return [], []
+
+    for module, name in ((runs_show, "_described"), (figures, "_listed"), (data, "_listed")):
+        monkeypatch.setattr(module, name, make)
+    monkeypatch.setenv("FEDSCOPE_CACHE", "cache")
+    monkeypatch.delenv("FEDSCOPE_DATA", raising=False)
+    Path("sets").mkdir()
+    asked = (
+        ("runs", "show", "tiny"),
+        ("figures", "list"),
+        ("data", "list"),
+        ("data", "list", "--data-dir", "sets"),
+    )
+
+    def again() -> list[int]:
+        found = []
+        for words in asked:
+            made.clear()
+            assert fedscope(*words).code == 0
+            found.append(len(made))
+        return found
+
+    assert (again(), again()) == ([1, 1, 1, 1], [0, 0, 0, 0])
+    (registry / "tiny" / "tags").mkdir(exist_ok=True)
+    (registry / "tiny" / "tags" / "mine").touch()
+    assert (again(), again()) == ([1, 1, 0, 0], [0, 0, 0, 0])
+    (registry / "other").mkdir()
+    (registry / "other" / "manifest.json").touch()
+    assert again() == [0, 1, 0, 0]
+    Path("sets/cifar10").mkdir()
+    Path("sets/cifar10/train-00000-of-00001.parquet").touch()
+    assert again() == [0, 0, 0, 1]
+    fetched = Path("cache/cifar10-hub")
+    fetched.mkdir()
+    (fetched / "meta.json").touch()
+    assert again() == [0, 0, 1, 1]
+    monkeypatch.setattr(catalogues, "extended", lambda: True)
+    assert (again(), again()) == ([1, 1, 1, 1], [1, 1, 1, 1])
+
+
 def test_a_deleted_result_is_measured_anew(fedscope: Command, registry: Path) -> None:
     assert not fedscope(*ASKED, "--json").json["reused"]
     _result(registry).unlink()
@@ -176,17 +269,17 @@ def test_a_deleted_result_is_measured_anew(fedscope: Command, registry: Path) ->
 
 def test_the_clients_files_are_looked_at_where_they_are_compared(registry: Path) -> None:
     final, client = registry / "tiny" / "final.pt", registry / "tiny" / "clients" / "0001.pt"
-    before = [answers.rests_on([final], None, clients=clients) for clients in (False, True)]
+    before = [hessian_answers.rests_on([final], None, clients=clients) for clients in (False, True)]
     assert None not in before
     client.write_bytes(client.read_bytes())
-    after = [answers.rests_on([final], None, clients=clients) for clients in (False, True)]
+    after = [hessian_answers.rests_on([final], None, clients=clients) for clients in (False, True)]
     assert (before[0] == after[0], before[1] == after[1]) == (True, False)
 
 
 def test_a_data_folder_is_looked_at_as_a_whole(cifar_dir: Path, tmp_path: Path) -> None:
     shutil.copytree(cifar_dir / "cifar10", tmp_path / "cifar10")
-    assert answers._data("digits", None) == []
-    (folder,) = answers._data("cifar10", tmp_path)
+    assert hessian_answers._data("digits", None) == []
+    (folder,) = hessian_answers._data("cifar10", tmp_path)
     assert folder == tmp_path / "cifar10"
     first = answers.stamp(folder)
     assert first == answers.stamp(folder)
@@ -196,13 +289,13 @@ def test_a_data_folder_is_looked_at_as_a_whole(cifar_dir: Path, tmp_path: Path) 
     assert len({first, second, answers.stamp(folder)}) == 3
     for name, data_dir in (("digits", tmp_path), ("cifar10", folder), ("cifar100", tmp_path)):
         with pytest.raises(UserError):
-            answers._data(name, data_dir)
+            hessian_answers._data(name, data_dir)
 
 
 def test_a_large_folder_and_a_foreign_file_have_no_stamp(
     registry: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "foreign.pt").write_bytes(b"no checkpoint")
-    assert answers.rests_on([tmp_path / "foreign.pt"], None, clients=False) is None
+    assert hessian_answers.rests_on([tmp_path / "foreign.pt"], None, clients=False) is None
     monkeypatch.setattr(answers, "MOST", 1)
     assert answers.stamps([registry]) is None

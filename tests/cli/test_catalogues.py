@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.registry import Run
-from fedscope.cli import catalogues
+from fedscope.cli import catalogues, figures
+from fedscope.cli.main import call
 from fedscope.errors import UserError
 
 LISTS = [
     ["methods", "list"], ["methods", "show", "fedprox"], ["models", "list"], ["presets", "list"],
     ["presets", "show", "fedalign/t1"], ["data", "show", "digits"], ["models", "show", "resnet_digits"],
-    ["models", "show", "mlp_digits", "--json"],
+    ["models", "show", "mlp_digits", "--json"], ["data", "list"], ["data", "list", "--data-dir", "FOLDER"],
+    ["runs", "show", "tiny"], ["runs", "show", "tiny", "--json"], ["figures", "list", "--scale", "smoke"],
 ]  # fmt: skip
 MISTYPED = [
     (["hessian", "tinny"], "did you mean 'tiny'?"),
@@ -34,25 +36,35 @@ def _python(code: str) -> str:
     return done.stdout
 
 
-def test_nothing_of_this_imports_torch(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_of_this_imports_torch(
+    run: Run,
+    cifar_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     monkeypatch.setenv("FEDSCOPE_REGISTRY", str(run.folder.parent))
+    monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("FEDSCOPE_CACHE", str(tmp_path))
-    names = "[catalogues.names(kind) for kind in ('method', 'model', 'dataset', 'preset')]"
-    once = f"from fedscope.cli import catalogues; {names}; from fedscope.cli.main import call;"
-    first = _python(f"{once} [call(words) for words in {LISTS}]")
+    lists = [[word.replace("FOLDER", str(cifar_dir)) for word in words] for words in LISTS]
+    monkeypatch.setattr(figures, "_listed", lambda *_: ([], [("line", "what there is of the recipes")]))
+    for kind in ("method", "model", "dataset", "preset"):
+        catalogues.names(kind)
+    assert [call(words) for words in lists] == [0] * len(lists)
+    first = capsys.readouterr().out
     again = _python(
         f"""
 import contextlib, io, sys
 from fedscope.cli.main import call
-for words in {LISTS}:
+for words in {lists}:
     assert call(words) == 0
-    assert "torch" not in sys.modules, words
+    assert not {{"torch", "numpy"}} & set(sys.modules), words
 for words, message in {MISTYPED}:
     with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.redirect_stdout(io.StringIO()):
         code = call(words)
     assert code == (2 if message else 0), (words, said.getvalue())
     assert message in said.getvalue(), said.getvalue()
-    assert "torch" not in sys.modules, words
+    assert not {{"torch", "numpy"}} & set(sys.modules), words
 """
     )
     assert first == again

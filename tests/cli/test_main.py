@@ -138,7 +138,7 @@ class Poison:
         (["hessian", "--figure", "d.gif"], "suffix .png, .pdf or .svg"),
         (["plot-landscape", "--out", "landscape.gif"], "suffix .png, .pdf or .svg"),
         (["plot-landscape", "--out", "plain.pt/landscape.png"], "cannot write plain.pt/landscape.png"),
-        (["hessian", "--json=."], "cannot write ."),
+        (["hessian", "--json=."], ". is a folder"),
         (["plot-landscape", "--grid", "2"], "--grid takes 3 to 1001 points along each axis, not 2"),
         (["plot-landscape", "--grid", "100000"], "--grid takes 3 to 1001 points along each axis, not 100000"),
         (["plot-landscape", "--grid", "41x"], "as 41 or 41x21, not '41x'"),

@@ -23,6 +23,11 @@ def test_show_says_what_is_kept_sent_and_set(fedscope: Command) -> None:
     assert (options["man.half"]["default"], options["man.half"]["code"]) == (False, True)
 
 
+def test_show_says_where_a_sum_enters_the_step(fedscope: Command) -> None:
+    places = [fedscope("methods", "show", name, "--json").json["place"] for name in ("fedavg", "fedavg+man")]
+    assert places == ["nothing is added to the local step", "in the task loss"]
+
+
 def test_show_takes_sums_and_refuses_what_does_not_add_up(fedscope: Command) -> None:
     assert fedscope("methods", "show", "feddyn+man", "--json").json["name"] == "feddyn+man"
     refused = fedscope("methods", "show", "gradaug+stochdepth")

@@ -47,7 +47,24 @@ def test_a_runs_division_is_the_runs(fedscope: Command, run: Run, tmp_path: Path
     asked = ("--clients", "5", "--partition", "iid", "--seed", "3", "--train-samples", "200")
     same = fedscope("data", "plot-partition", *asked, "--json", "-").json
     assert (of_run.pop("run"), same.pop("run")) == ("alike", None)
+    assert (of_run.pop("rows"), same.pop("rows")) == ("stored", None)
     assert of_run == same
+
+
+def test_a_run_keeps_its_division_whatever_is_drawn_now(
+    fedscope: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    federation = prepare(Settings(clients=5, seed=3, train_samples=200), {})
+    run = open_run(federation, Registry(Path("runs")), "alike", resume=False)
+    asked = ("data", "plot-partition", "alike", "--registry", "runs", "--json")
+    trained = fedscope(*asked, "-").json
+    monkeypatch.setattr("fedscope.data.partition.numpy_stream", lambda *_: np.random.default_rng(0))
+    assert fedscope(*asked, "-").json == trained
+    run.write_manifest(run.manifest().model_copy(update={"rows": None}))  # as older runs are
+    assert "drawn again" in fedscope(*asked, "p.json").err
+    record = json.loads(Path("p.json").read_text())
+    assert record["rows"] == "redrawn"
+    assert record["counts"] != trained["counts"]
 
 
 @pytest.mark.parametrize("kind", ["bubbles", "bars"])

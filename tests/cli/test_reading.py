@@ -10,9 +10,11 @@ from fedscope.checkpoints.registry import Run
 from fedscope.landscape import Hessian, top_eigenpairs
 from fedscope.landscape.overlap import subspace_overlap
 from fedscope.landscape.participants import Participants, loader
-from fedscope.landscape.problem import Source, load
+from fedscope.landscape.problem import load
 from fedscope.landscape.published import published_comparison, published_trace
-from fedscope.landscape.resampled import Resampled, Resampling
+from fedscope.landscape.resampled import Resampled
+from fedscope.landscape.samples import Source
+from fedscope.request import Resampling
 from fedscope.streams import torch_stream
 from tests.cli.conftest import Command
 

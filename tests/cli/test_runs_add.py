@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -124,6 +125,17 @@ def test_faults_are_one_line(fedscope: Command, change: tuple[str, str], message
     assert (done.code, done.err.splitlines()[-1].startswith("Error: ")) == (2, True)
     assert message in done.err
     assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    "array", [np.float32(1), np.zeros(3), np.array(["a"]), np.zeros((0, 2)), np.zeros((2, 2, 2))]
+)
+@pytest.mark.usefixtures("theirs")
+def test_an_array_that_is_no_table_is_refused(fedscope: Command, array: object) -> None:
+    np.save("rows.npy", array)  # type: ignore[arg-type]
+    done = fedscope("runs", "add", "theirs/server.pt", *ADD[3:], "--client", "rows.npy", "--name", "x")
+    assert (done.code, "rows.npy" in done.err, "Traceback" in done.err) == (2, True, False)
+    assert not Path("runs/x").exists()
 
 
 def test_the_users_own_network_is_named_at_every_use(fedscope: Command) -> None:

@@ -16,7 +16,8 @@ from fedscope.checkpoints.schema import Settings
 from fedscope.federated.federation import open_run, prepare
 from fedscope.federated.rounds import train
 from fedscope.landscape import GaussNewton, Hessian, top_eigenpairs
-from fedscope.landscape.problem import Source, load
+from fedscope.landscape.problem import load
+from fedscope.landscape.samples import Source
 
 from .conftest import Command
 

@@ -2,12 +2,15 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedscope.checkpoints.files import load_checkpoint
 from fedscope.checkpoints.registry import Registry, Run
 from fedscope.checkpoints.schema import Settings
+from fedscope.cli import training
+from fedscope.federated.federation import open_run
 from tests.cli.conftest import Command
 
 TINY = ("--clients", "3", "--rounds", "1", "--epochs", "1", "--registry", "runs")
@@ -34,6 +37,24 @@ def test_names_do_not_collide(fedscope: Command) -> None:
     assert (first, second) == ("fedavg-digits", "fedavg-digits-2")
 
 
+def test_a_name_that_another_process_takes_meanwhile_is_another_s(
+    fedscope: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[str] = []
+
+    def too_late(*given: Any, **more: Any) -> Run:
+        if len(taken) < 3:
+            taken.append(open_run(*given, **more).name)
+        return open_run(*given, **more)
+
+    monkeypatch.setattr(training, "open_run", too_late)
+    assert fedscope("train", *TINY, "--json").json["run"] == "fedavg-digits-4"
+    assert taken == ["fedavg-digits", "fedavg-digits-2", "fedavg-digits-3"]
+    taken.clear()
+    named = fedscope("train", *TINY, "--name", "mine")
+    assert (named.code, "is taken" in named.err) == (2, True)
+
+
 def test_every_setting_reaches_the_manifest(fedscope: Command) -> None:
     given = {
         "method": "feddyn", "dataset": "digits", "augmentation": "none", "model": "resnet20",
@@ -45,7 +66,7 @@ def test_every_setting_reaches_the_manifest(fedscope: Command) -> None:
         "optimizer_state": "client", "exhausted": "refill", "memory": "keep", "clients_limit": 1,
         "steps_limit": 2, "evaluate_on": "test", "eval_model": "sel", "eval_drop_last": True, "target": 0.5,
         "shift": "bernoulli", "shift_probability": 0.1, "shift_sequence": 2, "shift_metric": "mean_current",
-        "shortcut": "B",
+        "shortcut": "B", "validation": 0.1,
     }  # fmt: skip
     flags = [
         part

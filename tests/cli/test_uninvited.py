@@ -59,7 +59,7 @@ def test_what_is_no_registry_has_no_faults(fedscope: Command, project: Path, run
         assert (done.code, done.out) == (2, "")
     shutil.copytree(run.folder, project / "tiny")
     assert [row["name"] for row in fedscope("runs", "list", "--json").json] == ["tiny"]
-    assert fedscope("runs", "verify").out == "7 files, no fault\n"
+    assert fedscope("runs", "verify").out == "10 files, no fault\n"
     done = fedscope("hessian", "tiny", "--samples", "64", "--probes", "4", "--threads", "1")
     assert (done.code, (project / ".analysis").is_dir()) == (0, True)
 

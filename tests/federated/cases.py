@@ -6,10 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from fedscope.federated.flat import FlatModel
-from fedscope.federated.method import Batch, Client, Finish, Pass, ServerStep, Step
+from fedscope.federated.method import Batch, Finish, Pass, ServerStep, Step
 from fedscope.federated.methods import parse
 from fedscope.federated.network import Network
 from fedscope.federated.options import Value
+from fedscope.federated.tasks import Client
 
 
 def options(method: str, **given: Value) -> dict[str, Value]:

@@ -182,10 +182,8 @@ class _Federation:
         w, buffers = copied(anchor), copied(anchor_buffers)
         velocity = leftover = zeros(w)
         steps = 0
-        orders = self.toy.orders(t, k)
-        assert len(orders) == toy.epochs
-        for permutation in orders:
-            for number, batch in enumerate(permutation.split(toy.batch_size)):
+        for batches in self.epochs(t, k):
+            for number, batch in enumerate(batches):
                 x, y = inputs[batch], labels[batch]
 
                 def task(point: Vector, statistics: Vector, x: Tensor = x, y: Tensor = y) -> Vector:
@@ -207,9 +205,27 @@ class _Federation:
                 direction = plus(gradient, velocity, toy.momentum) if toy.nesterov else velocity
                 w = plus(w, direction, -eta)
                 if "scaffold" in self.parts and self.options["scaffold.apply"] == "after_step":
-                    w = plus(w, self._scoped(minus(self.c, self.c_k[k])), -eta)
+                    w = plus(w, self._scoped(self.control(k)), -eta)
                 steps += 1
         return w, buffers, steps
+
+    def epochs(self, t: int, k: int) -> Iterator[Sequence[Tensor]]:
+        """Yield the batches of each epoch: of E; in FedDyn's SCAFFOLD until there were E·⌈(n/N)/B⌉."""
+        toy = self.toy
+        orders = [permutation.split(toy.batch_size) for permutation in toy.orders(t, k)]
+        if "scaffold" not in self.parts or self.options["cv.steps"] == "actual":
+            yield from orders[: toy.epochs]
+            return
+        left = toy.epochs * math.ceil(sum(self.sizes) / self.count / toy.batch_size)
+        for batches in orders:
+            yield batches[:left]
+            left -= len(batches[:left])
+        assert not left
+
+    def control(self, k: int) -> Vector:
+        """2.14: return c − c_k; in FedDyn's code c/s_k − c_k."""
+        nominal = self.options["cv.steps"] == "nominal"
+        return minus(times(self.c, 1 / self.shares[k]) if nominal else self.c, self.c_k[k])
 
     def rate(self, t: int) -> float:
         return self.toy.lr * self.toy.lr_decay**t
@@ -228,8 +244,9 @@ class _Federation:
                 loss = loss + strength * (tap**2).mean()
         if "moon" in self.parts:  # 2.3
             previous = self.previous[k]
-            if previous is None and self.options["moon.first"] == "init":
-                previous = self.initial
+            if previous is None and self.options["moon.first"] != "skip":
+                received = anchor, anchor_buffers
+                previous = self.initial if self.options["moon.first"] == "init" else received
             if previous is not None:
                 training = self.options["moon.aux_mode"] == "train"
                 with torch.no_grad():
@@ -282,7 +299,7 @@ class _Federation:
             total = plus(total, self._scoped(minus(plus(w, self.h[k]), anchor)), alpha)
             total = plus(total, self._scoped(minus(times(self.g, 1 / share), self.g_k[k])))
         if "scaffold" in parts and o["scaffold.apply"] == "loss":  # 2.14: ⟨w, c − c_k⟩
-            total = plus(total, self._scoped(minus(self.c, self.c_k[k])))
+            total = plus(total, self._scoped(self.control(k)))
         if "fedcurv" in parts:  # 2.15
             strength = self._number("fedcurv.lambda") * (0.5 if o["fedcurv.half"] else 1.0)
             others = [pair for j, pair in self.curvature.items() if j != k or not o["fedcurv.exclude_self"]]
@@ -339,7 +356,7 @@ class _Federation:
 
     def round(self, t: int) -> Round:
         """Train the participants one after the other, then let the server do its part."""
-        participants = self.toy.participants[t]
+        o, participants = self.options, self.toy.participants[t]
         trained = {k: self.train(k, t) for k in participants}
         w = {k: trained[k][0] for k in participants}
         change_g, change_c = zeros(self.g), zeros(self.c)
@@ -350,18 +367,21 @@ class _Federation:
             if self.parts & {"feddyn", "feddc", "fedspeed"}:
                 self.h[k] = plus(self.h[k], moved)
             if "feddc" in self.parts:
-                path = times(moved, -1 / self._path_length(k, t, trained[k][2]))
+                path = times(moved, -1 / self._path_length(t, trained[k][2]))
                 new = plus(minus(self.g_k[k], times(self.g, 1 / self.shares[k])), path)
                 change_g = plus(change_g, minus(new, self.g_k[k]), self.shares[k])
                 self.g_k[k] = new
             if "scaffold" in self.parts:
-                if self.options["scaffold.option"] == "I":
+                if o["scaffold.option"] == "I":
                     new = zeros(anchor)
                     new.update(self._scoped(self.plain_gradient(anchor, anchor_buffers, *self.data[k])))
                 else:
-                    path = times(moved, -1 / self._path_length(k, t, trained[k][2]))
-                    new = plus(minus(self.c_k[k], self.c), path)
-                change_c = plus(change_c, minus(new, self.c_k[k]))
+                    path = times(moved, -1 / self._path_length(t, trained[k][2]))
+                    inside = o["scaffold.apply"] == "loss"  # else the momentum does not carry it further
+                    counted = 1.0 if inside else trained[k][2] / self._reach(trained[k][2])
+                    new = plus(path, minus(self.c_k[k], self.c), counted)
+                weight = self.shares[k] if o["cv.steps"] == "nominal" else 1.0
+                change_c = plus(change_c, minus(new, self.c_k[k]), weight)
                 self.c_k[k] = new
             if "fedcurv" in self.parts:
                 curvature[k] = self.fisher(k, w[k], copied(trained[k][1])), w[k]
@@ -383,12 +403,17 @@ class _Federation:
     def _kept(self, vector: Vector) -> Vector:
         return {name: vector[name].to(self.toy.kept).double() for name in vector}
 
-    def _path_length(self, k: int, t: int, steps: int) -> float:
-        """Return τη of a control variate (``cv.steps``, ``cv.lr``)."""
+    def _path_length(self, t: int, steps: int) -> float:
+        """Return η times the sum of the gradients' weights in a path (``cv.steps``, ``cv.lr``): τη."""
         if self.options["cv.steps"] == "nominal":
             mean_size = sum(self.sizes) / self.count
             steps = self.toy.epochs * math.ceil(mean_size / self.toy.batch_size)
-        return steps * (self.rate(t) if self.options["cv.lr"] == "current" else self.toy.lr)
+        return self._reach(steps) * (self.rate(t) if self.options["cv.lr"] == "current" else self.toy.lr)
+
+    def _reach(self, steps: int) -> float:
+        """Return Σ_s (1 − β^{τ−s+1})/(1 − β), one step ahead under Nesterov: what τ gradients of 1 move."""
+        beta, ahead = self.toy.momentum, int(self.toy.nesterov)
+        return sum(sum(beta**i for i in range(steps - s + ahead)) for s in range(steps))
 
     def aggregate(
         self, t: int, uploads: dict[int, Vector], trained: dict[int, tuple[Vector, Vector, int]]

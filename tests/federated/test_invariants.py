@@ -6,16 +6,18 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from fedscope.checkpoints.files import load_checkpoint
 from fedscope.data.augment import Pipeline, Store
 from fedscope.data.datasets import Split
 from fedscope.federated.flat import FlatModel
 from fedscope.federated.local import LocalTrainer
-from fedscope.federated.method import Batch, Client
+from fedscope.federated.method import Batch
 from fedscope.federated.methods import curvature, parse
 from fedscope.federated.network import Network
-from fedscope.federated.tasks import LocalSettings, Task, Trained
+from fedscope.federated.tasks import Client, LocalSettings, Task, Trained
 from fedscope.models.catalogue import build
 from fedscope.streams import torch_stream
 from tests.federated.cases import ending, options, step
@@ -51,6 +53,8 @@ STEPS = LocalSettings(epochs=2, batch_size=10, momentum=0.5, weight_decay=0.01, 
         ("feddyn", {"dyn_alpha": 0.3, "dyn_quadratic": "loss"}, "fedprox", {"prox_mu": 0.3}),
         ("fedspeed", {"dyn_alpha": 0.0, "speed_rho": 0.05}, "fedsam", {"sam_rho": 0.05}),
         ("fedspeed", {"dyn_alpha": 0.2, "speed_rho": 0.0}, "feddyn", {"dyn_alpha": 0.2}),
+        ("feddyn+fedsam", {"sam_rho": 0.05}, "fedspeed", {"speed_rho": 0.05}),
+        ("scaffold+fedsam", {}, "fedsam", {}),
         ("scaffold", {}, "fedavg", {}),
         ("feddc", {"dc_alpha": 0.0}, "scaffold", {}),
     ],
@@ -77,33 +81,46 @@ def test_feddc_without_strength_has_scaffolds_gradient() -> None:
     assert torch.equal(*gradients)
 
 
-def test_scaffolds_control_is_the_mean_gradient_of_the_path() -> None:
-    """Momentum, clip and decay off: c_k⁺ is the mean of the raw task gradients, whatever c and c_k were."""
-    plain = LocalSettings(epochs=2, batch_size=10)
+@pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.9, False), (0.9, True)])
+@pytest.mark.parametrize(
+    ("method", "given"), [("scaffold", {}), ("scaffold", {"scaffold_apply": "after_step"}), ("feddc", {})]
+)
+def test_a_control_variate_is_the_mean_gradient_of_the_path(
+    method: str, given: dict[str, str], momentum: float, nesterov: bool
+) -> None:
+    """Clip and decay off: the mean of the raw gradients, each as often as the path counts it."""
+    record, chosen = parse(method), options(method, **given)
+    if method == "feddc":
+        chosen["dc.alpha"] = 0.0
     raw: list[Tensor] = []
-    record = parse("scaffold")
     size = 2410
     generator = torch.Generator().manual_seed(5)
     c, c_k = torch.randn(2, size, generator=generator, dtype=torch.float64) / 50
-
-    split_generator = torch.Generator().manual_seed(0)
-    images = torch.randint(0, 256, (24, 1, 8, 8), generator=split_generator, dtype=torch.uint8)
-    split = Split(images, torch.randint(0, 10, (24,), generator=split_generator))
+    images = torch.randint(
+        0, 256, (24, 1, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
+    )
+    split = Split(images, torch.randint(0, 10, (24,), generator=generator))
     model = FlatModel(build("mlp_digits", 10, 1, torch.Generator().manual_seed(1)).double())
-    trainer = LocalTrainer(model, split, Double((0.5,), (0.25,)), record, options("scaffold"), plain)
+    settings = LocalSettings(epochs=2, batch_size=10, momentum=momentum, nesterov=nesterov)
+    trainer = LocalTrainer(model, split, Double((0.5,), (0.25,)), record, chosen, settings)
     trainer.situation.received.copy_(c)
     descend = trainer._descend
+    inside = 0.0 if given else 1.0
 
     def watched(count: int, first: bool) -> None:
-        raw.append(model.gradient[0] - (c - c_k))
+        raw.append(model.gradient[0] - inside * (c - c_k))
         descend(count, first)
 
     trainer._descend = watched  # type: ignore[method-assign]
-    task = Task(torch.arange(24), torch.Generator().manual_seed(2), torch.Generator(), memory=c_k)
+    memory = c_k if method == "scaffold" else torch.cat([torch.zeros_like(c_k), c_k])
+    task = Task(torch.arange(24), torch.Generator().manual_seed(2), torch.Generator(), memory=memory)
     done = trainer.train(model.values[0].clone(), model.counters.clone(), [task], 0.1)
     assert len(raw) == 6
-    torch.testing.assert_close(done.memory[0], torch.stack(raw).mean(0), rtol=0, atol=1e-12)
-    torch.testing.assert_close(done.uploads[0], torch.stack(raw).mean(0) - c_k, rtol=0, atol=1e-12)
+    powers = momentum ** torch.arange(7, dtype=torch.float64)
+    weights = torch.stack([powers[: 6 - s + nesterov].sum() for s in range(6)])
+    mean = (weights / weights.sum()) @ torch.stack(raw)
+    torch.testing.assert_close(done.memory[0, -size:], mean, rtol=0, atol=1e-12)
+    torch.testing.assert_close(done.uploads[0], mean - c_k, rtol=0, atol=1e-12)
 
 
 def test_where_feddyn_ends_exactly_its_memory_is_the_gradient() -> None:
@@ -181,7 +198,7 @@ def test_the_fisher_information_by_hand(labels: str, batch: bool) -> None:
     end = ending(
         "fedcurv", model.values[:, :2], model.values[:, :2], values=model.values, batch_size=8,
         network=Network(model, bf16=False),
-        client=lambda _: Client(x, y, lambda name: torch.Generator().manual_seed(3)),
+        client=lambda _: Client(y, lambda part: x[part], lambda name: torch.Generator().manual_seed(3)),
         given={"fisher": labels, "fisher_batch": batch},
     )  # fmt: skip
     chance = (x @ model.values[:, :2]).softmax(1)
@@ -192,3 +209,51 @@ def test_the_fisher_information_by_hand(labels: str, batch: bool) -> None:
     found = curvature.fisher(end, 0)
     assert (found >= 0).all()
     torch.testing.assert_close(found, squares.mean(0))
+
+
+@pytest.mark.parametrize(
+    ("method", "given"),
+    [("scaffold", {"scaffold_option": "I"}), ("fedcurv", {"fisher": "model", "fisher_batch": True})],
+)
+def test_a_pass_after_training_holds_a_batch_at_a_time(method: str, given: dict[str, Any]) -> None:
+    """No tensor grows with the client, and a sum of gradients never holds one per sample."""
+    model = FlatModel(build("mlp_digits", 10, 1, torch.Generator().manual_seed(1)))
+    w = model.values[:, : model.size]
+
+    def largest(samples: int) -> int:
+        images, labels = torch.zeros(samples, 1, 8, 8), torch.zeros(samples, dtype=torch.int64)
+        client = Client(labels, lambda part: images[part].clone(), lambda _: torch.Generator())
+        end = ending(
+            method, w, w, values=model.values, start=model.values, batch_size=16, client=lambda _: client,
+            network=Network(model, bf16=False), memory={"scaffold.c_k": w}, given=given,
+        )  # fmt: skip
+        seen = Largest()
+        with seen:
+            parse(method).finish[0](end)
+        return seen.numbers
+
+    assert largest(64) <= largest(480) <= 2 * model.size < 480 * 64
+
+
+class Largest(TorchDispatchMode):
+    """Keeps the size of the largest tensor that an operation returns."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.numbers = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        self.numbers = max([self.numbers, *(t.numel() for t in tree_leaves(found) if isinstance(t, Tensor))])
+        return found
+
+
+def test_a_gradient_over_a_batch_is_the_sum_of_its_samples() -> None:
+    """To 1e-6 of its size, with BatchNorm's running statistics and weights in single precision."""
+    model = FlatModel(build("resnet_digits", 10, 1, torch.Generator().manual_seed(1)))
+    network, generator = Network(model, bf16=False), torch.Generator().manual_seed(2)
+    images = torch.randn(40, 1, 8, 8, generator=generator)
+    labels = torch.randint(0, 10, (40,), generator=generator)
+    each = torch.cat(list(network.gradients(model.values[0], images, labels))).sum(0)
+    whole = network.gradient(model.values[0], images, labels)
+    assert (whole - each).norm() < 1e-6 * each.norm()

@@ -254,6 +254,8 @@ def test_options_that_make_no_sense(method: str, given: dict[str, str], message:
         ("feddyn", {"weights": "n_k"}, "is trained with --weights uniform"),
         ("feddc", {"weights": "n_used"}, "is trained with --weights uniform"),
         ("fednova", {"optimizer_state": "client", "momentum": 0.9}, "with --optimizer-state round: a_k"),
+        ("scaffold", {"optimizer_state": "client", "momentum": 0.9}, "with --optimizer-state round"),
+        ("feddc", {"optimizer_state": "client", "momentum": 0.9}, "with --optimizer-state round"),
         ("moon", {"model": "mlp_digits"}, "which mlp_digits cannot have; .* --no-head"),
     ],
 )
@@ -404,6 +406,17 @@ def test_feddc_and_scaffold_keep_their_books(tmp_path: Path) -> None:
         assert sum(r is None for r in rows) < 3
         mean = torch.stack(found).double().mean(0)
         torch.testing.assert_close(memory.server(3)[theirs], mean, rtol=0, atol=1e-6)
+
+
+def test_published_scaffold_gives_every_client_as_many_steps(tmp_path: Path) -> None:
+    settings = settings_of("scaffold", reading="code", alpha=0.3, batch_size=10)
+    federation = prepare(settings, {})
+    sizes = [len(rows) for rows in federation.rows]
+    assert len({-(-size // 10) for size in sizes}) > 1
+    run = trained(tmp_path, settings, federation=federation)
+    assert run.metrics()[0]["gradients"] == 3 * 5  # ⌈50/10⌉ steps by each of three
+    plain = trained(tmp_path, settings.model_copy(update={"reading": "paper"}), name="paper")
+    assert plain.metrics()[0]["gradients"] == sum(-(-size // 10) for size in sizes)
 
 
 # Two quadratics ½w² and ½·4(w − 3)²: the federation's optimum is 2.4, FedAvg's fixed point is not

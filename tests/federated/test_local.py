@@ -1,6 +1,7 @@
 """The local step against an independent, straight-line transcription of its definition."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,11 +11,15 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.data.augment import Pipeline, Store
 from fedscope.data.datasets import Split
+from fedscope.federated.cost import gradients
 from fedscope.federated.flat import FlatModel
 from fedscope.federated.local import LocalTrainer
+from fedscope.federated.method import Gradient, Method, Step
 from fedscope.federated.methods import parse
 from fedscope.federated.tasks import LocalSettings, Task
 from fedscope.models.catalogue import build
+from fedscope.models.depth import gated
+from fedscope.models.resnet import blocks
 
 PIPELINE = Pipeline((0.5,), (0.25,))
 SETTINGS = LocalSettings(epochs=2, batch_size=4, momentum=0.9, nesterov=True, weight_decay=0.01, clip=0.5)
@@ -239,3 +244,87 @@ def test_bf16_is_near_fp32_and_not_it() -> None:
         assert ends[-1].dtype == torch.float32
     moved = (ends[0] - ends[1]).norm() / ends[0].norm()
     assert 0 < moved < 0.01
+
+
+def reused(gradient: Gradient, step: Step) -> Tensor:
+    """An ascent along the last step's gradient: one gradient a step, as FedLESAM along the server's."""
+    return gradient(step.parameters + (0.1 if step.stale is None else 0.1 * step.stale))
+
+
+def lazy(gradient: Gradient, step: Step) -> Tensor:
+    """An ascent that is computed in the first step of an epoch only."""
+    return (
+        gradient(step.parameters + gradient(step.parameters))
+        if step.first_of_epoch
+        else reused(gradient, step)
+    )
+
+
+@pytest.mark.parametrize("stack", [1, 2])
+@pytest.mark.parametrize(
+    ("method", "count", "per_step"),
+    [
+        (parse("fedavg"), 6, 1),
+        (parse("fedsam"), 12, 2),
+        (parse("fedspeed"), 12, 2),
+        (Method("one", "", "", oracle=reused, stale=True), 6, 1),
+        (Method("lazy", "", "", oracle=lazy, stale=True), 8, 1),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_gradients_are_counted_where_they_are_computed(
+    method: Method, count: int, per_step: int, stack: int
+) -> None:
+    model, split = toy()
+    flat = FlatModel(model, stack)
+    options = method.values({}, "paper")
+    trainer = LocalTrainer(flat, split, Double((0.5,), (0.25,)), method, options, SETTINGS)
+    start = flat.values[0].clone()
+    for _ in range(2):
+        tasks = [Task(torch.arange(12), torch.Generator(), torch.Generator()) for _ in range(stack)]
+        done = trainer.train(start, flat.counters.clone(), tasks, LR)
+        assert done.gradients.tolist() == [count] * stack
+    assert gradients(method, trainer.situation) == per_step
+
+
+def test_a_dropped_branch_decays_and_coasts() -> None:
+    """As with PyTorch 1.8's ``zero_grad()``, which leaves zeros; one that leaves none lets a branch rest."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (24, 1, 8, 8), generator=generator, dtype=torch.uint8)
+    split = Split(images, torch.randint(0, 10, (24,), generator=generator))
+    record, settings = parse("stochdepth"), LocalSettings(3, 8, momentum=0.9, nesterov=True, weight_decay=0.1)
+    gates = [[not step or bool((step + block) % 3) for block in range(9)] for step in range(9)]
+
+    def network() -> nn.Module:
+        return build("resnet_digits", 10, 1, torch.Generator().manual_seed(1), keep=0.5).double()
+
+    flat = FlatModel(network())
+    count = len(blocks(flat.module))
+    drawn = iter(gates)
+    draws = {"stochdepth": lambda *_: next(drawn)[:count]}
+    trainer = LocalTrainer(
+        flat, split, Double((0.5,), (0.25,)), replace(record, draws=draws),
+        record.values({}, "paper"), settings,
+    )  # fmt: skip
+    task = Task(
+        torch.arange(24), torch.Generator().manual_seed(1), torch.Generator(),
+        random=lambda _: torch.Generator(),
+    )  # fmt: skip
+    ours = trainer.train(flat.values[0].clone(), flat.counters.clone(), [task], LR).values[0, : flat.size]
+
+    def by_torch(*, none: bool) -> Tensor:
+        theirs, order = network().train(), torch.Generator().manual_seed(1)
+        sgd = torch.optim.SGD(theirs.parameters(), LR, 0.9, weight_decay=0.1, nesterov=True)
+        steps = [rows for _ in range(3) for rows in torch.randperm(24, generator=order).split(8)]
+        for rows, gate in zip(steps, gates, strict=True):
+            sgd.zero_grad(set_to_none=none)
+            with gated(theirs, gate[:count]):
+                loss = cross_entropy(
+                    theirs(Double((0.5,), (0.25,)).test(images, rows).double()), split.labels[rows]
+                )
+            loss.backward()
+            sgd.step()
+        return FlatModel(theirs).values[0, : flat.size]
+
+    torch.testing.assert_close(ours, by_torch(none=False), rtol=0, atol=1e-12)
+    assert (ours - by_torch(none=True)).norm() > 0.01 * ours.norm()

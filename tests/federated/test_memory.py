@@ -128,3 +128,16 @@ def test_a_state_from_before_there_were_checks_is_read(tmp_path: Path) -> None:
     assert found is not None
     assert torch.equal(before, found)
     assert after.server(1) == {}
+
+
+def test_memory_is_kept_in_its_run_alone(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / ".git").mkdir(parents=True)
+    folder = tmp_path / "registry" / "run" / "state"
+    folder.parent.mkdir(parents=True)
+    folder.symlink_to(elsewhere)
+    with pytest.raises(UserError, match="is a link"):
+        kept(folder, {1: [0]})
+    with pytest.raises(UserError, match="is a link"):
+        Memory.after(folder, 6, 0)
+    assert [path.name for path in elsewhere.iterdir()] == [".git"]

@@ -33,7 +33,6 @@ def test_methods_add() -> None:
         ("stochdepth+gradaug", "stochdepth cannot be combined with gradaug: .* dropped"),
         ("man+fedalign+stochdepth", "stochdepth cannot be combined with fedalign"),
         ("fedsam+fedasam", "fedsam and fedasam each bring an ascent step; a method has one"),
-        ("fedsam+feddyn", "cannot be combined with feddyn: .* no reference but fedspeed"),
         ("fedspeed+fedsam", "each bring"),
         ("feddyn+fedadam", "feddyn and fedadam each bring a server rule"),
         ("feddc+scaffold", "each bring a server rule"),
@@ -116,8 +115,11 @@ def test_what_looks_at_one_client_trains_alone() -> None:
     }  # fmt: skip
 
 
-def test_fedpd_is_feddyn() -> None:
+def test_other_names_of_a_method() -> None:
     assert parse("FedPD+man").name == "feddyn+man"
+    assert parse("fedGAMMA + man").name == "scaffold+fedsam+man"
+    with pytest.raises(UserError, match="fedsam stands twice"):
+        parse("fedgamma+fedsam")
 
 
 def test_options_have_types_and_readings() -> None:
@@ -127,6 +129,12 @@ def test_options_have_types_and_readings() -> None:
     assert man.values({}, "code") == defaults | {"man.half": True}
     given = {"man.half": "false", "man.zeta": "0.3", "man.taps": "relu"}
     assert man.values(given, "code") == defaults | {"man.zeta": 0.3, "man.taps": "relu"}
+    for name, option, paper, code in (
+        ("moon", "moon.first", "init", "received"),
+        ("scaffold", "cv.steps", "actual", "nominal"),
+    ):
+        record = METHODS[name]
+        assert [record.values({}, "paper")[option], record.values({}, "code")[option]] == [paper, code]
     n = METHODS["gradaug"].values({"gradaug.n": "4"}, "paper")["gradaug.n"]
     assert (n, type(n)) == (4, int)
 

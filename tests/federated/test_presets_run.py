@@ -11,6 +11,8 @@ import torch
 from torch import nn
 
 from fedscope.checkpoints.files import load_checkpoint
+from fedscope.checkpoints.run import Run
+from fedscope.checkpoints.verify import verify_run
 from fedscope.cli.training import train_run
 from fedscope.federated.presets import presets
 from fedscope.models.catalogue import NETWORKS
@@ -97,3 +99,4 @@ def truncated_round(name: str, data_dir: Path, registry: Path) -> None:
     assert (info.round, info.settings.method, info.settings.steps_limit) == (1, method, 1)
     assert info.metrics["loss"] is not None
     assert done["rounds"] == 1
+    assert list(verify_run(Run(registry / "run"))) == []

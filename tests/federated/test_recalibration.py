@@ -12,9 +12,12 @@ from fedscope.checkpoints.schema import Settings
 from fedscope.data.augment import Pipeline
 from fedscope.data.datasets import Split
 from fedscope.federated.flat import FlatModel
+from fedscope.federated.memory import Memory
 from fedscope.federated.methods import parse
+from fedscope.federated.methods.personal import batchnorm
 from fedscope.federated.recalibration import recalibrate
 from fedscope.models.catalogue import build
+from tests.federated.cases import options
 from tests.federated.runs import trained
 
 PLAIN = Pipeline((0.5,), (0.25,))
@@ -55,6 +58,22 @@ def test_statistics_are_the_mean_over_nine_batches(parts: tuple[FlatModel, Split
     assert accuracy == pytest.approx(float(right))
 
 
+def test_a_last_batch_of_one_image_has_no_statistics(parts: tuple[FlatModel, Split]) -> None:
+    """BatchNorm could not normalise it where the last maps are one pixel, whatever ``--drop-last`` says."""
+    _, split = parts
+    pixels = Split(torch.as_tensor(split.images)[:, :, :4, :4], split.labels)
+    model, ends = FlatModel(build("resnet_digits", 10, 1, torch.Generator().manual_seed(0))), []
+    for count in (33, 32):
+        order = torch.randperm(count, generator=torch.Generator().manual_seed(0))
+        rows = torch.empty(count, dtype=torch.int64).scatter_(0, order, torch.arange(count))
+        values = model.values.clone()
+        recalibrate(model, pixels, PLAIN, rows, 8, torch.Generator().manual_seed(0), keep=True)
+        ends.append(model.values.clone())
+        model.values.copy_(values)
+        model.counters.zero_()
+    assert torch.equal(*ends)
+
+
 def test_reporting_leaves_the_model_alone(parts: tuple[FlatModel, Split]) -> None:
     model, split = parts
     values, counters = model.values.clone(), model.counters.clone()
@@ -82,6 +101,19 @@ def test_a_report_changes_no_bit_and_an_upload_changes_batchnorm(tmp_path: Path,
     measured = [run.metrics()[0]["train_accuracy"] for run in (runs["report"], runs["upload"])]
     assert measured[0] == measured[1]
     assert 0 < float(str(measured[0])) <= 1
+
+
+def test_what_is_uploaded_is_what_a_client_keeps(tmp_path: Path) -> None:
+    """Under FedBN the re-estimated statistics are the client's own, and are there in its next round."""
+    settings = SMALL.model_copy(update={"method": "fedbn+fedalign", "rounds": 1})
+    run = trained(tmp_path, settings, {"post_bn": "upload"})
+    sent = load_checkpoint(run.client(0)).state
+    model = FlatModel(build("resnet_digits", 10, 1, torch.Generator()))
+    model.load(sent)
+    own = model.mask(batchnorm(model.module, options("fedbn")))
+    kept = Memory.after(run.folder / "state", int(own.sum()), 1).recall(0)
+    assert kept is not None
+    assert torch.equal(kept, model.values[0, own])
 
 
 def test_the_code_measures_and_does_not_send() -> None:

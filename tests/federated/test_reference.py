@@ -74,6 +74,7 @@ ROWS = [
     Row("moon", {"moon.mu": "5"}, BATCHNORM),
     Row("moon", {"moon.mu": "5", "moon.aux_mode": "train", "moon.tau": "0.2"}, BN_PAIR),
     Row("moon", {"moon.mu": "5", "moon.first": "skip"}, HEADLESS | CLIP | MOMENTUM),
+    Row("moon", {"moon.mu": "5", "moon.first": "received", "moon.aux_mode": "train"}, BATCHNORM),
     Row("moon+man", {"moon.mu": "5"}, HEADLESS),
     Row("moon+fedprox", {"moon.mu": "5", "prox.mu": "1"}, HEADLESS | CLIP),
     Row("fedsam", {"sam.rho": "0.2"}, CLIP | MOMENTUM),
@@ -86,6 +87,11 @@ ROWS = [
     Row("fedasam", {"asam.scaled": "ndim>1", "sam.bn": "first"}, BN_PAIR),
     Row("fedasam", {"asam.offset": "0", "asam.rho": "0.3"}, PAIR | CLIP),
     Row("fedasam+man", settings=CLIP),
+    Row("scaffold+fedsam", {"sam.rho": "0.2"}, CLIP),  # FedGAMMA
+    Row("scaffold+fedsam", {"sam.rho": "0.2", "cv.steps": "nominal", "cv.lr": "initial"}, BATCHNORM),
+    Row("scaffold+fedasam", settings=CLIP),
+    Row("feddc+fedsam", {"dc.alpha": "0.3", "sam.rho": "0.2"}, CLIP),
+    Row("feddyn+fedsam+man", {"dyn.alpha": "0.3", "sam.rho": "0.2"}, CLIP),
     Row("feddyn", DYN, CLIP),
     Row("feddyn", DYN, PAIR | MOMENTUM),
     Row("feddyn", DYN, BATCHNORM),
@@ -97,6 +103,7 @@ ROWS = [
     Row("feddc", DC, BATCHNORM),
     Row("feddc", {**DC, "cv.lr": "initial"}),
     Row("feddc", {**DC, "cv.steps": "nominal"}),
+    Row("feddc", DC, MOMENTUM),
     Row("feddc+man", DC, CLIP),
     Row("fedspeed", {**DYN, "speed.rho": "0.2"}, CLIP),
     Row("fedspeed", {**DYN, "speed.rho": "0.2"}, BN_PAIR),
@@ -113,6 +120,8 @@ ROWS = [
     Row("scaffold", {"scaffold.option": "I"}, BATCHNORM),
     Row("scaffold", {"cv.lr": "initial"}),
     Row("scaffold", {"cv.steps": "nominal"}),
+    Row("scaffold", {"cv.steps": "nominal", "cv.lr": "initial"}, CLIP | PAIR),
+    Row("scaffold", settings=NESTEROV),
     Row("scaffold+man"),
     Row("scaffold+fedprox", {"prox.mu": "1"}, CLIP),
     Row("fedcurv"),
@@ -188,7 +197,7 @@ def both(row: Row, folder: Path, *, double: bool) -> list[tuple[Vector, Vector]]
 
     def orders(round: int, client: int) -> list[Tensor]:
         own = torch_stream(settings.seed, "batch order", round + 1, client)
-        return [torch.randperm(len(rows[client]), generator=own) for _ in range(settings.epochs)]
+        return [torch.randperm(len(rows[client]), generator=own) for _ in range(2 * settings.epochs)]
 
     participants = [sampled for m in run.metrics() if isinstance(sampled := m["clients"], list)]
     toy = Toy(

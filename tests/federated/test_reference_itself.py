@@ -299,10 +299,27 @@ def test_without_its_pull_fedspeed_trains_as_fedsam_does() -> None:
 @pytest.mark.parametrize("steps", ["actual", "nominal"])
 def test_the_global_memory_is_the_mean_of_the_local_ones(partial: bool, steps: str) -> None:
     options: dict[str, Value] = {"cv.steps": steps, "dc.alpha": 0.3}
-    for done in replay("scaffold", small(partial=partial), options):
-        assert_same([done.server["c"]], [mean(done.clients["c_k"])], 1e-12)
+    toy = small(partial=partial)
+    shares = [len(x) / 28 if steps == "nominal" else 1 / 3 for x, _ in toy.clients]  # s_k/N
+    for done in replay("scaffold", toy, options):
+        weighted = equations.weighted_sum(done.clients["c_k"], shares)
+        assert_same([done.server["c"]], [weighted], 1e-12)
     for done in replay("feddc", small(sizes=(9, 9, 9), partial=partial), options):
         assert_same([done.server["g"]], [mean(done.clients["g_k"])], 1e-12)
+
+
+def test_the_published_scaffold_with_unequal_clients_by_hand() -> None:
+    """Slopes 1 and 2 on 1 and 3 samples: 2 steps each, c/s_k in the loss, c_k's change times s_k."""
+    toy = replace(scalars([[(1.0, 0.0)], [(2.0, 0.0)] * 3], 2, lr=0.1), loss=slope)
+    sizes = [1, 3]
+    toy = replace(toy, orders=lambda _round, client: [torch.arange(sizes[client])] * 2)
+    first, second = replay("scaffold", toy, {"cv.steps": "nominal"})
+    assert [first.uploads[k]["w"].item() for k in (0, 1)] == pytest.approx([-0.2, -0.4])
+    assert [c["w"].item() for c in first.clients["c_k"]] == pytest.approx([1.0, 2.0])
+    assert first.server["c"]["w"].item() == pytest.approx((0.5 * 1 + 1.5 * 2) / 2)
+    moved = second.uploads[0]["w"].item() - first.state["w"].item()
+    assert moved == pytest.approx(-0.2 * (1 + 1.75 / 0.5 - 1))
+    assert second.clients["c_k"][0]["w"].item() == pytest.approx(1 - 1.75 + 3.5)
 
 
 def test_both_control_variates_agree_after_one_full_batch() -> None:

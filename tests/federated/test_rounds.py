@@ -270,4 +270,6 @@ def test_a_run_is_trained_by_one_process_at_a_time(run: Run) -> None:
     with run.held(), pytest.raises(UserError, match="another process is training 'tiny'"), run.held():
         pass
     with run.held():
-        pass
+        run.write_manifest(run.manifest())  # another file of that name
+        with pytest.raises(UserError, match="another process"), run.held():
+            pass

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from fedscope.checkpoints.files import load_checkpoint
+from fedscope.checkpoints.layout import LOCK
 from fedscope.checkpoints.registry import Run
 from fedscope.cli.main import call
 from fedscope.federated import workers
@@ -200,15 +201,15 @@ def test_the_other_workers_end_when_the_first_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_twenty_kills_change_no_bit(tmp_path: Path) -> None:
+def test_ten_kills_change_no_bit(tmp_path: Path) -> None:
     """Kill the whole process group at random moments, resume each time, sometimes with two workers."""
-    rounds = ("--rounds", "150", "--save-clients", "last")
+    rounds = ("--rounds", "80", "--save-clients", "last")
     whole = trained(tmp_path, "whole", *rounds)
     cut, draw, kills = Run(tmp_path / "cut"), random.Random(0), 0
-    for attempt in range(20):
+    for attempt in range(10):
         resume = ["--resume"] if (cut.folder / "manifest.json").exists() else []
         before = len(cut.metrics())
-        count = "2" if attempt % 10 == 3 else "1"
+        count = "2" if attempt == 3 else "1"
         with started(*words(tmp_path, "cut", "--workers", count, *rounds, *resume)) as command:
             deadline = time.monotonic() + PATIENCE
             while len(cut.metrics()) == before and command.code is None and time.monotonic() < deadline:
@@ -216,11 +217,11 @@ def test_twenty_kills_change_no_bit(tmp_path: Path) -> None:
             time.sleep(0.1 * draw.random())
             kills += command.code is None
             os.killpg(command.pid, signal.SIGKILL)
-    assert kills == 20
+    assert kills == 10
     assert not cut.final.exists()
     trained(tmp_path, "cut", *rounds, "--resume")
     assert bits(cut) == bits(whole)
-    assert not list(cut.folder.rglob(".*"))  # nothing half-written stays behind
+    assert {path.name for path in cut.folder.rglob(".*")} <= {LOCK}  # nothing half-written stays behind
 
 
 @pytest.mark.slow

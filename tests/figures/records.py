@@ -127,7 +127,7 @@ def checkpoint(name: str | None, round: int) -> dict[str, Any]:
     known = {"run": name, "round": round} if name else {"run": None, "round": None}
     sha256 = f"{abs(hash_of(name or 'file')) + round:064x}"
     return {
-        "path": f"/home/me/{name or 'mine'}.pt",
+        "path": f"/home/me/{name}/final.pt" if name else "/home/me/mine.pt",
         "sha256": sha256,
         "client": None,
         "average": "cld",

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
+from scipy.stats import t
 
 from fedscope.errors import UserError
 from fedscope.figures import style
@@ -22,13 +23,22 @@ def test_few_eigenvalues_have_bars_many_a_band() -> None:
     (bars,) = few.collections
     assert isinstance(bars, LineCollection)
     ends = [np.asarray(segment)[:, 1] for segment in bars.get_segments()]
-    np.testing.assert_allclose(ends[0], [45, 55])
+    np.testing.assert_allclose(ends[0], [45, 55], rtol=1e-5)
     np.testing.assert_allclose(
         np.ravel(few.lines[0].get_ydata()), [entry["value"] for entry in eigenvalues(5)]
     )
     np.testing.assert_allclose(np.ravel(few.lines[0].get_xdata()), [1, 2, 3, 4, 5])
     (band,) = _drawn(eigenvalue_figure([eigenvalues(200)], ["a"])).axes[0].collections
     assert isinstance(band, PolyCollection)
+
+
+def test_bars_are_students_interval_of_the_batches() -> None:
+    entry = {"value": 5.0, "stderr_data": 0.5, "batches": [4.0, 5.0, 6.0]}
+    (bars,) = eigenvalue_figure([[entry]], ["a"]).axes[0].collections
+    assert isinstance(bars, LineCollection)
+    (segment,) = bars.get_segments()
+    reach = float(t.ppf(0.975, 2)) * 0.5
+    np.testing.assert_allclose(np.asarray(segment)[:, 1], [5 - reach, 5 + reach])
 
 
 def test_bars_of_several_spectra_stand_side_by_side() -> None:

@@ -46,3 +46,25 @@ def test_a_foreign_figure_has_none(tmp_path: Path) -> None:
         Figure((1, 1)).savefig(tmp_path / f"a.{kind}")
         with pytest.raises(UserError, match="holds no record of fedscope"):
             read_record(tmp_path / f"a.{kind}")
+
+
+LONG = 300_000
+
+
+@pytest.mark.usefixtures("in_time")
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        ("svg", b"<dc:description>" * LONG),
+        ("html", b'<script type="application/json" id="page-provenance">' * LONG),
+        ("pdf", b"/Subject (" * LONG),
+        ("pdf", b"/Subject (" + b"\\)" * LONG),
+        ("gif", b"GIF89a" + bytes(7) + b"\x21\xfe" + b"\x01x" * 5 * LONG),
+        ("png", b"\x89PNG\r\n\x1a\n" + b"\0\0\0\0tEXt\0\0\0\0" * LONG),
+        ("json", b"[" * LONG),
+    ],
+)
+def test_a_long_file_without_a_record_is_read_once(tmp_path: Path, kind: str, content: bytes) -> None:
+    (tmp_path / f"a.{kind}").write_bytes(content)
+    with pytest.raises(UserError, match="holds no record"):
+        read_record(tmp_path / f"a.{kind}")

@@ -190,6 +190,22 @@ def test_the_table_says_what_was_measured_and_how_to_measure_the_rest() -> None:
     assert {"50.0", "500.0", "0.4", "4"} <= set(values)
 
 
+def test_its_commands_name_the_checkpoint_and_the_registry() -> None:
+    place = {"registry_option": " --registry elsewhere"}
+    runs = [{**RUNS[0], **place, "asked": ["round-0002.pt"]}, {**RUNS[1], **place}]
+    measured = curvature("two", "m", density=None)
+    measured["checkpoint"]["path"] = "two/best.pt"
+    table = rows(Page(report_page(runs, [measured], [])), "Training")
+    assert "fedscope hessian one@2 --registry elsewhere" in table
+    assert "fedscope hessian one@2 two@best --density --registry elsewhere" in table
+
+
+def test_the_data_set_is_called_as_the_papers_do() -> None:
+    cifar = {**RUNS[0], "manifest": {**RUNS[0]["manifest"], "data": {"name": "cifar100"}}}
+    found = Page(report_page([cifar], [], [])).text
+    assert ("on CIFAR-100" in found, "cifar100" in found.partition("Provenance")[0]) == (True, False)
+
+
 def test_a_run_alone_is_a_report_and_so_is_a_record_alone() -> None:
     assert "Convergence" in Page(report_page(RUNS[:1], [], [])).text
     alone = Page(report_page([], [curvature(None, None)], []))

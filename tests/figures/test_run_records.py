@@ -8,6 +8,8 @@ from fedscope.figures.run_drawings import draw, groups
 from fedscope.figures.run_records import accuracy_at, curvature_at
 from tests.figures.test_run_drawings import curvature, record
 
+NORMAL = float(t.ppf(0.975, np.inf))  # half a 95 % interval, in standard errors
+
 
 def spans(axes: object) -> list[list[float]]:
     """Return how long the error bars of a panel are: along it, and up."""
@@ -18,7 +20,17 @@ def spans(axes: object) -> list[list[float]]:
 def test_the_error_of_an_accuracy_is_that_of_a_share_of_the_test_samples() -> None:
     assert accuracy_at(record()) == pytest.approx((0.5, np.sqrt(0.5 * 0.5 / 100)))
     left, _ = draw([record()], "sharpness").axes
-    assert sorted(spans(left)) == [pytest.approx([0, 2 * 1.96 * 5]), pytest.approx([2 * 1.96 * 0.1, 0])]
+    assert sorted(spans(left)) == [
+        pytest.approx([0, 2 * NORMAL * 5]), pytest.approx([2 * NORMAL * 0.1, 0]),
+    ]  # fmt: skip
+
+
+def test_the_interval_of_a_curvature_is_students_of_its_batches() -> None:
+    one = record()
+    for entry in one["curvature"]:
+        entry["lambda_max"] = {**entry["lambda_max"], "dof": 7}
+    left, right = (sorted(spans(axes))[1][0] for axes in draw([one], "sharpness").axes)
+    assert (left, right) == pytest.approx((2 * float(t.ppf(0.975, 7)) * 0.1, 2 * NORMAL * 0.1))
 
 
 def test_bars_of_several_seeds_are_students_interval_of_their_mean() -> None:

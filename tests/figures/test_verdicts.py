@@ -3,7 +3,8 @@ from typing import Any
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.figures.verdicts import advice, comparison_table, surprises
+from fedscope.figures.advice import advice
+from fedscope.figures.verdicts import comparison_table, surprises
 
 
 def _record(

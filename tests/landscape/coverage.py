@@ -7,6 +7,8 @@ the table is a quantity with its estimate from an operator (intervals) and its v
 Symbols: P samples in the population, n parameters, B batches in a draw.
 """
 
+import math
+import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -19,6 +21,9 @@ from torch.nn.functional import cross_entropy, embedding_bag
 
 from fedscope.landscape.operators import LambdaOperator, Operator, Product
 
+DRAWS = int(os.environ.get("FEDSCOPE_DRAWS", 100))  # repetitions; the documented shares are of 300
+NOMINAL = 0.95
+SLACK = 2.4 * math.sqrt(NOMINAL * (1 - NOMINAL) / DRAWS)  # of a share: 0.03 with 300 draws
 TENSORS = (27, 3, 3, 135, 5, 5, 5, 50, 10)  # lengths of the net's parameters
 Interval = tuple[float, float]
 
@@ -84,7 +89,7 @@ class Row:
 
 
 def shares(
-    rows: Iterable[Row], mean: Tensor, operator: Callable[[int], Operator], repetitions: int = 300
+    rows: Iterable[Row], mean: Tensor, operator: Callable[[int], Operator], repetitions: int = DRAWS
 ) -> dict[str, float]:
     """Return for each row the share of its intervals, over all seeds, that hold the truth.
 

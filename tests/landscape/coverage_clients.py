@@ -16,7 +16,7 @@ from torch.func import functional_call, grad, jacrev
 from torch.nn.functional import cross_entropy
 
 from fedscope.landscape import LambdaOperator, cross_client
-from fedscope.landscape.results import Reading
+from fedscope.request import Reading
 
 CLIENTS, ROWS = 6, 128
 Key = tuple[str, Reading]

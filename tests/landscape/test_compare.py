@@ -95,6 +95,22 @@ def test_verdicts() -> None:
     assert differences(single, single)[0].verdict == "undecided"  # no error bar, no verdict
 
 
+@pytest.mark.parametrize(("errors", "verdict"), [(1.8, "undecided"), (2.1, "higher")])
+def test_a_verdict_leaves_five_per_cent_to_chance(errors: float, verdict: str) -> None:
+    """With many batches 1.96 standard errors decide; at a level of 90 % 1.8 of them would."""
+    sizes, step = [5] * 400, 0.1
+    steady = {"value": 10.0, "batches": [10.0] * 400, "samples": []}
+    stderr = data_stderr(torch.tensor([0.0, step] * 200), sizes)
+    gap = errors * stderr
+    moved = {
+        "value": 10.0 + gap,
+        "batches": [10.0 + gap - step / 2, 10.0 + gap + step / 2] * 200,
+        "samples": [],
+    }
+    records = [_record(batch_sizes=sizes, lambda_max=entry) for entry in (steady, moved)]
+    assert differences(*records)[0].verdict == verdict
+
+
 def test_unlike_records_are_refused() -> None:
     with pytest.raises(UserError, match="same samples"):
         differences(_record(), _record(samples_sha256="other"))

@@ -1,7 +1,8 @@
-"""The intervals' coverage, short in every run and as the documentation's table states it under ``slow``."""
+"""The intervals of H_N and H_D hold the truth as often as they claim, as closely as the draws can tell."""
 
 import pytest
 
+from .coverage import DRAWS, NOMINAL, SLACK
 from .coverage_clients import Population, coverage, trained_clients
 
 
@@ -10,16 +11,13 @@ def population() -> Population:
     return trained_clients()
 
 
-def test_clients_differ_and_intervals_mostly_hold_the_truth(population: Population) -> None:
-    truth = population.truth()
-    assert truth["H_D", "parameter"] < 0.9
-    shares = coverage(population, range(30), probes=32)
-    assert all(share >= 0.8 for share in shares.values()), shares  # 28.5 of 30 are expected to
+def test_clients_differ(population: Population) -> None:
+    assert population.truth()["H_D", "parameter"] < 0.9
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{"probes": 64}, {"rtol": 0.5}])
 def test_intervals_cover_the_truth(population: Population, options: dict[str, float]) -> None:
-    shares = coverage(population, range(300), **options)
+    shares = coverage(population, range(DRAWS), **options)
     print(options, {key: round(share, 3) for key, share in shares.items()})
-    assert all(0.92 <= share <= 0.98 for share in shares.values()), shares
+    assert all(abs(share - NOMINAL) <= SLACK for share in shares.values()), shares

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from fedscope.errors import UserError
 from fedscope.landscape import Batches, GaussNewton, Hessian, keeping
 from fedscope.landscape.keeping import Keeper, identity, key
 
@@ -121,7 +122,7 @@ def test_a_result_of_another_shape_is_none(tmp_path: Path) -> None:
 def test_a_full_disk_does_not_take_the_result_from_the_caller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(keeping, "write_text", full)
@@ -130,3 +131,10 @@ def test_a_full_disk_does_not_take_the_result_from_the_caller(
     keeper.finish("k", {"value": 1.5})
     assert keeper.result("k") is None
     assert list(tmp_path.glob("products/*/*.npz"))
+
+
+def test_a_linked_folder_is_refused_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / ".analysis").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="is a link"):
+        Keeper(tmp_path / ".analysis")

@@ -12,8 +12,9 @@ from torch.nn.functional import cross_entropy
 from fedscope.landscape import Hessian, kept, scan
 from fedscope.landscape.frames import scan_rounds
 from fedscope.landscape.kept import kept_scans
-from fedscope.landscape.problem import Problem, Source
+from fedscope.landscape.problem import Problem
 from fedscope.landscape.progress import Progress
+from fedscope.landscape.samples import Source
 from fedscope.landscape.scan import Plane
 
 from .cases import mlp

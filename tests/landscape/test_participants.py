@@ -1,6 +1,9 @@
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -8,12 +11,15 @@ from fedscope.checkpoints.registry import Registry, Run
 from fedscope.checkpoints.schema import Settings
 from fedscope.data.augment import Pipeline
 from fedscope.data.catalogue import pipeline
+from fedscope.data.division import Divided
 from fedscope.errors import UserError
 from fedscope.federated.federation import Federation, open_run, prepare
 from fedscope.federated.rounds import train
 from fedscope.landscape.participants import Participants, loader
-from fedscope.landscape.problem import Problem, Source, load
-from fedscope.landscape.resampled import Resampling
+from fedscope.landscape.problem import Problem, load
+from fedscope.landscape.samples import Source
+from fedscope.request import Resampling
+from fedscope.streams import numpy_stream
 
 SETTINGS = Settings(
     clients=3, rounds=3, epochs=1, train_samples=200, test_samples=50, keep_every=1, seed=4, batch_size=16,
@@ -86,7 +92,7 @@ def test_uploads_are_of_the_checkpoints_round_or_the_latest(shifting: tuple[Fede
     assert max(latest) == 3
 
 
-def test_fresh_clients_hold_other_rows_in_each_round(tmp_path: Path) -> None:
+def test_fresh_clients_hold_other_rows_in_each_round(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     settings = Settings(
         clients=2, rounds=2, epochs=1, test_samples=50, seed=1, partition="longtail_stateless", phi=0.1,
         rho=0.2, alpha=None, keep_every=1, save_clients="all",
@@ -94,10 +100,12 @@ def test_fresh_clients_hold_other_rows_in_each_round(tmp_path: Path) -> None:
     federation = prepare(settings, {})
     run = open_run(federation, Registry(tmp_path), "fresh", resume=False)
     train(federation, run, lambda _: None)
+    held = {round: federation.rows_in(round) for round in (1, 2)}
+    request.getfixturevalue("other_streams")
     for path, round in ((run.kept(1), 1), (run.final, 2)):
         for client in Participants(_problem(path), "client", "own"):
             assert client.rows is not None
-            assert torch.equal(client.rows, federation.rows_in(round)[client.number])
+            assert torch.equal(client.rows, held[round][client.number])
 
 
 def test_what_is_not_known_is_refused(
@@ -112,9 +120,72 @@ def test_what_is_not_known_is_refused(
         Participants(replace(problem, info=None), "global", "own")
     with pytest.raises(UserError, match="train with --save-clients last"):
         Participants(replace(problem, path=tmp_path / "final.pt"), "client", "global")
-    monkeypatch.setattr("fedscope.landscape.participants.divide", lambda *_, **__: [torch.arange(0)] * 3)
+    monkeypatch.setattr("fedscope.landscape.samples.divided", lambda *_: NOTHING)
     with pytest.raises(UserError, match="client 0 holds no training rows"):
-        Participants(problem, "client", "own")
+        Participants(_forgetful(problem), "client", "own")
+
+
+NOTHING = Divided([torch.arange(0)] * 3, torch.arange(0))
+
+
+def _forgetful(problem: Problem) -> Problem:
+    """Return the problem as of a run of a time when nobody stored the clients' rows."""
+    assert problem.info
+    return replace(problem, info=problem.info.model_copy(update={"rows": ""}))
+
+
+@pytest.fixture
+def other_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions are drawn otherwise, as a new numpy may draw them."""
+    drawn = numpy_stream
+
+    def stream(seed: int, *key: Any) -> np.random.Generator:
+        return drawn(seed + 1, *key)
+
+    monkeypatch.setattr("fedscope.data.partition.numpy_stream", stream)
+
+
+@pytest.mark.usefixtures("other_streams")
+def test_stored_rows_outlive_the_streams_that_drew_them(shifting: tuple[Federation, Run]) -> None:
+    federation, run = shifting
+    people = Participants(_problem(run.final), "global", "own")
+    for client in people:
+        assert client.rows is not None
+        assert torch.equal(client.rows, federation.rows[client.number])
+    known = run.manifest().rows
+    assert known
+    assert people.origin() == {"uploads": {}, "rows": "stored", "rows_sha256": known.sha256}
+
+
+@pytest.mark.usefixtures("other_streams")
+def test_a_checkpoint_elsewhere_is_refused_where_its_rows_are_drawn_otherwise(
+    shifting: tuple[Federation, Run], tmp_path: Path
+) -> None:
+    _, run = shifting
+    copy = Path(shutil.copy(run.final, tmp_path / "copy.pt"))
+    with pytest.raises(UserError, match="RUN in its registry"):
+        Participants(_problem(copy), "global", "own")
+
+
+def test_a_checkpoint_elsewhere_has_its_rows_drawn_again(
+    shifting: tuple[Federation, Run], tmp_path: Path
+) -> None:
+    federation, run = shifting
+    copy = Path(shutil.copy(run.final, tmp_path / "copy.pt"))
+    people = Participants(_problem(copy), "global", "own")
+    assert people.origin()["rows"] == "stored"
+    assert torch.equal(people.rows(2, people._info), federation.rows[2])
+
+
+@pytest.mark.usefixtures("other_streams")
+def test_rows_of_an_older_run_are_drawn_again_and_it_says_so(shifting: tuple[Federation, Run]) -> None:
+    federation, run = shifting
+    people = Participants(_forgetful(_problem(run.final)), "global", "own")
+    assert people.origin()["rows"] == "redrawn"
+    assert not torch.equal(people.rows(0, people._info), federation.rows[0])
+    stored = Participants(_problem(run.final), "global", "own")
+    assert people.origin()["rows_sha256"] != stored.origin()["rows_sha256"]
+    assert people.fingerprint() != stored.fingerprint()
 
 
 def test_the_published_loader_goes_over_the_training_data(shifting: tuple[Federation, Run]) -> None:

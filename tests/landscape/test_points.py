@@ -14,8 +14,8 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Directions, surface
-from fedscope.landscape.normalization import BatchNormMode
 from fedscope.landscape.statespace import StateSpace
+from fedscope.request import BatchNormMode
 
 from .nets import NETS, net_case
 

@@ -10,7 +10,8 @@ from fedscope.data.datasets import part
 from fedscope.federated.federation import open_run, prepare
 from fedscope.federated.rounds import train
 from fedscope.landscape.normalization import frozen_copy
-from fedscope.landscape.problem import Source, load
+from fedscope.landscape.problem import load
+from fedscope.landscape.samples import Source
 from fedscope.models.resnet import blocks
 
 

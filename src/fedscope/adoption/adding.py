@@ -1,6 +1,5 @@
 """Files that another program wrote, as a run of the registry."""
 
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from fedscope.adoption.identity import Identity
 from fedscope.adoption.layouts import Layout, look
 from fedscope.checkpoints.foreign import read
 from fedscope.checkpoints.registry import Registry, Run
+from fedscope.storage import remove_tree
 
 
 def add(
@@ -62,13 +62,13 @@ def add(
             adopted.average(mean, _state(identity, file, entry), newest or 0)
         adopted.final(fitted.state, newest or 0)
     except BaseException:
-        shutil.rmtree(adopted.run.folder)
+        remove_tree(adopted.run.folder, below=registry.root)
         raise
     return adopted.run, fitted.notes
 
 
 def _count(layout: Layout) -> int:
-    return len(read(layout.rows)[""]) if layout.rows else len(layout.clients)
+    return len(layout.table()) if layout.rows else len(layout.clients)
 
 
 def _state(identity: Identity, file: Path, entry: str) -> dict[str, Tensor]:

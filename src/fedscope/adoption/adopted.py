@@ -18,6 +18,7 @@ from fedscope.checkpoints.schema import (
     Settings,
     parse,
 )
+from fedscope.storage import move
 
 Metrics = dict[str, float | None]
 
@@ -100,14 +101,14 @@ class Adopted:
     def newest(self, state: Mapping[str, Tensor], round: int, metrics: Metrics | None = None) -> None:
         """Write the newest global model of a run that goes on; the one before becomes its round's."""
         if self._newest is not None:
-            self.run.last.replace(self.run.kept(self._newest))
+            move(self.run.last, self.run.kept(self._newest), below=self.run.root)
         save_checkpoint(self.run.last, state, self.info(round, metrics=metrics))
         self._newest = round
 
     def finish(self) -> None:
         """Make the newest global model the final one."""
         if self._newest is not None:
-            self.run.last.replace(self.run.final)
+            move(self.run.last, self.run.final, below=self.run.root)
             self._newest = None
 
     def kept(self, state: Mapping[str, Tensor], round: int, metrics: Metrics | None = None) -> None:

@@ -42,13 +42,20 @@ class Layout:
         for client, path in sorted(self.clients.items()):
             yield client, path, read(path)
         if self.rows is not None:
-            table = read(self.rows)[""]
-            if table.ndim != 2:
-                raise UserError(
-                    f"{self.rows} is an array {tuple(table.shape)}; a row for each client is needed"
-                )
-            for client, row in enumerate(table):
+            for client, row in enumerate(self.table()):
                 yield client, self.rows, {"": row}
+
+    def table(self) -> Tensor:
+        """Return the array of ``rows``, (clients, numbers).
+
+        Raises:
+            UserError: it cannot be read, or has no such shape.
+        """
+        assert self.rows is not None
+        table = read(self.rows)[""]
+        if table.ndim != 2 or not len(table):
+            raise UserError(f"{self.rows} is an array {tuple(table.shape)}; a row for each client is needed")
+        return table
 
 
 def look(path: Path, clients: tuple[Path, ...] = ()) -> Layout:

@@ -90,7 +90,7 @@ def _claims(path: Path, sha256: str) -> bool:
 
 def _run_link(checkpoint: Checkpoint) -> Link:
     """Return the run that the file lies in, compared with what the checkpoint says of itself."""
-    folder = next((f for f in checkpoint.path.absolute().parents if layout.is_run(f)), None)
+    folder = layout.run_of(checkpoint.path)
     if folder is None:
         return Link("run", checkpoint.info.run, {}, "the checkpoint lies in no run")
     try:

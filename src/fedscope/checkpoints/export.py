@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import save
 
 from fedscope.checkpoints.files import load_checkpoint, write_tensors
-from fedscope.storage import atomic_file
+from fedscope.storage import atomic_file, write_bytes
 
 
 def export_state_dict(checkpoint: Path, out: Path) -> None:
@@ -16,8 +16,8 @@ def export_state_dict(checkpoint: Path, out: Path) -> None:
         UserError: the checkpoint cannot be read, or is damaged.
     """
     state = load_checkpoint(checkpoint).state
-    with atomic_file(out) as temporary:
-        write_tensors(temporary, state)
+    with atomic_file(out, below=None) as handle:
+        write_tensors(handle, state)
 
 
 def export_safetensors(checkpoint: Path, out: Path) -> None:
@@ -33,5 +33,4 @@ def export_safetensors(checkpoint: Path, out: Path) -> None:
     alone = {n: t.clone(memory_format=whole) for n, t in loaded.state.items()}  # tied weights are refused
     about = {"format": "pt", "fedscope": loaded.info.model_dump_json(), "sha256": loaded.sha256}
     content = save(alone, about)
-    with atomic_file(out) as temporary:
-        temporary.write_bytes(content)
+    write_bytes(out, content, below=None)

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
 
 from fedscope import __version__
 from fedscope.checkpoints.code import code_version
-from fedscope.checkpoints.container import check_checkpoint, is_container
+from fedscope.checkpoints.container import check_before_containers, check_checkpoint, is_container
 from fedscope.checkpoints.formats import CHECKPOINT_FORMAT, seal, upgraded
-from fedscope.checkpoints.limits import check_plain
+from fedscope.checkpoints.limits import check_extent, check_plain
 from fedscope.checkpoints.schema import CheckpointInfo, parse
 from fedscope.errors import UserError
 from fedscope.storage import atomic_file
@@ -55,7 +55,8 @@ def content_hash(state: State) -> str:
 def save_checkpoint(path: Path, state: State, info: CheckpointInfo) -> str:
     """Write weights and description to ``path`` atomically; return the content hash.
 
-    Tensors that are whole in memory are written from where they are; only views are copied.
+    Tensors that are whole in memory are written from where they are; only views are copied. In the folder of
+    its run no link is followed, however deep the checkpoint lies in it.
     """
     tensors = {name: _whole(tensor) for name, tensor in state.items()}
     sha256, about = content_hash(tensors), info.model_dump(mode="json")
@@ -66,20 +67,20 @@ def save_checkpoint(path: Path, state: State, info: CheckpointInfo) -> str:
         "sha256": sha256,
         "state": tensors,
     }
-    with atomic_file(path) as temporary:
-        write_tensors(temporary, content)
+    root = next((folder.parent for folder in path.parents if folder.name == info.run), None)
+    with atomic_file(path, below=root) as handle:
+        write_tensors(handle, content)
     return sha256
 
 
-def write_tensors(path: Path, content: object) -> None:
+def write_tensors(handle: BinaryIO, content: object) -> None:
     """Write ``content`` with ``torch.save``.
 
     Raises:
         OSError: the disk is full, or a limit is reached.
     """
     try:
-        with path.open("wb") as handle:
-            torch.save(content, handle)
+        torch.save(content, handle)
     except RuntimeError as error:  # torch's own complaint hides the reason: a full disk, an interrupt
         raise error.__context__ or error from None
 
@@ -119,9 +120,13 @@ def read_content(path: Path, *, mapped: bool = False) -> object:
     try:
         if is_container(path):
             check_checkpoint(path)
+        else:
+            check_before_containers(path)
         with warnings.catch_warnings():  # torch comments on foreign pickles before it refuses them
             warnings.simplefilter("ignore")
-            return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+            content: object = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+        check_extent(content)
+        return content
     except PermissionError:
         raise
     except pickle.UnpicklingError as error:

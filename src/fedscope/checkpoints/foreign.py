@@ -16,8 +16,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from fedscope.checkpoints.files import is_dense, load_checkpoint, read_content
-from fedscope.checkpoints.limits import parse_json, read_bytes
+from fedscope.checkpoints.limits import parse_json
 from fedscope.errors import UserError
+from fedscope.storage import read_bytes, regular
 
 SINGLE = ("model.safetensors", "pytorch_model.bin")  # of a folder as Hugging Face's libraries write it
 SHARDED = tuple(f"{name}.index.json" for name in SINGLE)
@@ -91,6 +92,8 @@ def _shards(index: Path) -> list[Path]:
         names = sorted(set(parse_json(read_bytes(index))["weight_map"].values()))
         if any(Path(name).name != name or not name.endswith((".safetensors", ".bin")) for name in names):
             raise ValueError("a shard is no file of the folder")
+        if any((index.parent / name).is_dir() for name in names):  # which could lead here again
+            raise ValueError("a shard is a folder")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{index} is no index of shards ({error}); fetch the folder again") from error
     return [index.parent / name for name in names]
@@ -108,6 +111,6 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
 def _array(path: Path) -> Tensor:
     try:
         # Mapped: a header that claims more numbers than there are is refused, not allocated.
-        return torch.from_numpy(np.load(path, allow_pickle=False, mmap_mode="c"))
+        return torch.from_numpy(np.load(regular(path), allow_pickle=False, mmap_mode="c"))
     except (OSError, ValueError, TypeError, EOFError) as error:
         raise UserError(f"{path} is no array of numbers ({error}); save one with numpy.save") from error

@@ -2,28 +2,37 @@
 
 The index is never believed: a row counts only if its seal is right and the run's files are of the size and
 time that it was made from; any other row is made from the files again. So it can be deleted, damaged, or
-written by several processes at once. Where it cannot be written, rows are made in memory.
+written by several processes at once. Where it cannot be written, rows are made in memory; so they are where
+it is a link or another program's database, which stays as it is.
 """
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from fedscope.checkpoints.best import best
 from fedscope.checkpoints.formats import seal
 from fedscope.checkpoints.run import Run
 from fedscope.errors import UserError
+from fedscope.storage import is_writable, remove, touch
 
 COLUMNS = (
     "name", "created", "status", "method", "dataset", "model", "partition",
     "clients", "rounds", "done", "accuracy", "best", "tags",
 )  # fmt: skip
 INDEX = "index.sqlite"
+_FILES = (INDEX, *(f"{INDEX}-{end}" for end in ("journal", "wal", "shm")))  # SQLite's own beside it
 WAIT = 30.0  # seconds for another process that writes the index
-_TABLE = "CREATE TABLE IF NOT EXISTS rows (name PRIMARY KEY, signature, row, seal)"
+_TABLE = "CREATE TABLE rows (name PRIMARY KEY, signature, row, seal)"
 
 Row = dict[str, object]
+
+
+class NotOursError(sqlite3.DatabaseError):
+    """The file holds something else than the index: another program's tables, a view, a trigger."""
 
 
 def rows(root: Path, runs: Iterable[Run]) -> list[Row]:
@@ -32,8 +41,8 @@ def rows(root: Path, runs: Iterable[Run]) -> list[Row]:
     found: dict[str, Row] | None = None
     if runs:
         try:
-            found = _kept(root / INDEX, runs)
-        except sqlite3.Error:  # damaged, locked for long, or not ours to write
+            found = _kept(root, runs)
+        except (sqlite3.Error, OSError, UserError):  # damaged, locked for long, or not ours to write
             found = None
     if found is None:
         found = {run.name: _row(run) for run in runs}
@@ -45,31 +54,48 @@ def rebuild(root: Path, runs: Iterable[Run]) -> list[Row]:
     """Make the index anew from the files; return its rows.
 
     The old one is removed with its journal, which SQLite would otherwise play back into the new one.
+
+    Raises:
+        UserError: what lies there is not the index.
     """
-    for name in (f"{INDEX}-journal", INDEX):
-        (root / name).unlink(missing_ok=True)
+    if why := stranger(root):
+        raise UserError(why)
+    for name in reversed(_FILES):
+        remove(root / name, below=root, missing_ok=True)
     return rows(root, runs)
+
+
+def stranger(root: Path) -> str | None:
+    """Return what lies in the index's place and is not it, such as a link or another program's database."""
+    try:
+        with _opened(root, "ro"):
+            return None
+    except (NotOursError, UserError) as error:
+        return str(error)
+    except sqlite3.Error:  # none there, or damaged
+        return None
 
 
 def faults(root: Path) -> list[str]:
     """Return what is wrong with the index file itself."""
-    path = root / INDEX
-    if not path.exists():
+    if not os.path.lexists(root / INDEX):
         return []
     try:
-        with _opened(f"{path.absolute().as_uri()}?mode=ro") as index:
+        with _opened(root, "ro") as index:
             (verdict,) = index.execute("PRAGMA quick_check(1)").fetchone()
             kept = index.execute("SELECT name, signature, row, seal FROM rows").fetchall()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UserError) as error:
         return [str(error)]
     found = [] if verdict == "ok" else [str(verdict)]
     return found + [f"the row of {row[0]!a} was changed" for row in kept if _checked(*row) is None]
 
 
-def _kept(path: Path, runs: list[Run]) -> dict[str, Row]:
+def _kept(root: Path, runs: list[Run]) -> dict[str, Row]:
     """Return the rows by name, from the index where they are right; bring it up to date."""
-    with _opened(path.absolute().as_uri()) as index:
-        index.execute(_TABLE)
+    if not os.path.lexists(root / INDEX):
+        touch(root / INDEX, below=root)
+    with _opened(root, "rw") as index:
+        index.execute(_TABLE.replace("TABLE", "TABLE IF NOT EXISTS"))
         known = {row[0]: row for row in index.execute("SELECT name, signature, row, seal FROM rows")}
         found, new = {}, []
         for run in runs:
@@ -90,12 +116,23 @@ def _kept(path: Path, runs: list[Run]) -> dict[str, Row]:
 
 
 @contextmanager
-def _opened(uri: str) -> Iterator[sqlite3.Connection]:
-    """Open the index; bytes that are no text are read as some text, which no seal fits."""
+def _opened(root: Path, mode: str) -> Iterator[sqlite3.Connection]:
+    """Open the index; bytes that are no text are read as some text, which no seal fits.
+
+    SQLite opens files by their path, and waits for a pipe: so what lies there is looked at right before.
+
+    Raises:
+        UserError: one of its files is a link, a pipe or the like.
+        NotOursError: it is another program's.
+    """
+    for name in _FILES:
+        is_writable(root / name, below=root)
+    uri = f"{(root / INDEX).absolute().as_uri()}?mode={mode}"
     with closing(sqlite3.connect(uri, uri=True, timeout=WAIT)) as index:
         index.execute("PRAGMA trusted_schema = OFF")
-        if index.execute("SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index')").fetchone():
-            raise sqlite3.DatabaseError("holds more than a table")  # a view or a trigger would be run
+        held = index.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+        if held not in ([], [(_TABLE,)]):  # a view or a trigger would be run
+            raise NotOursError(f"{root / INDEX} is another program's database, or damaged; move it elsewhere")
         index.text_factory = lambda content: content.decode("utf-8", "replace")
         yield index
 
@@ -129,11 +166,12 @@ def _row(run: Run) -> Row:
         return {**dict.fromkeys(COLUMNS), "name": run.name, "created": "", "status": "unreadable"}
     s = manifest.stated()
     accuracies = [a for m in metrics if isinstance(a := m.get("accuracy"), float)]
+    top = best(metrics)
     alpha = f" {s['alpha']:g}" if s["alpha"] is not None and s["partition"] != "iid" else ""
     shown = (
         run.name, manifest.created, run.status(manifest), s["method"],
         manifest.data.name, manifest.model.name, s["partition"] and s["partition"] + alpha, s["clients"],
         s["rounds"], len(metrics),
-        accuracies[-1] if accuracies else None, max(accuracies, default=None), list(run.tags()),
+        accuracies[-1] if accuracies else None, top and top["accuracy"], list(run.tags()),
     )  # fmt: skip
     return {**s, **dict(zip(COLUMNS, shown, strict=True))}

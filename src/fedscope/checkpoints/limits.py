@@ -1,4 +1,4 @@
-"""Reading what others may have written: bounded sizes and depths, plain data only.
+"""Parsing what others may have written: bounded depths and numbers of entries, plain data only.
 
 A manifest, a line of metrics or a checkpoint's description is a small tree of numbers and texts. What is
 larger, deeper, not finite or not Unicode is refused before anything is built from it.
@@ -6,30 +6,11 @@ larger, deeper, not finite or not Unicode is refused before anything is built fr
 
 import json
 import math
-from pathlib import Path
+from collections.abc import Collection, Iterator
 from typing import Any
 
-from fedscope.errors import UserError
-
-MOST_BYTES = 1 << 26  # of one JSON file
 MOST_DEPTH = 24
-MOST_NODES = 2_000_000
-
-
-def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
-    """Return the content of a regular file of at most ``most`` bytes.
-
-    Raises:
-        UserError: it is larger, or no regular file (a pipe or a device would be read for ever).
-        OSError: it cannot be read.
-    """
-    if path.exists() and not path.is_file():
-        raise UserError(f"{path} is no regular file; remove it")
-    with path.open("rb") as handle:
-        content = handle.read(most + 1)
-    if len(content) > most:
-        raise UserError(f"{path} has more than {most >> 20} MiB; it cannot be one of ours, remove it")
-    return content
+MOST_ENTRIES = 2_000_000
 
 
 def parse_json(content: bytes) -> Any:
@@ -52,20 +33,50 @@ def check_plain(value: object) -> None:
     Raises:
         ValueError: it is too deep or too large, holds another type, or a number that is not finite.
     """
-    left, nodes = [(value, 0)], 0
+    for leaf in leaves(value, plain=True):
+        _check_leaf(leaf)
+
+
+def check_extent(value: object) -> None:
+    """Check that a walk through all of ``value`` ends soon, before anybody else takes one.
+
+    A pickle of two kilobytes makes a list of sixty times the same list of sixty times the same list, and one
+    that holds itself.
+
+    Raises:
+        ValueError: it is too deep, or has too many entries, each counted as often as it is met.
+    """
+    for _ in leaves(value):
+        pass
+
+
+def leaves(value: object, *, plain: bool = False) -> Iterator[object]:
+    """Yield what nested mappings, lists, tuples and sets hold, keys included.
+
+    Raises:
+        ValueError: they are nested too deeply, have too many entries, or a key of ``plain`` data is no text.
+    """
+    left, entries = [(value, 0)], 1
     while left:
         item, depth = left.pop()
-        nodes += 1
-        if depth > MOST_DEPTH or nodes > MOST_NODES:
+        parts = _parts(item, plain=plain)
+        if parts is None:
+            yield item
+            continue
+        entries += len(parts)
+        if depth > MOST_DEPTH or entries > MOST_ENTRIES:
             raise ValueError("nested too deeply" if depth > MOST_DEPTH else "too many entries")
-        if isinstance(item, dict):
-            if not all(isinstance(key, str) for key in item):
-                raise ValueError("a key is no text")
-            left += [(part, depth + 1) for pair in item.items() for part in pair]
-        elif isinstance(item, list | tuple):
-            left += [(part, depth + 1) for part in item]
-        else:
-            _check_leaf(item)
+        left += [(part, depth + 1) for part in parts]
+
+
+def _parts(item: object, *, plain: bool) -> Collection[object] | None:
+    if isinstance(item, dict):
+        if plain and not all(isinstance(key, str) for key in item):
+            raise ValueError("a key is no text")
+        return [*item.keys(), *item.values()]
+    if isinstance(item, list | tuple) or (isinstance(item, set | frozenset) and not plain):
+        return item
+    return None
 
 
 def _check_leaf(item: object) -> None:

@@ -2,32 +2,48 @@
 
     ROOT/RUN/manifest.json               what the run is, written when it starts
     ROOT/RUN/metrics.jsonl               one line per round
-    ROOT/RUN/{final,best,last}.pt        global models; round-0025.pt under --keep-every; {all,sel}.pt: means
+    ROOT/RUN/rows.zz                     which rows of the training set each client holds
+    ROOT/RUN/{initial,final,best,last}.pt  global models; {all,sel}.pt: means of clients
+    ROOT/RUN/round-0025.pt               under --keep-every; round-0025/{all,sel}.pt: the means beside it
     ROOT/RUN/clients/0003.pt             last uploads; round-0025/clients/0003.pt under --save-clients all
+    ROOT/RUN/round-0007/anchor.pt        what the clients of a round started from whose uploads are kept
     ROOT/RUN/tags/NAME                   an empty file per tag
     ROOT/RUN/{state,latest}/             what a run needs to be resumed, or to get more rounds
     ROOT/index.sqlite                    what `runs list` shows, brought up to date from the files at each use
     ROOT/.analysis/                      results of analyses
 
 A folder without a run is no registry: nothing is written to it until a run is registered there.
-A checkpoint is addressed as a file, or as RUN, RUN@25, RUN@best, RUN@final, RUN@all, RUN@client3.
+A checkpoint is addressed as a file, or as RUN or RUN@WHICH (:mod:`fedscope.checkpoints.addresses`).
 """
 
 import os
-import re
-import shutil
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 
 from fedscope.checkpoints import index, layout
+from fedscope.checkpoints.addresses import addresses, path_of
 from fedscope.checkpoints.index import COLUMNS, Row
 from fedscope.checkpoints.run import Run, checked_name
 from fedscope.checkpoints.schema import NAME, Manifest
 from fedscope.errors import UserError, suggestion
-from fedscope.storage import atomic_folder, cache_dir, synced
+from fedscope.storage import (
+    atomic_folder,
+    cache_dir,
+    is_writable,
+    move,
+    remove,
+    remove_empty,
+    remove_tree,
+    touch,
+    write_bytes,
+)
 
-__all__ = ["COLUMNS", "Registry", "Row", "Run", "checked_name"]
+__all__ = ["COLUMNS", "NameTakenError", "Registry", "Row", "Run", "checked_name"]
+
+
+class NameTakenError(UserError):
+    """There is a run, or something else, of the name that a new run was to have."""
 
 
 class Registry:
@@ -41,17 +57,21 @@ class Registry:
         """Folder of the results: of the registry, or of the user's cache where ``root`` is none yet."""
         return self.root / ".analysis" if self.folders() else cache_dir() / "analysis"
 
-    def create(self, manifest: Manifest) -> Run:
-        """Make the folder of a new run and write its manifest.
+    def create(self, manifest: Manifest, rows: bytes | None = None) -> Run:
+        """Make the folder of a new run and write its manifest and, if known, which rows its clients hold.
 
         Raises:
-            UserError: the name is taken or not a plain file name, or the folder cannot be written.
+            NameTakenError: the name is taken.
+            UserError: it is no plain file name, or the folder cannot be written.
         """
         run = Run(self.root / manifest.name)
         self.check_free(manifest.name)
         try:
-            with atomic_folder(run.folder, exclusive=True) as temporary:
+            with atomic_folder(run.folder, below=self.root, exclusive=True) as temporary:
                 Run(temporary).write_manifest(manifest)
+                touch(temporary / layout.LOCK, below=temporary)
+                if rows is not None:
+                    write_bytes(Run(temporary).rows(), rows, below=temporary)
         except FileExistsError as error:
             raise self._taken(manifest.name) from error
         except OSError as error:
@@ -64,11 +84,11 @@ class Registry:
         Raises:
             UserError: it is taken, or not a plain file name.
         """
-        if (self.root / checked_name(name)).exists():
+        if os.path.lexists(self.root / checked_name(name)):
             raise self._taken(name)
 
-    def _taken(self, name: str) -> UserError:
-        return UserError(
+    def _taken(self, name: str) -> NameTakenError:
+        return NameTakenError(
             f"{self.root / name} is taken; choose another --name, or continue a run of that name with "
             "--resume"
         )
@@ -76,7 +96,7 @@ class Registry:
     def free_name(self, stem: str, suffixes: Sequence[str] = ("",)) -> str:
         """Return ``stem``, or ``stem-2``, ``stem-3``… if it is taken with one of the ``suffixes``."""
         name, count = stem, 1
-        while any((self.root / f"{name}{suffix}").exists() for suffix in suffixes):
+        while any(os.path.lexists(self.root / f"{name}{suffix}") for suffix in suffixes):
             count += 1
             name = f"{stem}-{count}"
         return name
@@ -159,31 +179,16 @@ class Registry:
         return self._checkpoint(self.run(name), which)
 
     def _checkpoint(self, run: Run, which: str) -> Path:
-        client = re.fullmatch(r"client([0-9]{1,9})", which)
-        if which in ("", "final"):
-            path = run.final if run.final.exists() or which else run.last
-        elif which == "best":
-            path = run.best
-        elif which in ("sel", "all"):
-            path = run.average(which)
-        elif client:
-            path = run.client(int(client[1]))
-        elif re.fullmatch(r"[0-9]{1,9}", which):
-            path = run.kept(int(which))
-            if not path.exists() and run.final.exists() and int(which) == run.manifest().settings.rounds:
-                path = run.final
-        else:
-            clients = (f"client{int(path.stem)}" for path in run.clients())
+        path = path_of(run, which)
+        if path is None:
             hint = (
-                suggestion(which, ("best", "final", "sel", "all", *clients))
-                or "; use @best, @final, @all, @25 or @client3"
+                suggestion(which, addresses(run)) or "; use @best, @final, @initial, @25, @25:all or @client3"
             )
             raise UserError(f"unknown checkpoint {run.name}@{which}{hint}")
         if not path.exists():
-            files = (run.final, run.best, run.average("all"), run.average("sel"))
-            names = [f"@{p.stem}" for p in files if p.exists()]
-            names += [f"@{round}" for round in run.rounds()]
-            names += [f"@client{int(p.stem)}" for p in run.clients()[:3]] + ["…"] * (len(run.clients()) > 3)
+            names = [f"@{name}" for name in addresses(run) if not name.endswith(":anchor")]
+            clients = len(run.clients())
+            names = names[: len(names) - clients + 3] + ["…"] * (clients > 3)
             asked = (
                 f"no @{which} ({path.relative_to(run.folder)})" if which else "neither final.pt nor last.pt"
             )
@@ -194,6 +199,10 @@ class Registry:
     def rows(self) -> list[Row]:
         """Return one row of ``COLUMNS`` and of the settings per run, newest first."""
         return index.rows(self.root, self.folders())
+
+    def without_index(self) -> str | None:
+        """Return why the index is neither read nor written, such as that it is a link; None if it is."""
+        return index.stranger(self.root)
 
     def rebuild(self) -> list[Row]:
         """Make the index anew from the files and return its rows.
@@ -215,23 +224,22 @@ class Registry:
         Raises:
             UserError: the run is unfinished, or its folder is a link to elsewhere.
         """
-        _refuse_link(run)
         with run.held():
             if run.status(run.manifest()) == "unfinished":
                 raise UserError(
                     f"run {run.name!r} is unfinished, and needs its clients' models; finish it first"
                 )
+            is_writable(run.client(0), below=self.root)  # refuses a linked folder, in which none is found
             found = [
                 run.folder / name for name in layout.files(run.folder) if layout.kind(name) == "checkpoint"
             ]
             models = [path for path in found if path.parent.name == "clients"]
             if models:
                 run.write_manifest(run.manifest().model_copy(update={"clients_deleted": True}))
-            for path in models:
-                path.unlink()
-                with suppress(OSError):  # a folder goes with its last file
-                    path.parent.rmdir()
-                    path.parents[1].rmdir()
+            for path in (*models, *(path for path in found if path.name == "anchor.pt")):
+                remove(path, below=self.root)
+                if remove_empty(path.parent, below=self.root) and path.parents[1] != run.folder:
+                    remove_empty(path.parents[1], below=self.root)  # a folder goes with its last file
         return len(models)
 
     def delete(self, run: Run) -> None:
@@ -240,14 +248,7 @@ class Registry:
         Raises:
             UserError: another process trains it, or its folder is a link to elsewhere.
         """
-        _refuse_link(run)
         hidden = run.folder.with_name(f".{run.name}.{os.getpid()}.deleted")
         with run.held() if run.has_manifest else nullcontext():
-            run.folder.rename(hidden)
-        synced(self.root)
-        shutil.rmtree(hidden)
-
-
-def _refuse_link(run: Run) -> None:
-    if run.folder.is_symlink():
-        raise UserError(f"{run.folder} is a link; remove the link, and its target yourself")
+            move(run.folder, hidden, below=self.root)
+        remove_tree(hidden, below=self.root)

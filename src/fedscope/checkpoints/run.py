@@ -5,21 +5,19 @@ is found when it is read. A process that is killed leaves whole files, a last li
 short, and temporary files whose names begin with a dot.
 """
 
-import fcntl
 import json
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from fedscope.checkpoints import layout
 from fedscope.checkpoints.formats import RUN_FORMAT, seal, upgraded
-from fedscope.checkpoints.limits import parse_json, read_bytes
+from fedscope.checkpoints.limits import parse_json
 from fedscope.checkpoints.schema import NAME, Manifest, Round, parse
 from fedscope.errors import UserError
-from fedscope.storage import synced, write_text
+from fedscope.storage import append, locked, move, read_bytes, remove, touch, write_text
 
 MOST_METRICS = 1 << 30  # bytes of metrics.jsonl
 
@@ -34,6 +32,11 @@ class Run:
     def name(self) -> str:
         """The run's name, which is its folder's."""
         return self.folder.name
+
+    @property
+    def root(self) -> Path:
+        """The folder of the registry, below which no link is followed to write."""
+        return self.folder.parent
 
     @property
     def has_manifest(self) -> bool:
@@ -55,9 +58,18 @@ class Run:
         """The global model after the newest round of an unfinished run."""
         return self.folder / "last.pt"
 
-    def average(self, name: str) -> Path:
-        """Another newest global model than the server's: the mean of clients ``sel`` or ``all``."""
-        return self.folder / f"{name}.pt"
+    @property
+    def initial(self) -> Path:
+        """The global model before the first round."""
+        return self.folder / "initial.pt"
+
+    def average(self, name: str, round: int | None = None) -> Path:
+        """The mean of clients ``sel`` or ``all``: the newest, or that after ``round``, where it was kept."""
+        return self._of_round(round) / f"{name}.pt"
+
+    def anchor(self, round: int) -> Path:
+        """The model that the clients of ``round`` started from, where an upload of theirs is kept."""
+        return self._of_round(round) / "anchor.pt"
 
     def kept(self, round: int) -> Path:
         """The global model after ``round`` rounds, where ``--keep-every`` kept it."""
@@ -65,8 +77,14 @@ class Run:
 
     def client(self, client: int, round: int | None = None) -> Path:
         """A client's last upload, or its upload of ``round``."""
-        folder = self.folder / f"round-{round:04d}" if round is not None else self.folder
-        return folder / "clients" / f"{client:04d}.pt"
+        return self._of_round(round) / "clients" / f"{client:04d}.pt"
+
+    def rows(self, round: int | None = None) -> Path:
+        """Which rows the clients hold; those of ``round`` where every round's clients are new."""
+        return self._of_round(round) / "rows.zz"
+
+    def _of_round(self, round: int | None) -> Path:
+        return self.folder if round is None else self.folder / f"round-{round:04d}"
 
     def clients(self, until: int | None = None) -> list[Path]:
         """Each client's last upload, in client order; its last by round ``until`` where all were kept."""
@@ -78,6 +96,10 @@ class Run:
         """Return the rounds whose global model was kept."""
         kept = [path.stem[6:] for path in self._checkpoints(".") if path.name.startswith("round-")]
         return sorted(map(int, kept))
+
+    def of_rounds(self) -> list[Path]:
+        """Return the means of clients that were kept of rounds, and what their uploads started from."""
+        return self._checkpoints("round-*")
 
     def _checkpoints(self, folders: str) -> list[Path]:
         """Return the files that are named as checkpoints are, whatever else lies beside them."""
@@ -96,9 +118,10 @@ class Run:
             UserError: another process trains the run, or its manifest is missing.
         """
         self._check_manifest()
-        with (self.folder / "manifest.json").open("rb" if shared else "r+b") as handle:
+        with ExitStack() as stack:
             try:
-                fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+                lock = locked(self.folder / layout.LOCK, below=self.root, shared=shared)
+                stack.enter_context(lock)
             except BlockingIOError as error:
                 raise UserError(
                     f"another process is training {self.name!r}; wait for its end, or use another --name"
@@ -136,13 +159,13 @@ class Run:
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Write the manifest atomically."""
-        write_text(self.folder / "manifest.json", self.sealed(manifest))
+        write_text(self.folder / "manifest.json", self.sealed(manifest), below=self.root)
 
     def extend(self, rounds: int) -> None:
         """Let the run go on to ``rounds``: its last model is again the newest of an unfinished one."""
         manifest = self.manifest()
         if self.final.exists():  # first: a kill in between leaves a run of the old length, to be finished
-            self.final.replace(self.last)
+            move(self.final, self.last, below=self.root)
         settings = manifest.settings.model_copy(update={"rounds": rounds})
         before = (*manifest.extended, manifest.settings.rounds)
         self.write_manifest(manifest.model_copy(update={"settings": settings, "extended": before}))
@@ -177,14 +200,11 @@ class Run:
 
     def write_metrics(self, records: list[dict[str, object]]) -> None:
         """Replace all metrics."""
-        write_text(self.folder / "metrics.jsonl", "".join(map(_json_line, records)))
+        write_text(self.folder / "metrics.jsonl", "".join(map(_json_line, records)), below=self.root)
 
     def append_metrics(self, record: Mapping[str, object]) -> None:
         """Add one round's metrics."""
-        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as handle:
-            handle.write(_json_line(record))
-            handle.flush()
-            os.fsync(handle.fileno())
+        append(self.folder / "metrics.jsonl", _json_line(record).encode("utf-8"), below=self.root)
 
     def tags(self) -> tuple[str, ...]:
         """Return the tags, sorted: each is an empty file, so that two processes can tag at once."""
@@ -196,10 +216,7 @@ class Run:
         Raises:
             UserError: it is no plain name.
         """
-        path = self.folder / "tags" / checked_name(name, "tag")
-        path.parent.mkdir(exist_ok=True)
-        path.touch()
-        synced(path.parent)
+        touch(self.folder / "tags" / checked_name(name, "tag"), below=self.root)
 
     def untag(self, name: str) -> None:
         """Remove a tag.
@@ -209,8 +226,7 @@ class Run:
         """
         if name not in self.tags():
             raise UserError(f"{self.name} has no tag {name!r}; it has {', '.join(self.tags()) or 'none'}")
-        (self.folder / "tags" / name).unlink()
-        synced(self.folder / "tags")
+        remove(self.folder / "tags" / name, below=self.root)
 
 
 def checked_name(name: str, kind: str = "run name") -> str:

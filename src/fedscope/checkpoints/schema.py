@@ -6,6 +6,7 @@ described, listed and verified without building any of them.
 
 import operator
 import re
+from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -16,8 +17,10 @@ from fedscope.own import is_own
 
 OPTION = "option"  # where the fields are what the user typed
 UNKNOWN = "unknown"  # the method and the partition of a run that was added without
+MOST_ROWS = 1 << 26  # that the clients of a run hold together: 256 MiB
 # no path, no device of any system
 NAME = re.compile(r"(?!(?i:con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$))[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?\+00:00")
 
 Positive = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -31,6 +34,16 @@ def _plain_name(name: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_plain_name)]
+
+
+def _moment(text: str) -> str:
+    if not _MOMENT.fullmatch(text):
+        raise ValueError(f"{text[:100]!r} is no time such as 2026-01-31T12:00:00+00:00")
+    datetime.fromisoformat(text)
+    return text
+
+
+Moment = Annotated[str, AfterValidator(_moment)]  # ISO 8601, UTC: such texts sort as their times do
 
 
 class Record(BaseModel):
@@ -115,6 +128,7 @@ class Settings(Record):
     test_samples: Positive | None = None
     clients_limit: Positive | None = None
     steps_limit: Positive | None = None
+    validation: Annotated[float, Field(ge=0, le=0.5)] = Field(0.0, exclude_if=operator.not_)
     evaluate_on: Literal["test", "validation"] = "test"
     eval_model: Literal["cld", "sel", "all"] = "cld"
     eval_drop_last: bool | None = None
@@ -145,6 +159,14 @@ class Settings(Record):
         return self
 
     @model_validator(mode="after")
+    def _validates_once(self) -> "Settings":
+        if self.validation and self.evaluate_on == "validation":
+            raise ValueError(
+                "--evaluate-on validation is the data set's own split; leave it out, or --validation"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _stacks_are_plain(self) -> "Settings":
         if self.stack > 1 and (self.compile or self.precision != "fp32"):
             raise ValueError(
@@ -169,16 +191,32 @@ class Added(Record):
     notes: tuple[str, ...] = ()  # what was renamed or left out
 
 
+class RowsSpec(Record):
+    """Which rows of the training set the clients hold: how many each, and a hash over that and the rows."""
+
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    counts: tuple[Annotated[int, Field(ge=0)], ...]
+    validation: Annotated[int, Field(ge=0)] = 0  # held out of all clients' rows
+
+    @model_validator(mode="after")
+    def _fit_memory(self) -> "RowsSpec":
+        if sum(self.counts) + self.validation > MOST_ROWS:
+            raise ValueError(f"the clients hold more than {MOST_ROWS} rows")
+        return self
+
+
 class Manifest(Record):
     """A run, as written when it starts."""
 
     format: Literal["fedscope/run/2"] = "fedscope/run/2"
     name: Name
-    created: str  # ISO 8601, UTC
+    created: Moment
     settings: Settings
     model: ModelSpec
     data: DataSpec
     versions: dict[str, str]
+    # none of an older or an added run, nor where every round's clients are new: then they are in its metrics
+    rows: RowsSpec | None = Field(None, exclude_if=operator.not_)
     preset: PresetUse | None = None
     sealed_metrics: bool = True  # each line of metrics.jsonl carries a check; not so in format 1
     partial: bool = False  # an import of single checkpoints: the others are elsewhere
@@ -202,12 +240,14 @@ class Round(BaseModel):
     accuracy: Finite | None = None
     loss: Finite | None = None
     train_loss: Finite | None = None
-    seconds: Finite = 0.0
-    seconds_in: dict[str, Finite] = {}
+    seconds: NonNegative = 0.0
+    seconds_in: dict[str, NonNegative] = {}
     clients: list[Annotated[int, Field(ge=0)]] = []
-    bytes_down: Finite = 0
-    bytes_up: Finite = 0
-    gradients: Finite = 0
+    bytes_down: NonNegative = 0
+    bytes_up: NonNegative = 0
+    gradients: NonNegative = 0
+    validation: dict[str, Finite | None] = {}  # accuracy and loss on the rows held out of training
+    rows: RowsSpec | None = None  # of this round's clients, where every round's are new
     peak_memory_bytes: list[Annotated[int, Field(ge=0)]] = []
 
 
@@ -226,6 +266,8 @@ class CheckpointInfo(Record):
     model: ModelSpec
     data: DataSpec
     versions: dict[str, str]
+    labels: tuple[int, ...] = Field((), exclude_if=operator.not_)  # of the classes, under concept shift
+    rows: str = Field("", exclude_if=operator.not_)  # RowsSpec.sha256 of what the clients held; "": unknown
 
 
 def difference(manifest: Manifest, info: CheckpointInfo) -> str | None:
@@ -233,6 +275,8 @@ def difference(manifest: Manifest, info: CheckpointInfo) -> str | None:
     lengths = (*manifest.extended, manifest.settings.rounds)
     if info.settings not in [manifest.settings.model_copy(update={"rounds": n}) for n in lengths]:
         return "settings"
+    if manifest.rows and info.rows != manifest.rows.sha256:
+        return "rows"
     return next((s for s in ("model", "data") if _unsourced(info, s) != _unsourced(manifest, s)), None)
 
 

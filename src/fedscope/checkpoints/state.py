@@ -10,13 +10,15 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeGuard
 
 from torch import Tensor
 
 from fedscope.checkpoints.files import content_hash, read_content, write_tensors
 from fedscope.checkpoints.formats import seal
-from fedscope.checkpoints.limits import parse_json, read_bytes
+from fedscope.checkpoints.limits import parse_json
 from fedscope.errors import UserError
+from fedscope.storage import new_file, open_regular, read_bytes, write_text
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,10 @@ def write_state(
 ) -> None:
     """Write all but the rows, which are in the folder by now."""
     if server:
-        write_tensors(folder / "server.pt", server)
+        with new_file(folder / "server.pt", below=folder) as handle:
+            write_tensors(handle, server)
     content = {"clients": list(clients), "checks": list(checks), "server": content_hash(server)}
-    (folder / "state.json").write_text(json.dumps({**content, "sha256": seal(content)}))
+    write_text(folder / "state.json", json.dumps({**content, "sha256": seal(content)}), below=folder)
 
 
 def read_state(folder: Path) -> StateIndex:
@@ -52,12 +55,13 @@ def read_state(folder: Path) -> StateIndex:
     old = isinstance(content, dict) and content.keys() == {"clients"}
     if not isinstance(content, dict) or not (old or content.pop("sha256", None) == seal(content)):
         raise _damaged(folder, "state.json does not match its hash")
-    clients = content["clients"]
-    if not isinstance(clients, list) or not all(type(c) is int for c in clients):
-        raise _damaged(folder, "state.json lists no clients")
+    clients, checks = content.get("clients"), content.get("checks")
+    if not _whole_numbers(clients) or not (old or (_whole_numbers(checks) and len(checks) == len(clients))):
+        raise _damaged(folder, "state.json lists no clients, or no check for each")
     if size % (4 * max(len(clients), 1)) or (size and not clients):
         raise _damaged(folder, f"clients.f32 has {size} bytes for {len(clients)} clients")
-    return StateIndex(tuple(clients), None if old else tuple(content["checks"]), content.get("server"))
+    known = tuple(checks) if _whole_numbers(checks) else None
+    return StateIndex(tuple(clients), known, content.get("server"))
 
 
 def check_row(folder: Path, state: StateIndex, row: int, content: bytes | bytearray) -> None:
@@ -87,18 +91,24 @@ def server_vectors(folder: Path, state: StateIndex) -> dict[str, Tensor]:
     return found
 
 
-def check_state(folder: Path) -> None:
-    """Check every byte of the folder.
+def check_state(folder: Path) -> StateIndex:
+    """Check every byte of the folder; return what it holds.
 
     Raises:
         UserError: it is damaged.
     """
     state = read_state(folder)
-    server_vectors(folder, state)
+    if not server_vectors(folder, state) and (folder / "server.pt").exists():
+        raise _damaged(folder, "server.pt is there, and state.json says that the server has no vectors")
     size = (folder / "clients.f32").stat().st_size // max(len(state.clients), 1)
-    with (folder / "clients.f32").open("rb") as handle:
+    with open_regular(folder / "clients.f32") as handle:
         for row in range(len(state.clients)):
             check_row(folder, state, row, handle.read(size))
+    return state
+
+
+def _whole_numbers(value: object) -> TypeGuard[list[int]]:
+    return isinstance(value, list) and all(type(item) is int for item in value)
 
 
 def _damaged(folder: Path, reason: str) -> UserError:

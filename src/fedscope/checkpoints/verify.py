@@ -1,19 +1,25 @@
-"""`fedscope runs verify`: every file of the registry read and compared with what it, and the others, say."""
+"""`fedscope runs verify`, and what `import` does before it believes a run: every file read and compared.
+
+One function checks a run, :func:`verify_run`, wherever its folder lies and whatever name it is to get: every
+byte against its hash, and every claim of a file against the others (:mod:`fedscope.checkpoints.claims`).
+"""
 
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
-from fedscope.checkpoints import index, layout
+from fedscope.checkpoints import claims, due, index, layout
+from fedscope.checkpoints.claims import Account, Seen
 from fedscope.checkpoints.files import load_checkpoint
 from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.rows import read_rows
 from fedscope.checkpoints.run import Run
-from fedscope.checkpoints.schema import CheckpointInfo, Manifest, Round, difference
+from fedscope.checkpoints.schema import Round
 from fedscope.checkpoints.state import check_state
 from fedscope.errors import UserError
 
-Metrics = list[dict[str, object]]
 _LEFT_OVER = "left over by a process that was killed; delete it"
 
 
@@ -30,7 +36,10 @@ def verify_root(registry: Registry) -> Iterator[Fault]:
 
     Other programs' files may lie there too, and are none of a registry's.
     """
-    for problem in index.faults(registry.root):
+    why = index.stranger(registry.root)
+    if why:
+        yield Fault(index.INDEX, why)
+    for problem in [] if why else index.faults(registry.root):
         yield Fault(index.INDEX, f"damaged ({problem}); `fedscope runs rebuild` makes it anew")
     for entry in sorted(os.scandir(registry.root), key=lambda entry: entry.name):
         if entry.name == ".analysis" and entry.is_dir(follow_symlinks=False):  # of `hessian`: checked at use
@@ -42,32 +51,60 @@ def verify_root(registry: Registry) -> Iterator[Fault]:
             yield Fault(entry.name, "belongs to no run; move it into its run's folder, or elsewhere")
 
 
-def verify_run(run: Run, report: Callable[[str], None] = lambda name: None) -> Iterator[Fault]:
-    """Yield the faults of one run; ``report`` is told each file before it is read."""
+def verify_run(
+    run: Run, report: Callable[[str], None] = lambda name: None, *, name: str | None = None
+) -> Iterator[Fault]:
+    """Yield the faults of one run, at most one per file.
+
+    Args:
+        run: the folder, be it a hidden one in which a run is made.
+        report: is told each file before it is read.
+        name: of the run, where it is not the folder's.
+    """
+    name = name or run.name
     try:
         manifest, metrics = run.manifest(), run.metrics()
     except (UserError, OSError) as error:
-        yield Fault(run.name, _said(error, run))
+        yield Fault(name, _said(error, run))
         return
-    if manifest.name != run.name:
-        yield Fault(f"{run.name}/manifest.json", f"is of a run named {manifest.name!r}; rename the folder")
-    for number, record in enumerate(metrics, 1):
-        if record.get("round") != number:
-            yield Fault(f"{run.name}/metrics.jsonl", f"line {number} is not of round {number}")
-            return
-    found = set()
-    for name in layout.files(run.folder):
-        report(f"{run.name}/{name}")
-        found.add(name)
-        problem = _problem(run, name, manifest, metrics)
-        if problem:
-            yield Fault(f"{run.name}/{name}", problem)
-    for name in sorted(_expected(run, manifest, metrics) - found):
-        yield Fault(f"{run.name}/{name}", "is missing; restore it from a copy")
+    rounds = tuple(map(Round.model_validate, metrics))
+    account = Account(manifest, rounds, run.final.exists() or manifest.diverged is not None)
+    files = list(layout.files(run.folder))
+    seen: list[Seen] = []
+    found: dict[str, str] = {}
+    if manifest.name != name:
+        found["manifest.json"] = f"is of a run named {manifest.name!r}; rename the folder"
+    for problem in claims.manifest_problems(account, files, datetime.now(UTC)):
+        found.setdefault("manifest.json", problem)
+    for problem in claims.metrics_problems(account):
+        found.setdefault("metrics.jsonl", problem)
+    for file in files:
+        report(f"{name}/{file}")
+        wrong = found.get(file) or _problem(run, file, account, files, seen)
+        if wrong:
+            found[file] = wrong
+            yield Fault(f"{name}/{file}", wrong)
+    for file, problem in claims.joint_problems(seen, account):
+        if file not in found:
+            found[file] = problem
+            yield Fault(f"{name}/{file}", problem)
+    for file in sorted(due.expected(account, files) - set(files)):
+        yield Fault(f"{name}/{file}", "is missing; restore it from a copy")
 
 
-def _problem(run: Run, name: str, manifest: Manifest, metrics: Metrics) -> str | None:
-    """Return what is wrong with one file, if anything is."""
+def check_run(run: Run, name: str | None = None, taken: Callable[[str], bool] = lambda name: True) -> None:
+    """Refuse a run with a fault, in a file that is ``taken``; ``name`` is the run's if not the folder's.
+
+    Raises:
+        UserError: the first fault.
+    """
+    for fault in verify_run(run, name=name):
+        if taken(fault.path.partition("/")[2] or "manifest.json"):
+            raise UserError(f"{fault.path}: {fault.problem}")
+
+
+def _problem(run: Run, name: str, account: Account, files: list[str], seen: list[Seen]) -> str | None:
+    """Return what is wrong with one file, if anything is; note in ``seen`` a checkpoint that is whole."""
     path, kind = run.folder / name, layout.kind(name)
     if layout.is_leftover(name):
         return None if _busy(run) else _LEFT_OVER
@@ -77,61 +114,50 @@ def _problem(run: Run, name: str, manifest: Manifest, metrics: Metrics) -> str |
         return "is a link, which no copy or archive of the run would hold; put the file here"
     try:
         if kind == "checkpoint":
-            return _mismatch(name, load_checkpoint(path).info, manifest, metrics)
-        if kind == "state" and name.endswith("state.json"):
-            check_state(path.parent)
+            return _checkpoint_problem(path, name, account, seen)
+        if kind == "rows":
+            return _rows_problem(path, name, account)
+        if kind == "state" and path.name == "state.json":
+            return _state_problem(path.parent, name, account, files)
+        if kind == "tag" and path.stat().st_size:
+            return "is no tag, which is an empty file; delete it"
     except (UserError, OSError) as error:
         return _said(error, run)
     return None
 
 
-def _mismatch(name: str, info: CheckpointInfo, manifest: Manifest, metrics: Metrics) -> str | None:
-    """Return in what a whole checkpoint disagrees with its run or with its own name."""
-    section = difference(manifest, info)
-    if section:
-        return f"is of another run: its {section} are not the manifest's"
-    parts = Path(name).parts
-    if (info.kind == "client") != ("clients" in parts):
-        return f"holds a {info.kind} model"
-    if info.client is not None and info.client != int(Path(name).stem):
-        return f"holds the model of client {info.client}"
-    if parts[0].startswith("round-") and info.round != int(Path(parts[0]).stem[6:]):
-        return f"holds the model of round {info.round}"
-    if name == "final.pt" and manifest.stated()["rounds"] not in (None, info.round):
-        return f"is of round {info.round} of {manifest.settings.rounds}"
-    ahead = name not in ("last.pt", "final.pt")  # the others are written before the line of their round
-    if not manifest.partial and info.round > len(metrics) + ahead:
-        return f"is of round {info.round}, of which metrics.jsonl knows nothing"
-    measured = metrics[info.round - 1].get("accuracy") if 1 <= info.round <= len(metrics) else None
-    claimed = info.metrics.get("accuracy")
-    if info.kind == "global" and None not in (measured, claimed) and measured != claimed:
-        return f"claims accuracy {claimed} in round {info.round}, metrics.jsonl has {measured}"
-    return None
+def _checkpoint_problem(path: Path, name: str, account: Account, seen: list[Seen]) -> str | None:
+    problem = due.unforeseen(name, account)
+    loaded = load_checkpoint(path)
+    problem = claims.checkpoint_problem(name, loaded.info, account) or problem
+    if problem is None:
+        shapes = tuple((tensor, tuple(value.shape)) for tensor, value in sorted(loaded.state.items()))
+        diverged = account.manifest.diverged is not None and name == "last.pt"
+        finite = diverged and all(bool(value.isfinite().all()) for value in loaded.state.values())
+        seen.append(Seen(name, loaded.info, loaded.sha256, shapes, finite))
+    return problem
 
 
-def _expected(run: Run, manifest: Manifest, metrics: Metrics) -> set[str]:
-    """Return the files that there must be, going by the metrics; the newest model comes after its line."""
-    settings, done = manifest.settings, len(metrics)
-    if manifest.partial:
-        return set()
-    if not metrics:
-        return {"metrics.jsonl"} if run.final.exists() else set()
-    names = {run.kept(r).name for r in _every(settings.keep_every, done)}
-    if done > 1 and not (run.final.exists() or run.last.exists()):
-        names.add("final.pt" if done == settings.rounds and not manifest.diverged else "last.pt")
-    if any(isinstance(m.get("accuracy"), float) for m in metrics):
-        names.add("best.pt")
-    uploads = settings.save_clients != "none" and not manifest.clients_deleted
-    for round, record in enumerate(metrics, 1) if uploads else []:
-        for client in Round.model_validate(record).clients:
-            paths = [run.client(client)]
-            paths += [run.client(client, round)] if settings.save_clients == "all" else []
-            names |= {path.relative_to(run.folder).as_posix() for path in paths}
-    return names
+def _rows_problem(path: Path, name: str, account: Account) -> str | None:
+    spec = account.manifest.rows
+    if name != "rows.zz":  # of a round with clients of its own
+        round = int(path.parent.name[6:])
+        record = account.record(round)
+        if record is None and spec is None and round == account.reach:
+            return None
+        spec = record.rows if record else None
+    if spec is None:
+        return "holds rows of which the run says nothing"
+    whole = account.settings.train_samples is None  # else the rows are of a part, drawn from all
+    held = read_rows(path, spec, account.manifest.data.train_samples if whole else None)
+    rows = [*(client.tolist() for client in held.clients), held.validation.tolist()]
+    return claims.rows_problem(spec, rows, account)
 
 
-def _every(step: int, done: int) -> range:
-    return range(step, done + 1, step) if step else range(0)
+def _state_problem(folder: Path, name: str, account: Account, files: list[str]) -> str | None:
+    state, kind = check_state(folder), name.partition("/")[0]
+    rounds = [file.split("/")[1] for file in files if file.startswith(f"{kind}/") and layout.kind(file)]
+    return claims.state_problem(state.clients, max(int(round[6:]) for round in rounds), account)
 
 
 def _busy(run: Run) -> bool:

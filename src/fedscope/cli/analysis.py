@@ -10,7 +10,8 @@ from fedscope.cli import completion, options
 
 _OPTIONS = (
     click.argument("checkpoints", nargs=-1, metavar="[CKPT]...", shell_complete=completion.checkpoints),
-    click.option("--split", type=click.Choice(["train", "test"]), default="train", show_default=True),
+    click.option("--split", type=click.Choice(["train", "validation", "test"]), default="train",
+                 show_default=True),
     options.data_dir,
     click.option("--model", metavar="MODULE:FACTORY", help="Your own network; CKPT is then its state_dict."),
     click.option("--data", metavar="MODULE:FACTORY", help="Your own batches of (inputs, targets), or dicts."),

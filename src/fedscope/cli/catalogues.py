@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from fedscope.errors import UserError, suggestion
 from fedscope.own import DATASETS, MODELS, registered
-from fedscope.storage import cache_dir, is_writable, write_text
+from fedscope.storage import cache_dir, is_writable, read_text, write_text
 
 Facts = dict[str, Any]
 T = TypeVar("T")
@@ -63,13 +63,13 @@ def kept(what: str, make: Callable[[], T]) -> T:
     if extended():
         return make()
     path = cache_dir() / "catalogues" / f"{what}-{source()}.json"
-    with suppress(OSError, ValueError):
-        found: T = json.loads(path.read_text(encoding="utf-8"))
+    with suppress(OSError, ValueError, UserError):
+        found: T = json.loads(read_text(path))
         return found
     made = make()
-    if is_writable(path):
+    if is_writable(path, below=cache_dir()):
         with suppress(OSError):
-            write_text(path, json.dumps(made, ensure_ascii=False))
+            write_text(path, json.dumps(made, ensure_ascii=False), below=cache_dir())
     return made
 
 

@@ -23,13 +23,9 @@ def checkpoints(context: click.Context, param: click.Parameter, typed: str) -> l
     run = next((run for run in _registry(context).folders() if run.name == name), None)
     if run is None:
         return []
-    words = [
-        "best",
-        "final",
-        *map(str, run.rounds()),
-        *(f"client{int(path.stem)}" for path in run.clients()),
-    ]
-    return [CompletionItem(f"{name}@{word}") for word in words if f"{name}@{word}".startswith(typed)]
+    from fedscope.checkpoints.addresses import addresses
+
+    return [CompletionItem(f"{name}@{word}") for word in addresses(run) if f"{name}@{word}".startswith(typed)]
 
 
 def of(kind: str) -> Complete:

@@ -20,6 +20,7 @@ import click
 
 from fedscope.checkpoints.schema import Manifest
 from fedscope.errors import UserError, suggestion
+from fedscope.storage import read_text
 
 OPTIONS = "fedscope.options"  # where the context keeps the method's options of the file
 ELSEWHERE = ("config", "help", "json", "resume", "set", "verbose", "quiet", "debug")
@@ -34,7 +35,7 @@ def read(ctx: click.Context, _param: click.Parameter, path: Path | None) -> None
     if path is None:
         return
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(read_text(path))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"--config {path} cannot be read: {reason}") from error

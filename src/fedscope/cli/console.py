@@ -5,7 +5,6 @@ per finished step elsewhere.
 """
 
 import json
-import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,21 +28,16 @@ from rich.table import Column as TableColumn
 from rich.table import Table
 from rich.text import Text
 
+from fedscope.cli.printable import STEERING, safe
 from fedscope.cli.readable import readable
 from fedscope.cli.tables import GAP, Column, fit, parts, terminal_width, widths
 from fedscope.cli.verbosity import CURRENT
-from fedscope.errors import UserError
-from fedscope.storage import is_writable, write_text
+from fedscope.storage import write_text
 
 T = TypeVar("T")
 Piece = Sequence[Any]  # of what a command prints, as plain data
 MOST_NOTES = 2  # below a table
 PIPE = 160  # columns of a table in a file or a pipe
-
-# control characters but the line end, overrides of the writing direction, what is invisible, half characters
-_STEERING = re.compile(
-    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
-)
 
 
 class Report(Protocol):
@@ -51,14 +45,6 @@ class Report(Protocol):
 
     def __call__(self, done: int, total: int | None = None, text: str = "", /) -> None:
         """Say how far the step is."""
-
-
-def safe(text: str) -> str:
-    """Return ``text`` with what would steer a terminal made visible: \\x1b for ESC, \\u202e for an override.
-
-    Texts from files and names of files are printed only so; line ends stay.
-    """
-    return _STEERING.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def errors() -> Console:
@@ -164,10 +150,14 @@ def print_table(
 
 
 def show(pieces: Iterable[Piece]) -> None:
-    """Print pieces in their order: ("note", text), ("line", text), ("table", arguments of print_table…)."""
+    """Print pieces in their order: ("note", text), ("line", text), ("table", arguments of print_table…).
+
+    A table's named arguments are the last one, as a dictionary.
+    """
     ways: dict[str, Callable[..., None]] = {"note": note, "line": print, "table": print_table}
     for way, *arguments in pieces:
-        ways[way](*arguments)
+        named = arguments.pop() if isinstance(arguments[-1], dict) else {}
+        ways[way](*arguments, **named)
 
 
 def _print_part(title: str | None, columns: Sequence[Column], width: int | None) -> None:
@@ -213,16 +203,6 @@ def percent(value: object) -> str:
     return f"{value:.2%}" if isinstance(value, float | int) else cell(value)
 
 
-def check_target(path: str | None) -> None:
-    """Refuse an output file that cannot be written, before the work and not after it.
-
-    Raises:
-        UserError: its folder cannot be written to, or is none.
-    """
-    if path not in (None, "-") and not is_writable(Path(str(path))):
-        raise UserError(f"cannot write {path}; name a file in a folder that you may write to")
-
-
 def in_json(target: str | None, content: object) -> bool:
     """Write ``content`` where ``--json`` says, if it does; return whether it is all that is to be printed."""
     if target is not None:
@@ -239,11 +219,11 @@ def write_json(target: str, content: object) -> None:
     """Write ``content`` to standard output (``-``) or atomically to a file."""
     plain = target == "-" and "utf" not in (sys.stdout.encoding or "utf-8").lower()
     text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=plain) + "\n"
-    text = _STEERING.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    text = STEERING.sub(lambda found: json.dumps(found[0])[1:-1], text)
     if target == "-":
         print(text, end="")
         return
-    write_text(Path(target), text)
+    write_text(Path(target), text, below=None)
 
 
 def _plain(text: str) -> str:

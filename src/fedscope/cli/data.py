@@ -1,5 +1,7 @@
 """`fedscope data`: which data sets there are, where they come from, and whether one is here and whole."""
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,20 @@ def command() -> None:
 @options.json_target
 def list_data(data_dir: Path | None, json_target: str | None) -> None:
     """List all data sets, and where each would come from."""
-    from fedscope.cli import console
+    from fedscope.cli import answers
+    from fedscope.data.root import root
+    from fedscope.storage import cache_dir
+
+    fetched = sorted(str(file) for file in cache_dir().glob("*-hub/meta.json"))
+    folder = root(data_dir)
+    answers.answer(
+        partial(_listed, data_dir), json_target, [folder] if folder else [],
+        command="data list", folder=folder, fetched=fetched,
+    )  # fmt: skip
+
+
+def _listed(data_dir: Path | None) -> tuple[list[dict[str, Any]], list[Sequence[Any]]]:
+    """Return what there is to say of all data sets, and what is shown of it."""
     from fedscope.data.catalogue import DATASETS
     from fedscope.data.inspection import describe, whereabouts
     from fedscope.own import DATASETS as REGISTERED
@@ -30,8 +45,6 @@ def list_data(data_dir: Path | None, json_target: str | None) -> None:
     places = {name: whereabouts(entry, data_dir) for name, entry in DATASETS.items()}
     found = [describe(DATASETS[name]) | {"here": place} for name, place in places.items()]
     others = registered(REGISTERED)
-    if console.in_json(json_target, [*found, *({"name": name, "factory": others[name]} for name in others)]):
-        return
     rows = [
         [
             name, entry.title, place, str(entry.classes), str(len(entry.domains) or ""), f"{entry.side}",
@@ -41,9 +54,11 @@ def list_data(data_dir: Path | None, json_target: str | None) -> None:
     ]  # fmt: skip
     columns = ["name", "what", "where", "classes", "domains", "side", "train", "test"]
     drop = ("domains", "side", "what", "classes", "test", "train", "where")
-    console.print_table("Data sets", columns, rows, text_columns=3, drop=drop)
+    shown: list[Sequence[Any]] = [("table", "Data sets", columns, rows, {"text_columns": 3, "drop": drop})]
     if others:
-        console.print_table("Of other packages", ("name", "factory"), list(others.items()), text_columns=2)
+        factories = list(others.items())
+        shown.append(("table", "Of other packages", ("name", "factory"), factories, {"text_columns": 2}))
+    return [*found, *({"name": name, "factory": factory} for name, factory in others.items())], shown
 
 
 @command.command("show")

@@ -5,32 +5,33 @@ from pathlib import Path
 from fedscope.checkpoints.files import versions
 from fedscope.checkpoints.registry import Registry
 from fedscope.cli import console, options
-from fedscope.cli.measuring import show
+from fedscope.cli.hessian_shown import show
 from fedscope.cli.reporting import as_record, page_of, runs_of
 from fedscope.cli.training import train_run
 from fedscope.figures import hessian_records, landscape_records
 from fedscope.figures.record import made_from
 from fedscope.figures.style import save
-from fedscope.landscape.crossing import Crossing
 from fedscope.landscape.measure import measure
-from fedscope.landscape.problem import Source, load
-from fedscope.landscape.request import Request
+from fedscope.landscape.problem import load
+from fedscope.landscape.samples import Source
 from fedscope.landscape.scan import Plane, scan
-from fedscope.storage import write_text
+from fedscope.request import Crossing, Request
+from fedscope.storage import check_target, write_text
 
 METHODS = ("fedavg", "fedavg+man")
+FILES = ("hessian.json", "landscape.json", "density.png", "landscape.png", "landscape.pdf", "report.html")
 SAMPLES, CLIENT_PROBES, GRID = 512, 16, 31  # enough to see something, in under three minutes on two cores
 
 
 def run(registry: Path, threads: int | None, out: Path) -> None:
     """Write the report, pictures and records into the folder ``out``."""
+    for name in FILES:
+        check_target(out / name)
     device = options.use_device("cpu", threads)
     store, source = Registry(registry), Source(samples=SAMPLES, device=device)
     paths = []
     for method in METHODS:
-        trained = train_run(
-            {"method": method}, {}, registry, store.free_name(f"demo-{method}"), device=device
-        )
+        trained = train_run({"method": method}, {}, registry, None, stem=f"demo-{method}", device=device)
         paths.append(Path(str(trained["final"])))
     problems = load(paths, source)
     request = Request(
@@ -46,7 +47,8 @@ def run(registry: Path, threads: int | None, out: Path) -> None:
     for suffix in ("png", "pdf"):
         figure = landscape_records.draw(surfaces)
         save(figure, out / f"landscape.{suffix}", record=made_from(surfaces))
-    write_text(out / "report.html", page_of([*map(as_record, runs_of(paths))], [*records, *surfaces]))
+    page = page_of([*map(as_record, runs_of(paths))], [*records, *surfaces])
+    write_text(out / "report.html", page, below=None)
     show(records)
     for path in sorted(out.iterdir()):
         print(path)

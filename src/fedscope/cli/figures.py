@@ -5,7 +5,9 @@ PyTorch is imported by the commands, not by their help.
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence, Sized
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ import click
 from fedscope.cli import console, options
 from fedscope.cli.command import Group
 from fedscope.errors import UserError
+from fedscope.storage import check_target
 
 if TYPE_CHECKING:
     from fedscope.figures.recipes.build import Plan
@@ -44,6 +47,16 @@ def command() -> None:
 @options.json_target
 def list_recipes(scale: str, registry: Path, json_target: str | None) -> None:
     """List all recipes: what each needs, what the registry has, and the time that is left on this machine."""
+    from fedscope.cli import answers
+
+    answers.answer(
+        partial(_listed, scale, registry), json_target, [registry],
+        command="figures list", scale=scale, registry=registry, machine=platform.node(),
+    )  # fmt: skip
+
+
+def _listed(scale: str, registry: Path) -> tuple[list[dict[str, Any]], list[Sequence[Any]]]:
+    """Return what there is to say of all recipes, and what is shown of it."""
     from fedscope.figures.recipes.build import Place, Plan
     from fedscope.figures.recipes.cells import Choices
     from fedscope.figures.recipes.estimate import words
@@ -64,17 +77,16 @@ def list_recipes(scale: str, registry: Path, json_target: str | None) -> None:
         time = f"{words(facts['seconds'])} ({facts['basis']})" if facts["seconds"] else ""
         left = _many(facts["train"], "run") if facts["train"] else ""
         more = _many(facts["measure"], "measure") if facts["measure"] else ""
-        needs = ", ".join(filter(None, [left, more])) or "–"
+        lost = f"{len(facts['diverged'])} diverged" if facts["diverged"] else ""
+        needs = ", ".join(filter(None, [left, more, lost])) or "–"
         rows.append([name, known.table, known.title, known.kind, has, needs, time])
-    if console.in_json(json_target, found):
-        return
     drop = ("kind", "core time", "of the paper", "has runs for", "shows")
     columns = ["recipe", "of the paper", "shows", "kind", "has runs for", "to do now", "core time"]
     notes = [
         "core time: measured, or scaled, from runs in this registry; else a guess from the networks' sizes"
     ]
-    console.print_table(f"Recipes at scale {scale}", columns, rows, notes, text_columns=7, drop=drop)
-    _tell_unreadable(shared)
+    table = (f"Recipes at scale {scale}", columns, rows, notes, {"text_columns": 7, "drop": drop})
+    return found, [("table", *table), *(("note", line) for line in _unreadable(shared))]
 
 
 @command.command(
@@ -118,6 +130,7 @@ def build_command(
     """
     from fedscope.figures.recipes.build import Place, Plan, build
     from fedscope.figures.recipes.cells import Choices, rows
+    from fedscope.figures.recipes.gallery import SUFFIXES
 
     chosen = Choices(_numbers(seeds), only or None, rounds)
     recipes = [one for one in _recipes(names, scale) if not only or not one.columns or _has(one, only)]
@@ -131,7 +144,9 @@ def build_command(
     if dry_run:
         _show(Plan(tuple(recipes), chosen, place, partial), json_target=json_target)
         return
-    console.check_target(str(out / "figures.json"))
+    for one in recipes:
+        for suffix in SUFFIXES:
+            check_target(Path(f"{out / one.stem}.{suffix}"))
     written, faults = build(recipes, chosen, place, console.note, partial=partial)
     if not console.in_json(json_target, {"files": list(map(str, written)), "faults": faults}):
         for path in written:
@@ -150,7 +165,7 @@ def index_command(out: Path) -> None:
 
     if not out.is_dir():
         raise UserError(f"there is no gallery {out}; `fedscope figures build` makes one")
-    write_text(out / INDEX, index(out))
+    write_text(out / INDEX, index(out), below=None)
     print(out / INDEX)
 
 
@@ -197,6 +212,8 @@ def _show(plan: Plan, *, json_target: str | None) -> None:
     for one in facts["measure"]:
         print(f"measure {one['run']} {one['checkpoint']}: {one['what']}")
     seconds = facts["seconds"] / plan.place.workers
+    for run, round in facts["diverged"].items():
+        print(f"{run} diverged in round {round} and is not trained again")
     for what, why in facts["faults"].items():
         print(f"cannot {what}: {why}")
     if facts["train"] or facts["measure"]:
@@ -208,13 +225,16 @@ def _show(plan: Plan, *, json_target: str | None) -> None:
         )
     else:
         print("nothing to train or to measure")
-    _tell_unreadable(plan)
+    for line in _unreadable(plan):
+        console.note(line)
 
 
 def _many(things: Sized, what: str) -> str:
     return f"{len(things)} {what}{'s' * (len(things) != 1)}"
 
 
-def _tell_unreadable(plan: Plan | None) -> None:
-    for name in plan.holdings.unreadable if plan else ():
-        console.note(f"the run {name} cannot be read and stands in no cell; see `fedscope runs verify`")
+def _unreadable(plan: Plan | None) -> list[str]:
+    return [
+        f"the run {name} cannot be read and stands in no cell; see `fedscope runs verify`"
+        for name in (plan.holdings.unreadable if plan else ())
+    ]

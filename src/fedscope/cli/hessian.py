@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from fedscope.cli import answers
+from fedscope.cli import answers, hessian_answers, options
 from fedscope.cli.analysis import GROUPS as analysis_groups
 from fedscope.cli.analysis import analysis, check_references
 from fedscope.cli.command import Command
@@ -82,7 +82,8 @@ EXAMPLES = {
 @click.option("--both-ends", is_flag=True, help="Also the --top-k smallest eigenvalues.")
 @click.option("--layers", is_flag=True, help="Also λ_max of each layer's own diagonal block.")
 @click.option("--recompute", is_flag=True, help="Measure again what the registry has a result of.")
-@click.option("--figure", "--out", "figure", metavar="FILE", help="Also draw to a .png, .pdf or .svg file.")
+@click.option("--figure", "--out", "figure", metavar="FILE", callback=options.writable,
+              help="Also draw to a .png, .pdf or .svg file.")  # fmt: skip
 @click.option("--kind", type=click.Choice(["density", "eigenvalues", "clients", "bars"]),
               default="density", show_default=True,
               help="What --figure draws: the density, the --top-k eigenvalues, H_N and H_D of the pairs of "
@@ -90,12 +91,13 @@ EXAMPLES = {
 def command(**given: Any) -> None:
     """Measure the curvature of the training loss at checkpoints.
 
-    CKPT is a file, or RUN, RUN@25, RUN@best, RUN@final, RUN@client3 of the registry; left out, the newest
-    run. Several are compared in one table.
+    CKPT is a file, or RUN, RUN@25, RUN@25:all, RUN@best, RUN@0, RUN@client3 of the registry; left out, the
+    newest run. Several are compared in one table.
     """
     check_references(given)
-    place = answers.place(given)
-    if place and answers.give(place.file, given["json_target"]):
+    place = hessian_answers.place(given)
+    target = given["json_target"]
+    if place and (answers.give(place.file, target) or hessian_answers.give_part(place, given, target)):
         return
     from fedscope.cli import measuring  # torch: not for --help
 

@@ -50,7 +50,6 @@ def run(
     """Compute or read the records, write them, and draw them into ``out``."""
     if not is_page(Path(out)):
         rounds.check_output(Path(out), film_wanted=bool(round_range or saved) or directions == "pca")
-    console.check_target(out)
     own, recompute = taken(source, metric), source.pop("recompute")
     plane = Plane(directions=directions, grid=grid_sizes(grid), span=span, bn=bn, versions=versions(), **own)
     if saved:
@@ -64,7 +63,7 @@ def run(
                 return
     only_json = console.in_json(json_target, console.one_or_all(records))
     if is_page(Path(out)):
-        write_text(Path(out), landscape_page(records))
+        write_text(Path(out), landscape_page(records), below=None)
     elif film.is_film_file(Path(out)) or (is_film(records) and len(records) > 1):
         rounds.write(records, Path(out), kind=kind, metric=metric, seconds=seconds)
     else:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-BARRED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS)
+BARRED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 COMPLETE = "_FEDSCOPE_COMPLETE"  # set by the shell's completion script
 
 
@@ -79,7 +79,7 @@ def call(arguments: Sequence[str]) -> int:
 
 def _fail(message: str, code: int) -> int:
 
-    from fedscope.cli.console import safe
+    from fedscope.cli.printable import safe
     from fedscope.cli.verbosity import CURRENT
 
     if CURRENT.debug and code == 2:

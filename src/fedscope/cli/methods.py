@@ -92,7 +92,7 @@ def _describe(method: "Method") -> dict[str, Any]:
         "aliases": [alias for alias, name in ALIASES.items() if name == method.name],
         "objective": method.objective,
         "source": method.source,
-        "place": method.place,
+        "place": method.place or "nothing is added to the local step",
         "client_state": _vectors(method.memory),
         "server_state": _vectors(method.server_state),
         "to_a_client": " + ".join([shared, *filter(None, [_vectors(further)])]),

@@ -3,15 +3,17 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from fedscope.errors import UserError
+from fedscope.storage import check_target
 
 if TYPE_CHECKING:
     import torch
 
+T = TypeVar("T")
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 registry = click.option(
@@ -29,11 +31,14 @@ data_dir = click.option(
 )
 
 
-def _writable(_context: click.Context, _option: click.Parameter, target: str | None) -> str | None:
-    if target is not None:
-        from fedscope.cli.console import check_target
+def writable(_context: click.Context, _option: click.Parameter, target: T) -> T:
+    """Return the file that an option names, if it can be written: said before the work, not after it.
 
-        check_target(target)
+    Raises:
+        UserError: it is a folder, device, pipe or socket, or its folder cannot be written to.
+    """
+    if target not in (None, "-"):
+        check_target(Path(str(target)))
     return target
 
 
@@ -41,7 +46,7 @@ json_target = click.option(
     "--json",
     "json_target",
     metavar="FILE",
-    callback=_writable,
+    callback=writable,
     help="Print JSON, or write it to FILE (.json).",
 )
 device = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1…")

@@ -1,7 +1,6 @@
 """The work of `fedscope data plot-partition`: who holds how much of which class, as record and figure."""
 
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,22 +8,24 @@ import numpy as np
 
 from fedscope.checkpoints.files import versions
 from fedscope.checkpoints.owned import data_note
-from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.registry import Registry, Run
+from fedscope.checkpoints.rows import rows_spec
 from fedscope.checkpoints.schema import OPTION, Manifest, Settings, parse
 from fedscope.cli import console
 from fedscope.cli.unused import check_settings
 from fedscope.data import catalogue
 from fedscope.data.datasets import Dataset, part
+from fedscope.data.division import division
 from fedscope.data.heterogeneity import class_counts, effective_classes, total_variation
-from fedscope.data.partition import FRESH, Division, divide
+from fedscope.data.partition import FRESH
 from fedscope.errors import UserError
+from fedscope.federated.samples import client_rows
 from fedscope.figures.labels import data_name
 from fedscope.figures.partition import partition_figure
 from fedscope.figures.style import check_format, save
 
 SCHEMA = "fedscope/partition/1"
 MADE_OF = ("run", "dataset", "fingerprint", "train_samples", "partition", "seed")  # kept in the figure
-PARAMETERS = [field.name for field in fields(Division) if field.name != "kind"]
 
 
 def draw(
@@ -44,7 +45,6 @@ def draw(
             a target cannot be written.
     """
     check_format(Path(out))
-    console.check_target(out)
     manifest = _manifest(registry, run, given) if run else None
     settings = manifest.settings if manifest else parse(Settings, given, OPTION)
     check_settings(settings)
@@ -55,7 +55,12 @@ def draw(
         console.note(f"{dataset.name}: {dataset.note}")
     if manifest and dataset.fingerprint != manifest.data.fingerprint:
         raise UserError(f"{dataset.name} is not the data that {run} was trained on; use the same --data-dir")
-    record = {"schema": SCHEMA, "run": run, **describe(dataset, settings), "versions": versions()}
+    trained = Registry(registry).run(run) if run else None
+    known = "stored" if trained and rows_spec(trained) else "redrawn"
+    if trained and known == "redrawn":
+        console.note(f"{run} did not store which rows each client held: they are drawn again")
+    made = {"run": run, "rows": known if run else None}
+    record = {"schema": SCHEMA, **made, **describe(dataset, settings, trained), "versions": versions()}
     only_json = console.in_json(json_target, record)
     figure = partition_figure(np.array(record["counts"]), record["classes"], kind=kind, title=_title(record))
     save(figure, Path(out), record={key: record[key] for key in MADE_OF})
@@ -63,8 +68,10 @@ def draw(
         print(out)
 
 
-def describe(dataset: Dataset, settings: Settings) -> dict[str, Any]:
+def describe(dataset: Dataset, settings: Settings, run: Run | None = None) -> dict[str, Any]:
     """Return who holds how much of what, and how far each client's classes are from those of all samples.
+
+    Of a ``run`` that stored its clients' rows these are taken.
 
     ``effective_classes`` is the exponential of the entropy of a client's class shares, ``total_variation``
     half the sum of their distances to the shares of the training part that is divided.
@@ -72,20 +79,18 @@ def describe(dataset: Dataset, settings: Settings) -> dict[str, Any]:
     Raises:
         UserError: there is no such division of this data.
     """
-    division = Division(settings.partition, **{name: getattr(settings, name) for name in PARAMETERS})
-    train_samples, seed = settings.train_samples, settings.seed
-    parts = divide(dataset.train, division, train_samples=train_samples, seed=seed)
+    (parts, _), kind = client_rows(settings, dataset, run), division(settings)
     labels, classes = dataset.train.labels.numpy(), len(dataset.classes)
     counts = class_counts(labels, [rows.numpy() for rows in parts], classes)
-    divided = part(dataset.train, train_samples, seed, "train").numpy()
+    divided = part(dataset.train, settings.train_samples, settings.seed, "train").numpy()
     distances = total_variation(counts, np.bincount(labels[divided], minlength=classes))
     return {
         "dataset": dataset.name,
         "fingerprint": dataset.fingerprint,
         "train_samples": len(divided),
-        "partition": {"kind": division.kind, "clients": division.clients, **division.parameters},
-        "fresh_each_round": division.kind in FRESH,
-        "seed": seed,
+        "partition": {"kind": kind.kind, "clients": kind.clients, **kind.parameters},
+        "fresh_each_round": kind.kind in FRESH,
+        "seed": settings.seed,
         "classes": list(dataset.classes),
         "counts": counts.tolist(),
         "sizes": counts.sum(axis=1).tolist(),

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from fedscope.cli import options
 from fedscope.cli.command import Command
 
 
@@ -19,17 +20,20 @@ from fedscope.cli.command import Command
               help="Eigenvalue densities; leading eigenvalues against their index; H_N and H_D of every pair "
               "of clients; or bars of λ_max and trace.")  # fmt: skip
 @click.option(
-    "--out", default="hessian.png", show_default=True, metavar="FILE", help="A .png, .pdf or .svg file."
+    "--out",
+    default="hessian.png",
+    show_default=True,
+    metavar="FILE",
+    callback=options.writable,
+    help="A .png, .pdf or .svg file.",
 )
 def command(records: tuple[Path, ...], kind: Any, out: str) -> None:
     """Draw RECORDS, the .json files that `fedscope hessian --json` wrote, without measuring again."""
-    from fedscope.cli import console
     from fedscope.figures.hessian_records import draw
     from fedscope.figures.record import made_from, read_records
     from fedscope.figures.style import check_format, save
 
     check_format(Path(out))
-    console.check_target(out)
     found = read_records(records)
     save(draw(found, kind), Path(out), record=made_from(found))
     print(out)

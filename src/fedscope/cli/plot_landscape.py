@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from fedscope.cli import options
 from fedscope.cli.analysis import GROUPS as analysis_groups
 from fedscope.cli.analysis import analysis, check_references
 from fedscope.cli.command import Command
@@ -51,15 +52,16 @@ EXAMPLES = {
 @click.option("--from", "saved", multiple=True, type=click.Path(path_type=Path), metavar="FILE.json",
               help="Draw what --json wrote, without computing; may be repeated.")  # fmt: skip
 @click.option("--out", default="landscape.png", show_default=True, metavar="FILE",
+              callback=options.writable,
               help="A .png, .pdf or .svg file, an interactive .html one; of rounds or a trajectory also .gif "
               "or .mp4 (with ffmpeg).")  # fmt: skip
 def command(**given: Any) -> None:
     """Draw the loss on a plane through each checkpoint, on shared axes, camera and colours.
 
-    CKPT is a file, or RUN, RUN@25, RUN@best, RUN@final, RUN@client3 of the registry; left out, the newest
-    run. Points takes three of them and line two; pca takes runs that kept their rounds (--keep-every), or
-    several checkpoints in order; clients takes global models whose clients were saved (--save-clients). With
-    --rounds it is the name of a run.
+    CKPT is a file, or RUN, RUN@25, RUN@25:all, RUN@best, RUN@0, RUN@client3 of the registry; left out, the
+    newest run. Points takes three of them and line two; pca takes runs that kept their rounds
+    (--keep-every), or several checkpoints in order; clients takes global models whose clients were saved
+    (--save-clients). With --rounds it is the name of a run.
     """
     check_references(given)
     from fedscope.cli import landscapes  # torch: not for --help

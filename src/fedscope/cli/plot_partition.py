@@ -32,7 +32,12 @@ from fedscope.cli.settings import setting
 @click.option("--kind", type=click.Choice(["bubbles", "bars"]), default="bubbles", show_default=True,
               help="A bubble per client and class, or a stacked bar per client.")  # fmt: skip
 @click.option(
-    "--out", default="partition.png", show_default=True, metavar="FILE", help="A .png, .pdf or .svg file."
+    "--out",
+    default="partition.png",
+    show_default=True,
+    metavar="FILE",
+    callback=options.writable,
+    help="A .png, .pdf or .svg file.",
 )
 @options.json_target
 def command(

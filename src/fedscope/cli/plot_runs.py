@@ -26,7 +26,12 @@ KINDS = ("accuracy", "bytes", "rounds", "sharpness", "gap", "layers")
 @click.option("--title", default="", help="Written above the figure.")
 @options.json_target
 @click.option(
-    "--out", default="runs.png", show_default=True, metavar="FILE", help="A .png, .pdf or .svg file."
+    "--out",
+    default="runs.png",
+    show_default=True,
+    metavar="FILE",
+    callback=options.writable,
+    help="A .png, .pdf or .svg file.",
 )
 def command(
     runs: tuple[str, ...],
@@ -51,7 +56,6 @@ def command(
     from fedscope.figures.style import check_format, save
 
     check_format(Path(out))
-    console.check_target(out)
     if runs and saved:
         raise UserError("RUNs and --from do not go together: give one of them")
     store = Registry(registry)

@@ -8,12 +8,14 @@ from typing import Any
 import torch
 
 from fedscope.checkpoints import layout
+from fedscope.checkpoints.best import chosen_on
 from fedscope.checkpoints.registry import Registry
 from fedscope.cli import console, options
 from fedscope.cli.unused import check_source
 from fedscope.data.catalogue import DATASETS
 from fedscope.errors import UserError
-from fedscope.landscape.problem import Problem, Source, load
+from fedscope.landscape.problem import Problem, load
+from fedscope.landscape.samples import Source
 from fedscope.models.catalogue import NETWORKS
 
 
@@ -67,6 +69,8 @@ def remarks(found: Sequence[Problem], samples: str) -> list[console.Piece]:
         if samples.isdecimal() and problem.batches.samples < int(samples):
             there = f"{problem.batches.samples:,} samples"
             lines.append(f"{problem.title}: on all {there}, fewer than --samples {int(samples):,}")
+        if problem.info and problem.path.name == "best.pt":
+            lines.append(f"{problem.title}: best (chosen on {chosen_on(problem.info.settings.model_dump())})")
         lines += [f"{problem.path}: {note}" for note in problem.notes]
     return [("note", line) for line in lines]
 

@@ -1,5 +1,6 @@
 """What a reading, the paper's or its published code's, makes of the options of `fedscope hessian`."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,36 @@ from click.core import ParameterSource
 
 from fedscope.checkpoints.registry import Registry
 from fedscope.errors import UserError
-from fedscope.landscape.crossing import Crossing
-from fedscope.landscape.resampled import Resampling
+from fedscope.request import Crossing, Request, Resampling
+
+OPTIONS = (
+    "reading", "global_model", "client_weights", "client_data", "pairs", "client_rtol", "client_max_probes",
+    "client_probes", "aim", "overlap", "product_batches", "augment", "resample",
+)  # fmt: skip
+
+
+def request_of(given: Mapping[str, Any], source: dict[str, Any]) -> Request:
+    """Return what the options of `fedscope hessian` ask for, and name the checkpoints in ``source``.
+
+    Raises:
+        UserError: an option of reading ``code`` with the other, or a number that is none.
+    """
+    drawn = given["kind"] if given["figure"] is not None else None
+    return Request(
+        top_k=given["top_k"],
+        both_ends=given["both_ends"],
+        layers=given["layers"],
+        tol=given["tol"],
+        probes=given["probes"],
+        trace_rtol=given["trace_rtol"],
+        density=given["density"] or drawn == "density",
+        clients=given["clients"] or drawn == "clients",
+        engine=given["engine"],
+        operator=given["operator"],
+        parameters=given["parameters"],
+        bn=given["bn"],
+        **by_reading(source, **{name: given[name] for name in OPTIONS}),
+    )
 
 
 def by_reading(

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from fedscope.cli import hessian_answers, options
 from fedscope.cli.analysis import GROUPS as analysis_groups
 from fedscope.cli.analysis import analysis, check_references
 from fedscope.cli.command import Command
@@ -23,7 +24,8 @@ EXAMPLES = {
 
 @click.command("report", cls=Command, groups=GROUPS, examples=EXAMPLES)
 @analysis
-@click.option("--out", default="report.html", show_default=True, metavar="FILE", help="The .html file.")
+@click.option("--out", default="report.html", show_default=True, metavar="FILE",
+              callback=options.writable, help="The .html file.")  # fmt: skip
 @click.option("--grid", type=click.IntRange(3, 1001), default=21, show_default=True,
               help="Points along each axis of the landscapes.")  # fmt: skip
 @click.option("--span", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,
@@ -47,6 +49,7 @@ def command(**given: Any) -> None:
     without --record), the newest run.
     """
     check_references(given)
+    lasting = hessian_answers.is_lasting(given)
     from fedscope.cli import reporting  # torch: not for --help
 
-    reporting.run(**given)
+    reporting.run(lasting, **given)

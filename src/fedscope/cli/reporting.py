@@ -9,22 +9,22 @@ from fedscope.checkpoints import layout
 from fedscope.checkpoints.files import describe_checkpoint, versions
 from fedscope.checkpoints.registry import Registry
 from fedscope.checkpoints.run import Run
-from fedscope.cli import console
-from fedscope.cli.problems import problems
+from fedscope.cli import console, hessian_answers
+from fedscope.cli.problems import problems, remarks
 from fedscope.cli.rounds import parse
 from fedscope.errors import UserError
+from fedscope.figures.commands import registry_option
 from fedscope.figures.record import read_record
 from fedscope.figures.report import report_page
 from fedscope.figures.report.checked import checked
-from fedscope.landscape.crossing import Crossing
 from fedscope.landscape.kept import kept_of, kept_scans
 from fedscope.landscape.measure import measure
 from fedscope.landscape.participants import Participants
 from fedscope.landscape.problem import Problem
 from fedscope.landscape.records import Record
-from fedscope.landscape.request import Request
-from fedscope.landscape.results import HESSIAN_SCHEMA, LANDSCAPE_SCHEMA
+from fedscope.landscape.results import LANDSCAPE_SCHEMA
 from fedscope.landscape.scan import Plane
+from fedscope.request import HESSIAN_SCHEMA, Crossing, Request
 from fedscope.storage import write_text
 
 Earlier = Mapping[Path, Sequence[Path]]
@@ -32,6 +32,7 @@ Earlier = Mapping[Path, Sequence[Path]]
 
 
 def run(
+    lasting: bool,
     json_target: str | None,
     bn: Any,
     out: str,
@@ -46,10 +47,12 @@ def run(
     files: tuple[Path, ...],
     **source: Any,
 ) -> None:
-    """Measure what is missing, and write the page to ``out``."""
+    """Measure what is missing, and write the page to ``out``.
+
+    What is ``lasting`` is kept for `fedscope hessian`, too.
+    """
     if Path(out).suffix.lower() != ".html":
         raise UserError(f"cannot write a report to '{out}': name it with the suffix .html")
-    console.check_target(out)
     given = [record for file in files for record in checked(read_record(file), str(file))]
     store = Registry(source["registry"])
     references = source.pop("checkpoints") or (() if given else (store.newest().name,))
@@ -67,9 +70,13 @@ def run(
     wanted = {
         path: kept_rounds(store, reference, rounds) for path, reference in zip(paths, references, strict=True)
     }
-    records = kept(store, wanted, given) if no_compute else measured(wanted, given, request, plane, source)
+    asked = {**source, "bn": bn} if lasting else None
+    records = (
+        kept(store, wanted, given) if no_compute else measured(wanted, given, request, plane, source, asked)
+    )
     only_json = console.in_json(json_target, records)
-    write_text(Path(out), page_of([as_record(run) for run in runs_of(paths)], records))
+    page = page_of([as_record(run, paths) for run in runs_of(paths)], records)
+    write_text(Path(out), page, below=None)
     if not only_json:
         print(out)
 
@@ -80,18 +87,25 @@ def measured(
     request: Request,
     plane: Plane,
     source: Mapping[str, Any],
+    asked: Mapping[str, Any] | None = None,
 ) -> list[Record]:
     """Return ``given`` and what it lacks: curvature of checkpoints, landscapes of these and of earlier ones.
 
-    The earlier rounds lie along the directions of the checkpoint that they lead to.
+    The earlier rounds lie along the directions of the checkpoint that they lead to. What the curvature is
+    about is kept, for requests of `fedscope hessian`, where the options ``asked`` say all of it.
     """
     keep = Registry(source["registry"]).analysis
+    bases = {  # as the files are before they are read
+        path: hessian_answers.bases(asked, path, clients=request.clients) for path in wanted if asked
+    }
     targets = problems(tuple(map(str, wanted)), **source) if wanted else []
     records = list(given)
     for problem in targets:
         if not _has(records, HESSIAN_SCHEMA, problem.sha256):
             possible = _possible(request, problem)
             records.append(measure(problem, possible, console.progress, keep=keep, fuller=True))
+            said = remarks([problem], source["samples"])
+            hessian_answers.keep_bases(bases.get(problem.path, ()), records[-1], said)
     for problem, earlier in zip(targets, wanted.values(), strict=True):
         before = problems(tuple(map(str, earlier)), **source) if earlier else []
         distinct = {p.sha256: p for p in (problem, *before)}.values()
@@ -157,13 +171,15 @@ def runs_of(paths: Sequence[Path]) -> list[Run]:
     return [Run(folder) for folder in dict.fromkeys(folders) if layout.is_run(folder)]
 
 
-def as_record(run: Run) -> Record:
-    """Return a run as the report takes it."""
+def as_record(run: Run, paths: Sequence[Path] = ()) -> Record:
+    """Return a run as the report takes it; of ``paths`` those in its folder are what was asked for."""
     files = [path for path in (run.best, run.final if run.final.exists() else run.last) if path.exists()]
     return {
         "manifest": run.manifest().model_dump(mode="json"),
         "metrics": run.metrics(),
         "checkpoints": {path.name: describe_checkpoint(path)[1] for path in files},
+        "asked": [str(path) for path in paths if run.folder.absolute() in path.absolute().parents],
+        "registry_option": registry_option(run.folder.parent),
     }
 
 

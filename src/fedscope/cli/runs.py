@@ -1,18 +1,21 @@
 """`fedscope runs`: what the registry holds."""
 
 import sys
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
 
+from fedscope.checkpoints.best import best, chosen_on
 from fedscope.checkpoints.registry import COLUMNS, Registry, Row, Run
 from fedscope.checkpoints.schema import Settings
 from fedscope.cli import completion, console, options, runs_add
 from fedscope.cli.command import Group
 from fedscope.cli.runs_files import export_command, import_command, verify_command
 from fedscope.cli.runs_show import show_command
+from fedscope.cli.runs_travel import pull_command, push_command
 from fedscope.errors import UserError, suggestion
 
 _TEXTS = 7  # columns of names and words
@@ -23,7 +26,7 @@ _AT_MOST = 12  # columns of a table by default: the tags come when there are any
 
 @click.group("runs", cls=Group)
 def command() -> None:
-    """List, show, compare, verify, export and import the registry's runs."""
+    """List, show, compare, verify, export, import, push and pull the registry's runs."""
 
 
 def _filter(name: str) -> options.Decorator:
@@ -62,13 +65,19 @@ def list_runs(
     **patterns: str | None,
 ) -> None:
     """List runs, newest first."""
-    every = Registry(registry).rows()
+    store = Registry(registry)
+    every = store.rows()
+    if why := store.without_index():
+        console.note(f"listed from the runs' files, without an index: {why}")
     rows = [row for row in every if _matches(row, patterns) and set(tag) <= set(_tags(row))]
     rows = _sorted(rows, sort)
     tagged = any(map(_tags, rows))
     default = COLUMNS if tagged or json_target else COLUMNS[:_AT_MOST]
     chosen = [_column(name.strip()) for name in columns.split(",")] if columns else list(default)
-    if console.in_json(json_target, [{column: row.get(column) for column in chosen} for row in rows]):
+    content = [{column: row.get(column) for column in chosen} for row in rows]
+    if "best" in chosen:
+        content = [{**one, "chosen_on": chosen_on(row)} for one, row in zip(content, rows, strict=True)]
+    if console.in_json(json_target, content):
         return
     if not rows:
         why = "no run that matches" if every else "no run yet; `fedscope train` makes one"
@@ -84,7 +93,8 @@ def list_runs(
         for row in rows:
             if row["status"] == "unreadable":
                 console.note(f"{row['name']} cannot be read; `fedscope runs verify {row['name']}` says why")
-        console.print_table(f"Runs in {registry}", chosen, cells, text_columns=texts, drop=drop)
+        notes = _chosen_on(rows) if "best" in chosen else []
+        console.print_table(f"Runs in {registry}", chosen, cells, notes, text_columns=texts, drop=drop)
 
 
 @command.command("rebuild")
@@ -155,12 +165,25 @@ def delete(runs: tuple[str, ...], clients: bool, yes: bool, registry: Path) -> N
             print(f"deleted {run.name}")
 
 
-for _command in (show_command, verify_command, export_command, import_command, runs_add.command):
+for _command in (
+    show_command, verify_command, export_command, import_command, push_command, pull_command, runs_add.command
+):  # fmt: skip
     command.add_command(_command)
 
 
 def _matches(row: Row, patterns: Mapping[str, str | None]) -> bool:
     return all(p is None or fnmatchcase(str(row.get(key)), p) for key, p in patterns.items())
+
+
+def _chosen_on(rows: Sequence[Row]) -> list[str]:
+    """Say on which split the best round was chosen, of which runs where they differ."""
+    runs = defaultdict[str, list[str]](list)
+    for row in rows:
+        if split := chosen_on(row):
+            runs[split].append(str(row["name"]))
+    if len(runs) < 2:
+        return [f"best: chosen on {split}" for split in runs]
+    return [f"best: chosen on {split} in {', '.join(names)}" for split, names in runs.items()]
 
 
 def _tags(row: Row) -> list[str]:
@@ -197,7 +220,7 @@ def _described(run: Run) -> dict[str, object]:
     for section, record in (("model", manifest.model), ("data", manifest.data)):
         parts |= {f"{section} {key}": value for key, value in record.model_dump(mode="json").items()}
     parts |= {f"version {key}": value for key, value in manifest.versions.items()}
-    accuracies = [float(a) for m in metrics if isinstance(a := m.get("accuracy"), float)]
+    top, split = best(metrics), chosen_on(manifest.stated())
     last = metrics[-1] if metrics else {}
-    results = {"rounds done": len(metrics), "best accuracy": max(accuracies, default=None)}
+    results = {"rounds done": len(metrics), "best accuracy": top and top["accuracy"], "best chosen on": split}
     return parts | results | {f"final {key}": last.get(key) for key in ("accuracy", "loss", "train_loss")}

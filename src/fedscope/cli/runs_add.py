@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.registry import NameTakenError, Registry
 from fedscope.cli import completion, console, options
 from fedscope.cli.command import Command
 
@@ -72,16 +72,17 @@ def command(
     if name is not None:
         store.check_free(name)
     identity = identify(model, dataset, data_dir=data_dir, augmentation=augmentation)
-    run, notes = add(
-        path,
-        identity,
-        store,
-        name or store.free_name(_name(path)),
-        known={"method": method} if method else {},
-        round=round,
-        clients=clients,
-        entry=entry,
-    )
+    known = {"method": method} if method else {}
+    while True:
+        chosen = name or store.free_name(_name(path))
+        try:
+            run, notes = add(
+                path, identity, store, chosen, known=known, round=round, clients=clients, entry=entry
+            )
+            break
+        except NameTakenError:  # another process was quicker
+            if name:
+                raise
     for note in notes:
         console.note(note)
     print(run.name)

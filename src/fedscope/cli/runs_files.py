@@ -9,6 +9,7 @@ from fedscope.checkpoints.registry import Registry, Run
 from fedscope.cli import completion, console, options
 from fedscope.cli.command import Command
 from fedscope.cli.config import config
+from fedscope.cli.printable import safe
 from fedscope.cli.runs_show import RECORDS, links
 from fedscope.errors import UserError
 from fedscope.storage import write_text
@@ -50,7 +51,7 @@ def verify_command(runs: tuple[str, ...], registry: Path, json_target: str | Non
     only_json = console.in_json(json_target, {"files": files, "faults": found})
     if not only_json:
         for fault in faults:
-            print(console.safe(f"{fault.path}: {fault.problem}"))
+            print(safe(f"{fault.path}: {fault.problem}"))
     if faults:
         raise UserError(f"{len(faults)} {'fault' if len(faults) == 1 else 'faults'} in {files} files")
     if not only_json:
@@ -68,7 +69,8 @@ def verify_command(runs: tuple[str, ...], registry: Path, json_target: str | Non
 @click.argument("what", metavar="RUN|CKPT", shell_complete=completion.checkpoints)
 @click.option("--format", "kind", type=click.Choice(["archive", "state_dict", "safetensors", "config"]),
               default="archive", show_default=True)  # fmt: skip
-@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="FILE")
+@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="FILE",
+              callback=options.writable)  # fmt: skip
 @options.registry
 def export_command(what: str, kind: str, out: Path, registry: Path) -> None:
     """Write a run as one portable file, a checkpoint's weights for other programs, or a run's settings.
@@ -76,7 +78,6 @@ def export_command(what: str, kind: str, out: Path, registry: Path) -> None:
     An archive of RUN holds all of it, one of RUN@best or RUN@25 that checkpoint alone; `runs import` takes
     both. The config is TOML for `fedscope train --config`.
     """
-    console.check_target(str(out))
     store = Registry(registry)
     if kind == "archive":
         from fedscope.checkpoints.archive import export_run
@@ -84,7 +85,7 @@ def export_command(what: str, kind: str, out: Path, registry: Path) -> None:
         run, only = _run_of(store, what)
         export_run(run, out, only)
     elif kind == "config":
-        write_text(out, config(store.run(what.partition("@")[0]).manifest()))
+        write_text(out, config(store.run(what.partition("@")[0]).manifest()), below=None)
     else:
         from fedscope.checkpoints.export import export_safetensors, export_state_dict
 

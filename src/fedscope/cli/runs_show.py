@@ -1,13 +1,17 @@
 """`fedscope runs show`: one run, or the chain from a figure back to the code."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedscope.checkpoints.registry import Registry
-from fedscope.cli import completion, console, options
+from fedscope.checkpoints.addresses import address_of
+from fedscope.checkpoints.best import best, chosen_on
+from fedscope.checkpoints.registry import Registry, Run
+from fedscope.checkpoints.schema import Manifest
+from fedscope.cli import answers, completion, console, options
 from fedscope.cli.command import Command
 
 if TYPE_CHECKING:
@@ -32,14 +36,21 @@ RECORDS = (".png", ".pdf", ".svg", ".html", ".json")
 @options.json_target
 def show_command(run: str, provenance: bool, registry: Path, json_target: str | None) -> None:
     """Show one run: its settings, its checkpoints and its last rounds."""
-    from fedscope.checkpoints.files import load_checkpoint  # torch: not for --help
-
     if provenance:
         _show_chain(links(Registry(registry), run), json_target=json_target)
         return
     found = Registry(registry).run(run)
+    answers.answer(
+        partial(_described, found), json_target, [found.folder], command="runs show", run=found.folder
+    )
+
+
+def _described(found: Run) -> tuple[dict[str, Any], list[console.Piece]]:
+    """Return what there is to say of a run, its checkpoints read and checked, and what is shown of it."""
+    from fedscope.checkpoints.files import load_checkpoint  # torch: not for what is known
+
     manifest, metrics = found.manifest(), found.metrics()
-    paths = [*sorted(found.folder.glob("[!.]*.pt")), *found.clients()]
+    paths = [*sorted(found.folder.glob("[!.]*.pt")), *found.of_rounds(), *found.clients()]
     checkpoints = []
     for path in paths:
         loaded = load_checkpoint(path)
@@ -51,12 +62,22 @@ def show_command(run: str, provenance: bool, registry: Path, json_target: str | 
         }
         checkpoints.append({**entry, "sha256": loaded.sha256, **loaded.info.metrics})
     content = {"manifest": manifest.model_dump(mode="json"), "metrics": metrics, "tags": found.tags()}
-    if console.in_json(json_target, {**content, "checkpoints": checkpoints}):
-        return
+    shown = [_settings(found, manifest, metrics), _checkpoints(checkpoints), _rounds(metrics)]
+    counted = [m for m in metrics if "seconds_in" in m]  # older runs did not count
+    if counted:
+        shown.append(("table", "Cost", ["of all rounds", "total", "per round"], _costs(counted)))
+    return {**content, "checkpoints": checkpoints}, shown
+
+
+def _settings(found: Run, manifest: Manifest, metrics: Sequence[Mapping[str, Any]]) -> console.Piece:
     known = {k: v for k, v in manifest.stated().items() if v is not None or not manifest.added}
     state = found.status(manifest) + (f" in round {manifest.diverged}" if manifest.diverged else "")
     state += f", extended from {', '.join(map(str, manifest.extended))} rounds" if manifest.extended else ""
     fields = {**known, "created": manifest.created, "state": state}
+    if top := best(metrics):
+        split = chosen_on(manifest.stated())
+        on = f" (chosen on {split})" if split else ""
+        fields["best"] = f"round {top['round']}, {console.percent(top['accuracy'])}{on}"
     if manifest.added:
         fields["added from"] = manifest.added.source
         fields["changes"] = "; ".join(manifest.added.notes) or "none"
@@ -66,6 +87,7 @@ def show_command(run: str, provenance: bool, registry: Path, json_target: str | 
             f"{manifest.data.train_samples} train, {manifest.data.test_samples} test, "
             f"{manifest.data.fingerprint[:12]}"
         )
+    fields["clients' rows"] = _rows_known(found, manifest)
     if manifest.preset:
         fields["preset"] = manifest.preset.name
         fields["departs from it in"] = "; ".join(manifest.preset.overridden) or "nothing"
@@ -74,28 +96,35 @@ def show_command(run: str, provenance: bool, registry: Path, json_target: str | 
         fields["clients' models"] = "deleted"
     fields["tags"] = list(found.tags())
     fields["versions"] = ", ".join(f"{name} {version[:12]}" for name, version in manifest.versions.items())
-    console.print_table(
-        manifest.name,
-        ["setting", "value"],
-        [[key, console.cell(value)] for key, value in fields.items()],
-        text_columns=2,
-    )
-    files = [[Path(str(c["path"])).stem, c["kind"], str(c["sha256"])[:12], c["round"]] for c in checkpoints]
-    console.print_table(
-        "Checkpoints",
-        ["file", "kind", "sha256", "round"],
-        [list(map(console.cell, row)) for row in files],
-        text_columns=3,
-    )
+    rows = [[key, console.cell(value)] for key, value in fields.items()]
+    return "table", manifest.name, ["setting", "value"], rows, {"text_columns": 2}
+
+
+def _rows_known(found: Run, manifest: Manifest) -> str:
+    from fedscope.checkpoints.rows import rows_spec  # numpy: not for what is known
+
+    if manifest.rows:
+        return f"stored, {manifest.rows.sha256[:12]}"
+    return "of each round, stored with its uploads" if rows_spec(found) else "not stored"
+
+
+def _checkpoints(checkpoints: Sequence[Mapping[str, Any]]) -> console.Piece:
+    files = [
+        [address_of(path) or path.stem, c["kind"], str(c["sha256"])[:12], c["round"]]
+        for c in checkpoints
+        for path in [Path(c["path"])]
+    ]
+    rows = [list(map(console.cell, row)) for row in files]
+    return "table", "Checkpoints", ["checkpoint", "kind", "sha256", "round"], rows, {"text_columns": 3}
+
+
+def _rounds(metrics: Sequence[Mapping[str, Any]]) -> console.Piece:
     columns = ("round", "accuracy", "loss", "train_loss", "seconds")
-    last = [
+    rows = [
         [(console.percent if k == "accuracy" else console.cell)(m.get(k)) for k in columns]
         for m in metrics[-5:]
     ]
-    console.print_table("Last rounds", ["round", "accuracy", "loss", "training loss", "seconds"], last)
-    counted = [m for m in metrics if "seconds_in" in m]  # older runs did not count
-    if counted:
-        console.print_table("Cost", ["of all rounds", "total", "per round"], _costs(counted))
+    return "table", "Last rounds", ["round", "accuracy", "loss", "training loss", "seconds"], rows
 
 
 def links(registry: Registry, reference: str) -> list["Link"]:

@@ -10,10 +10,11 @@ from fedscope.checkpoints.files import describe_checkpoint
 from fedscope.checkpoints.registry import Registry, Run
 from fedscope.cli.problems import checkpoint_path, problems
 from fedscope.errors import UserError
+from fedscope.figures.advice import plain_form
 from fedscope.landscape.networks import Waypoints
 from fedscope.landscape.participants import round_uploads
 from fedscope.landscape.problem import Problem
-from fedscope.landscape.records import Record, plain_form
+from fedscope.landscape.records import Record
 from fedscope.landscape.slicing import DirectionsName
 
 LEAST, MOST = 3, 1001  # points along an axis

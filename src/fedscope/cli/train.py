@@ -19,7 +19,8 @@ GROUPS = {
     "Local training": ("--epochs", "--batch-size", "--drop-last", "--lr", "--lr-decay", "--momentum",
                        "--nesterov", "--optimizer-state", "--weight-decay", "--clip"),
     "Network": ("--head", "--shortcut"),
-    "Server and evaluation": ("--weights", "--evaluate-on", "--eval-model", "--eval-drop-last", "--target"),
+    "Server and evaluation": ("--weights", "--validation", "--evaluate-on", "--eval-model",
+                              "--eval-drop-last", "--target"),
     "Concept shift": ("--shift", "--shift-probability", "--shift-sequence", "--shift-metric"),
     "Machine": ("--device", "--workers", "--threads", "--precision", "--compile", "--stack"),
     "What is kept": ("--registry", "--save-clients", "--keep-every", "--resume", "--tensorboard", "--json"),
@@ -87,6 +88,7 @@ EXAMPLES = {
 @setting("test_samples", "Evaluate on a random part of this many samples. [default: all]")
 @setting("clients_limit", "Truncate: train only the first K of a round's clients. [default: all]")
 @setting("steps_limit", "Truncate: K steps per local epoch at most. [default: all]")
+@setting("validation", "Share of each client's rows to hold out of training, and choose the best round on.")
 @setting("evaluate_on", "Which split accuracies are of.")
 @setting(
     "eval_model",

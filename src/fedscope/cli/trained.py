@@ -24,7 +24,7 @@ def show(result: Result) -> None:
     if "shift_accuracy" in result:
         cells["under shift"] = console.percent(result["shift_accuracy"])
     cells["checkpoint"] = result["final"]
-    console.print_table("Trained", list(cells), [list(cells.values())])
+    console.print_table("Trained", list(cells), [list(cells.values())], [_chosen(result)])
 
 
 def show_seeds(results: Sequence[Result]) -> None:
@@ -41,7 +41,12 @@ def show_seeds(results: Sequence[Result]) -> None:
     ]  # fmt: skip
     accuracies = (_spread([result[key] for result in sound]) for key in ("accuracy", "best_accuracy"))
     rows.append([f"mean ± sd of {len(sound)}", "", "", *accuracies])
-    console.print_table("Trained", ["run", "seed", "rounds", "final accuracy", "best"], rows)
+    columns = ["run", "seed", "rounds", "final accuracy", "best"]
+    console.print_table("Trained", columns, rows, [_chosen(results[0])])
+
+
+def _chosen(result: Result) -> str:
+    return f"best: chosen on {result['chosen_on']}"
 
 
 def _spread(values: Sequence[float]) -> str:

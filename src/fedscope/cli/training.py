@@ -1,7 +1,7 @@
 """What `fedscope train` does: settings from a preset and the user, workers, and the result in words."""
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from math import log
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from fedscope.checkpoints.owned import data_note, network_note
-from fedscope.checkpoints.registry import Registry, Run, checked_name
+from fedscope.checkpoints.registry import NameTakenError, Registry, Run, checked_name
 from fedscope.checkpoints.schema import OPTION, PresetUse, Settings, parse
 from fedscope.cli import console, options
 from fedscope.cli.seeds import each_seed, names
@@ -95,6 +95,7 @@ def train_run(
     name: str | None,
     *,
     device: torch.device,
+    stem: str | None = None,
     suffixes: tuple[str, ...] = ("",),
     like: str | None = None,
     preset: str | None = None,
@@ -105,8 +106,8 @@ def train_run(
 ) -> dict[str, object]:
     """Train with the given fields of :class:`Settings`; return what ``train --json`` prints, on rank 0.
 
-    Without a ``name`` the run is called METHOD-DATASET with the first of ``suffixes``; all of them are free
-    then. ``like`` is a run whose settings it has besides the fields.
+    Without a ``name`` the run is called ``stem``, or METHOD-DATASET, with the first of ``suffixes``; all of
+    them are free then. ``like`` is a run whose settings it has besides the fields.
     """
     use = None
     if resume or like:
@@ -120,22 +121,25 @@ def train_run(
     check_settings(settings)
     if name is not None and not resume and not workers.under_torchrun():  # there rank 0 makes the folder
         Registry(root).check_free(name)
+    before = Registry(root).run(str(name)) if resume else None
     if workers.under_torchrun():
         if count > 1:
             raise UserError("torchrun already starts the workers; leave --workers out")
         with workers.joined() as group:
-            federation = prepare(settings, given, data_dir)
+            federation = prepare(settings, given, data_dir, before)
             if group.rank:
                 assist(group, federation)
                 return {}
-            run = _open(federation, Registry(root), name, use, suffixes, resume=resume)
+            run = _open(federation, Registry(root), name, use, suffixes, stem=stem, resume=resume)
             with run.held():
                 return _lead(group, federation, run, tensorboard=tensorboard)
-    federation = prepare(settings, given, data_dir)  # before the workers: what is wrong is said once
-    run = _open(federation, Registry(root), name, use, suffixes, resume=resume)
+    federation = prepare(settings, given, data_dir, before)  # before the workers: what is wrong is said once
+    run = _open(federation, Registry(root), name, use, suffixes, stem=stem, resume=resume)
     with (
         run.held(),
-        workers.started(count, device, settings.threads, assist_run, settings, given, data_dir) as group,
+        workers.started(
+            count, device, settings.threads, assist_run, settings, given, data_dir, before
+        ) as group,
     ):
         return _lead(group, federation, run, tensorboard=tensorboard)
 
@@ -159,10 +163,14 @@ def _as_before(
 
 
 def assist_run(
-    group: workers.Workers, settings: Settings, given: dict[str, str], data_dir: Path | None
+    group: workers.Workers,
+    settings: Settings,
+    given: dict[str, str],
+    data_dir: Path | None,
+    before: Run | None,
 ) -> None:
-    """Be a worker of the run that rank 0 trains."""
-    assist(group, prepare(settings, given, data_dir))
+    """Be a worker of the run that rank 0 trains; ``before`` is that run where it is continued."""
+    assist(group, prepare(settings, given, data_dir, before))
 
 
 def _open(
@@ -172,6 +180,7 @@ def _open(
     use: PresetUse | None,
     suffixes: tuple[str, ...],
     *,
+    stem: str | None,
     resume: bool,
 ) -> Run:
     settings = federation.settings
@@ -187,9 +196,13 @@ def _open(
             console.note(f"{use.name}: {key} {values[key]} is provisional ({why})")
         for change in use.overridden:
             console.note(f"{use.name}: departs in {change}")
-    stem = f"{settings.method}-{settings.dataset.replace(':', '-')}"
-    name = checked_name(name) if name else registry.free_name(stem, suffixes) + suffixes[0]
-    return open_run(federation, registry, name, resume=resume, preset=use)
+    if name:
+        return open_run(federation, registry, checked_name(name), resume=resume, preset=use)
+    stem = stem or f"{settings.method}-{settings.dataset.replace(':', '-')}"
+    while True:
+        free = registry.free_name(stem, suffixes) + suffixes[0]
+        with suppress(NameTakenError):  # another process was quicker
+            return open_run(federation, registry, free, resume=False, preset=use)
 
 
 def _lead(

@@ -22,7 +22,7 @@ def load_digits() -> Dataset:
     if not cache.is_complete(folder):
         train, test = _bundled_digits()
         try:
-            with atomic_folder(folder) as temporary:
+            with atomic_folder(folder, below=cache_dir()) as temporary:
                 for name, split in (("train", train), ("test", test)):
                     cache.write_split(temporary, name, split)
                 cache.write_meta(temporary, {"train": train, "test": test}, TEN)

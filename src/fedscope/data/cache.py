@@ -5,15 +5,18 @@ images that are decoded when they are fetched ``SPLIT_places.npy`` and ``SPLIT_p
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedscope.data.datasets import SPLITS, Dataset, Split, fingerprint
 from fedscope.data.files import Files
+from fedscope.storage import new_file, read_text, regular, write_text
 
 
 def is_complete(folder: Path) -> bool:
@@ -26,10 +29,27 @@ def write_split(folder: Path, name: str, split: Split) -> None:
     if isinstance(split.images, Files):
         split.images.save(folder, name)
     elif not images_file(folder, name).exists():
-        np.save(images_file(folder, name), split.images.numpy())
-    np.save(folder / f"{name}_labels.npy", split.labels.numpy())
+        _save(images_file(folder, name), split.images)
+    _save(folder / f"{name}_labels.npy", split.labels)
     if split.domains is not None:
-        np.save(folder / f"{name}_domains.npy", split.domains.numpy())
+        _save(folder / f"{name}_domains.npy", split.domains)
+
+
+@contextmanager
+def new_array(path: Path, shape: tuple[int, ...]) -> Iterator[NDArray[np.uint8]]:
+    """Yield an array of bytes that lies in the new file ``path`` from the start, which may be large."""
+    with new_file(path, below=path.parent) as handle:
+        header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(handle, header)
+        handle.flush()
+        images = np.memmap(handle, np.uint8, "r+", handle.tell(), shape)
+        yield images
+        images.flush()
+
+
+def _save(path: Path, numbers: Tensor) -> None:
+    with new_file(path, below=path.parent) as handle:
+        np.save(handle, numbers.numpy())
 
 
 def write_meta(
@@ -48,12 +68,12 @@ def write_meta(
         "note": note,
         "splits": [name for name in SPLITS if name in splits],
     }
-    (folder / "meta.json").write_text(json.dumps(meta))
+    write_text(folder / "meta.json", json.dumps(meta), below=folder)
 
 
 def read(name: str, folder: Path, note: str = "") -> Dataset:
     """Return the data set in ``folder`` under ``name``; ``note`` comes before its own."""
-    meta = json.loads((folder / "meta.json").read_text())
+    meta = json.loads(read_text(folder / "meta.json"))
     splits = {split: read_split(folder, split) for split in meta.get("splits", SPLITS[:2])}
     notes = "; ".join(filter(None, [note, meta.get("note", "")]))
     return Dataset(
@@ -78,4 +98,4 @@ def images_file(folder: Path, split: str) -> Path:
 
 
 def _tensor(path: Path) -> Tensor:
-    return torch.from_numpy(np.load(path, mmap_mode="c"))
+    return torch.from_numpy(np.load(regular(path), mmap_mode="c"))

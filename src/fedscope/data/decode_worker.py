@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fedscope.data.decoding import Pixels, centred, cropped
 from fedscope.errors import UserError
+from fedscope.storage import open_regular
 
 
 class Request(NamedTuple):
@@ -53,7 +54,7 @@ def read_bytes(path: str, offset: int, length: int) -> bytes:
         UserError: the file cannot be read.
     """
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 (a path per image: the plain call is quicker)
+        with open_regular(path) as file:
             file.seek(offset)
             return file.read(length)
     except OSError as error:

@@ -19,9 +19,11 @@ from torch import Tensor
 
 from fedscope.data.decode_worker import Request, begin, crops
 from fedscope.errors import UserError
+from fedscope.storage import new_file, read_text, regular, write_text
 
 CHUNK = 8  # images that one process decodes at a time
 ASKED = 2  # batches that are decoded ahead
+MOST_PATHS = 1 << 30  # bytes of the list of files
 
 Key = tuple[bytes, bytes]
 
@@ -94,16 +96,17 @@ class Files:
 
     def save(self, folder: Path, name: str) -> None:
         """Write where the images lie, as ``NAME_places.npy`` and ``NAME_paths.json``."""
-        np.save(folder / f"{name}_places.npy", self.places)
+        with new_file(folder / f"{name}_places.npy", below=folder) as handle:
+            np.save(handle, self.places)
         content = {"paths": [str(path) for path in self.paths], "digest": self.digest, "side": self.side}
-        (folder / f"{name}_paths.json").write_text(json.dumps(content))
+        write_text(folder / f"{name}_paths.json", json.dumps(content), below=folder)
 
     @classmethod
     def load(cls, folder: Path, name: str) -> "Files":
         """Return what was saved; paths are absolute, or begin at ``folder``."""
-        content = json.loads((folder / f"{name}_paths.json").read_text())
+        content = json.loads(read_text(folder / f"{name}_paths.json", MOST_PATHS))
         paths = tuple(folder / path for path in content["paths"])
-        return cls(paths, np.load(folder / f"{name}_places.npy"), content["digest"], content["side"])
+        return cls(paths, np.load(regular(folder / f"{name}_places.npy")), content["digest"], content["side"])
 
 
 def decoders() -> int:

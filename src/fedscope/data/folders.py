@@ -6,9 +6,11 @@ from pathlib import Path
 
 from fedscope.data.tables import Table, check, of_classes, of_files
 from fedscope.errors import UserError
+from fedscope.storage import read_text
 
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp", ".bmp", ".ppm", ".pgm")
 ANNOTATION = re.compile(r"([^\s,]+)[\s,]+(n\d{8})\b")  # an image's name and its WordNet id, at a line's start
+MOST_LIST = 1 << 30  # bytes of a list of images
 LISTS = ("val_annotations.txt", "val_labels.txt", "LOC_val_solution.csv")
 
 Choose = Callable[[Sequence[str]], Sequence[str]]
@@ -131,7 +133,7 @@ def lines(file: Path) -> list[str]:
         UserError: it is no text, or has none.
     """
     try:
-        found = [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        found = [line.strip() for line in read_text(file, MOST_LIST).splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read the list {file}: {error}; fetch it again") from error
     if not found:

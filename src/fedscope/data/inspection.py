@@ -8,6 +8,7 @@ from fedscope.data.catalogue import DATASETS, record
 from fedscope.data.datasets import SPLITS, Dataset
 from fedscope.data.loading import cache_folder, load
 from fedscope.data.record import Record
+from fedscope.data.root import root
 from fedscope.errors import UserError
 
 
@@ -72,13 +73,13 @@ def whereabouts(entry: Record, data_dir: Path | None) -> str:
     """
     if entry.built_in:
         return "bundled"
-    root = sources.root(data_dir)
-    if root:
+    folder = root(data_dir)
+    if folder:
         try:
-            sources.local(entry, root, fetch=False)
+            sources.local(entry, folder, fetch=False)
         except UserError:
-            return f"not in {root}"
-        return f"in {root}"
+            return f"not in {folder}"
+        return f"in {folder}"
     if cache.is_complete(cache_folder(entry, None)):
         return "fetched"
     return "on the hub" if entry.hub else "to be put into a folder"
@@ -107,7 +108,7 @@ def inspect(name: str, data_dir: Path | None) -> Report:
         UserError: there is no such data set, or no such folder.
     """
     entry = record(name)
-    sources.root(data_dir)
+    root(data_dir)
     try:
         dataset = load(entry, data_dir, fetch=False)
     except UserError as error:

@@ -12,9 +12,10 @@ from fedscope.data.datasets import Dataset, Split
 from fedscope.data.decoding import Pixels, check_header, exact, squared
 from fedscope.data.files import Files
 from fedscope.data.record import Record
+from fedscope.data.root import root
 from fedscope.data.tables import Table, content_key
 from fedscope.errors import UserError
-from fedscope.storage import atomic_folder, cache_dir
+from fedscope.storage import atomic_folder, cache_dir, new_file
 
 Decode = Callable[[bytes, str, int], Pixels]
 ONCE: dict[str, Decode] = {"exact": exact, "squared": squared}
@@ -31,10 +32,10 @@ def load(record: Record, data_dir: Path | None, *, fetch: bool = True) -> Datase
     """
     if record.built_in:
         if data_dir is not None:
-            sources.root(data_dir)  # it may be mistyped
+            root(data_dir)  # it may be mistyped
         return record.built_in()
-    root = sources.root(data_dir)
-    found = sources.local(record, root, fetch=fetch) if root else None
+    given = root(data_dir)
+    found = sources.local(record, given, fetch=fetch) if given else None
     folder = cache_folder(record, found)
     if not cache.is_complete(folder):
         if not (found or fetch):
@@ -43,7 +44,7 @@ def load(record: Record, data_dir: Path | None, *, fetch: bool = True) -> Datase
                 f"source: {record.source}"
             )
         found = found or sources.from_hub(record)
-        with atomic_folder(folder) as temporary:
+        with atomic_folder(folder, below=cache_dir()) as temporary:
             _build(record, found, temporary)
     return cache.read(record.name, folder, found.note if found else "")
 
@@ -78,10 +79,9 @@ def _build(record: Record, found: sources.Found, folder: Path) -> None:
 def _decoded(table: Table, path: Path, decode: Decode, side: int) -> torch.Tensor:
     """Decode the table's images into the array file ``path`` and return it."""
     shape = (len(table), 3, side, side)
-    images = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape)
-    for place, where, encoded in table.read():
-        images[place] = decode(encoded, where, side)
-    images.flush()
+    with cache.new_array(path, shape) as images:
+        for place, where, encoded in table.read():
+            images[place] = decode(encoded, where, side)
     return torch.from_numpy(images)
 
 
@@ -95,7 +95,7 @@ def _kept(table: Table, name: str, folder: Path, side: int) -> Files:
     packed = bool(table.row[0] >= 0)
     paths = [Path(f"{name}.bin")] if packed else [table.files[i].absolute() for i in table.file.tolist()]
     places = np.zeros((len(table), 3), dtype=np.int64)
-    with (folder / f"{name}.bin").open("wb") as pack:
+    with new_file(folder / f"{name}.bin", below=folder) as pack:
         for place, where, encoded in table.read():
             check_header(encoded, where)
             digests[place] = np.frombuffer(hashlib.sha256(encoded).digest(), dtype=np.uint8)

@@ -1,6 +1,5 @@
 """Where a data set's files are: in a folder of the user's, by one of its layouts, or on the hub."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,18 +19,6 @@ class Found:
     files: tuple[Path, ...]  # all that the content depends on
     read: Callable[[], Tables]
     note: str = ""
-
-
-def root(data_dir: Path | None) -> Path | None:
-    """Return the user's folder of data sets: ``data_dir``, or the environment's ``FEDSCOPE_DATA``.
-
-    Raises:
-        UserError: it does not exist.
-    """
-    given = data_dir or (Path(os.environ["FEDSCOPE_DATA"]) if os.environ.get("FEDSCOPE_DATA") else None)
-    if given is not None and not given.is_dir():
-        raise UserError(f"no such data folder: {given}; give --data-dir or FEDSCOPE_DATA an existing one")
-    return given
 
 
 def local(record: Record, folder: Path, *, fetch: bool = True) -> Found:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fedscope.data.decode_worker import read_bytes
 from fedscope.errors import UserError
+from fedscope.storage import open_regular
 
 Rows = NDArray[np.int64]
 BIG = 2**31  # bytes; more is recognised by size and time of change instead of read on every start
@@ -127,7 +128,7 @@ def content_key(files: Iterable[Path], salt: str) -> str:
     for path, stat in zip(paths, stats, strict=True):
         if small:
             digest.update(f"{path.name}\0".encode())
-            with path.open("rb") as handle:
+            with open_regular(path) as handle:
                 digest.update(hashlib.file_digest(handle, "sha256").digest())
         else:
             digest.update(f"{path.absolute()}\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode())

@@ -1,4 +1,4 @@
-"""What a round costs besides its seconds: bytes each way, gradients, memory."""
+"""What a round costs besides its seconds: bytes each way, memory."""
 
 import re
 import resource
@@ -7,25 +7,20 @@ from pathlib import Path
 
 import torch
 
-from fedscope.federated.federation import Federation
 from fedscope.federated.local import LocalTrainer
 
 
-def traffic(federation: Federation, sizes: list[int], trainer: LocalTrainer) -> dict[str, int]:
-    """Return the bytes sent to and by the sampled clients, and the mini-batch gradients they computed.
-
-    ``sizes`` are the clients' samples.
+def traffic(trainer: LocalTrainer, clients: int) -> dict[str, int]:
+    """Return the bytes sent to and by ``clients`` sampled clients.
 
     A client receives and sends the P parameters, the Q running statistics and the method's further vectors,
     each less what is personal, in float32: what crosses the network in a deployment, not between workers.
     """
-    settings, situation = federation.settings, trainer.situation
+    situation = trainer.situation
     size = trainer.model.values.shape[1] - len(situation.personal)
     layouts = (situation.broadcast, situation.uploads)
-    down, up = (4 * len(sizes) * (size + situation.further(layout)) for layout in layouts)
-    steps = sum(trainer.settings.steps(samples) for samples in sizes)
-    passes = 2 if federation.method.oracle else 1
-    return {"bytes_down": down, "bytes_up": up, "gradients": passes * settings.epochs * steps}
+    down, up = (4 * clients * (size + situation.further(layout)) for layout in layouts)
+    return {"bytes_down": down, "bytes_up": up}
 
 
 def peak_memory() -> int:

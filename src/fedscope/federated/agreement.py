@@ -1,13 +1,18 @@
 """What cannot go together: settings that make a method another one, or a number meaningless."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence, Sized
+from contextlib import contextmanager
 
+import torch
 from torch import nn
 
 from fedscope.checkpoints.schema import Settings
+from fedscope.data.augment import Pipeline
+from fedscope.data.datasets import Split
 from fedscope.data.partition import FRESH
 from fedscope.errors import UserError
 from fedscope.federated.method import Method
+from fedscope.streams import seeded
 
 
 def agree(settings: Settings, method: Method, domains: Sequence[str]) -> None:
@@ -57,19 +62,66 @@ def _averages(settings: Settings, method: Method) -> None:
         raise UserError(f"--eval-model {settings.eval_model} has no meaning here: {why}; use cld")
 
 
-def check_batches(model: nn.Module, settings: Settings, sizes: Sequence[int]) -> None:
-    """Refuse clients one of whose batches would be a single image that BatchNorm cannot normalise.
+def check_batches(
+    model: nn.Module,
+    method: Method,
+    settings: Settings,
+    rows: Sequence[Sized],
+    split: Split,
+    pipeline: Pipeline,
+) -> None:
+    """Refuse clients, each with its ``rows``, one of whose batches is a single image that no step can take.
+
+    Where there is one, the network is tried on the first image of ``split``, and stays as it was: BatchNorm
+    refuses a single value per channel, as of a vector or of a feature map of one pixel.
 
     Raises:
         UserError: there is such a client.
     """
-    if not any(isinstance(module, nn.BatchNorm1d) for module in model.modules()):
-        return  # images have many positions, vectors one each
-    for client, size in enumerate(sizes):
-        last = size % settings.batch_size or settings.batch_size
-        whole_left = settings.drop_last and size >= settings.batch_size
-        if size == 1 or settings.batch_size == 1 or (last == 1 and not whole_left):
-            raise UserError(
-                f"the last batch of client {client}, with {size} samples, would be one image, which this "
-                "network's BatchNorm cannot normalise; use another --batch-size, or --drop-last"
-            )
+    sizes = list(map(len, rows))
+    client = next((client for client, size in enumerate(sizes) if _one_left(settings, size)), None)
+    if client is None:
+        return
+    trained = next(p for p in model.parameters() if p.requires_grad)
+    image = pipeline.test(split.images, torch.zeros(1, dtype=torch.int64)).to(trained.device)
+    image = image.to(trained.dtype) if image.is_floating_point() else image  # tokens are whole numbers
+    try:
+        with _trying(model), torch.no_grad():
+            model(image)
+            for alone in method.alone:
+                alone(model, image, settings.options)
+    except ValueError as error:
+        raise UserError(
+            f"the last batch of client {client}, with {sizes[client]} samples, would be one image, on which "
+            f"no step can be taken ({error}); use {_mend(settings, sizes[client])}"
+        ) from error
+
+
+def _one_left(settings: Settings, size: int) -> bool:
+    """Say whether a client of ``size`` samples has a batch of one."""
+    last = size % settings.batch_size or settings.batch_size
+    whole_left = settings.drop_last and size >= settings.batch_size
+    return size == 1 or settings.batch_size == 1 or (last == 1 and not whole_left)
+
+
+def _mend(settings: Settings, size: int) -> str:
+    if size == 1:
+        return "fewer --clients or another --partition, so that each has more samples"
+    return "a larger --batch-size" if settings.batch_size == 1 else "--drop-last, or another --batch-size"
+
+
+@contextmanager
+def _trying(model: nn.Module) -> Iterator[None]:
+    """Put the network into training mode; afterwards its modes and buffers are as before."""
+    modes = [(module, module.training) for module in model.modules()]
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    model.train()
+    try:
+        with seeded(0):
+            yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+        with torch.no_grad():
+            for buffer, before in buffers:
+                buffer.copy_(before)

@@ -2,10 +2,14 @@
 
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
 from fedscope.federated.federation import Federation, local_settings
 from fedscope.federated.flat import FlatModel
 from fedscope.federated.local import LocalTrainer
-from fedscope.federated.method import Batch
+from fedscope.federated.method import Batch, Method
+from fedscope.federated.situation import Situation
 from fedscope.models.cost import multiply_accumulates, norm_affine, parameter_count
 from fedscope.streams import torch_stream
 
@@ -40,7 +44,7 @@ def cost(federation: Federation, draws: int = 32) -> Cost:
         federation.pipeline.test(federation.dataset.train.images, rows), federation.dataset.train.labels[rows]
     )
     random = {name: torch_stream(settings.seed, f"cost of {name}") for name in method.draws}
-    passes = 2 if method.oracle else 1
+    passes = gradients(method, objective.situation)
     repeats = draws if method.draws else 1
     model.module.train()
     with objective.tapping():
@@ -50,3 +54,17 @@ def cost(federation: Federation, draws: int = 32) -> Cost:
         )
     model.load(kept)
     return Cost(passes * total / (repeats * SAMPLES), held * method.models_held(), passes)
+
+
+def gradients(method: Method, situation: Situation) -> int:
+    """Return how many gradients of the task loss a step computes: one, or as many as the oracle asks for."""
+    asked: list[Tensor] = []
+
+    def gradient(w: Tensor, *, keep_buffers: bool = False) -> Tensor:
+        asked.append(w)
+        return torch.ones_like(w)
+
+    if method.oracle is None:
+        return 1
+    method.oracle(gradient, situation.stack(1, first_of_epoch=False))
+    return len(asked)

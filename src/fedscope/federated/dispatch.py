@@ -38,6 +38,7 @@ class Dispatch:
             mean_samples=sum(map(len, federation.rows)) / settings.clients, draws=federation.spec.own,
         )  # fmt: skip
         self.rows, self.test = federation.rows, federation.dataset.test
+        self.validation = federation.validation
         self.situation = self.trainer.situation
         self.shared = torch.ones(self.model.size, dtype=torch.bool)  # which parameters a server rule moves
         self.shared[[place for place in self.situation.personal.tolist() if place < self.model.size]] = False
@@ -70,6 +71,9 @@ class Dispatch:
             now = federation.label_maps[round - 1]
             self.trainer.split.labels.copy_(now[federation.dataset.train.labels])
             self.test = replace(self.test, labels=now[federation.dataset.test.labels])
+            if self.validation is not None:
+                labels = federation.dataset.train.labels[federation.held_out]
+                self.validation = replace(self.validation, labels=now[labels])
         self._before = set(self._sample(round - 1)) if round > 1 and not federation.fresh else set()
         return self._sample(round)
 
@@ -132,23 +136,34 @@ class Dispatch:
                 continue
             values = models.get(name, self.start).clone()
             self.workers.share(values)
-            scores[name] = Score.of(self._tally(values, memory), domains)
+            scores[name] = Score.of(self._tally(values, memory, self.test), domains)
         peaks = torch.zeros(self.workers.size, 2, dtype=torch.float64)
         peaks[self.workers.rank] = torch.tensor([peak_memory(), peak_gpu_memory()])
         return scores, self.workers.total(peaks).tolist()
 
-    def _tally(self, values: Tensor, memory: Memory | None) -> Tensor:
+    def validate(self, models: Mapping[str, Tensor], memory: Memory | None) -> Score | None:
+        """Return the score of the model that counts on the rows held out of training, where there are any.
+
+        The models are those of :meth:`evaluate`.
+        """
+        if self.validation is None:
+            return None
+        values = models.get(self.federation.settings.eval_model, self.start).clone()
+        self.workers.share(values)
+        return Score.of(self._tally(values, memory, self.validation), self.federation.dataset.domains)
+
+    def _tally(self, values: Tensor, memory: Memory | None, split: Split) -> Tensor:
         """Evaluate a model (P+Q,); each domain with its client's own tensors, where clients are domains."""
         self.model.counters.copy_(self.counters)
-        domains = self.test.domains
+        domains = split.domains
         by_client = self.federation.settings.partition == "per_domain" and self.federation.method.personal
         if domains is None or not by_client:
-            return self._tally_on(values, self.test)
+            return self._tally_on(values, split)
         total = torch.zeros(len(self.federation.dataset.domains), 3, dtype=torch.float64)
         for client in range(len(total)):
             rows = (domains == client).nonzero()[:, 0]
             if len(rows):
-                found = self._tally_on(self._own(values, client, memory), self.test.take(rows))
+                found = self._tally_on(self._own(values, client, memory), split.take(rows))
                 total[: len(found)] += found
         return total
 
@@ -230,6 +245,7 @@ class Dispatch:
             self.workers.receive(tuple(self.counters.shape), torch.int64, rank),
             self.workers.receive((count,), torch.float64, rank),
             self.workers.receive((count,), torch.float64, rank),
+            self.workers.receive((count,), torch.int64, rank),
         )
 
 

@@ -1,6 +1,7 @@
 """What a run is made of before it starts: network, data, who holds which rows, and the method."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,11 +10,21 @@ from torch import Tensor, nn
 
 from fedscope.checkpoints.files import versions
 from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.schema import CheckpointInfo, DataSpec, Manifest, ModelSpec, PresetUse, Settings
+from fedscope.checkpoints.rows import HeldRows, packed
+from fedscope.checkpoints.schema import (
+    CheckpointInfo,
+    DataSpec,
+    Manifest,
+    ModelSpec,
+    PresetUse,
+    RowsSpec,
+    Settings,
+)
 from fedscope.data import catalogue as data_catalogue
 from fedscope.data.augment import Pipeline
-from fedscope.data.datasets import Dataset, Split, part
-from fedscope.data.partition import FRESH, PARAMETERS, Division, divide
+from fedscope.data.datasets import Dataset, Split
+from fedscope.data.division import division
+from fedscope.data.partition import FRESH, PARAMETERS
 from fedscope.data.shift import run_maps, shift_rounds
 from fedscope.errors import UserError
 from fedscope.federated.agreement import agree, check_batches
@@ -23,6 +34,7 @@ from fedscope.federated.methods import parse
 from fedscope.federated.names import named, source
 from fedscope.federated.networks import network, rebuilt
 from fedscope.federated.options import Weights
+from fedscope.federated.samples import client_rows, evaluated
 from fedscope.federated.sampling import sample_clients
 from fedscope.federated.tasks import LocalSettings
 from fedscope.models import catalogue as model_catalogue
@@ -42,6 +54,7 @@ class Federation:
     rows: list[Tensor]  # per client (n_k,) int64, in the first round
     method: Method
     label_maps: Tensor | None = None  # (T, C) int64: what each class is labelled in each round
+    held_out: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))  # rows to validate on
 
     @property
     def tracked(self) -> tuple[str, ...]:
@@ -63,12 +76,26 @@ class Federation:
         """Say whether concepts shifted at the start of ``round``, counted from 1."""
         return self.label_maps is not None and round - 1 in shift_rounds(self.label_maps.cpu().numpy())
 
+    @property
+    def validation(self) -> Split | None:
+        """The samples on which the best round is chosen, where rows were held out of training."""
+        return self.dataset.train.take(self.held_out) if len(self.held_out) else None
+
+    def stored(self, rows: Sequence[Tensor]) -> HeldRows:
+        """Return the clients' ``rows`` of a round as they are stored, with those held out."""
+        return HeldRows.of(rows, self.held_out)
+
+    def labels(self, round: int) -> tuple[int, ...]:
+        """Return what each class was labelled after ``round`` rounds, under concept shift; else nothing."""
+        return () if self.label_maps is None else tuple(self.label_maps[max(1, round) - 1].tolist())
+
     def rows_in(self, round: int) -> list[Tensor]:
         """Return each client's rows in ``round``, counted from 1."""
         if not self.fresh or round == 1:
             return self.rows
-        rows = _divide(self.settings, self.dataset, round)
-        check_batches(self.model, self.settings, list(map(len, rows)))
+        device = self.settings.device
+        rows = [held.to(device) for held in client_rows(self.settings, self.dataset, round=round)[0]]
+        check_batches(self.model, self.method, self.settings, rows, self.dataset.train, self.pipeline)
         return rows
 
     @property
@@ -97,6 +124,7 @@ class Federation:
             model=self.spec,
             data=self._data(),
             versions=versions(),
+            rows=None if self.fresh else self.stored(self.rows).spec,
             preset=preset,
         )
 
@@ -105,24 +133,26 @@ class Federation:
         run: str,
         round: int,
         metrics: dict[str, float | None],
-        samples: int,
+        rows: RowsSpec,
         client: int | None = None,
     ) -> CheckpointInfo:
         """Return the description of a checkpoint after ``round`` rounds: global, or a client's upload.
 
-        ``samples`` are those that it was trained on.
+        ``rows`` are those that the clients held.
         """
         return CheckpointInfo(
             run=run,
             kind="global" if client is None else "client",
             round=round,
             client=client,
-            samples=samples,
+            samples=sum(rows.counts) if client is None else rows.counts[client],
             metrics=metrics,
             settings=self.settings,
             model=self.spec,
             data=self._data(),
             versions=versions(),
+            labels=self.labels(round),
+            rows=rows.sha256,
         )
 
     def _data(self) -> DataSpec:
@@ -168,10 +198,13 @@ def settled(settings: Settings, given: dict[str, str]) -> Settings:
     )
 
 
-def prepare(settings: Settings, given: dict[str, str], data_dir: Path | None = None) -> Federation:
+def prepare(
+    settings: Settings, given: dict[str, str], data_dir: Path | None = None, run: Run | None = None
+) -> Federation:
     """Resolve names and defaults, load the data, divide it, and draw the initial weights.
 
-    ``given`` are the method's options as the user typed them. The returned settings name everything.
+    ``given`` are the method's options as the user typed them. The returned settings name everything. The
+    clients hold the rows that ``run``, which is to be continued, has stored.
 
     Raises:
         UserError: anything in the settings that the user can mend.
@@ -181,30 +214,14 @@ def prepare(settings: Settings, given: dict[str, str], data_dir: Path | None = N
     _, pipeline = data_catalogue.pipeline(settings.dataset, settings.augmentation)
     dataset = data_catalogue.load(settings.dataset, data_dir, settings.test_data)
     spec, model = network(settings, method, dataset, pipeline.side)
-    rows = _divide(settings, dataset)
-    check_batches(model, settings, list(map(len, rows)))
-    used = replace(dataset, train=dataset.train.to(device), test=_evaluated(settings, dataset).to(device))
+    clients, held_out = client_rows(settings, dataset, run)
+    rows = [held.to(device) for held in clients]
+    check_batches(model, method, settings, rows, dataset.train, pipeline)
+    used = replace(dataset, train=dataset.train.to(device), test=evaluated(settings, dataset).to(device))
     maps = _label_maps(settings, len(dataset.classes))
-    return Federation(settings, model.to(device), spec, used, pipeline, rows, method, maps)
-
-
-def _evaluated(settings: Settings, dataset: Dataset) -> Split:
-    """Return the samples that the run's models are evaluated on.
-
-    Raises:
-        UserError: the data set has no such split, or too few samples.
-    """
-    split = dataset.test if settings.evaluate_on == "test" else dataset.validation
-    if split is None:
-        raise UserError(f"{dataset.name} has no validation split; use --evaluate-on test")
-    if settings.test_samples is not None:
-        split = split.take(part(split, settings.test_samples, settings.seed, "test"))
-    if settings.eval_drop_last:
-        whole = len(split) // settings.batch_size * settings.batch_size
-        if not whole:
-            raise UserError(f"{len(split)} samples are no whole batch; use --no-eval-drop-last")
-        split = split.take(torch.arange(whole))
-    return split
+    return Federation(
+        settings, model.to(device), spec, used, pipeline, rows, method, maps, held_out.to(device)
+    )
 
 
 def _label_maps(settings: Settings, classes: int) -> Tensor | None:
@@ -238,7 +255,9 @@ def open_run(
     """
     manifest = federation.describe(name, preset)
     if not resume:
-        return registry.create(manifest)
+        return registry.create(
+            manifest, None if federation.fresh else packed(federation.stored(federation.rows))
+        )
     run = registry.run(name)
     old = run.manifest()
     if old.added:
@@ -257,38 +276,15 @@ def open_run(
                     f"{name!r} has concept shifts, drawn for all rounds at once; use another --name"
                 )
         changed = [
-            f"{key} {before.get(key)} → {now[key]}"
-            for key in now
-            if key != "source" and before.get(key) != now[key]
+            f"{key} {before.get(key)} → {now.get(key)}"
+            for key in {**before, **now}
+            if key != "source" and before.get(key) != now.get(key)
         ]
         if changed:
             raise UserError(
                 f"cannot resume {name!r} with other {section}: {'; '.join(changed)}; use another --name"
             )
     return run
-
-
-def _divide(settings: Settings, dataset: Dataset, round: int = 1) -> list[Tensor]:
-    """Return each client's rows in ``round`` of the training split, or of the part of it that is used."""
-    rows = divide(
-        dataset.train,
-        division(settings),
-        train_samples=settings.train_samples,
-        seed=settings.seed,
-        round=round - 1,
-    )
-    return [held.to(settings.device) for held in rows]
-
-
-def division(settings: Settings) -> Division:
-    """Return how the settings divide the data.
-
-    Raises:
-        UserError: unknown partition, or a parameter of it is missing or out of range.
-    """
-    return Division(
-        settings.partition, settings.clients, settings.alpha, settings.exhausted, settings.phi, settings.rho
-    )
 
 
 def local_settings(settings: Settings, weights: Weights) -> LocalSettings:

@@ -18,12 +18,12 @@ from fedscope.data.datasets import Split
 from fedscope.federated.clock import Clock
 from fedscope.federated.flat import FlatModel
 from fedscope.federated.graphs import Replay
-from fedscope.federated.method import Batch, Client, Finish, Method
+from fedscope.federated.method import Batch, Finish, Method
 from fedscope.federated.objective import Objective
 from fedscope.federated.options import Values
 from fedscope.federated.recalibration import POST_BN, recalibrate
 from fedscope.federated.situation import Situation
-from fedscope.federated.tasks import LocalSettings, Task, Trained
+from fedscope.federated.tasks import Client, LocalSettings, Task, Trained
 from fedscope.federated.vectors import Vector
 from fedscope.streams import seeded
 
@@ -71,6 +71,7 @@ class LocalTrainer:
             model.counters,
             self._velocity,
             self._loss,
+            self.objective.taken,
             *([] if stale is None else [stale]),
         )
         # What is drawn, and what is decoded in other processes, cannot be recorded.
@@ -85,6 +86,7 @@ class LocalTrainer:
             raise ValueError("a stack is clients of one size, at most as many as the model has rows")
         model.module.train()
         model.counters.copy_(counters)
+        self.objective.taken.zero_()
         situation.begin(tasks, start, lr)
         self._velocity.zero_()
         if self._keeps_velocity:
@@ -94,20 +96,29 @@ class LocalTrainer:
         # What a network draws itself, as for dropout, comes from the global generators.
         drawing = seeded(tasks[0].random("network").initial_seed()) if self._seeded else nullcontext()
         with self.objective.tapping(), drawing:
-            for _ in range(self.settings.epochs):
-                self._epoch(rows, tasks, random)
+            for left in range(self.steps(rows.shape[1]), 0, -self.settings.steps(rows.shape[1])):
+                seen = self._epoch(rows, tasks, random, left)
         self.clock.enter("compute")
         with torch.no_grad():
             done = self._finish(tasks, lr)
         accuracy = self._recalibrated(tasks)
+        if self.method.personal:  # as it is sent, with what was re-estimated
+            done["personal"] = model.values[:count, situation.personal]
         return Trained(
             model.values[:count].clone(),
             situation.memory.join(done, count),
             situation.uploads.join(done, count),
             model.counters.clone(),
-            self._loss[:count] / self.settings.used(rows.shape[1]),
+            self._loss[:count] / seen,
             torch.full_like(self._loss[:count], accuracy),
+            self.objective.taken.expand(count).clone(),
         )
+
+    def steps(self, samples: float) -> int:
+        """Return the local steps τ_k of a round that a client of ``samples`` takes."""
+        settings, equal = self.settings, self.method.equal_steps
+        counted = self.mean_samples if equal and equal(self.options) else samples
+        return settings.epochs * settings.steps(counted)
 
     def _recalibrated(self, tasks: Sequence[Task]) -> float:
         """Do as ``post_bn`` says; return the training accuracy of the one client, NaN where it is off."""
@@ -128,8 +139,11 @@ class LocalTrainer:
 
         def client(row: int) -> Client:
             rows = tasks[row].rows
-            images = model.typed(self.pipeline.test(self.split.images, rows))
-            return Client(images, self.split.labels[rows], tasks[row].random)
+
+            def inputs(part: slice) -> Tensor:
+                return model.typed(self.pipeline.test(self.split.images, rows[part]))
+
+            return Client(self.split.labels[rows], inputs, tasks[row].random)
 
         end = Finish(
             parameters=situation.acting(situation.parameters(count), situation.anchor(count)),
@@ -139,7 +153,7 @@ class LocalTrainer:
             options=self.options,
             share=situation.share[:count],
             weight=settings.weight(samples),
-            steps=settings.epochs * settings.steps(samples),
+            steps=self.steps(samples),
             nominal_steps=settings.epochs * settings.steps(self.mean_samples),
             lr=lr,
             initial_lr=self.initial_lr,
@@ -153,24 +167,27 @@ class LocalTrainer:
         )
         for finish in self.method.finish:
             done |= finish(end)
-        if self.method.personal:
-            done["personal"] = model.values[:count, situation.personal]
         if self._keeps_velocity:
             done[VELOCITY.name] = self._velocity[:count]
         return done
 
-    def _epoch(self, rows: Tensor, tasks: Sequence[Task], random: Mapping[str, torch.Generator]) -> None:
+    def _epoch(
+        self, rows: Tensor, tasks: Sequence[Task], random: Mapping[str, torch.Generator], most: int
+    ) -> int:
+        """Take the steps of an epoch, at most so many; return how many samples they used."""
         self.clock.enter("data")
         count, used = rows.shape[1], self.settings.used(rows.shape[1])
         shuffles = torch.stack([torch.randperm(count, generator=task.order) for task in tasks])
         draws = torch.stack([self.pipeline.draw(count, task.augmentation) for task in tasks], 1)
         self.clock.enter("compute")  # on a GPU the copies wait for the epoch before
+        used = min(used, most * self.settings.batch_size)
         order, draws = rows.gather(1, shuffles.to(rows.device))[:, :used], draws.to(rows.device)[..., :used]
         self._loss.zero_()
         size = self.settings.batch_size
         batches = list(zip(order.split(size, 1), draws.split(size, 2), strict=True))
         for index, (batch, drawn) in enumerate(self.pipeline.ahead(self.split.images, batches)):
             self._run(batch, drawn, flag=index == 0, **({"random": random} if random else {}))
+        return used
 
     def _step(
         self, rows: Tensor, draws: Tensor, flag: bool, random: Mapping[str, torch.Generator] | None = None

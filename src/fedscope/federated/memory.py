@@ -10,7 +10,6 @@ of the system keeps what is read often. A folder is deleted when every client in
 the last of them are given by copying.
 """
 
-import shutil
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,7 +23,7 @@ from torch import Tensor
 
 from fedscope.checkpoints.state import StateIndex, check_row, read_state, server_vectors, write_state
 from fedscope.errors import UserError
-from fedscope.storage import atomic_folder
+from fedscope.storage import atomic_folder, move, new_file, open_regular, remove_tree
 
 
 @dataclass
@@ -45,10 +44,10 @@ class Memory:
         """
         memory = cls(folder, width)
         for path in folder.glob(".*"):  # of a process killed while it wrote or deleted
-            shutil.rmtree(path)
+            remove_tree(path, below=memory._root)
         for number in sorted(int(path.name[6:]) for path in folder.glob("round-*")):
             if number > round:
-                _delete(memory._path(number))
+                memory._delete(memory._path(number))
             else:
                 memory._take(number)
         return memory
@@ -66,7 +65,7 @@ class Memory:
         if client not in self.rows:
             return None
         round, row = self.rows[client]
-        with self._path(round, "clients.f32").open("rb") as handle:
+        with open_regular(self._path(round, "clients.f32")) as handle:
             handle.seek(row * self._row_bytes)
             content = bytearray(self._row_bytes)
             handle.readinto(content)
@@ -84,8 +83,8 @@ class Memory:
     @contextmanager
     def record(self, round: int) -> Iterator["Writer"]:
         """Open the folder of ``round`` for writing; it appears when the block ends without an error."""
-        with atomic_folder(self._path(round)) as temporary:
-            with (temporary / "clients.f32").open("wb") as rows:
+        with atomic_folder(self._path(round), below=self._root) as temporary:
+            with new_file(temporary / "clients.f32", below=temporary) as rows:
                 writer = Writer(rows)
                 yield writer
                 for client in self._stragglers(writer.clients):
@@ -100,7 +99,7 @@ class Memory:
         needed = {newest for newest, _ in self.rows.values()} | {round}
         for path in self.folder.glob("round-*"):
             if int(path.name[6:]) not in needed:
-                _delete(path)
+                self._delete(path)
 
     def _stragglers(self, leaving: Sequence[int]) -> list[int]:
         """Return the clients to carry along because less than half of their folder is needed any more.
@@ -116,6 +115,16 @@ class Memory:
     @property
     def _row_bytes(self) -> int:
         return 4 * self.width
+
+    @property
+    def _root(self) -> Path:
+        return self.folder.parents[1]  # of the registry, below which lies RUN/state
+
+    def _delete(self, path: Path) -> None:
+        """Delete a folder such that a kill leaves either all of it, or nothing under its name."""
+        hidden = path.with_name(f".{path.name}.deleted")
+        move(path, hidden, below=self._root)
+        remove_tree(hidden, below=self._root)
 
     def _path(self, round: int, name: str = "") -> Path:
         return self.folder / f"round-{round:04d}" / name
@@ -155,10 +164,3 @@ class Writer:
     def close(self, folder: Path) -> None:
         """Write all but the rows, which are in the folder by now."""
         write_state(folder, self.clients, self._checks, self._server)
-
-
-def _delete(path: Path) -> None:
-    """Delete a folder such that a kill leaves either all of it, or nothing under its name."""
-    hidden = path.with_name(f".{path.name}.deleted")
-    path.rename(hidden)
-    shutil.rmtree(hidden)

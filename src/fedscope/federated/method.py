@@ -16,10 +16,11 @@ Its places, in the order of a local step and of a round:
 ``server``       what becomes of the mean of the uploads; ``observe``, what the server notes besides;
                  ``server_state``, the vectors both keep, and ``broadcast``, those that clients receive
 
-Besides: ``needs`` (how the network must be built), ``checks`` (what the user must mend), ``masks`` (named
-choices of parameters), ``stale`` (whether the oracle sees the last gradient), ``own_start`` (whether a
-client's memory begins at a random model), ``weights``, ``only`` (settings it is bound to), ``clip``,
-``summed``, and ``refuses`` (what it does not go with).
+Besides: ``needs`` (how the network must be built), ``checks`` (what the user must mend), ``alone`` (what a
+mini-batch of one image must stand), ``masks`` (named choices of parameters), ``stale`` (whether the oracle
+sees the last gradient), ``own_start`` (whether a client's memory begins at a random model), ``equal_steps``,
+``weights``, ``only`` (settings it is bound to), ``clip``, ``summed``, and ``refuses`` (what it does not go
+with).
 
 Methods add: ``parse("fedprox+man")`` is the sum of two records. FedAvg is the record that adds nothing.
 """
@@ -36,6 +37,7 @@ from torch import Tensor, nn
 from fedscope.errors import UserError, suggestion
 from fedscope.federated.network import Network
 from fedscope.federated.options import Option, Reading, Value, Values, Weights
+from fedscope.federated.tasks import Client
 from fedscope.federated.vectors import Vector
 
 Draws = Mapping[str, Any]
@@ -91,15 +93,6 @@ class Step:
     first_of_epoch: bool = False
 
 
-@dataclass(frozen=True)
-class Client:
-    """A client's data as it is, without augmentation, and its random streams."""
-
-    images: Tensor  # (n_k, C, H, W), normalised
-    labels: Tensor  # (n_k,)
-    random: Callable[[str], torch.Generator]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Finish:
     """What a client sees when its local training ends; vectors are (K, P)."""
@@ -143,6 +136,7 @@ Draw = Callable[[torch.Generator, Values, Tensor, nn.Module], Any]  # images (B,
 Transform = Callable[[Batch, Draws, Values], Batch]
 Strategy = Callable[[nn.Module, Draws], AbstractContextManager[None]]
 Names = Callable[[nn.Module, Values], list[str]]
+Alone = Callable[[nn.Module, Tensor, Values], object]  # image (1, C, H, W), of a network in training mode
 TaskTerm = Callable[[Pass], Tensor]
 Term = Callable[[Step], Tensor]
 Gradient = Callable[..., Tensor]  # (parameters (K, P), keep_buffers=False) → (K, P)
@@ -158,6 +152,7 @@ ONE = {  # the places that a sum of methods fills at most once, in words
     "strategy": "a way to run the network",
     "oracle": "an ascent step",
     "own_start": "a start of a client",
+    "equal_steps": "a number of local steps",
     "personal": "a choice of personal tensors",
     "server": "a server rule",
     "weights": "a weighting of the mean",
@@ -176,6 +171,7 @@ class Method:
     options: tuple[Option, ...] = ()
     needs: tuple[Callable[[Values], dict[str, Any]], ...] = ()  # how the network must be built
     checks: tuple[Callable[[nn.Module, Values], None], ...] = ()  # raise what the user can mend
+    alone: tuple[Alone, ...] = ()  # each raises a ValueError if a step cannot be taken on one image
     draws: Mapping[str, Draw] = field(default_factory=dict)
     transform: Transform | None = None
     strategy: Strategy | None = None
@@ -190,6 +186,7 @@ class Method:
     displaced: tuple[Term, ...] = ()
     memory: tuple[Vector, ...] = ()
     own_start: Callable[[Values], bool] | None = None  # whether its memory begins at a random model
+    equal_steps: Callable[[Values], bool] | None = None  # whether all clients take E·⌈(n/N)/B⌉ steps
     uploads: tuple[Vector, ...] = ()
     finish: tuple[Finisher, ...] = ()
     personal: Names | None = None

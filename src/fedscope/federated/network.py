@@ -69,6 +69,19 @@ class Network:
             for x, y in zip(images.split(CHUNK), labels.split(CHUNK), strict=True):
                 yield each(values[:size], x, y)
 
+    def gradient(self, values: Tensor, images: Tensor, labels: Tensor) -> Tensor:
+        """Return the gradient (P,) of a batch's summed cross-entropy at ``values`` (P+Q,), in eval mode."""
+        size = self.model.size
+
+        def loss(parameters: Tensor) -> Tensor:
+            tensors = self._tensors(parameters, values)
+            return cross_entropy(
+                functional_call(self.model.module, tensors, (images,)), labels, reduction="sum"
+            )
+
+        with self._mode(train=False):
+            return torch.as_tensor(grad(loss)(values[:size]))
+
     def precision(self) -> torch.autocast:
         """Return the context in which the network computes."""
         return torch.autocast(self.model.values.device.type, torch.bfloat16, enabled=self._bf16)

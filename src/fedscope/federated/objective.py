@@ -20,7 +20,10 @@ from fedscope.federated.tasks import LocalSettings
 
 
 class Objective:
-    """Differentiates the objective of the clients in a situation; gradients go to ``model.gradient``."""
+    """Differentiates the objective of the clients in a situation; gradients go to ``model.gradient``.
+
+    ``taken`` counts the gradients of the task loss that each client has computed.
+    """
 
     def __init__(self, situation: Situation, method: Method, settings: LocalSettings):
         self.model, self.situation, self.method = situation.model, situation, method
@@ -28,6 +31,7 @@ class Objective:
         module = self.model.module
         self._taps = {name: taps(module, situation.options) for name, taps in method.taps.items()}
         self._outputs: dict[str, Tensor] = {}
+        self.taken = torch.zeros((), dtype=torch.int64, device=self.model.values.device)
         self._whole = settings.batch_size
         self._compiled = torch.compile(module, dynamic=False) if settings.compile else module
 
@@ -97,6 +101,7 @@ class Objective:
 
     def _task_gradient(self, batch: Batch, drawn: Mapping[str, Any]) -> Tensor:
         """Leave the gradients of the task loss where the clients are; return their cross-entropies, (K,)."""
+        self.taken += 1
         if len(self.model.values) > 1:
             return self._stack_gradient(batch, drawn)
         self.model.gradient.zero_()

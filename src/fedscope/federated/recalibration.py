@@ -1,7 +1,8 @@
 """BatchNorm re-estimated when local training is over: FedAlign's published code measures its clients so.
 
-Running statistics are reset and averaged over nine batches, and the client's training accuracy is measured
-with them. That code does so after the upload was taken (``post_bn=report``); ``upload`` sends them too.
+Running statistics are reset and averaged over nine batches (a last one of a single image left out), and the
+client's training accuracy is measured with them. That code does so after the upload was taken
+(``post_bn=report``); ``upload`` sends them too.
 """
 
 import torch
@@ -44,7 +45,8 @@ def recalibrate(
     for norm in norms:
         norm.reset_running_stats()
         norm.momentum = None  # a cumulative mean
-    for chosen, drawn in batches[:BATCHES]:
+    several = [batch for batch in batches if len(batch[0]) > 1]  # one image has no variance of its own
+    for chosen, drawn in (several or batches)[:BATCHES]:
         module(pipeline.train(split.images, chosen, drawn))
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum

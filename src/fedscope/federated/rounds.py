@@ -10,21 +10,27 @@ then, so an interrupted run continues with the same bits.
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 
 import torch
 from torch import Tensor
 
-from fedscope.checkpoints.files import load_checkpoint, save_checkpoint
+from fedscope.checkpoints.best import best, deciding
+from fedscope.checkpoints.claims import Account, foreign_problem
+from fedscope.checkpoints.files import load_checkpoint
 from fedscope.checkpoints.registry import Run
 from fedscope.errors import UserError
 from fedscope.federated.accounting import traffic
 from fedscope.federated.dispatch import Dispatch, learning_rate
+from fedscope.federated.evaluation import Score
 from fedscope.federated.federation import Federation
+from fedscope.federated.keeping import Keeper, finite
 from fedscope.federated.memory import Memory, Writer
 from fedscope.federated.method import ServerStep
 from fedscope.federated.server import WeightedSum
 from fedscope.federated.vectors import Layout
 from fedscope.federated.workers import Workers
+from fedscope.storage import move, remove
 
 Metrics = dict[str, object]
 
@@ -54,8 +60,8 @@ def train(
         run.write_manifest(run.manifest().model_copy(update={"diverged": len(server.metrics)}))
         return server.metrics
     if not run.final.exists():  # of an earlier fedscope, which renamed the last round's model here
-        run.last.replace(run.final)
-    run.last.unlink(missing_ok=True)
+        move(run.last, run.final, below=run.root)
+    remove(run.last, below=run.root, missing_ok=True)
     return server.metrics
 
 
@@ -66,6 +72,7 @@ def assist(workers: Workers, federation: Federation) -> None:
         for _ in dispatch.uploads(round, dispatch.enter(round), None):
             raise AssertionError("only rank 0 sees uploads")
         dispatch.evaluate({}, None)
+        dispatch.validate({}, None)
         if dispatch.agree():
             break
 
@@ -75,7 +82,11 @@ class _Server:
 
     def __init__(self, federation: Federation, run: Run, dispatch: Dispatch):
         self.federation, self.run, self.dispatch = federation, run, dispatch
-        self.metrics, self.best = self._continue()
+        records = self._continue()
+        self.metrics = [_lean(record) for record in records]
+        top = best(records)
+        self.best = -1.0 if top is None else deciding(top) or 0.0
+        self.keeper = Keeper(federation, run, dispatch, records)
         self.diverged = bool(self.metrics) and _diverged(self.metrics[-1], dispatch.start)
         done, method = len(self.metrics), federation.method
         situation = dispatch.situation
@@ -104,39 +115,33 @@ class _Server:
         """Train, evaluate and keep one round; return its metrics."""
         federation, dispatch, run = self.federation, self.dispatch, self.run
         settings, sampled = federation.settings, dispatch.enter(round)
+        self.keeper.begin(round)
         with self._recorded(self.memory, round) as writer, self._recorded(self.latest, round) as latest:
-            train_loss, train_accuracy = self._average(round, sampled, writer, latest)
+            train_loss, train_accuracy, gradients = self._average(round, sampled, writer, latest)
         models = self._averages()
         scores, peaks = dispatch.evaluate(models, self.memory)
+        validated = dispatch.validate(models, self.memory)
         dispatch.clock.enter("checkpointing")
-        samples, chosen = sum(map(len, dispatch.rows)), settings.eval_model
-        score = scores[chosen]
-        measured = {"accuracy": score.accuracy, "loss": _finite(score.loss)}
-        info = federation.info(run.name, round, measured, samples)
-        state = dispatch.model.state_dict(dispatch.start, dispatch.counters)
-        reported, about = state, info
-        if chosen in models:
-            about = info.model_copy(update={"average": chosen})
-            reported = dispatch.model.state_dict(models[chosen], dispatch.counters)
-            save_checkpoint(run.average(chosen), reported, about)
-        if score.accuracy > self.best:
-            self.best = score.accuracy
-            save_checkpoint(run.best, reported, about)
-        if settings.keep_every and round % settings.keep_every == 0:
-            save_checkpoint(run.kept(round), state, info)
+        score = scores[settings.eval_model]
+        measured = _entry(score)
+        decided = (validated or score).accuracy
+        self.keeper.models(round, models, measured, best=decided > self.best)
+        self.best = max(self.best, decided)
         seconds = dispatch.clock.lap()  # writing the next two files counts in the next round
         record: Metrics = {
             "round": round,
-            "accuracy": score.accuracy,
-            "loss": _finite(score.loss),
+            **measured,
+            **({"validation": _entry(validated)} if validated else {}),
             **({"accuracies": {n: s.accuracy for n, s in scores.items()}} if len(scores) > 1 else {}),
             **({"domains": score.domains} if score.domains else {}),
-            "train_loss": _finite(train_loss),
+            "train_loss": finite(train_loss),
             **({} if math.isnan(train_accuracy) else {"train_accuracy": train_accuracy}),
             "lr": learning_rate(settings, round),
             **({"shifted": True} if federation.shifted(round) else {}),
             "clients": sampled,
-            **traffic(federation, [len(dispatch.rows[client]) for client in sampled], dispatch.trainer),
+            **({"rows": self.keeper.rows.model_dump(mode="json")} if federation.fresh else {}),
+            **traffic(dispatch.trainer, len(sampled)),
+            "gradients": gradients,
             "workers": dispatch.workers.size,
             "peak_memory_bytes": [int(host) for host, _ in peaks],
             **({"peak_gpu_memory_bytes": [int(gpu) for _, gpu in peaks]} if any(g for _, g in peaks) else {}),
@@ -145,8 +150,7 @@ class _Server:
         }
         run.append_metrics(record)  # before the weights: resuming drops a record that is ahead of them
         self.diverged = _diverged(record, dispatch.start)
-        ended = round == settings.rounds and not self.diverged
-        save_checkpoint(run.final if ended else run.last, state, info)
+        self.keeper.newest(round, measured, last=round == settings.rounds and not self.diverged)
         for memory in (self.memory, self.latest):
             if memory:
                 memory.prune(round)
@@ -172,22 +176,23 @@ class _Server:
 
     def _average(
         self, round: int, sampled: list[int], writer: Writer | None, latest: Writer | None
-    ) -> tuple[float, float]:
+    ) -> tuple[float, float, int]:
         """Add up the uploads, and make what the method's rule returns the server's model.
 
         Returns the clients' training loss, weighted by size: cross-entropy alone, over their last local
-        epoch; and so their training accuracy, NaN where nobody measured it.
+        epoch; and so their training accuracy, NaN where nobody measured it; and the gradients they computed.
         """
         federation, dispatch = self.federation, self.dispatch
         sizes = {client: len(dispatch.rows[client]) for client in sampled}
         weights = {client: federation.weight(size) for client, size in sizes.items()}
         weight, samples = sum(weights.values()), sum(sizes.values())
         mean, counters = WeightedSum(), dispatch.counters.clone()
-        train_loss = train_accuracy = 0.0
+        train_loss, train_accuracy, gradients = 0.0, 0.0, 0
         sums = {name: WeightedSum() for name in dispatch.summed}
         for stack, trained in dispatch.uploads(round, sampled, self.memory):
             dispatch.clock.enter("aggregation")
             trained = trained.on_cpu()
+            gradients += int(trained.gradients.sum())
             values, losses = trained.values, trained.loss.tolist()
             for row, client in enumerate(stack):
                 mean.add(values[row], weights[client] / weight)
@@ -200,7 +205,7 @@ class _Server:
                     writer.client(client, trained.memory[row])
                 if latest:
                     latest.client(client, values[row])
-                self._keep_upload(round, client, values[row], trained.counters, losses[row])
+                self.keeper.upload(round, client, values[row], trained.counters, losses[row])
             counters = torch.maximum(counters, trained.counters.to(counters.device))
         self.sampled_mean = mean.value.clone()
         totals = {name: sum_.value for name, sum_ in sums.items()}
@@ -209,7 +214,7 @@ class _Server:
         dispatch.broadcast(self.state)
         if writer:
             writer.server(self.state)
-        return train_loss, train_accuracy
+        return train_loss, train_accuracy, gradients
 
     def _serve(
         self, mean: Tensor, sums: dict[str, Tensor], round: int, participants: int, weight: float
@@ -235,20 +240,6 @@ class _Server:
         self.state = state
         return mean
 
-    def _keep_upload(self, round: int, client: int, values: Tensor, counters: Tensor, loss: float) -> None:
-        save = self.federation.settings.save_clients
-        if save == "none":
-            return
-        clock = self.dispatch.clock
-        clock.enter("checkpointing")
-        samples = len(self.dispatch.rows[client])
-        info = self.federation.info(self.run.name, round, {"train_loss": _finite(loss)}, samples, client)
-        state = self.dispatch.model.state_dict(values, counters)
-        save_checkpoint(self.run.client(client), state, info)
-        if save == "all":
-            save_checkpoint(self.run.client(client, round), state, info)
-        clock.enter("aggregation")
-
     @contextmanager
     def _recorded(self, memory: Memory | None, round: int) -> Iterator[Writer | None]:
         """Open the round's folder if there is anything to keep."""
@@ -259,19 +250,27 @@ class _Server:
                 yield writer
                 self.dispatch.clock.enter("checkpointing")
 
-    def _continue(self) -> tuple[list[Metrics], float]:
-        """Load the newest global model of the run; return the metrics up to it and the best accuracy."""
+    def _continue(self) -> list[Metrics]:
+        """Load the newest global model of the run; return the metrics up to it."""
         run, dispatch = self.run, self.dispatch
         for leftover in run.folder.rglob(".*.tmp"):  # of a process killed while it wrote
-            leftover.unlink()
+            remove(leftover, below=run.root)
         newest = run.final if run.final.exists() else run.last
         if not newest.exists():
             run.write_metrics([])
-            return [], -1.0
+            return []
         checkpoint = load_checkpoint(newest)
+        problem = foreign_problem(newest.name, checkpoint.info, Account(run.manifest(), (), False))
+        if problem:
+            raise UserError(f"cannot resume {run.name!r}: {newest.name} {problem}; restore it from a copy")
         dispatch.model.load(checkpoint.state)
         dispatch.start.copy_(dispatch.model.values[0])
         dispatch.counters.copy_(dispatch.model.counters)
+        if checkpoint.info.labels not in ((), self.federation.labels(checkpoint.info.round)):
+            raise UserError(
+                f"cannot resume {run.name!r}: its concepts shift otherwise under numpy {version('numpy')} "
+                f"than under {checkpoint.info.versions.get('numpy')}; use that numpy, or train it anew"
+            )
         metrics = run.metrics()[: checkpoint.info.round]
         if [m.get("round") for m in metrics] != list(range(1, checkpoint.info.round + 1)):
             raise UserError(
@@ -279,19 +278,18 @@ class _Server:
                 "metrics do not reach; train it anew under another --name"
             )
         run.write_metrics(metrics)
-        metrics = [_lean(record) for record in metrics]
-        return metrics, max(float(str(m["accuracy"])) for m in metrics)
+        return metrics
+
+
+def _entry(score: Score) -> dict[str, float | None]:
+    return {"accuracy": score.accuracy, "loss": finite(score.loss)}
 
 
 def _lean(record: Metrics) -> Metrics:
     """Leave out who took part: the file has it, and memory stays flat over many rounds of many clients."""
-    return {key: value for key, value in record.items() if key != "clients"}
+    return {key: value for key, value in record.items() if key not in ("clients", "rows")}
 
 
 def _diverged(record: Metrics, model: Tensor) -> bool:
     """Say whether a round left the training loss or the model (P+Q,) not finite; accuracy does not count."""
     return record["train_loss"] is None or not bool(model.isfinite().all())
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

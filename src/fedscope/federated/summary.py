@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from fedscope.checkpoints.best import best, chosen_on
 from fedscope.checkpoints.schema import Settings
 from fedscope.data.shift import METRICS
 
@@ -9,16 +10,18 @@ from fedscope.data.shift import METRICS
 def summary(settings: Settings, metrics: Sequence[Mapping[str, object]]) -> dict[str, object]:
     """Return what a table needs of a run's metrics, one record per round, in order.
 
-    ``accuracy`` after the last round, ``best_accuracy`` and ``best_half_accuracy`` (up to round ⌊T/2⌋; null
-    if that is 0; Tian et al. 2022); ``rounds_to_target`` where a target is set, counted from 1, null while it
-    was not reached; ``shift_accuracy`` under concept shift.
+    ``accuracy`` after the last round; ``best_accuracy`` and ``best_half_accuracy`` (up to round ⌊T/2⌋; null
+    if that is 0; Tian et al. 2022), of the round that was best on the split ``chosen_on``;
+    ``rounds_to_target`` where a target is set, counted from 1, null while it was not reached;
+    ``shift_accuracy`` under concept shift.
     """
     accuracies = [float(str(m["accuracy"])) for m in metrics]
-    half = accuracies[: settings.rounds // 2]
+    top, by_half = best(metrics), best(metrics[: settings.rounds // 2])
     found: dict[str, object] = {
         "accuracy": accuracies[-1],
-        "best_accuracy": max(accuracies),
-        "best_half_accuracy": max(half, default=None),
+        "best_accuracy": top and top["accuracy"],
+        "best_half_accuracy": by_half and by_half["accuracy"],
+        "chosen_on": chosen_on(settings.model_dump()),
         "rounds": len(accuracies),
     }
     if settings.target is not None:

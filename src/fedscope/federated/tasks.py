@@ -1,6 +1,6 @@
 """What a client is asked to do in a round, and what it sends back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -63,6 +63,21 @@ class Task:
 
 
 @dataclass(frozen=True)
+class Client:
+    """A client's data as it is, without augmentation, and its random streams."""
+
+    labels: Tensor  # (n_k,)
+    inputs: Callable[[slice], Tensor]  # of some of its samples, (b, C, H, W), normalised
+    random: Callable[[str], torch.Generator] = _no_stream
+
+    def batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield inputs (b, C, H, W) and labels (b,) of up to ``size`` samples, in order."""
+        for start in range(0, len(self.labels), size):
+            part = slice(start, start + size)
+            yield self.inputs(part), self.labels[part]
+
+
+@dataclass(frozen=True)
 class Trained:
     """What K clients of a stack send back."""
 
@@ -72,6 +87,7 @@ class Trained:
     counters: Tensor  # (n,) int64: the integer buffers
     loss: Tensor  # (K,) float64: cross-entropy alone, mean over the last local epoch
     accuracy: Tensor  # (K,) float64: on the client's own data, under post_bn; NaN where not measured
+    gradients: Tensor  # (K,) int64: of the task loss on a mini-batch, computed in the local steps
 
     def on_cpu(self) -> "Trained":
         """Return the same on the CPU, where the server adds up."""

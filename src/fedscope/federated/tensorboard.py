@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fedscope.errors import UserError
+from fedscope.storage import make_folder
 
 
 @contextmanager
@@ -18,6 +19,7 @@ def scalars(folder: Path) -> Iterator[Callable[[Mapping[str, object]], None]]:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise UserError("--tensorboard needs TensorBoard: pip install 'fedscope[tensorboard]'") from error
+    make_folder(folder, below=folder.parents[1])  # of ROOT/RUN/tensorboard
     writer: SummaryWriter | None = None
 
     def write(metrics: Mapping[str, object]) -> None:
@@ -41,6 +43,8 @@ def _numbers(metrics: Mapping[str, object], prefix: str = "") -> Iterator[tuple[
     for name, value in metrics.items():
         if name == "clients":
             yield prefix + name, len(value) if isinstance(value, list) else 0
+        elif name == "rows":  # whose they are, and no measure
+            continue
         elif isinstance(value, list):
             yield from _numbers(dict(zip(map(str, range(len(value))), value, strict=True)), f"{name}/")
         elif isinstance(value, Mapping):

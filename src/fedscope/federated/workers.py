@@ -27,6 +27,7 @@ from torch.multiprocessing.spawn import ProcessContext, start_processes
 
 from fedscope.errors import UserError
 from fedscope.process import set_up
+from fedscope.storage import open_regular, remove
 
 PATIENCE = timedelta(hours=6)  # for a worker that is alive but silent
 START = timedelta(minutes=1)  # for the first word between processes that are there
@@ -125,7 +126,7 @@ def started(
             child.kill()
             child.join()
         for file in children.error_files:
-            Path(file).unlink(missing_ok=True)
+            remove(Path(file), below=None, missing_ok=True)
 
 
 def _child(
@@ -192,7 +193,7 @@ def _death(children: ProcessContext, patience: float = 0.0) -> Exception | None:
                 name = signal.Signals(-child.exitcode).name
                 return WorkerLost(f"worker {rank} died (signal {name}); continue with --resume")
             if child.exitcode and Path(file).exists() and Path(file).stat().st_size:
-                with Path(file).open("rb") as handle:  # written by our own child
+                with open_regular(file) as handle:  # written by our own child
                     return RuntimeError(f"worker {rank} failed:{pickle.load(handle)}")
         if patience:
             sleep(0.1)

@@ -10,11 +10,11 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from fedscope.errors import UserError
 from fedscope.figures import style
+from fedscope.figures.errors import error_of, reach
 from fedscope.figures.page import Page, wrapped
 from fedscope.figures.scale import format_value
 
 MOST_CURVES = 10
-CI95 = 1.96  # half a 95 % interval, in standard errors
 MOST_BARS = 30  # eigenvalues that get an error bar each; more have a band
 LOG_FROM = 10.0  # ratio of the largest to the smallest eigenvalue from which the axis is logarithmic
 
@@ -35,12 +35,13 @@ def eigenvalue_figure(
     caption: str = "",
     width: float = style.SINGLE_COLUMN,
 ) -> Figure:
-    """Draw each checkpoint's eigenvalues on its samples, largest first, ± 1.96 of their standard errors.
+    """Draw each checkpoint's eigenvalues on its samples, largest first, with 95 % intervals over the samples.
 
     ``smallest`` has those of the lower end, the smallest first, drawn against their index from there.
 
     A spectrum is the entry ``eigenvalues`` of a record of ``fedscope hessian --json``: of each, ``value`` and
-    ``stderr_data``, as tables print them. Its ``interval`` is of the eigenvalue on ever more samples, without
+    ``stderr_data``, as tables print them, whose degrees of freedom are one less than its ``batches``. Its
+    ``interval`` is of the eigenvalue on ever more samples, without
     the upward bias of few, and may leave out the value: it is not drawn. The axis is logarithmic where all
     are positive and span a factor of ten, and symmetric-logarithmic, linear up to a thousandth of the
     largest, where some are not. Errors are bars, bands from ``MOST_BARS`` eigenvalues on. ``caption`` stands
@@ -103,7 +104,7 @@ def _draw_curve(axes: Axes, spectrum: Sequence[Record], label: str, index: int, 
 
 def _intervals(spectrum: Sequence[Record]) -> tuple[Values, Values]:
     values = _numbers([entry["value"] for entry in spectrum])
-    half = CI95 * _numbers([entry.get("stderr_data") for entry in spectrum])
+    half = _numbers([reach(*known) if (known := error_of(entry)) else None for entry in spectrum])
     return values - half, values + half
 
 

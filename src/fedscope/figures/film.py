@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -61,12 +61,12 @@ def save_film(figures: Sequence[Figure], path: Path, *, record: Mapping[str, Any
     pictures = [_pixels(figure) for figure in figures]
     if len({picture.shape for picture in pictures}) > 1:
         raise ValueError("the frames of a film have one size")
-    with atomic_file(path) as temporary:
+    with atomic_file(path, below=None) as handle:
         if path.suffix.lower() == ".mp4":
             comment = text if len(text) <= MOST_RECORD else json.dumps({"checkpoints": record["checkpoints"]})
-            _write_mp4(pictures, temporary, comment, seconds)
+            _write_mp4(pictures, handle, comment, seconds)
         else:
-            _write_gif(pictures, temporary, text, seconds)
+            _write_gif(pictures, handle, text, seconds)
 
 
 def _pixels(figure: Figure) -> Pixels:
@@ -77,7 +77,7 @@ def _pixels(figure: Figure) -> Pixels:
     return np.asarray(canvas.buffer_rgba(), dtype=np.uint8)[..., :3].copy()  # type: ignore[no-untyped-call]
 
 
-def _write_gif(pictures: Sequence[Pixels], path: Path, comment: str, seconds: float) -> None:
+def _write_gif(pictures: Sequence[Pixels], file: BinaryIO, comment: str, seconds: float) -> None:
     # one palette for all frames: colours that flicker would look like a change of the loss
     chosen = [pictures[i] for i in sorted({0, len(pictures) // 2, len(pictures) - 1})]
     palette = Image.fromarray(np.concatenate(chosen)).quantize(
@@ -88,7 +88,7 @@ def _write_gif(pictures: Sequence[Pixels], path: Path, comment: str, seconds: fl
     each = round(1000 * seconds)
     durations = [each] * (len(images) - 1) + [LAST * each]
     images[0].save(
-        path, format="GIF", save_all=True, append_images=images[1:], duration=durations, loop=0,
+        file, format="GIF", save_all=True, append_images=images[1:], duration=durations, loop=0,
         comment=comment.encode(),
     )  # fmt: skip
 
@@ -101,16 +101,17 @@ def _indexed(picture: Pixels, palette: Image.Image) -> Image.Image:
     return image
 
 
-def _write_mp4(pictures: Sequence[Pixels], path: Path, comment: str, seconds: float) -> None:
+def _write_mp4(pictures: Sequence[Pixels], file: BinaryIO, comment: str, seconds: float) -> None:
     height, width = (size - size % 2 for size in pictures[0].shape[:2])  # the format wants even sizes
     command = [
         "ffmpeg", "-y", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24",
         "-s", f"{width}x{height}", "-framerate", f"{1 / seconds:.6g}", "-i", "-", "-pix_fmt", "yuv420p",
-        "-r", "25", "-movflags", "+faststart", "-metadata", f"comment={comment}", "-f", "mp4", str(path),
+        "-r", "25", "-movflags", "+faststart", "-metadata", f"comment={comment}", "-f", "mp4",
+        f"/dev/fd/{file.fileno()}",
     ]  # fmt: skip
     frames = [*pictures, *[pictures[-1]] * (LAST - 1)]
     content = b"".join(frame[:height, :width].tobytes() for frame in frames)
-    done = subprocess.run(command, input=content, capture_output=True, check=False)
+    done = subprocess.run(command, input=content, capture_output=True, check=False, pass_fds=(file.fileno(),))
     if done.returncode:
         reason = done.stderr.decode(errors="replace").strip().splitlines()
         raise UserError(

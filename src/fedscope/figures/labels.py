@@ -10,8 +10,9 @@ PRINTED = {
     "fedavg": "FedAvg", "fedprox": "FedProx", "moon": "MOON", "mixup": "Mixup", "stochdepth": "StochDepth",
     "gradaug": "GradAug", "fedalign": "FedAlign", "fedsam": "FedSAM", "fedasam": "FedASAM",
     "feddyn": "FedDyn", "fedpd": "FedPD", "feddc": "FedDC", "fedspeed": "FedSpeed", "scaffold": "SCAFFOLD",
-    "man": "MAN", "fedcurv": "FedCurv", "fedbn": "FedBN", "fedfor": "FedFOR", "fedavgm": "FedAvgM",
-    "fedadagrad": "FedAdagrad", "fedadam": "FedAdam", "fedyogi": "FedYogi", "fednova": "FedNova",
+    "fedgamma": "FedGAMMA", "man": "MAN", "fedcurv": "FedCurv", "fedbn": "FedBN", "fedfor": "FedFOR",
+    "fedavgm": "FedAvgM", "fedadagrad": "FedAdagrad", "fedadam": "FedAdam", "fedyogi": "FedYogi",
+    "fednova": "FedNova",
 }  # fmt: skip
 """Each method as its paper prints it, by the name that commands take."""
 

@@ -13,7 +13,6 @@ from fedscope.figures.curves import Values
 from fedscope.figures.page import POINTS, Page, wrapped
 from fedscope.figures.placing import text_size
 from fedscope.figures.scale import format_value
-from fedscope.figures.tradeoff import CI95
 
 MOST_METHODS = 8
 MOST_LAYERS = 120
@@ -37,7 +36,7 @@ def layer_figure(
 
     Args:
         layers: their names.
-        values: by method, λ_max and its standard error of each layer, (layers, 2); NaN where unknown.
+        values: by method, λ_max of each layer and half of its 95 % interval, (layers, 2); NaN where unknown.
         title: stands above.
         caption: below the title.
         width: in inches.
@@ -88,12 +87,12 @@ def layer_figure(
 
 
 def _draw(axes: Axes, name: str, values: Values, at: Values, index: int) -> None:
-    center, error = values.T
+    center, above = np.nan_to_num(values.T)
     known = center > 0
     # a bar down to zero or below has no end on a logarithmic axis
-    below = np.minimum(CI95 * np.nan_to_num(error), 0.999 * center)
+    below = np.minimum(above, 0.999 * center)
     axes.errorbar(
-        center[known], at[known], xerr=np.array([below, CI95 * np.nan_to_num(error)])[:, known],
+        center[known], at[known], xerr=np.array([below, above])[:, known],
         label=style.typeset(name), fmt=style.MARKERS[index % len(style.MARKERS)], markersize=3,
         color=style.method_colors(index + 1)[-1], elinewidth=0.7,
     )  # fmt: skip

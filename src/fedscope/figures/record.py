@@ -4,13 +4,16 @@
 """
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from html import unescape
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from fedscope.checkpoints.limits import MOST_BYTES, parse_json, read_bytes
+from fedscope.checkpoints.limits import parse_json
 from fedscope.errors import UserError
+from fedscope.storage import MOST_BYTES, read_bytes
 
 _ANALYSIS = ("schema", "checkpoint", "problem", "directions", "directions_of", "versions")
 
@@ -61,29 +64,24 @@ def read_records(paths: Sequence[Path]) -> list[Mapping[str, Any]]:
 
 
 def _png(content: bytes) -> bytes:
-    """Return the Description of the text chunks, which stand as length, kind, content and checksum."""
-    at = 8
-    while at + 12 <= len(content):
-        size, kind = int.from_bytes(content[at : at + 4], "big"), content[at + 4 : at + 8]
-        chunk = content[at + 8 : at + 8 + size]
-        if kind == b"tEXt" and chunk.startswith(b"Description\0"):
-            return chunk[12:].decode("latin-1").encode()
-        if kind == b"iTXt" and chunk.startswith(b"Description\0\0\0"):  # not compressed
-            return chunk[14:].split(b"\0", 2)[2]
-        at += 12 + size
-    raise ValueError("no description")
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():  # about many pixels, which are not looked at
+            warnings.simplefilter("ignore")
+            image = Image.open(BytesIO(content), formats=["PNG"])
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise ValueError("no picture") from error
+    return str(image.info["Description"]).encode()
 
 
 def _svg(content: bytes) -> bytes:
-    found = re.search(rb"<dc:description>(.*?)</dc:description>", content, re.DOTALL)
-    if not found:
-        raise ValueError("no description")
-    return unescape(found[1].decode()).encode()
+    return unescape(_between(content, b"<dc:description>", b"</dc:description>").decode()).encode()
 
 
 def _pdf(content: bytes) -> bytes:
     """Return the Subject: a text in brackets, with backslashes before brackets and backslashes."""
-    found = re.search(rb"/Subject \(((?:[^\\()]|\\.)*)\)", content, re.DOTALL)
+    found = re.search(rb"/Subject \(((?:[^\\()]++|\\.)*+)\)", content, re.DOTALL)  # each byte is met once
     if not found:
         raise ValueError("no subject")
     text = re.sub(rb"\\(.)", lambda m: {b"n": b"\n", b"r": b"\r"}.get(m[1], m[1]), found[1], flags=re.DOTALL)
@@ -91,27 +89,35 @@ def _pdf(content: bytes) -> bytes:
 
 
 def _gif(content: bytes) -> bytes:
-    """Return the first comment, a chain of blocks that each begin with their length."""
+    """Return the first comment, a chain of blocks that each begin with their length.
+
+    Pillow adds block to block, which takes hours of a long comment.
+    """
     colors = content[10]
     at = 13 + (3 << (colors & 7) + 1 if colors & 0x80 else 0)
     while content[at] == 0x21:  # an extension; the first picture ends the search
-        kind, at, text = content[at + 1], at + 2, b""
+        kind, at, blocks = content[at + 1], at + 2, []
         while size := content[at]:
-            text += content[at + 1 : at + 1 + size]
+            blocks.append(content[at + 1 : at + 1 + size])
             at += 1 + size
         if kind == 0xFE:
-            return text
+            return b"".join(blocks)
         at += 1
     raise ValueError("no comment")
 
 
 def _html(content: bytes) -> bytes:
-    found = re.search(
-        rb'<script type="application/json" id="page-provenance">(.*?)</script>', content, re.DOTALL
-    )
-    if not found:
-        raise ValueError("no provenance")
-    return found[1]
+    return _between(content, b'<script type="application/json" id="page-provenance">', b"</script>")
+
+
+def _between(content: bytes, before: bytes, after: bytes) -> bytes:
+    """Return what stands between the first ``before`` and the next ``after``.
+
+    Raises:
+        ValueError: one of them is not there.
+    """
+    start = content.index(before) + len(before)
+    return content[start : content.index(after, start)]
 
 
 _READERS = {".png": _png, ".svg": _svg, ".pdf": _pdf, ".gif": _gif, ".html": _html}

@@ -4,20 +4,21 @@ Built from the records of :mod:`fedscope.figures.run_records`. Runs that differ 
 one line or point: the mean over seeds.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.stats import t
 
 from fedscope.errors import UserError
 from fedscope.figures.curves import Line, Panel, Values, panels_figure, rounds_figure
+from fedscope.figures.errors import reach
 from fedscope.figures.labels import data_name, family, method_name
 from fedscope.figures.layers import layer_figure
-from fedscope.figures.run_records import accuracy_at, curvature_at, curvature_rounds, gap_at
-from fedscope.figures.tradeoff import CI95, Estimate, Point, tradeoff_figure
+from fedscope.figures.run_records import accuracy_at, curvature_at, curvature_rounds, gap_at, name_of
+from fedscope.figures.tradeoff import Estimate, Point, tradeoff_figure
 
 Kind = Literal["accuracy", "bytes", "rounds", "sharpness", "gap", "layers"]
 UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3}
@@ -109,7 +110,10 @@ def _curvature_line(group: Group, measured: Sequence[Sequence[Record]], quantity
 
 
 def _sharpness(found: Sequence[Group], title: str) -> Figure:
-    heights = [[(100 * value, 100 * error) for value, error in map(accuracy_at, g.records)] for g in found]
+    heights = [
+        [(100 * value, 100 * reach(error, math.inf)) for value, error in map(accuracy_at, group.records)]
+        for group in found
+    ]
     return _tradeoff(found, heights, "test accuracy (%)", title)
 
 
@@ -127,7 +131,7 @@ def _tradeoff(
     for group, height in zip(found, heights, strict=True):
         own = [next(measured) for _ in group.records]
         across = {
-            name + FLATTER: _mean(_numbers([[one[key] for one in own]])[0])
+            name + FLATTER: _mean(_reaches([[one[key] for one in own]])[0])
             for key, name in QUANTITIES.items()
         }
         points.append(Point(group.name, across, _mean(np.array(height))))
@@ -149,7 +153,7 @@ def _layers(found: Sequence[Group], title: str) -> Figure:
     by_layer = [{layer["name"]: layer for layer in one["layers"]} for one in curvature]
     names = list(dict.fromkeys(name for one in by_layer for name in one))
     missing = {"value": None, "stderr": None}
-    values = _numbers([[one.get(name, missing) for name in names] for one in by_layer])
+    values = _reaches([[one.get(name, missing) for name in names] for one in by_layer])
     return layer_figure(
         names,
         {group.name: values[place] for place, group in enumerate(found)},
@@ -162,17 +166,18 @@ def _with_layers(record: Record) -> Record:
     found = [one for one in record["curvature"] if one["layers"]]
     if not found:
         raise UserError(
-            f"λ_max by layer is not measured of {record['run']}: 'fedscope hessian --layers' does it"
+            f"λ_max by layer is not measured of {record['run']}: 'fedscope hessian {name_of(record)} --layers"
+            f"{record.get('registry_option', '')}' does it"
         )
     return {**record, "curvature": found}
 
 
 def _mean(values: Values) -> Estimate:
-    """Return the mean over seeds of (n, 2) values and errors, and an error of which 1.96 make 95 %."""
+    """Return the mean over seeds of (n, 2) values and reaches, and half of its 95 % interval."""
     if len(values) == 1:
         return float(values[0, 0]), float(values[0, 1])
     spread = values[:, 0].std(ddof=1) / np.sqrt(len(values))
-    return float(values[:, 0].mean()), float(spread * t.ppf(0.975, len(values) - 1) / CI95)
+    return float(values[:, 0].mean()), reach(float(spread), len(values) - 1)
 
 
 def _line(group: Group, x: Values) -> Line:
@@ -206,6 +211,14 @@ def _numbers(entries: Sequence[Sequence[Record]]) -> Values:
     """Return values and standard errors of (n, m) entries as (n, m, 2) numbers, null as NaN."""
     pairs = [[(one["value"], one["stderr"]) for one in row] for row in entries]
     return np.array(pairs, dtype=np.float64)
+
+
+def _reaches(entries: Sequence[Sequence[Record]]) -> Values:
+    """Return values and halves of their 95 % intervals of (n, m) entries as (n, m, 2) numbers."""
+    values = _numbers(entries)
+    freedom = [[one.get("dof") or math.inf for one in row] for row in entries]
+    values[..., 1] = np.vectorize(reach)(values[..., 1], freedom)
+    return values
 
 
 _DRAWINGS = {

@@ -15,6 +15,9 @@ from fedscope.checkpoints.files import describe_checkpoint
 from fedscope.checkpoints.registry import Registry
 from fedscope.checkpoints.run import Run
 from fedscope.errors import UserError
+from fedscope.figures.commands import registry_option
+from fedscope.figures.errors import error_of
+from fedscope.storage import read_text
 
 SCHEMA = "fedscope/run-curves/1"
 ANALYSIS = ".analysis"  # in the registry: what `fedscope hessian` and `fedscope figures build` measured
@@ -68,6 +71,7 @@ def _record(store: Registry, reference: str, curvatures: Sequence[Record]) -> Re
     return {
         "schema": SCHEMA,
         "run": run.name,
+        "registry_option": registry_option(store.root),
         "method": settings.pop("method"),
         "seed": settings.pop("seed"),
         "settings": {name: value for name, value in settings.items() if name not in _BESIDE},
@@ -121,11 +125,11 @@ def _curvatures(folder: Path) -> Iterator[Record]:
     """Yield the Hessian records of our own estimators below ``folder`` that can be read."""
     for path in sorted(folder.rglob("*.json")):
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))["record"]
+            record = json.loads(read_text(path))["record"]
             usual = {name: record["problem"].get(name) for name in OURS}
             if record["schema"] == "fedscope/hessian/1" and usual == OURS:
                 yield record
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (UserError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
 
 
@@ -142,10 +146,10 @@ def _kept(record: Record) -> Record:
 
 
 def _estimate(entry: Record, *errors: str) -> dict[str, float | None]:
-    """Return value and standard error, the root of the summed squares; null where one is unknown."""
-    known = [entry.get(name) for name in errors]
-    stderr = None if None in known else math.hypot(*(float(str(one)) for one in known))
-    return {"value": entry["value"], "stderr": stderr}
+    """Return value, standard error of all ``errors`` and its degrees of freedom; null where unknown."""
+    known = None if None in map(entry.get, errors) else error_of(entry)
+    stderr, dof = known or (None, None)
+    return {"value": entry["value"], "stderr": stderr, "dof": dof if dof and math.isfinite(dof) else None}
 
 
 def made_from(records: Sequence[Record]) -> dict[str, Any]:
@@ -182,7 +186,7 @@ def accuracy_at(record: Record) -> tuple[float, float]:
     """
     value = record["at"]["accuracy"]
     if value is None:
-        raise UserError(f"the metrics of {_name(record)} have no accuracy: its network was not evaluated")
+        raise UserError(f"the metrics of {name_of(record)} have no accuracy: its network was not evaluated")
     return value, math.sqrt(value * (1 - value) / record["test_samples"])
 
 
@@ -200,7 +204,7 @@ def gap_at(record: Record) -> float:
             f"give {record['run']}@{counts}"
         )
     if test is None or train is None:
-        raise UserError(f"the metrics of {_name(record)} have no finite training and test loss")
+        raise UserError(f"the metrics of {name_of(record)} have no finite training and test loss")
     return float(test - train)
 
 
@@ -223,11 +227,12 @@ def curvature_at(records: Sequence[Record]) -> tuple[int, list[Record]]:
         which = (
             "the checkpoints are measured on different numbers of samples"
             if lacking is None
-            else (f"the curvature of {_name(lacking)} is not measured")
+            else (f"the curvature of {name_of(lacking)} is not measured")
         )
-        names = " ".join(map(_name, records if lacking is None else [lacking]))
+        names = " ".join(map(name_of, records if lacking is None else [lacking]))
         raise UserError(
-            f"{which}: 'fedscope hessian {names} --samples 1024' measures it, in the same --registry"
+            f"{which}: 'fedscope hessian {names} --samples 1024{records[0].get('registry_option', '')}' "
+            "measures it"
         )
     samples = max(shared)
     return samples, [one[samples] for one in found]
@@ -251,7 +256,8 @@ def curvature_rounds(record: Record) -> tuple[int, list[Record]]:
     if len(found) < 2:
         raise UserError(
             f"the curvature of fewer than two rounds of {record['run']} is measured: "
-            f"train with --keep-every N, then 'fedscope hessian {record['run']}@N {record['run']}@2N …'"
+            f"train with --keep-every N, then 'fedscope hessian {record['run']}@N {record['run']}@2N …"
+            f"{record.get('registry_option', '')}'"
         )
     return samples, [found[round] for round in sorted(found)]
 
@@ -266,6 +272,7 @@ def _line(record: Record) -> int:
     return int(rounds.index(record["at"]["round"]))
 
 
-def _name(record: Record) -> str:
+def name_of(record: Record) -> str:
+    """Return what names a record's checkpoint on the command line: RUN@ROUND, RUN@all."""
     average, round = record["at"]["average"], record["at"]["round"]
     return f"{record['run']}@{round if average == 'cld' else average}"

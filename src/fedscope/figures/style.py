@@ -162,5 +162,5 @@ def save(figure: Figure, path: Path, *, record: Mapping[str, Any]) -> None:
         "pdf": {"Creator": maker, "Subject": text, "CreationDate": None},
         "svg": {"Creator": maker, "Description": text, "Date": None},
     }
-    with paper_style(), atomic_file(path) as temporary:
-        figure.savefig(temporary, format=kind, metadata=metadata[kind])
+    with paper_style(), atomic_file(path, below=None) as handle:
+        figure.savefig(handle, format=kind, metadata=metadata[kind])

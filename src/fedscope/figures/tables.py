@@ -11,7 +11,7 @@ from typing import Any
 from fedscope.errors import UserError
 from fedscope.figures.labels import label
 from fedscope.figures.rounding import format_estimate
-from fedscope.landscape.results import HESSIAN_SCHEMA as SCHEMA
+from fedscope.request import HESSIAN_SCHEMA as SCHEMA
 from fedscope.resolution import UNRESOLVED, entry_resolved
 
 ABSENT = "–"

@@ -21,7 +21,6 @@ from fedscope.figures.placing import Points, place, samples, text_size
 from fedscope.figures.scale import format_value
 
 MOST_POINTS = 24
-CI95 = 1.96  # half a 95 % interval, in standard errors
 MARKER = 5.0  # diameter in points
 MARGINS = ((0.08, 0.07), (0.2, 0.07))  # of the axes' width and height, below and above the points
 
@@ -30,7 +29,7 @@ LEFT, RIGHT, TOP, BOTTOM = 0.48, 0.08, 0.06, 0.34
 HIGH, GAP = 2.35, 0.16
 TITLE_LINE, SMALL_LINE, KEY_LINE = 0.16, 0.115, 0.16
 
-Estimate = tuple[float, float]  # value and standard error, NaN where there is none
+Estimate = tuple[float, float]  # value and half of its 95 % interval, NaN where there is none
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ def _draw_key(page: Page, added: Sequence[str], *, top: float) -> None:
 
 def _draw(axes: Axes, marks: Sequence[_Mark], quantity: str, size: tuple[float, float]) -> None:
     at = {mark.name: (mark.x[quantity][0], mark.y[0]) for mark in marks}
-    errors = {mark.name: np.nan_to_num([CI95 * mark.x[quantity][1], CI95 * mark.y[1]]) for mark in marks}
+    errors = {mark.name: np.nan_to_num([mark.x[quantity][1], mark.y[1]]) for mark in marks}
     _limits(axes, np.array([*at.values()]), np.array([*errors.values()]))
     lines = []
     for mark in marks:

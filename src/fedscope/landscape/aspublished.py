@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from fedscope.landscape.batches import Batches
-from fedscope.landscape.crossing import Crossed, Crossing
+from fedscope.landscape.crossing import Crossed
 from fedscope.landscape.lossoperator import LossOperator
 from fedscope.landscape.operators import Operator
 from fedscope.landscape.participants import Client, Participants, loader
@@ -24,8 +24,9 @@ from fedscope.landscape.published import (
     published_eigenpairs,
     published_trace,
 )
-from fedscope.landscape.resampled import Loader, Resampled, Resampling
+from fedscope.landscape.resampled import Loader, Resampled
 from fedscope.landscape.results import Eigenpairs, Trace
+from fedscope.request import Crossing, Resampling
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from fedscope.landscape.batches import Batches
 from fedscope.landscape.derivatives import joined
 from fedscope.landscape.directions import Directions
 from fedscope.landscape.flatloss import FlatLoss, LossFunction
-from fedscope.landscape.normalization import BatchNormMode
 from fedscope.landscape.surface import surface
+from fedscope.request import BatchNormMode
 
 HAIR = 1e-9  # distance in weight space
 

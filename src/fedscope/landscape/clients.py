@@ -19,9 +19,9 @@ from fedscope.landscape.diagonal import deflated_diagonal
 from fedscope.landscape.operators import Blocks, Operator
 from fedscope.landscape.probes import DEFAULT_SEED
 from fedscope.landscape.progress import Progress
-from fedscope.landscape.results import CrossClient, Diagonal, Estimate, Pairs, Reading, probe_mean
+from fedscope.landscape.results import CrossClient, Diagonal, Estimate, probe_mean
+from fedscope.request import CLIENT_RTOL, Pairs, Reading
 
-DEFAULT_RTOL = 0.1
 _GROWTH = 4  # most probes after a stage, in those before it
 _MARGIN = 1.1  # more probes than the errors say, as they are estimates
 
@@ -93,7 +93,7 @@ def cross_client(
         raise UserError("give rtol or probes, not both: one says when to stop, the other how many to take")
     if probes is None and isinstance(operators, Iterator):
         raise UserError("rtol needs the operators in several stages; give a list of them, not an iterator")
-    goal = DEFAULT_RTOL if rtol is None else rtol
+    goal = CLIENT_RTOL if rtol is None else rtol
     tally = _Tally(seed, groups, estimator, progress)
     tally.add(operators, min(2 * groups, max_probes) if probes is None else probes)
     found = tally.compare(pairs)

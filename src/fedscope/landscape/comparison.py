@@ -29,7 +29,8 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.errorbars import jackknife_variance
-from fedscope.landscape.results import Estimate, Pairs
+from fedscope.landscape.results import Estimate
+from fedscope.request import Pairs
 
 _CHUNK = 1 << 22  # float64 numbers converted at a time
 

@@ -11,49 +11,26 @@ Where the two disagree each point is an option of its own; the reading sets what
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Literal, TypeVar, get_args
+from dataclasses import dataclass
+from typing import TypeVar, get_args
 
 from torch import Tensor, nn
 
 from fedscope.landscape.batches import Batches
-from fedscope.landscape.clients import DEFAULT_RTOL, Diagonals, cross_client
+from fedscope.landscape.clients import Diagonals, cross_client
 from fedscope.landscape.diagonal import deflated_diagonal
 from fedscope.landscape.eigen import top_eigenpairs
 from fedscope.landscape.operators import Operator
 from fedscope.landscape.overlap import subspace_overlap
-from fedscope.landscape.participants import Holding, Participants, Weights
+from fedscope.landscape.participants import Participants
 from fedscope.landscape.progress import Progress
 from fedscope.landscape.records import Record, eigenvalues, estimate_entry
-from fedscope.landscape.results import CrossClient, Pairs, Reading
+from fedscope.landscape.results import CrossClient
+from fedscope.request import Crossing, Reading
 from fedscope.streams import key, torch_stream
 
-ReadingName = Literal["paper", "code"]
 GROUPS = 16
 Kind = TypeVar("Kind")
-
-
-@dataclass(frozen=True)
-class Crossing:
-    """How clients are compared; what is None is set by the reading."""
-
-    weights: Weights | None = None
-    data: Holding | None = None
-    pairs: Pairs | None = None
-    probes: int | None = None  # per client; None: until rtol
-    rtol: float = DEFAULT_RTOL  # half-widths of the intervals of H_N and H_D, relative to the values
-    max_probes: int = 128
-    aim: Reading = "parameter"  # the diagonals whose intervals rtol is about
-    overlap: int | None = None  # leading eigenvectors to compare with the global model's
-
-    def settled(self, reading: ReadingName) -> "Crossing":
-        """Return the options with nothing left open."""
-        return replace(
-            self,
-            weights=self.weights or "client",
-            data=self.data or ("own" if reading == "paper" else "global"),
-            pairs=self.pairs or ("distinct" if reading == "paper" else "all_including_self"),
-        )
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,10 @@ from fedscope.errors import UserError, suggestion
 from fedscope.landscape.batches import Batches
 from fedscope.landscape.derivatives import DifferentiableWeightNorm, has_weight_norm, joined, pulled
 from fedscope.landscape.forms import Trial, fastest
-from fedscope.landscape.normalization import (
-    BatchNormMode,
-    frozen_copy,
-    has_batch_statistics,
-    written_buffers,
-)
+from fedscope.landscape.normalization import frozen_copy, has_batch_statistics, written_buffers
 from fedscope.landscape.preflight import once_differentiable
 from fedscope.landscape.trees import Tree, arguments, count, flat, leaves, mapped, some
+from fedscope.request import BatchNormMode
 
 SAMPLE = 8  # samples of the first batch on which a network is looked at before it is used
 LossFunction = Callable[[Any, Any], Tensor]

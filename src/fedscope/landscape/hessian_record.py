@@ -8,10 +8,10 @@ from fedscope.landscape.crossing import Crossed
 from fedscope.landscape.forms import PLAIN, Form
 from fedscope.landscape.problem import Problem
 from fedscope.landscape.records import Record, density_entry, eigenvalues, trace_entry
-from fedscope.landscape.request import Request
-from fedscope.landscape.resampled import Loader, Resampling
-from fedscope.landscape.results import HESSIAN_SCHEMA, Density, Eigenpairs, Trace
-from fedscope.landscape.reuse import trimmed
+from fedscope.landscape.resampled import Loader
+from fedscope.landscape.results import Density, Eigenpairs, Trace
+from fedscope.request import HESSIAN_SCHEMA, Request, Resampling
+from fedscope.reuse import trimmed
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ anew; where no more can be written (disk full, no room left), products are compu
 
 import hashlib
 import io
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedscope.errors import UserError
 from fedscope.landscape.operators import Operator, Product
-from fedscope.storage import atomic_file
+from fedscope.storage import atomic_file, read_bytes
 
 _COLUMNS = 64  # of a basis, that tell it from others
+_MOST = 1 << 36  # bytes of a file
 
 
 @dataclass
@@ -35,11 +36,12 @@ class Room:
 
 
 class Journaled(Operator):
-    """An operator whose products are kept in a folder until :func:`discard`.
+    """An operator whose products are kept in a folder, which whoever has the result deletes.
 
     Args:
         base: the operator; the folder must belong to it alone, that is, be named by what decides its bits.
         folder: made at the first product.
+        below: the folder below which links are refused (:mod:`fedscope.storage`).
         room: what this journal may take; it may share it with others.
 
     Attributes:
@@ -47,12 +49,14 @@ class Journaled(Operator):
         found: products that were found.
     """
 
-    def __init__(self, base: Operator, folder: Path, *, room: Room | None = None) -> None:
+    def __init__(
+        self, base: Operator, folder: Path, *, below: Path | None = None, room: Room | None = None
+    ) -> None:
         super().__init__(
             base.shape[0], dtype=base.dtype, device=base.device, blocks=base.blocks, weights=base.weights
         )
         self._base = base
-        self._folder = folder
+        self._folder, self._below = folder, below
         self._room = room or Room()
         self.computed = self.found = 0
 
@@ -69,10 +73,10 @@ class Journaled(Operator):
 
     def _read(self, path: Path) -> list[Product] | None:
         try:
-            stored = path.read_bytes()
+            stored = read_bytes(path, _MOST)
             with io.BytesIO(stored) as file, np.load(file, allow_pickle=False) as content:
                 parts = {name: torch.from_numpy(content[name]).to(self.device) for name in content.files}
-        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+        except (UserError, OSError, ValueError, KeyError, EOFError, BadZipFile):
             return None
         self._room.left -= len(stored)
         vectors, forms, onto = parts["vectors"], parts.get("forms"), parts.get("onto")
@@ -94,15 +98,10 @@ class Journaled(Operator):
         if self._room.left < 0:
             return
         try:
-            with atomic_file(path) as temporary, temporary.open("wb") as file:
+            with atomic_file(path, below=self._below) as file:
                 np.savez(file, **arrays)
         except OSError:
             self._room.left = 0  # the disk is full, or not ours to write on: go on without
-
-
-def discard(folder: Path) -> None:
-    """Delete what was kept in a folder: the results are safe, or not wanted."""
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _key(rows: Tensor, onto: Tensor | None) -> str:

@@ -7,13 +7,12 @@
 All are named by content alone: the weights, the samples, what network and loss make of them (so that a
 changed network is another one, whatever it is called), the request, and the analysis' own source; the
 recipes' results by the weights and the request. One of another name that holds what is asked for is found by
-what its record says (:mod:`fedscope.landscape.reuse`). So what is found is not stale, and a folder that is
+what its record says (:mod:`fedscope.reuse`). So what is found is not stale, and a folder that is
 deleted costs time only. Paths in a result are relative to the registry, which may be moved.
 """
 
 import hashlib
 import json
-import time
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -21,11 +20,12 @@ from typing import Any
 
 import torch
 
-from fedscope.landscape.journal import Journaled, Room, discard
+from fedscope import reuse
+from fedscope.landscape.journal import Journaled, Room
 from fedscope.landscape.lossoperator import LossOperator
 from fedscope.landscape.operators import Operator
 from fedscope.landscape.records import Record
-from fedscope.storage import is_writable, write_text
+from fedscope.storage import expire, is_writable, remove_tree, write_text
 
 _DAYS = 30
 
@@ -35,10 +35,15 @@ class Keeper:
 
     Args:
         folder: made when needed; one that cannot be written to is read only.
+
+    Raises:
+        UserError: the folder is a link: it lies in a registry, or in the user's cache.
     """
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
+        if folder is not None:
+            is_writable(folder / "any", below=folder.parent)
         self.file: Path | None = None  # of the result that was found or written last
         self._room = Room()
         self._used: set[Path] = set()  # not the journals: they would keep every operator's graphs alive
@@ -48,35 +53,35 @@ class Keeper:
         if self._folder is None:
             return base
         folder = self._folder / "products" / identity(base)
-        if not is_writable(folder / "any"):
+        if not is_writable(folder / "any", below=self._folder.parent):
             return base
-        if not self._used:
-            _forget(folder.parent)
+        if not self._used:  # what runs that nobody has gone on with have left
+            expire(folder.parent, _DAYS, below=self._folder.parent)
         self._used.add(folder)
-        return Journaled(base, folder, room=self._room)
+        return Journaled(base, folder, below=self._folder.parent, room=self._room)
 
     def result(self, key: str) -> Record | None:
         """Return the result of this key, if there is one that can be read."""
         if self._folder is None:
             return None
-        found = _read(self._folder / f"{key}.json")
+        found = reuse.read(self._folder / f"{key}.json")
         self.file = self._folder / f"{key}.json" if found else None
         return found
 
-    def results(self) -> list[Record]:
-        """Return every result that can be read, whatever made it, in the order of their keys."""
-        files = sorted(self._folder.glob("*.json")) if self._folder else []
-        return [record for record in map(_read, files) if record is not None]
+    def results(self, sha256: str | None = None) -> list[Record]:
+        """Return every result that can be read, whatever made it, or those that name a checkpoint's hash."""
+        return reuse.results(self._folder, sha256) if self._folder else []
 
     def finish(self, key: str, record: Record) -> None:
         """Write a result, then let go of the products it rests on; where the disk is full, they stay."""
-        if self._folder is None or not is_writable(self._folder / f"{key}.json"):
+        if self._folder is None or not is_writable(self._folder / f"{key}.json", below=self._folder.parent):
             return
         plain = json.loads(json.dumps(record, allow_nan=False))  # as it will be read: keys are texts
         plain = _portable(plain, self._folder.parent)
-        content = {"sha256": _hash(plain), "record": plain}
+        content = {"sha256": reuse.digest(plain), "record": plain}
         try:
-            write_text(self._folder / f"{key}.json", json.dumps(content, ensure_ascii=False))
+            text = json.dumps(content, ensure_ascii=False)
+            write_text(self._folder / f"{key}.json", text, below=self._folder.parent)
         except OSError:
             return
         self.file = self._folder / f"{key}.json"
@@ -85,16 +90,8 @@ class Keeper:
     def let_go(self) -> None:
         """Delete the products: what rests on them is safe."""
         for folder in self._used:
-            discard(folder)
-
-
-def _read(path: Path) -> Record | None:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    record = found.get("record") if isinstance(found, dict) else None
-    return record if isinstance(record, dict) and found.get("sha256") == _hash(record) else None
+            with suppress(OSError):
+                remove_tree(folder, below=folder.parents[2])
 
 
 def _portable(value: Any, registry: Path) -> Any:
@@ -108,14 +105,6 @@ def _portable(value: Any, registry: Path) -> Any:
     if isinstance(path, str) and Path(path).is_relative_to(registry):
         moved["path"] = Path(path).relative_to(registry).as_posix()
     return moved
-
-
-def _forget(products: Path) -> None:
-    """Delete what runs that nobody has gone on with for ``_DAYS`` days have left."""
-    for folder in products.glob("*"):
-        with suppress(OSError):
-            if time.time() - folder.stat().st_mtime > _DAYS * 86_400:
-                discard(folder)
 
 
 def identity(op: LossOperator) -> str:
@@ -136,15 +125,10 @@ def key(op: LossOperator, request: dict[str, Any]) -> str:
     return hashlib.sha256(f"{identity(op)} {text}".encode()).hexdigest()[:32]
 
 
-def _hash(record: Record) -> str:
-    """Return what tells that a digit of the file was changed, by a failing disk say."""
-    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
-
-
 @cache
 def code() -> str:
     """Return a hash of the analysis' own source."""
     digest = hashlib.sha256()
-    for file in sorted(Path(__file__).parent.glob("*.py")):
+    for file in (*sorted(Path(__file__).parent.glob("*.py")), Path(__file__).parents[1] / "request.py"):
         digest.update(file.read_bytes())
     return digest.hexdigest()

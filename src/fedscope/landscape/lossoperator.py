@@ -14,7 +14,6 @@ from fedscope.landscape.batches import Batches
 from fedscope.landscape.flatloss import SAMPLE, FlatLoss, LossFunction, signs
 from fedscope.landscape.forms import Form
 from fedscope.landscape.graphs import Cost, Graph, Graphs, Plan, cut, measured
-from fedscope.landscape.normalization import BatchNormMode
 from fedscope.landscape.operators import Operator, Product
 from fedscope.landscape.parallel import add_up, share
 from fedscope.landscape.preflight import (
@@ -26,6 +25,7 @@ from fedscope.landscape.preflight import (
     once_error,
 )
 from fedscope.landscape.trees import Tree, count, flat, some
+from fedscope.request import BatchNormMode
 
 _IMAGES = 256 << 20  # bytes of the batches' products that wait to be projected together
 

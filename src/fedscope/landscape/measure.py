@@ -32,9 +32,9 @@ from fedscope.landscape.problem import Problem
 from fedscope.landscape.progress import Progress
 from fedscope.landscape.pyhessian_engine import pyhessian_spectrum
 from fedscope.landscape.records import Record, finite
-from fedscope.landscape.request import OperatorName, Request, check_request
-from fedscope.landscape.reuse import ALL, Part, fullest, same_problem, trimmed
 from fedscope.landscape.trace import trace
+from fedscope.request import OperatorName, Request, check_request
+from fedscope.reuse import ALL, Part, Wanted, earlier, trimmed
 from fedscope.streams import key as stream_key
 from fedscope.streams import torch_stream
 
@@ -87,13 +87,13 @@ def measure(
         name = key(operator, asked)
         if not again and (found := keeper.result(name)):
             return {**found, "checkpoint": problem.checkpoint, "reused": True}
-    uploads = people.uploads() if people else {}
-    earlier = None if again else _earlier(problem, request, uploads, keeper, operator, fuller=fuller)
-    if earlier and not earlier[1]:
-        return {**trimmed(earlier[0], request), "checkpoint": problem.checkpoint, "reused": True}
-    record = _measured(problem, request, people, stage, keeper, operator, group, earlier)
+    origin = people.origin() if people else {}
+    known = None if again else _earlier(problem, request, origin, keeper, operator, fuller=fuller)
+    if known and not known[1]:
+        return {**trimmed(known[0], request), "checkpoint": problem.checkpoint, "reused": True}
+    record = _measured(problem, request, people, stage, keeper, operator, group, known)
     if record["cross_client"]:
-        record["cross_client"].setdefault("uploads", uploads)
+        record["cross_client"] = {**origin, **record["cross_client"]}
     record["operator_sha256"] = identity(operator)
     keeper.finish(name, record)
     return {**record, "reused": False}
@@ -102,7 +102,7 @@ def measure(
 def _earlier(
     problem: Problem,
     request: Request,
-    uploads: Mapping[str, str],
+    origin: Mapping[str, Any],
     keeper: Keeper,
     operator: LossOperator,
     *,
@@ -112,15 +112,18 @@ def _earlier(
 
     Of a network and loss of the user's own, whose code nothing names, only one of the same operator.
     """
-    if not request.certified:
-        return None
-    entry = {name: value for name, value in problem_entry(problem, request).items() if name not in _MACHINE}
-    found = [record for record in keeper.results() if same_problem(record, problem.sha256, entry)]
+    found = keeper.results(problem.sha256)
     if problem.info is None:
         found = [record for record in found if record.get("operator_sha256") == identity(operator)]
+    return earlier(found, request, wanted(problem, request, origin), fuller=fuller)
+
+
+def wanted(problem: Problem, request: Request, origin: Mapping[str, Any]) -> Wanted:
+    """Return what an earlier record must be of to answer a request, with clients of such an ``origin``."""
+    entry = {name: value for name, value in problem_entry(problem, request).items() if name not in _MACHINE}
+    entry = {"parameters": None, "loss": None, **entry}  # else a block of the parameters would do for all
     version = (request.versions or {}).get("fedscope")
-    found = [r for r in found if version in (None, r["versions"].get("fedscope"))]
-    return fullest(found, request, uploads, fuller=fuller)
+    return Wanted(problem.sha256, entry, version, origin.get("uploads", {}), origin.get("rows_sha256"))
 
 
 def _asked(problem: Problem, request: Request, people: Participants | None) -> Record:
@@ -140,10 +143,10 @@ def _measured(
     keeper: Keeper,
     operator: LossOperator,
     group: ProcessGroup | None,
-    earlier: tuple[Mapping[str, Any], set[Part]] | None,
+    known: tuple[Mapping[str, Any], set[Part]] | None,
 ) -> Record:
     check_request(request, parallel=group is not None)
-    start, missing = time.perf_counter(), earlier[1] if earlier else ALL
+    start, missing = time.perf_counter(), known[1] if known else ALL
     if "cross_client" in missing:
         _check_clients(problem, request, people)
     if request.engine == "pyhessian":
@@ -154,7 +157,7 @@ def _measured(
         found = _fedscope(problem, request, people, stage, keeper, operator, group, missing)
     form = PLAIN if request.engine == "pyhessian" else operator.form
     found = replace(found, form=form, seconds=time.perf_counter() - start)
-    return finite(measured_record(problem, request, found, dict(earlier[0]) if earlier else None))
+    return finite(measured_record(problem, request, found, dict(known[0]) if known else None))
 
 
 def _check_clients(problem: Problem, request: Request, people: Participants | None) -> None:

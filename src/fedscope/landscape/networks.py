@@ -1,6 +1,6 @@
 """Several checkpoints as points of one weight space, read one at a time; what they are called.
 
-With problem.py and participants.py the modules here that know checkpoints.
+With problem.py, samples.py and participants.py the modules here that know checkpoints.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,8 @@ from fedscope.checkpoints.files import content_hash, describe_checkpoint, load_c
 from fedscope.checkpoints.schema import UNKNOWN, CheckpointInfo
 from fedscope.errors import UserError
 from fedscope.landscape.planes import Networks
-from fedscope.landscape.problem import Problem, Source, checkpoint_entry, own_network
+from fedscope.landscape.problem import Problem, checkpoint_entry, own_network
+from fedscope.landscape.samples import Source
 from fedscope.landscape.statespace import StateSpace
 
 

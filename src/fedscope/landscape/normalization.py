@@ -7,7 +7,7 @@ then no longer a mean over samples, so it is defined for a single batch only.
 
 import copy
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from fedscope.errors import UserError
 from fedscope.landscape.batches import Batches
 from fedscope.landscape.trees import arguments, count, mapped, within
-
-BatchNormMode = Literal["eval", "recalibrate", "batch"]
+from fedscope.request import BatchNormMode
 
 
 def frozen_copy(model: nn.Module, *, bn: BatchNormMode = "eval", batches: Batches) -> nn.Module:

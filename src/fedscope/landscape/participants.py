@@ -1,33 +1,33 @@
 """The clients of a checkpoint's run: their weights, and the rows of the data that each trained on.
 
-Beside problem.py the only module here that knows checkpoints, models and data. Who held which rows is not
-stored; it is drawn again from the run's settings, as the trainer drew it.
+Who held which rows is what the run stored; of a run that stored nothing it is drawn again from the settings,
+which every result says.
 """
 
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from fedscope.checkpoints import layout
 from fedscope.checkpoints.files import describe_checkpoint, load_checkpoint
 from fedscope.checkpoints.foreign import clients_in
 from fedscope.checkpoints.registry import Run
+from fedscope.checkpoints.rows import HeldRows
 from fedscope.checkpoints.schema import UNKNOWN, CheckpointInfo
 from fedscope.data import catalogue as data_catalogue
-from fedscope.data.partition import FRESH, Division, divide
+from fedscope.data.partition import FRESH
 from fedscope.errors import UserError
 from fedscope.landscape.batches import Batches
-from fedscope.landscape.problem import Data, Problem, data_of, draw, network, own_network
-from fedscope.landscape.resampled import Loader, Resampling
+from fedscope.landscape.problem import Problem, network, own_network
+from fedscope.landscape.resampled import Loader
+from fedscope.landscape.samples import Data, data_of, draw, rows_of
 from fedscope.landscape.trees import joined
-
-Weights = Literal["client", "global"]
-Holding = Literal["global", "own"]
+from fedscope.request import Holding, Resampling, Weights
+from fedscope.storage import open_regular
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Participants:
         self._files = client_files(problem, latest=latest) if weights == "client" else []
         if self._own:
             self._info, self._data = _run_data(problem)
-            self._rows = cache(self._divide)  # of a round
+            self._rows = dict[int, HeldRows]()  # of a round
             numbers = self.numbers
             if len(numbers) < 2:
                 raise UserError("cross-client metrics need two or more clients; this run has one")
@@ -83,16 +83,29 @@ class Participants:
         problem, source = self._problem, self._problem.source
         info = problem.info.model_dump_json() if problem.info else ""
         samples = (source.samples, source.split, source.batch_size, source.seed, source.dtype)
-        digest = hashlib.sha256(f"{self._weights} {self._own} {samples} {info}".encode())
+        rows = self._held(self._info).spec.sha256 if self._own else ""
+        digest = hashlib.sha256(f"{self._weights} {self._own} {samples} {info} {rows}".encode())
         for path in self._files:
-            digest.update(path.read_bytes())
+            with open_regular(path) as handle:
+                while chunk := handle.read(1 << 20):
+                    digest.update(chunk)
         return digest.hexdigest()
 
-    def uploads(self) -> dict[str, str]:
-        """Return the content hash of each client's file, by its name."""
-        if self._problem.source.model:
-            return {path.name: own_network(path, self._problem.source)[2] for path in self._files}
-        return {path.name: describe_checkpoint(path)[1] for path in self._files}
+    def origin(self) -> dict[str, object]:
+        """Return what a result says of the clients: their files' hashes, and whether their rows were stored.
+
+        ``rows`` is ``stored``, or ``redrawn`` where the run is of a time when none was; None with the
+        problem's samples for all. ``rows_sha256`` is the hash of the rows, in the problem's round.
+        """
+        source, files = self._problem.source, self._files
+        uploads = {
+            path.name: own_network(path, source)[2] if source.model else describe_checkpoint(path)[1]
+            for path in files
+        }
+        if not self._own:
+            return {"uploads": uploads, "rows": None, "rows_sha256": None}
+        rows = "stored" if self._info.rows else "redrawn"
+        return {"uploads": uploads, "rows": rows, "rows_sha256": self._held(self._info).spec.sha256}
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -103,13 +116,23 @@ class Participants:
             if not (self._own and info):
                 yield Client(number, model, info, self._problem.batches, None)
                 continue
-            rows = self.rows(number, info.round)
+            rows = self.rows(number, info)
             chosen = rows[draw(len(rows), self._problem.source, number)]
             yield Client(number, model, info, self._data.batches(info, self._problem.source, chosen), rows)
 
-    def rows(self, number: int, round: int) -> Tensor:
-        """Return the training rows that a client held in ``round``, counted from 1."""
-        return self._rows(round if self._info.settings.partition in FRESH else 1)[number]
+    def rows(self, number: int, info: CheckpointInfo) -> Tensor:
+        """Return the training rows that a client held in the round that ``info`` is of.
+
+        Raises:
+            UserError: they are not stored here, and are drawn otherwise now than in training.
+        """
+        return torch.from_numpy(self._held(info).clients[number])
+
+    def _held(self, info: CheckpointInfo) -> HeldRows:
+        round = info.round if info.settings.partition in FRESH else 1
+        if round not in self._rows:
+            self._rows[round] = rows_of(self._problem.path, info, self._data.split)
+        return self._rows[round]
 
     def _network(self, place: int) -> tuple[nn.Module, CheckpointInfo | None]:
         problem = self._problem
@@ -121,22 +144,9 @@ class Participants:
         checkpoint = load_checkpoint(path)
         return network(checkpoint, problem.source), checkpoint.info
 
-    def _divide(self, round: int) -> list[Tensor]:
-        settings = self._info.settings
-        return divide(
-            self._data.split,
-            Division(
-                settings.partition, settings.clients, settings.alpha, settings.exhausted, settings.phi,
-                settings.rho,
-            ),
-            train_samples=settings.train_samples,
-            seed=settings.seed,
-            round=round - 1,
-        )  # fmt: skip
-
     def _check_rows(self, numbers: list[int]) -> None:
         for number in numbers:
-            if not len(self.rows(number, self._info.round)):
+            if not len(self.rows(number, self._info)):
                 raise UserError(f"client {number} holds no training rows; use --client-data global")
 
 
@@ -147,7 +157,7 @@ def client_files(problem: Problem, *, latest: bool = False) -> list[Path]:
         UserError: there are fewer than two.
     """
     folder = problem.path.parent
-    run = Run(folder.parent if folder.name == "clients" else folder)
+    run = Run(layout.run_of(problem.path) or (folder.parent if folder.name == "clients" else folder))
     files = run.clients(problem.info.round if problem.info and not latest else None)
     files = files or [path for _, path in sorted(clients_in(folder).items())]
     if len(files) < 2:
@@ -203,7 +213,7 @@ def loader(problem: Problem, resampling: Resampling, client: Client | None = Non
             batches=resampling.batches,
             generator=generator,
         )
-    data, held = data_of(info, source), client.rows if client else None
+    data, held = data_of(problem.path, info, source), client.rows if client else None
     rows = data.used if held is None else held
     rows = rows[draw(len(rows), replace(source, samples=resampling.samples), client.number if client else 0)]
     pipeline = data_catalogue.pipeline(info.data.name, info.data.augmentation)[1]
@@ -230,4 +240,4 @@ def _run_data(problem: Problem) -> tuple[CheckpointInfo, Data]:
         raise UserError("which client trained on what is not known of an added run; use --client-data global")
     if problem.source.split != "train":
         raise UserError("clients hold training rows; use --client-data global with --split test")
-    return problem.info, data_of(problem.info, problem.source)
+    return problem.info, data_of(problem.path, problem.info, problem.source)

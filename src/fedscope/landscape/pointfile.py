@@ -9,12 +9,15 @@ next one by its first letters. Where no more can be written points are evaluated
 """
 
 import hashlib
-import os
 import struct
 from pathlib import Path
 
+from fedscope.errors import UserError
+from fedscope.storage import append, read_bytes
+
 _MARK = b"fpt1"
 _CHECK = 8
+_MOST = 1 << 32  # bytes
 Row = tuple[float, ...]
 
 
@@ -26,18 +29,19 @@ class PointFile:
             bits; None keeps nothing.
         axes: coordinates of a point.
         numbers: length of a row.
+        below: the folder below which links are refused (:mod:`fedscope.storage`).
     """
 
-    def __init__(self, path: Path | None, *, axes: int, numbers: int) -> None:
-        self._path = path
+    def __init__(self, path: Path | None, *, axes: int, numbers: int, below: Path | None = None) -> None:
+        self._path, self._below = path, below
         self._layout = struct.Struct(f"<{axes + numbers}d")
         self._axes = axes
 
     def read(self) -> dict[Row, Row]:
         """Return all rows that can be read, by point."""
         try:
-            content = self._path.read_bytes() if self._path else b""
-        except OSError:
+            content = read_bytes(self._path, _MOST) if self._path else b""
+        except (UserError, OSError):
             return {}
         found: dict[Row, Row] = {}
         at, length = content.find(_MARK), len(_MARK) + self._layout.size + _CHECK
@@ -57,13 +61,7 @@ class PointFile:
             return
         body = self._layout.pack(*point, *row)
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            # One write to a file opened for appending: two processes do not write into each other's records.
-            handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            try:
-                os.write(handle, _MARK + body + _digest(body))
-            finally:
-                os.close(handle)
+            append(self._path, _MARK + body + _digest(body), below=self._below, sync=False)
         except OSError:
             self._path = None  # the disk is full, or not ours to write on: go on without
 

@@ -14,9 +14,10 @@ from fedscope.landscape.directions import Directions
 from fedscope.landscape.flatloss import FlatLoss, LossFunction
 from fedscope.landscape.forward import Forward, Precision
 from fedscope.landscape.metrics import Metering, Metric
-from fedscope.landscape.normalization import BatchNormMode, frozen_copy, recalibrate
+from fedscope.landscape.normalization import frozen_copy, recalibrate
 from fedscope.landscape.preflight import check_repeats
 from fedscope.landscape.statespace import StateSpace
+from fedscope.request import BatchNormMode
 
 Point = tuple[float, ...]
 Row = tuple[float, ...]

@@ -1,15 +1,13 @@
 """From a checkpoint, or a user's own model and data, to what the analysis takes: a model, a loss and batches.
 
-With participants.py the one module here that knows checkpoints, models and data. The samples are a fixed
-draw without replacement, in a fixed order and without augmentation, the same for every checkpoint of a data
-set at a given seed.
+With samples.py, participants.py and networks.py the modules here that know checkpoints, models and data.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,50 +18,15 @@ from fedscope.checkpoints.fitting import fit
 from fedscope.checkpoints.foreign import read
 from fedscope.checkpoints.owned import data_note, names, network_note
 from fedscope.checkpoints.schema import UNKNOWN, CheckpointInfo
-from fedscope.data import catalogue as data_catalogue
-from fedscope.data.datasets import Split, part
-from fedscope.data.shift import run_maps
 from fedscope.errors import UserError
 from fedscope.factories import called, imported, reason
 from fedscope.landscape.batches import Batches
 from fedscope.landscape.flatloss import LossFunction
 from fedscope.landscape.meanloss import NoMeanError, check_mean
+from fedscope.landscape.samples import MOST, Source, data_of, draw
 from fedscope.landscape.trees import Tree, joined, some
 from fedscope.models import catalogue as model_catalogue
 from fedscope.models import own
-from fedscope.own import is_own
-from fedscope.streams import torch_stream
-
-MOST = 128  # samples of a batch, unless another number is asked for
-LEAST_BATCHES = 16
-SplitName = Literal["train", "test"]
-
-
-@dataclass(frozen=True)
-class Source:
-    """Which samples to analyse on, and how."""
-
-    samples: int | None = None  # None: all
-    split: SplitName = "train"
-    data_dir: Path | None = None
-    model: str | None = None  # MODULE:FACTORY of the user's own network
-    data: str | None = None  # MODULE:FACTORY of the user's own (inputs, targets) batches
-    loss: str | None = None  # MODULE:FUNCTION of (output, targets); None: cross-entropy
-    named: tuple[str | None, ...] = ()  # what the checkpoint names too, and may be run on the user's word
-    entry: str = ""  # which of several networks in the file
-    dtype: torch.dtype = torch.float32
-    device: torch.device = torch.device("cpu")  # noqa: RUF009 (immutable)
-    batch_size: int | None = None  # None: 128, of one's own data fewer where that makes 16 batches
-    seed: int = 0
-
-    def batch_of(self, samples: int) -> int:
-        """Return how many of so many samples make a batch.
-
-        The data's error bars come from the spread between batches, so that small data of one's own is cut
-        into 16 at least; a run's checkpoints are measured alike whatever their number of samples.
-        """
-        most = max(1, samples // LEAST_BATCHES) if self.data else MOST
-        return self.batch_size or min(MOST, most)
 
 
 @dataclass(frozen=True)
@@ -144,7 +107,7 @@ def load(paths: Sequence[Path], source: Source) -> list[Problem]:
 def _registered(path: Path, source: Source) -> Problem:
     checkpoint = load_checkpoint(path)
     _check_known(checkpoint)
-    data = data_of(checkpoint.info, source)
+    data = data_of(path, checkpoint.info, source)
     batches = data.batches(checkpoint.info, source, data.used[draw(len(data.used), source)])
     model = network(checkpoint, source)
     info = checkpoint.info
@@ -180,65 +143,6 @@ def _filled(model: nn.Module, state: dict[str, Tensor], source: Source, path: Pa
         reason = " ".join(str(error).split("\n", 2)[1].split())[:200]
         raise UserError(f"{path} does not fit {type(model).__name__}: {reason}") from error
     return model.to(source.device, source.dtype).eval()
-
-
-@dataclass(frozen=True)
-class Data:
-    """A split of a run's data set."""
-
-    split: Split
-    classes: int
-    used: Tensor  # rows that the run uses, ascending
-
-    def batches(self, info: CheckpointInfo, source: Source, rows: Tensor) -> Batches:
-        """Return ``rows`` of the split without augmentation, labelled as in the checkpoint's round."""
-        inputs = data_catalogue.pipeline(info.data.name, info.data.augmentation)[1].test(
-            self.split.images, rows
-        )
-        labels = self.labels(info)[rows]
-        batch_size = source.batch_of(len(labels))
-        return Batches(inputs, labels, batch_size).to(source.device, source.dtype)
-
-    def labels(self, info: CheckpointInfo) -> Tensor:
-        """Return what all labels of the split were called in the checkpoint's round, under concept shift."""
-        settings = info.settings
-        if settings.shift == "none":
-            return self.split.labels
-        maps = run_maps(
-            self.classes, settings.rounds, settings.seed, settings.shift_sequence, settings.shift,
-            settings.shift_probability,
-        )  # fmt: skip
-        return torch.from_numpy(maps)[info.round - 1][self.split.labels]
-
-
-def data_of(info: CheckpointInfo, source: Source) -> Data:
-    """Return the split to analyse on, and the part of it that the checkpoint's run uses.
-
-    Raises:
-        UserError: the data cannot be had, or is not what the checkpoint was trained on.
-    """
-    data_note(info, source.named)  # before any of its code is run
-    dataset = data_catalogue.load(info.data.name, source.data_dir, info.settings.test_data)
-    split = dataset.train if source.split == "train" else dataset.test
-    if dataset.fingerprint != info.data.fingerprint:
-        mend = "let it make the same" if is_own(info.data.name) else "point --data-dir at the same files"
-        raise UserError(
-            f"{info.data.name} here is not the data the checkpoint was trained on ({len(dataset.train)} "
-            f"training samples, {info.data.train_samples} then); {mend}"
-        )
-    settings = info.settings  # a run on a part of the data is analysed on that part
-    count = settings.train_samples
-    if source.split == "test":
-        count = settings.test_samples if settings.evaluate_on == "test" else None
-    return Data(split, len(dataset.classes), part(split, count, settings.seed, source.split))
-
-
-def draw(available: int, source: Source, client: int = 0) -> Tensor:
-    """Return which samples to analyse on, ascending: all, or a draw without replacement by the seed."""
-    if source.samples is None or source.samples >= available:
-        return torch.arange(available)
-    order = torch.randperm(available, generator=torch_stream(source.seed, "analysis samples", 0, client))
-    return order[: source.samples].sort().values
 
 
 def _own(path: Path, source: Source, batches: Batches) -> Problem:

@@ -23,7 +23,8 @@ from fedscope.landscape.comparison import compare
 from fedscope.landscape.operators import Operator
 from fedscope.landscape.probes import default_generator, rademacher
 from fedscope.landscape.progress import Progress
-from fedscope.landscape.results import CrossClient, Estimate, Pairs
+from fedscope.landscape.results import CrossClient, Estimate
+from fedscope.request import Pairs
 
 MAX_ITERATIONS = 100
 TOLERANCE = 1e-3

@@ -16,10 +16,11 @@ from torch import Tensor, nn
 from fedscope.errors import UserError
 from fedscope.landscape.batches import Batch, Batches
 from fedscope.landscape.flatloss import LossFunction
-from fedscope.landscape.normalization import BatchNormMode, frozen_copy
+from fedscope.landscape.normalization import frozen_copy
 from fedscope.landscape.probes import DEFAULT_SEED
 from fedscope.landscape.results import Eigenpairs, Trace
 from fedscope.landscape.trees import mapped
+from fedscope.request import BatchNormMode
 
 
 def pyhessian_spectrum(

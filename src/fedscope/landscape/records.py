@@ -101,12 +101,6 @@ def surface_entries(surface: Surface) -> Record:
     }
 
 
-def plain_form(record: Mapping[str, Any]) -> str | None:
-    """Return in words why no faster form of the network was used; None where one was, or there is none."""
-    why = record["problem"].get("form_reason")
-    return why and f"plain PyTorch is used, for the same numbers in more time: in a faster form {why}"
-
-
 def estimate_entry(estimate: Estimate | None) -> Record | None:
     """Return value as estimated, error, 95 % interval cut to the range, and whether it is resolved."""
     if estimate is None:

@@ -7,7 +7,6 @@ for reading ``code`` alone (:mod:`fedscope.landscape.published`).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,18 +17,6 @@ from fedscope.landscape.operators import Operator, Product
 
 Fetch = Callable[[Tensor, torch.Generator], Tensor]
 """(rows (B,), generator) ↦ the inputs of these samples, augmented by draws of the generator."""
-
-
-@dataclass(frozen=True)
-class Resampling:
-    """Which samples a product of reading ``code`` sees."""
-
-    batches: int | None = 10  # of each product; None: all of the loader
-    batch_size: int | None = None  # None: the run's
-    samples: int | None = None  # that the loader goes through; None: all
-    augment: bool = True
-    resample: bool = True  # False: every product sees the batches of the first
-    seed: int = 1  # of the loader, and of the vectors
 
 
 class Loader:

@@ -11,7 +11,6 @@ Symbols: n parameters, T parameter tensors, k eigenpairs, M probes, K clients.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -21,13 +20,10 @@ from fedscope.landscape.forms import PLAIN, Form
 from fedscope.landscape.printing import Printed
 from fedscope.landscape.quadrature import share_limits
 from fedscope.landscape.subspace import Subspace
+from fedscope.request import Pairs, Reading
 from fedscope.resolution import is_resolved
 
-HESSIAN_SCHEMA = "fedscope/hessian/1"
 LANDSCAPE_SCHEMA = "fedscope/landscape/1"
-
-Pairs = Literal["distinct", "all_including_self"]
-Reading = Literal["tensor", "parameter"]
 
 
 @dataclass(frozen=True, repr=False)

@@ -20,12 +20,12 @@ from fedscope.landscape.measure import Stage
 from fedscope.landscape.metrics import Metric, accuracy
 from fedscope.landscape.networks import Waypoints
 from fedscope.landscape.nonfinite import check_finite
-from fedscope.landscape.normalization import BatchNormMode
 from fedscope.landscape.problem import Problem
 from fedscope.landscape.records import Record, finite, surface_entries
 from fedscope.landscape.results import LANDSCAPE_SCHEMA
 from fedscope.landscape.slicing import DirectionsName, Slice, slice_through
 from fedscope.landscape.surface import surface
+from fedscope.request import BatchNormMode
 
 
 @dataclass(frozen=True)

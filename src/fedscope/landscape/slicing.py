@@ -17,10 +17,10 @@ from fedscope.landscape.lossoperator import LossOperator
 from fedscope.landscape.measure import Stage
 from fedscope.landscape.networks import Waypoints
 from fedscope.landscape.nonfinite import check_finite, check_products
-from fedscope.landscape.normalization import BatchNormMode
 from fedscope.landscape.operators import Operator
 from fedscope.landscape.planes import best_plane, line_between, plane_through
 from fedscope.landscape.problem import Problem
+from fedscope.request import BatchNormMode
 from fedscope.streams import torch_stream
 
 DirectionsName = Literal["eigen", "ggn", "random", "pca", "points", "line", "clients"]

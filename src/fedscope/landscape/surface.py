@@ -18,13 +18,13 @@ from fedscope.landscape.forward import Precision
 from fedscope.landscape.grids import grid_values
 from fedscope.landscape.keeping import surroundings
 from fedscope.landscape.metrics import Metrics, named
-from fedscope.landscape.normalization import BatchNormMode
 from fedscope.landscape.pointfile import PointFile
 from fedscope.landscape.points import Point, Points
 from fedscope.landscape.progress import Progress
 from fedscope.landscape.refinement import Grid, Mask, interpolated, refined, relative_error
 from fedscope.landscape.results import Axis, Mark, Surface
 from fedscope.landscape.spread import Spread
+from fedscope.request import BatchNormMode
 
 Coordinates = Sequence[float] | Tensor
 
@@ -92,7 +92,8 @@ def surface(
 
     rows = points(precision)
     path = None if keep is None else keep / "points" / f"{_identity(rows)}.rows"
-    store = PointFile(path, axes=len(axes), numbers=2 * len(rows.names))
+    below = None if keep is None else keep.parent
+    store = PointFile(path, axes=len(axes), numbers=2 * len(rows.names), below=below)
     evaluation = _Evaluation(Spread(rows, store, group, again=again), axes, progress)
     known, error = evaluation.all() if adaptive is None else evaluation.some(adaptive, slice_.marks)
     columns = np.moveaxis(evaluation.rows, -1, 0)

@@ -23,11 +23,10 @@ from fedscope.landscape.progress import Progress
 from fedscope.landscape.results import Trace
 from fedscope.landscape.subspace import Subspace
 from fedscope.landscape.tally import TraceTally, remainder
+from fedscope.request import MIN_PROBES
 
 DEFAULT_RTOL = 0.05
 STEPS = 8  # Krylov steps between two looks at what they save
-
-MIN_PROBES = 10  # of the first stage
 
 
 def trace(

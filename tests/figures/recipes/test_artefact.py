@@ -22,7 +22,8 @@ def record(root: Path, name: str, scale: str, *, partial: bool = False, **choice
     wanted = cells(one, Choices(**choices))  # type: ignore[arg-type]
     holdings = Holdings(Registry(root))
     pairs = [(c, holdings.find(c, partial=partial)) for c in wanted]
-    return assemble(one, wanted, [Filled(c, found, root) for c, found in pairs if found], "command")
+    lost = [(c, run) for c, found in pairs if not found and (run := holdings.diverged(c))]
+    return assemble(one, wanted, [Filled(c, found, root) for c, found in pairs if found], "command", lost)
 
 
 def entry(found: Record, row: str, quantity: str) -> Record:
@@ -47,6 +48,16 @@ def test_seeds_give_mean_and_deviation(tmp_path: Path) -> None:
     assert (reached["value"], reached["each"]) == (41, [41, 41, 41])
     assert entry(found, "FedSAM", "accuracy")["value"] is None
     assert found["complete"]
+
+
+def test_a_run_that_diverged_is_told_in_its_cell(tmp_path: Path) -> None:
+    run = held(tmp_path, "lost", cell("FedAvg", "", "man/figure2"), rounds=500, done=7, finished=False)
+    run.write_manifest(run.manifest().model_copy(update={"diverged": 7}))
+    found = record(tmp_path, "man/table1", "cpu", rows=("FedAvg", "FedSAM"))
+    assert entry(found, "FedAvg", "accuracy")["text"] == "diverged"
+    assert entry(found, "FedSAM", "accuracy")["text"] is None
+    seed = cell("FedAvg", "", "man/figure2").seed
+    assert f"diverged: FedAvg, seed {seed}, in round 7" in found["notes"]
 
 
 @pytest.mark.parametrize(("accuracy", "marked"), [(0.415, False), (0.424, False), (0.426, True)])

@@ -11,6 +11,7 @@ import pytest
 from fedscope.checkpoints.files import load_checkpoint
 from fedscope.checkpoints.registry import Registry
 from fedscope.cli.figures import build_command
+from fedscope.figures.commands import DEFAULT
 from fedscope.figures.recipes import build as building
 from fedscope.figures.recipes import measuring
 from fedscope.figures.recipes.build import Place, Plan, build, command
@@ -147,7 +148,7 @@ def test_the_command_names_the_registry(monkeypatch: pytest.MonkeyPatch, tmp_pat
     ]  # fmt: skip
     assert told == ["", " --registry a/b --partial", " --registry REGISTRY"]
     (option,) = (option for option in build_command.params if option.name == "registry")
-    assert option.default == building.DEFAULT
+    assert option.default == DEFAULT
 
 
 def test_recipes_share_their_runs(place: Place) -> None:

@@ -3,7 +3,10 @@
 import json
 from pathlib import Path
 
-from fedscope.figures.recipes.gallery import index, write
+import pytest
+
+from fedscope.errors import UserError
+from fedscope.figures.recipes.gallery import fuller, index, write
 
 GALLERY = Path(__file__).parents[3] / "figures"
 
@@ -18,3 +21,24 @@ def test_pages_of_an_earlier_drawing_are_gone(tmp_path: Path) -> None:
         ["figure2-smoke-1.png", *(path.name for path in written)]
     )
     assert "figure2-cpu-1.png" not in index(tmp_path)
+
+
+DEEP = "[" * 100_000
+
+
+@pytest.mark.parametrize("content", ["{", DEEP, "[]", '{"schema": "other/1"}', '"\\ud800"', "\x00"])
+def test_other_programs_files_do_not_stop_the_index(tmp_path: Path, content: str) -> None:
+    (tmp_path / "a.json").write_text(content)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "README.md").write_bytes(b"# \xff\xfe a page")
+    assert "[b](b/README.md)" in index(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "rest", ["", "}", f', "recipe": {DEEP}', ', "recipe": 1}', ', "recipe": "a", "claims": 0}']
+)
+def test_a_damaged_artefact_is_named(tmp_path: Path, rest: str) -> None:
+    (tmp_path / "a-cpu.json").write_text('{"schema": "fedscope/artefact/1"' + rest)
+    with pytest.raises(UserError, match="a-cpu"):
+        index(tmp_path)
+    assert fuller({"recipe": "a", "scale": "cpu", "drawn": [], "entries": []}, tmp_path) is None

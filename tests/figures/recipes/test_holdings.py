@@ -10,7 +10,8 @@ from fedscope.checkpoints.files import load_checkpoint
 from fedscope.checkpoints.registry import Registry, Run
 from fedscope.checkpoints.schema import DataSpec, Manifest, ModelSpec
 from fedscope.federated.federation import settled
-from fedscope.figures.recipes.cells import Cell, cells
+from fedscope.figures.recipes.build import Place, Plan
+from fedscope.figures.recipes.cells import Cell, Choices, cells
 from fedscope.figures.recipes.holdings import Holdings
 from fedscope.figures.recipes.recipe import recipe
 from fedscope.figures.recipes.training import Training, missing, train_run
@@ -140,6 +141,20 @@ def test_an_interrupted_run_is_continued(tmp_path: Path) -> None:
     held(tmp_path, "begun", wanted, done=7, finished=False)
     (job,) = missing([wanted], Holdings(Registry(tmp_path)))
     assert (job.name, job.resume) == ("begun", True)
+
+
+def test_a_diverged_run_is_neither_continued_nor_trained_again(tmp_path: Path) -> None:
+    wanted = cell("FedDyn", "δ = 0.3, round 150")
+    run = held(tmp_path, "lost", wanted, done=7, finished=False)
+    run.write_manifest(run.manifest().model_copy(update={"diverged": 7}))
+    assert missing([wanted], Holdings(Registry(tmp_path))) == []
+    plan = Plan((recipe("man/table2", "cpu"),), Choices(rows=("FedDyn",)), Place(tmp_path, tmp_path))
+    assert plan.describe()["diverged"] == {"lost": 7}
+    later = held(tmp_path, "later", wanted, done=160, finished=False, rounds=500)
+    later.write_manifest(later.manifest().model_copy(update={"diverged": 160}))
+    run.write_manifest(run.manifest().model_copy(update={"diverged": None}))
+    (job,) = missing([wanted], Holdings(Registry(tmp_path)))
+    assert (job.name, job.resume) == ("lost", True)
 
 
 def test_the_command_of_a_run_gives_its_settings() -> None:

@@ -12,8 +12,9 @@ from fedscope.errors import UserError
 from fedscope.federated.federation import open_run, prepare
 from fedscope.federated.rounds import train
 from fedscope.figures.recipes.objective import objective_surfaces
-from fedscope.landscape.problem import Source, load
+from fedscope.landscape.problem import load
 from fedscope.landscape.progress import Progress
+from fedscope.landscape.samples import Source
 
 
 @contextmanager

@@ -34,7 +34,10 @@ OURS = (
     FEDAVGM, FEDADAGRAD, FEDADAM, FEDYOGI, FEDNOVA,
 )  # fmt: skip
 METHODS = {record.name: record for record in OURS}
-ALIASES = {"fedpd": "feddyn"}  # with full participation and averaging every round the same iteration
+ALIASES = {
+    "fedpd": "feddyn",  # with full participation and averaging every round the same iteration
+    "fedgamma": "scaffold+fedsam",  # Dai et al. 2023
+}
 GROUP = "fedscope.methods"
 
 
@@ -73,7 +76,8 @@ def parse(text: str) -> Method:
     Raises:
         UserError: a name is unknown or stands twice, or two methods do not go together.
     """
-    names = [ALIASES.get(name.strip(), name.strip()) for name in text.lower().split("+")]
+    full = "+".join(ALIASES.get(name.strip(), name) for name in text.lower().split("+"))
+    names = [name.strip() for name in full.split("+")]
     methods = known()
     for name in names:
         found = methods.get(name)

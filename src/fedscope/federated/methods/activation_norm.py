@@ -80,6 +80,16 @@ def check(model: nn.Module, options: Values) -> None:
         raise UserError("man.taps=tiny_main is for --model convnet_tiny_gn; leave it out for others")
 
 
+def alone(_model: nn.Module, _image: Tensor, options: Values) -> None:
+    """Refuse a mini-batch of one image where its variance is taken.
+
+    Raises:
+        ValueError: it is.
+    """
+    if options["man.taps"] == "tiny_main":
+        raise ValueError("man.taps=tiny_main takes a variance over its images")
+
+
 def _is_tiny(model: nn.Module) -> bool:
     return set(TINY["code"]) <= {name for name, _ in model.named_modules()}
 
@@ -99,6 +109,7 @@ MAN = Method(
         Option("man.include_logits", False, "count the logits as a layer"),
     ),
     checks=(check,),
+    alone=(alone,),
     taps={"man": layers},
     task=(activation_norm,),
 )  # fmt: skip

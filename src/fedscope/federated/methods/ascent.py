@@ -2,9 +2,10 @@
 
 Per mini-batch g = ∇ℓ(w), e = ρ·g/‖g‖, then the gradient of the same mini-batch at w + e is used at w, which
 is restored exactly. Terms of the parameters (a proximal term) enter neither the ascent nor the point of
-evaluation: they are added at w, before the clip. FedASAM measures in a normalised metric: t = |w| + η_A for
-the scaled tensors, 1 for the others, e = ρ·t²g/‖t g‖. Stateless. Both passes update BatchNorm's running
-statistics unless ``sam.bn=first``.
+evaluation, and neither do duals and control variates: they are added at w, before the clip. So FedSAM on
+SCAFFOLD is FedGAMMA (Dai et al. 2023), and on FedDyn it is FedSpeed. FedASAM measures in a normalised metric:
+t = |w| + η_A for the scaled tensors, 1 for the others, e = ρ·t²g/‖t g‖. Stateless. Both passes update
+BatchNorm's running statistics unless ``sam.bn=first``.
 """
 
 import torch
@@ -47,8 +48,6 @@ def scaled(model: nn.Module, options: Values) -> list[str]:
 
 
 BN = Option("sam.bn", "both", "which passes update running statistics", choices=("both", "first"))
-HOSTS = "an ascent step under duals or control variates has no reference but fedspeed, which is it on FedDyn"
-REFUSES = dict.fromkeys(("feddyn", "feddc", "scaffold"), HOSTS)
 
 FEDSAM = Method(
     name="fedsam",
@@ -57,7 +56,6 @@ FEDSAM = Method(
     place="the point at which the task loss is differentiated",
     options=(Option("sam.rho", 0.05, "radius ρ (Yashwanth et al. 2024: 0.05)"), BN),
     oracle=sharpness_aware,
-    refuses=REFUSES,
 )
 FEDASAM = Method(
     name="fedasam",
@@ -75,5 +73,4 @@ FEDASAM = Method(
     ),
     oracle=adaptive,
     masks={"asam.scaled": scaled},
-    refuses=REFUSES,
 )  # fmt: skip

@@ -6,5 +6,4 @@ FEDAVG = Method(
     name="fedavg",
     objective="ℓ(w)",
     source="McMahan et al. 2017, Algorithm 1",
-    place="nothing is added to the local step",
 )

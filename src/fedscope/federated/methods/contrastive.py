@@ -5,7 +5,9 @@ cosine, z what the classifier reads: the projection head's output, or the featur
 head. z^glob comes from the model the client received, z^prev from its own at the end of its last round;
 both networks are constants. The client keeps that model; nothing more is sent. FedAlign's published code
 runs the two in train mode (``moon.aux_mode``). ``moon.first`` says what z^prev is before a client's first
-round: the run's initial model, a random one of its own, or none, which leaves the term out.
+round: the run's initial model, a random one of its own, none, which leaves the term out, or the model it has
+received. That is what FedAlign's code comes to: it means the initial model, but its list of previous models
+holds the server's own tensors, which move on with the server (as long as these stay on one device).
 """
 
 import torch
@@ -35,9 +37,11 @@ def contrast(z: Tensor, near: Tensor, far: Tensor, temperature: float) -> Tensor
 def contrastive(at: Pass) -> Tensor:
     """Return the term, a scalar."""
     train = at.options["moon.aux_mode"] == "train"
+    previous = at.memory["moon.previous"]
+    if at.options["moon.first"] == "received":
+        previous = torch.where(at.seen > 0, previous, at.start)
     near, far = (
-        at.network.at(model, features, at.batch.images, train=train)
-        for model in (at.start, at.memory["moon.previous"])
+        at.network.at(model, features, at.batch.images, train=train) for model in (at.start, previous)
     )
     term = contrast(at.taps["moon"][0], near, far, float(at.options["moon.tau"]))
     present = at.seen if at.options["moon.first"] == "skip" else 1.0
@@ -58,7 +62,8 @@ MOON = Method(
         ),
         Option(
             "moon.first", "init", "previous model of a client that has none: the run's initial model, a "
-            "random one, or leave the term out", choices=("init", "random", "skip"),
+            "random one, the model it received, or leave the term out",
+            code="received", choices=("init", "random", "received", "skip"),
         ),
     ),
     needs=(lambda _: {"head": True},),

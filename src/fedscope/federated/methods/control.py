@@ -1,15 +1,19 @@
 """SCAFFOLD and FedDC: control variates correct each local gradient by the federation's.
 
 SCAFFOLD: ℓ(w) + ⟨w, c − c_k⟩; after training (option II) c_k ← c_k − c + (θ_t − w_k)/(τ_k η_t), and the
-server moves by γ times the uniform mean displacement, c by the sum of the changes over N. With momentum and
-clip off c_k is the mean of the raw gradients along the path.
+server moves by γ times the uniform mean displacement, c by the sum of the changes over N. With the clip off
+c_k is the mean of the raw gradients along the path. FedDyn's published code (``cv.steps=nominal``) lets every
+client take E·⌈(n/N)/B⌉ steps, whatever its size s_k = n_k·N/n, puts c/s_k into the loss, and weights the
+change of c_k by s_k.
 
-FedDC: ℓ(w) + (α_k/2)‖w + h_k − θ_t‖² + ⟨w, g/s_k − g_k⟩, s_k = n_k·N/n, α_k = α/s_k, h_k the drift so far;
-after training h_k ← h_k + (w_k − θ_t), g_k ← g_k − g/s_k + (θ_t − w_k)/(τ_k η_t), g by the sum of s_k times
-the changes over N; the server adds the mean of h_k over all clients, as FedDyn.
+FedDC: ℓ(w) + (α_k/2)‖w + h_k − θ_t‖² + ⟨w, g/s_k − g_k⟩, α_k = α/s_k, h_k the drift so far; after training
+h_k ← h_k + (w_k − θ_t), g_k ← g_k − g/s_k + (θ_t − w_k)/(τ_k η_t), g by the sum of s_k times the changes over
+N; the server adds the mean of h_k over all clients, as FedDyn. Its published code takes E epochs, and divides
+by E·⌈(n/N)/B⌉ for all. Both codes divide by the first round's learning rate (``cv.lr=initial``).
 
-The published codes divide by the first round's learning rate and by a step count that is the same for
-all (``cv.lr=initial``, ``cv.steps=nominal``).
+Momentum moves a client further than τη times its mean gradient: then τ is replaced by FedNova's a_k, the sum
+of the weights that the gradients have in the path, and c_k and g_k are their weighted mean. The two codes
+have no momentum.
 """
 
 import torch
@@ -17,44 +21,61 @@ from torch import Tensor
 
 from fedscope.federated.method import Finish, Method, ServerStep, Step
 from fedscope.federated.methods.dynamic import UNIFORM
+from fedscope.federated.methods.normalized import reach
 from fedscope.federated.options import Option
 from fedscope.federated.vectors import Vector
 
 
 def mean_gradient(end: Finish) -> Tensor:
-    """Return (θ_t − w_k)/(τη), (K, P): the mean gradient along the local path."""
+    """Return (θ_t − w_k)/(aη), (K, P): the mean gradient along the local path."""
     lr = end.lr if end.options["cv.lr"] == "current" else end.initial_lr
+    return (end.anchor - end.parameters) / max(_reach(end) * lr, 1e-30)  # at rate 0 nothing has moved
+
+
+def _reach(end: Finish) -> float:
+    """Return a: how often the path counts its mean gradient; without momentum the number of steps."""
     steps = end.steps if end.options["cv.steps"] == "actual" else end.nominal_steps
-    return (end.anchor - end.parameters) / max(steps * lr, 1e-30)  # at rate 0 nothing has moved
+    return reach(steps, end.momentum, end.nesterov)
+
+
+def _correction(step: Step) -> Tensor:
+    """Return c − c_k, or as the published code c/s_k − c_k, in the shape of the parameters."""
+    c = step.received["scaffold.c"]
+    if step.options["cv.steps"] == "nominal":
+        c = c / step.share
+    return c - step.memory["scaffold.c_k"]
 
 
 def control(step: Step) -> Tensor:
     """Return ⟨w, c − c_k⟩, a scalar; 0 where it enters after the step."""
     inside = float(step.options["scaffold.apply"] == "loss")
-    return inside * (step.parameters * (step.received["scaffold.c"] - step.memory["scaffold.c_k"])).sum()
+    return inside * (step.parameters * _correction(step)).sum()
 
 
 def control_after(step: Step) -> Tensor:
     """Return c − c_k, (K, P), where it enters after the step; else 0."""
     outside = float(step.options["scaffold.apply"] == "after_step")
-    return outside * (step.received["scaffold.c"] - step.memory["scaffold.c_k"])
+    return outside * _correction(step)
 
 
 def scaffold_finish(end: Finish) -> dict[str, Tensor]:
-    """Return c_k⁺ and its change."""
-    old = end.memory["scaffold.c_k"]
-    if end.options["scaffold.option"] == "I":
+    """Return c_k⁺ and its change, as the server adds it up."""
+    old, options = end.memory["scaffold.c_k"], end.options
+    if options["scaffold.option"] == "I":
         new = torch.stack([_gradient_at_anchor(end, row) for row in range(len(old))])
-    else:
-        new = old - end.received["scaffold.c"] + mean_gradient(end)
-    return {"scaffold.c_k": new, "scaffold.change": new - old}
+    else:  # what enters after the step is moved along once a step, with momentum or without
+        counted = end.steps / _reach(end) if options["scaffold.apply"] == "after_step" else 1.0
+        new = counted * (old - end.received["scaffold.c"]) + mean_gradient(end)
+    weight = end.share if options["cv.steps"] == "nominal" else 1.0
+    return {"scaffold.c_k": new, "scaffold.change": weight * (new - old)}
 
 
 def _gradient_at_anchor(end: Finish, row: int) -> Tensor:
     """Return the client's mean gradient at θ_t, over its data without augmentation, (P,)."""
-    client = end.client(row)
-    chunks = end.network.gradients(end.start[row], client.images, client.labels)
-    return torch.stack([chunk.sum(0) for chunk in chunks]).sum(0) / len(client.labels)
+    client, total = end.client(row), torch.zeros_like(end.parameters[row])
+    for images, labels in client.batches(end.batch_size):
+        total += end.network.gradient(end.start[row], images, labels)
+    return total / len(client.labels)
 
 
 def scaffold_server(step: ServerStep) -> tuple[Tensor, dict[str, Tensor]]:
@@ -88,16 +109,20 @@ def drift_server(step: ServerStep) -> tuple[Tensor, dict[str, Tensor]]:
     return step.mean + h, {"dc.h": h, "dc.g": step.state["dc.g"] + step.sums["dc.change"] / step.clients}
 
 
-CONTROL = (
-    Option(
-        "cv.lr", "current", "learning rate in the memory: this round's, or the first's",
-        code="initial", choices=("current", "initial"),
-    ),
-    Option(
-        "cv.steps", "actual", "steps in the memory: τ_k, or E·⌈(n/N)/B⌉ for all",
-        code="nominal", choices=("actual", "nominal"),
-    ),
+RATE = Option(
+    "cv.lr", "current", "learning rate in the memory: this round's, or the first's",
+    code="initial", choices=("current", "initial"),
 )  # fmt: skip
+
+
+def steps_option(help: str) -> Option:
+    """Return the option that says which number of steps counts."""
+    return Option("cv.steps", "actual", help, code="nominal", choices=("actual", "nominal"))
+
+
+ONLY = UNIFORM | {
+    "optimizer_state": ("round", "its control variates count momentum from zero in every round")
+}
 SCAFFOLD = Method(
     name="scaffold",
     objective="ℓ(w) + ⟨w, c − c_k⟩",
@@ -113,8 +138,10 @@ SCAFFOLD = Method(
             "scaffold.option", "II", "c_k from the path, or the gradient at θ_t by a pass over the data",
             choices=("II", "I"),
         ),
-        *CONTROL,
+        RATE,
+        steps_option("each client's E epochs, or E·⌈(n/N)/B⌉ steps by all, c/s_k and c_k's change times s_k"),
     ),
+    equal_steps=lambda options: options["cv.steps"] == "nominal",
     anchored=(control,),
     displaced=(control_after,),
     memory=(Vector("scaffold.c_k"),),
@@ -124,14 +151,18 @@ SCAFFOLD = Method(
     server_state=(Vector("scaffold.c"),),
     broadcast=("scaffold.c",),
     weights="uniform",
-    only=UNIFORM,
+    only=ONLY,
 )  # fmt: skip
 FEDDC = Method(
     name="feddc",
     objective="ℓ(w) + (α_k/2)‖w + h_k − θ_t‖² + ⟨w, g/s_k − g_k⟩",
     source="Gao et al. 2022 (CVPR), Algorithm 1",
     place="in the loss, inside the clip",
-    options=(Option("dc.alpha", 0.01, "strength α (Yashwanth et al. 2024's code: 0.01)"), *CONTROL),
+    options=(
+        Option("dc.alpha", 0.01, "strength α (Yashwanth et al. 2024's code: 0.01)"),
+        RATE,
+        steps_option("steps in the memory: τ_k, or E·⌈(n/N)/B⌉ for all"),
+    ),
     anchored=(drift,),
     memory=(Vector("dc.h"), Vector("dc.g_k")),
     uploads=(Vector("dc.change"),),
@@ -140,5 +171,5 @@ FEDDC = Method(
     server_state=(Vector("dc.h"), Vector("dc.g")),
     broadcast=("dc.g",),
     weights="uniform",
-    only=UNIFORM,
+    only=ONLY,
 )

@@ -7,11 +7,15 @@ F_j is the mean over the client's samples, without augmentation and in eval mode
 log p(y|x), y the data's label (``fisher=empirical``) or drawn from the model. Shoham et al. 2019.
 """
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from fedscope.federated.method import Finish, Method, ServerStep, Step
+from fedscope.federated.network import CHUNK
 from fedscope.federated.options import Option
+from fedscope.federated.tasks import Client
 from fedscope.federated.vectors import Vector
 
 
@@ -29,21 +33,28 @@ def consolidation(step: Step) -> Tensor:
 def fisher(end: Finish, row: int) -> Tensor:
     """Return the diagonal of the client's Fisher information at w_k, (P,)."""
     network, client, model = end.network, end.client(row), end.values[row]
-    labels = client.labels
     if end.options["fisher"] == "model":
-        logits = network.at(model, lambda module, images: module(images), client.images)
-        chance = logits.softmax(1).cpu()
-        labels = torch.multinomial(chance, 1, generator=client.random("fisher"))[:, 0].to(labels.device)
+        client = replace(client, labels=_drawn(end, client, model))
     total = torch.zeros_like(end.parameters[row])
     if end.options["fisher.batch"]:
-        batches = zip(client.images.split(end.batch_size), labels.split(end.batch_size), strict=True)
-        for images, chosen in batches:
-            gradient = sum(chunk.sum(0) for chunk in network.gradients(model, images, chosen))
-            total += torch.as_tensor(gradient).square() / len(chosen)
+        for images, labels in client.batches(end.batch_size):
+            total += network.gradient(model, images, labels).square() / len(labels)
     else:
-        for gradients in network.gradients(model, client.images, labels):
-            total += gradients.square().sum(0)
-    return total / len(labels)
+        for images, labels in client.batches(CHUNK):
+            for gradients in network.gradients(model, images, labels):
+                total += gradients.square().sum(0)
+    return total / len(client.labels)
+
+
+def _drawn(end: Finish, client: Client, model: Tensor) -> Tensor:
+    """Return a label for each of the client's samples, drawn from the network's own prediction, (n_k,)."""
+    logits = [
+        end.network.at(model, lambda module, inputs: module(inputs), images)
+        for images, _ in client.batches(end.batch_size)
+    ]
+    chance = torch.cat(logits).softmax(1).cpu()
+    drawn = torch.multinomial(chance, 1, generator=client.random("fisher"))[:, 0]
+    return drawn.to(client.labels.device)
 
 
 def finish(end: Finish) -> dict[str, Tensor]:

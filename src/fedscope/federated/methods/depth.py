@@ -1,9 +1,12 @@
 """StochDepth: residual branches are dropped at random while training.
 
 Per mini-batch and block λ_b ~ Bernoulli(p_b): relu(λ_b F_b(x) + shortcut(x)). A dropped branch is not run:
-no gradient, no update of its BatchNorm; a kept one is not rescaled. In eval mode relu(p_b F_b(x) +
-shortcut(x)), which the network remembers (``keep`` of its description), so that it is evaluated and analysed
-as what it is. p_b falls linearly to p_L over the blocks; in the published code the first is always kept.
+no gradient, no update of its BatchNorm; a kept one is not rescaled. Its gradient is zero, so that weight
+decay and momentum still move it: as in FedAlign's published code under the PyTorch 1.8 that it names. From
+PyTorch 2 on the ``zero_grad()`` of that code leaves no gradient instead, and such a branch rests. In eval
+mode relu(p_b F_b(x) + shortcut(x)), which the network remembers (``keep`` of its description), so that it is
+evaluated and analysed as what it is. p_b falls linearly to p_L over the blocks; in the published code the
+first is always kept.
 """
 
 from contextlib import AbstractContextManager

@@ -67,12 +67,22 @@ def imitation(at: Pass) -> Tensor:
     whole, total = log_softmax(at.logits.detach(), 1), at.logits.new_zeros(())
     divisor = int(at.options["slim.divisor"])
     for width, side in at.drawn["gradaug"]:
-        images = at.batch.images
-        if side != images.shape[-1]:
-            images = interpolate(images, size=(side, side), mode="bilinear", align_corners=True)
+        images = resized(at.batch.images, side)
         part = log_softmax(at.network(slim, images, width, divisor), 1)
         total = total + kl_div(part, whole, reduction="batchmean", log_target=True)
     return strength(at.options) * total
+
+
+def resized(images: Tensor, side: int) -> Tensor:
+    """Return images (B, C, H, W) at ``side`` pixels."""
+    if side == images.shape[-1]:
+        return images
+    return interpolate(images, size=(side, side), mode="bilinear", align_corners=True)
+
+
+def alone(model: nn.Module, image: Tensor, options: Values) -> None:
+    """Run the network on one image at the least side that is drawn; normalisation may refuse it."""
+    model(resized(image, min(sides(options, image.shape[-1]))))
 
 
 def strength(options: Values) -> float:
@@ -133,6 +143,7 @@ GRADAUG = Method(
         POST_BN,
     ),
     checks=(check,),
+    alone=(alone,),
     draws={"gradaug": draw},
     task=(imitation,),
     subnetworks=True,

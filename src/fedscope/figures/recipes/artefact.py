@@ -5,7 +5,7 @@ made again, or in another form, from the file beside it.
 """
 
 import math
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from fedscope.federated.presets import preset
 from fedscope.figures.recipes import costs
 from fedscope.figures.recipes.cells import Cell
 from fedscope.figures.recipes.claims import Sample, Statement, judge, mean, spread
-from fedscope.figures.recipes.holdings import Found
+from fedscope.figures.recipes.holdings import Found, Held
 from fedscope.figures.recipes.measuring import Measure, content, kept, key
 from fedscope.figures.recipes.published import Printed, printed, table
 from fedscope.figures.recipes.quantities import QUANTITIES, Number, from_metrics, from_record
@@ -27,7 +27,7 @@ from fedscope.landscape.keeping import code
 from fedscope.landscape.records import Record
 
 SCHEMA = "fedscope/artefact/1"
-NOT_MEASURED = "not measured"
+NOT_MEASURED, DIVERGED = "not measured", "diverged"
 BEYOND = 2.0  # combined errors, from which on a difference to the paper is marked
 DRAWN = ("curves", "spectrum", "density", "landscape")
 GRIDS = {"cost": costs.cost_grid, "traffic": costs.traffic_grid}
@@ -93,10 +93,17 @@ class Filled:
         }
 
 
-def assemble(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[Filled], command: str) -> Record:
+def assemble(
+    recipe: Recipe,
+    cells: Sequence[Cell],
+    filled: Sequence[Filled],
+    command: str,
+    diverged: Sequence[tuple[Cell, Held]] = (),
+) -> Record:
     """Return the record of an artefact from what there is; empty cells stay empty."""
     samples = _samples(recipe, filled)
-    trained = {(one.cell.row, one.cell.column) for one in filled}
+    absent = {(cell.row, cell.column): DIVERGED for cell, _ in diverged}
+    absent |= {(one.cell.row, one.cell.column): NOT_MEASURED for one in filled}
     drawn = [payload for one in filled if (payload := _drawn(recipe, one))]
     record: Record = {
         "schema": SCHEMA,
@@ -109,14 +116,14 @@ def assemble(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[Filled], co
         "why": list(recipe.scale.why),
         "reductions": [*_left_out(recipe, cells), *reductions(recipe, cells, filled)],
         "provisional": _provisional(cells),
-        "notes": [*recipe.notes, *_notes(filled), *_undrawn(recipe, cells, drawn)],
+        "notes": [*recipe.notes, *_notes(filled), *_divergences(diverged), *_undrawn(recipe, cells, drawn)],
         "command": command,
         "complete": not recipe.columns or _complete(cells, filled),
         "rows": list(recipe.rows) if recipe.columns else [],
         "columns": list(recipe.columns),
         "quantities": {q: asdict(QUANTITIES[q])["title"] for c in recipe.columns for q in recipe.shows(c)},
         "entries": [
-            _entry(recipe, row, column, quantity, samples, trained)
+            _entry(recipe, row, column, quantity, samples, absent)
             for column, where in recipe.columns.items()
             for row in where.rows or recipe.rows
             for quantity in recipe.shows(column)
@@ -169,7 +176,7 @@ def _entry(
     column: str,
     quantity: str,
     samples: Mapping[tuple[str, str, str], Sample],
-    trained: Container[tuple[str, str]],
+    absent: Mapping[tuple[str, str], str],
 ) -> Record:
     sample = samples.get((row, column, quantity))
     paper = printed(recipe.name, row, recipe.columns[column].published or column, quantity)
@@ -179,7 +186,7 @@ def _entry(
         "paper": asdict(paper) if paper else None, "differs": None,
     }  # fmt: skip
     if sample is None:
-        return {**entry, "text": NOT_MEASURED if (row, column) in trained else None}
+        return {**entry, "text": absent.get((row, column))}
     values = [number.value for number in sample.numbers]
     entry |= {"each": values, "round": sample.round}
     if any(value is None for value in values):
@@ -272,6 +279,13 @@ def _notes(filled: Sequence[Filled]) -> list[str]:
     if old:
         notes.append(f"measured by an earlier version of fedscope: {', '.join(sorted(old))}")
     return notes
+
+
+def _divergences(diverged: Sequence[tuple[Cell, Held]]) -> list[str]:
+    return [
+        f"{DIVERGED}: {cell.row}, seed {cell.seed}, in round {held.manifest.diverged}"
+        for cell, held in diverged
+    ]
 
 
 def _undrawn(recipe: Recipe, cells: Sequence[Cell], drawn: Sequence[Record]) -> list[str]:

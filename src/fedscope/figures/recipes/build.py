@@ -4,7 +4,6 @@ Nothing is computed that the registry has, and everything that is computed is ke
 was interrupted anywhere goes on where it stopped.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,20 +12,19 @@ from pathlib import Path
 import torch
 
 from fedscope.checkpoints.registry import Registry
+from fedscope.figures.commands import registry_option
 from fedscope.figures.recipes import measuring
 from fedscope.figures.recipes.artefact import Filled, assemble
 from fedscope.figures.recipes.cells import Cell, Choices, cells
 from fedscope.figures.recipes.estimate import NOTHING, Clock, Estimate, total
 from fedscope.figures.recipes.gallery import fuller, write
-from fedscope.figures.recipes.holdings import Holdings
+from fedscope.figures.recipes.holdings import Held, Holdings
 from fedscope.figures.recipes.jobs import Job, Say, run_all
 from fedscope.figures.recipes.measuring import Measure, key, misfit
 from fedscope.figures.recipes.recipe import Recipe
 from fedscope.figures.recipes.training import Training, missing, train_run
 from fedscope.landscape.records import Record
 from fedscope.process import has_bfloat16
-
-DEFAULT = Path("checkpoints")  # the registry of a command that names none
 
 
 @dataclass(frozen=True)
@@ -87,6 +85,18 @@ class Plan:
         }
 
     @cached_property
+    def diverged(self) -> dict[str, list[tuple[Cell, Held]]]:
+        """The cells that stay empty, since their run diverged, by recipe."""
+        return {
+            name: [
+                (cell, held)
+                for cell in own
+                if not self.holdings.find(cell) and (held := self.holdings.diverged(cell))
+            ]
+            for name, own in self.cells.items()
+        }
+
+    @cached_property
     def _lacking(self) -> dict[str, tuple[Path, Measure]]:
         """The results that are missing of runs that are there, by their key."""
         found: dict[str, tuple[Path, Measure]] = {}
@@ -113,6 +123,11 @@ class Plan:
             for path, wanted in self._lacking.values()
             if (why := misfit(wanted, path))
         }
+
+    def divergences(self) -> dict[str, int]:
+        """Return the round in which each run diverged that leaves a cell empty."""
+        held = [held for own in self.diverged.values() for _, held in own]
+        return {one.run.name: one.manifest.diverged for one in held if one.manifest.diverged}
 
     def training_jobs(self) -> list[Job]:
         """Return the work of the missing runs."""
@@ -176,6 +191,7 @@ class Plan:
                 {"run": path.parent.name, "checkpoint": path.name, "what": wanted.says()}
                 for path, wanted in self.measures.values()
             ],
+            "diverged": self.divergences(),
             "faults": self.faults,
             "seconds": estimate.seconds,
             "basis": estimate.basis,
@@ -203,10 +219,12 @@ def build(
     trained = plan(partial=partial)
     faults |= _run(trained.measuring_jobs(), place, say) | trained.faults
     now, written = plan(partial=partial), []
+    for run, round in now.divergences().items():
+        say(f"{run} diverged in round {round}: its cells say so, and it is not trained again")
     for recipe in recipes:
         cells, filled = now.cells[recipe.name], now.filled[recipe.name]
         told = command(recipe, choices, place.registry, partial=asked)
-        record = assemble(recipe, cells, filled, told)
+        record = assemble(recipe, cells, filled, told, now.diverged[recipe.name])
         if why := fuller(record, place.out):
             faults[f"writing {recipe.name}"] = why
         else:
@@ -216,10 +234,8 @@ def build(
 
 def command(recipe: Recipe, choices: Choices, registry: Path, *, partial: bool) -> str:
     """Return the command that builds an artefact; it names no folder outside the one it is given in."""
-    words = [f"fedscope figures build {recipe.name} --scale {recipe.scale.name}"]
-    if registry != DEFAULT:
-        inside = Path(os.path.relpath(registry))
-        words.append(f"--registry {'REGISTRY' if '..' in inside.parts else inside.as_posix()}")
+    build = f"fedscope figures build {recipe.name} --scale {recipe.scale.name}"
+    words = [f"{build}{registry_option(registry)}"]
     words += [f"--seeds {','.join(map(str, choices.seeds))}"] if choices.seeds else []
     words += [f"--only {row!r}" if " " in row else f"--only {row}" for row in choices.rows or ()]
     words += [f"--rounds {choices.rounds}"] if choices.rounds else []

@@ -7,16 +7,27 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from fedscope.checkpoints.limits import parse_json
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.recipes.artefact import NOT_MEASURED, SCHEMA
 from fedscope.figures.recipes.drawing import figures
 from fedscope.figures.recipes.recipe import names
 from fedscope.figures.recipes.render import latex, markdown, table_csv
-from fedscope.storage import write_text
+from fedscope.storage import read_bytes, remove, write_text
 
 Record = Mapping[str, Any]
 INDEX = "README.md"
+SUFFIXES = ("json", "md", "csv", "tex", "pdf", "png")  # of an artefact's files
+_HEAD = 1024  # bytes of an artefact in which its schema stands
+_HAS = {
+    "recipe": str,
+    "scale": str,
+    "printed_in": str,
+    "title": str,
+    "complete": bool,
+    "claims": list,
+}.items()
 
 
 def write(record: Record, out: Path) -> list[Path]:
@@ -27,7 +38,9 @@ def write(record: Record, out: Path) -> list[Path]:
     """
     stem = out / f"{record['recipe']}-{record['scale']}"
     written = [stem.with_name(f"{stem.name}.json")]
-    write_text(written[0], json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(
+        written[0], json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n", below=None
+    )
     images = []
     drawn = figures(record)
     made = {"artefact": record["recipe"], "scale": record["scale"], "checkpoints": checkpoints(record)}
@@ -40,13 +53,13 @@ def write(record: Record, out: Path) -> list[Path]:
         images.append(written[-1].name)
     for earlier in stem.parent.glob(f"{stem.name}-[0-9]*.p[dn][fg]"):
         if earlier not in written:
-            earlier.unlink()  # of an earlier drawing on other pages, which the index would show too
+            remove(earlier, below=stem.parent)  # of other pages, which the index would show too
     texts = {"md": markdown(record, images), "csv": table_csv(record)}
     if record["entries"] or "grid" in record:
         texts["tex"] = latex(record)
     for suffix, text in texts.items():
         written.append(stem.with_name(f"{stem.name}.{suffix}"))
-        write_text(written[-1], text)
+        write_text(written[-1], text, below=None)
     return written
 
 
@@ -54,9 +67,8 @@ def fuller(record: Record, out: Path) -> str | None:
     """Return why an artefact is not to be replaced: the one that is there shows more of the same."""
     path = out / f"{record['recipe']}-{record['scale']}.json"
     try:
-        before = json.loads(path.read_text(encoding="utf-8"))
-        had, has = _shown(before), _shown(record)
-    except (OSError, ValueError, TypeError, KeyError):
+        had, has = _shown(parse_json(_content(path))), _shown(record)
+    except (ValueError, TypeError, KeyError):
         return None
     if has >= had:
         return None
@@ -82,17 +94,23 @@ def checkpoints(record: Record) -> list[str]:
 def records(out: Path) -> Iterator[tuple[Path, Record]]:
     """Yield the artefacts below a folder, in the papers' order and then by scale.
 
+    Other programs' files may lie there too.
+
     Raises:
-        UserError: a file that ends as an artefact's does cannot be read.
+        UserError: an artefact is damaged.
     """
     found = []
     for path in sorted(out.rglob("*.json")):
+        content = _content(path)
+        if SCHEMA.encode() not in content[:_HEAD]:
+            continue
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            record = parse_json(content)
+            if record["schema"] != SCHEMA or not all(isinstance(record[key], kind) for key, kind in _HAS):
+                raise ValueError("is no artefact")
+        except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"{path} cannot be read ({error}); build it again, or delete it") from error
-        if isinstance(record, dict) and record.get("schema") == SCHEMA:
-            found.append((path, record))
+        found.append((path, record))
     order = {name: place for place, name in enumerate(names())}
     yield from sorted(found, key=lambda one: (order.get(one[1]["recipe"], len(order)), one[1]["scale"]))
 
@@ -137,11 +155,19 @@ def index(out: Path) -> str:
     return "\n".join(lines)
 
 
+def _content(path: Path) -> bytes:
+    """Return what is in a file, or nothing if it cannot be read."""
+    try:
+        return read_bytes(path)
+    except (OSError, UserError):
+        return b""
+
+
 def _verdicts(record: Record) -> str:
     counts = Counter(claim["verdict"] for claim in record["claims"])
     return ", ".join(f"{v}: {counts[v]}" for v in ("holds", "does not hold", "undecided") if counts[v])
 
 
 def _heading(path: Path) -> str:
-    found = re.search(r"^# (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    found = re.search(r"^# (.+)$", _content(path).decode("utf-8", "replace"), re.MULTILINE)
     return found[1] if found else path.parent.name

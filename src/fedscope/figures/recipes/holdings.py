@@ -45,7 +45,7 @@ class Held:
         elif model == "server" or chosen == "cld":
             path = kept if kept.exists() or not now else newest  # a run in training replaces its newest
         else:
-            path = self.run.average(chosen) if now else None
+            path = self.run.average(chosen, None if now else round)
         return path if path and path.exists() else None
 
 
@@ -105,9 +105,15 @@ class Holdings:
     def unfinished(self, identity: str, rounds: int) -> Held | None:
         """Return a run of an experiment that was interrupted and would come as far as ``rounds``."""
         for held in self.runs.get(identity, []):
-            if not held.run.final.exists() and held.manifest.settings.rounds >= rounds:
+            long = held.manifest.settings.rounds >= rounds
+            if long and not held.manifest.diverged and not held.run.final.exists():
                 return held
         return None
+
+    def diverged(self, cell: Cell) -> Held | None:
+        """Return a run of the cell's experiment that diverged before the cell's round, as it would again."""
+        every = self.runs.get(cell.identity, [])
+        return next((held for held in every if not held.finite(cell.settings.rounds)), None)
 
 
 def _distance(held: Held, cell: Cell) -> tuple[bool, int, str]:

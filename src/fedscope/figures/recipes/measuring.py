@@ -25,16 +25,15 @@ from fedscope.errors import UserError
 from fedscope.figures.recipes.jobs import Say
 from fedscope.figures.recipes.objective import objective_surfaces
 from fedscope.figures.recipes.recipe import Model
-from fedscope.landscape.crossing import Crossing, ReadingName
 from fedscope.landscape.keeping import Keeper
 from fedscope.landscape.measure import Stage, measure
-from fedscope.landscape.problem import MOST, Problem, Source, load
+from fedscope.landscape.problem import Problem, load
 from fedscope.landscape.progress import Progress
 from fedscope.landscape.records import Record
-from fedscope.landscape.request import Request
-from fedscope.landscape.resampled import Resampling
-from fedscope.landscape.reuse import fullest, same_problem, trimmed
+from fedscope.landscape.samples import MOST, Source
 from fedscope.landscape.scan import Plane, scan
+from fedscope.request import Crossing, ReadingName, Request, Resampling
+from fedscope.reuse import Wanted, earlier, trimmed
 
 ANALYSIS = ".analysis"  # in the registry, shared with `fedscope hessian`
 
@@ -126,14 +125,15 @@ def _answer(keeper: Keeper, path: Path, wanted: Measure) -> Record | None:
         return None
     manifest, request = Run(path.parent).manifest(), _request(wanted)
     available = manifest.settings.train_samples or manifest.data.train_samples or 0
+    available -= manifest.rows.validation if manifest.rows else 0
     samples = min(wanted.samples or available, available)
     problem = {
         "dataset": manifest.data.name, "split": "train", "samples": samples, "seed": 0, "dtype": "float32",
         "batch_size": min(wanted.batch_size or MOST, samples), "bn": request.bn, "operator": request.operator,
         "parameters": None, "loss": None, "engine": request.engine, "reading": request.reading,
     }  # fmt: skip
-    found = [record for record in keeper.results() if same_problem(record, content(path), problem)]
-    best = fullest(found, request, uploads(path, wanted))
+    needed = Wanted(content(path), problem, None, uploads(path, wanted))
+    best = earlier(keeper.results(needed.sha256), request, needed)
     return trimmed(best[0], request) if best and not best[1] else None
 
 

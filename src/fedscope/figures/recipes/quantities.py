@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from fedscope.checkpoints.schema import Settings
 from fedscope.federated.summary import summary
-from fedscope.landscape.errorbars import combined
+from fedscope.figures.errors import error_of
 from fedscope.landscape.records import Record
 from fedscope.resolution import UNRESOLVED, entry_resolved
 
@@ -105,21 +105,11 @@ def from_record(name: str, record: Record) -> Number:
         return Number(None, text=UNRESOLVED)
     if value is None:
         return Number(None, text="not finite")
-    known = [
-        (float(entry[error]), _dof(entry, beside))
-        for error, beside in (("stderr", "dof"), ("stderr_probe", "samples"), ("stderr_data", "batches"))
-        if entry.get(error) is not None
-    ]
+    known = error_of(entry)
     if not known:
         return Number(float(value))
-    error, dof = combined(*known)
+    error, dof = known
     return Number(float(value), error if math.isfinite(error) else None, dof)
-
-
-def _dof(entry: Record, beside: str) -> float:
-    """Return the degrees of freedom that an entry states, or those of the values its error is from."""
-    found = entry.get(beside)
-    return float(len(found) - 1) if isinstance(found, list) else float(found or math.inf)
 
 
 def _sum(eigenvalues: Sequence[Record]) -> Number:

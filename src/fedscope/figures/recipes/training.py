@@ -58,12 +58,13 @@ def _flag(setting: str, value: object) -> str:
 def missing(cells: Iterable[Cell], holdings: Holdings, *, bf16: bool = True) -> list[Training]:
     """Return what must be trained for these cells: each experiment once, as long as its longest cell.
 
-    Of an experiment that cells need at several rounds, the models of all these rounds are kept. Without
-    ``bf16``, on a machine that only emulates it, new runs are trained in fp32.
+    Of an experiment that cells need at several rounds, the models of all these rounds are kept; one that
+    diverged is not trained again. Without ``bf16``, on a machine that only emulates it, new runs are trained
+    in fp32.
     """
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
-        if holdings.find(cell) is None:
+        if holdings.find(cell) is None and not holdings.diverged(cell):
             groups.setdefault(cell.identity, []).append(cell)
     return [_training(group, holdings, bf16=bf16) for group in groups.values()]
 

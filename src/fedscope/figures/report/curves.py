@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedscope.checkpoints.best import best as best_round
 from fedscope.figures.report import look
 from fedscope.figures.report.look import Chart
 from fedscope.figures.report.subjects import Key, Record, Subject, run_key, stated
@@ -32,8 +33,9 @@ def accuracies(run: Record) -> list[tuple[int, float]]:
 
 
 def best(run: Record) -> tuple[int, float] | None:
-    """Return the first round with the best accuracy, and that; nothing where no round has one."""
-    return max(accuracies(run), key=lambda pair: (pair[1], -pair[0]), default=None)
+    """Return the round that the run chose as its best, and its accuracy; nothing where no round has one."""
+    found = best_round(run["metrics"])
+    return (found["round"], found["accuracy"]) if found else None
 
 
 def target(runs: Sequence[Record]) -> int | None:

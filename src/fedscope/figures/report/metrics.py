@@ -1,15 +1,16 @@
 """The tables of the curvature: everything that was measured, and the differences to the first record."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 
+from fedscope.figures.advice import ONE_BATCH
+from fedscope.figures.commands import reference
 from fedscope.figures.labels import label
 from fedscope.figures.report.cells import NOT_MEASURED, Cell, SortableTable, compared, measured
 from fedscope.figures.report.subjects import Key, Record, Subject, key_of, row_names, run_key
 from fedscope.figures.report.verdicts import comparable
 from fedscope.figures.rounding import format_estimate
 from fedscope.figures.tables import hessian_table
-from fedscope.figures.verdicts import ONE_BATCH, comparison_table
+from fedscope.figures.verdicts import comparison_table
 
 READINGS = ("tensor", "parameter")
 Row = tuple[Record | None, Record | None]  # a run and a curvature record of it; either alone
@@ -109,17 +110,21 @@ def _commands(runs: Sequence[Record], rows: Sequence[Row]) -> tuple[tuple[str, s
 
     def names(lacking: str | None) -> list[str]:
         found = [
-            run["manifest"]["name"] for run, r in rows if run and (r is None or (lacking and not r[lacking]))
+            reference(run["manifest"]["name"], file)
+            for run, r in rows
+            if run and (r is None or (lacking and not r[lacking]))
+            for file in ([r["checkpoint"]["path"]] if r else run.get("asked") or ["final.pt"])
         ]
         return list(dict.fromkeys(found))
 
+    where = next((run["registry_option"] for run in runs if "registry_option" in run), "")
     wanted = (
         ("λ_max and trace", names(None), ""),
         ("eigenvalues below −σ", names("density"), " --density"),
         ("H_N and H_D (of runs trained with --save-clients last)", names("cross_client"), " --clients"),
     )
     return tuple(
-        (what, f"fedscope hessian {' '.join(map(shlex.quote, missing))}{option}")
+        (what, f"fedscope hessian {' '.join(missing)}{option}{where}")
         for what, missing, option in wanted
         if missing
     )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from fedscope.figures.advice import redrawn
 from fedscope.figures.labels import data_name
 from fedscope.figures.report import verdicts
 from fedscope.figures.report.cells import Cell, SortableTable, compared, measured
@@ -33,6 +34,7 @@ def summary(
     facts = {"Trained": [_trained(run) for run in runs]}
     facts["Measured on"] = [_samples(record) for record in curvatures or landscapes]
     facts["Not at the end"] = [word for run in runs for word in _earlier(run, curvatures)]
+    facts["Clients' rows"] = [word for record in curvatures if (word := redrawn(record))]
     names = dict(zip(map(id, curvatures), row_names(curvatures, who), strict=True))
     fitting = verdicts.comparable(curvatures)
     found = verdicts.sentences(fitting, [names[id(record)] for record in fitting])
@@ -82,7 +84,7 @@ def _headline(record: Record | None, marks: Mapping[str, str]) -> Iterator[Cell]
 
 def _trained(run: Record) -> str:
     settings, manifest = stated(run), run["manifest"]
-    words = [f"{manifest['model']['name']} on {manifest['data']['name']}", partition_of(settings)]
+    words = [f"{manifest['model']['name']} on {data_name(manifest['data']['name'])}", partition_of(settings)]
     words.append(None if settings.get("seed") is None else f"seed {settings['seed']}")
     return ", ".join(word for word in words if word)
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from fedscope.checkpoints.best import chosen_on
+from fedscope.figures.labels import data_name
 from fedscope.figures.report.cells import NOT_MEASURED, UNSAID, Cell, SortableTable
 from fedscope.figures.report.curves import accuracies, best
 from fedscope.figures.report.subjects import Key, Record, Subject, run_key, stated
@@ -16,7 +18,7 @@ def runs_table(runs: Sequence[Record], who: Mapping[Key, Subject]) -> SortableTa
         words = (
             manifest["name"],
             manifest["created"][:10],
-            manifest["data"]["name"],
+            data_name(manifest["data"]["name"]),
             manifest["model"]["name"],
             partition_of(settings),
             _joined(settings, "rounds {rounds}, epochs {epochs}, batch size {batch_size}, rate {lr:g}"),
@@ -66,9 +68,15 @@ def _reached(run: Record, subject: Subject) -> tuple[Cell, ...]:
         Cell(subject.name, subject.name, subject.color),
         Cell(f"{rounds} (diverged)" if run["manifest"].get("diverged") else str(rounds), rounds),
         final_accuracy(run),
-        Cell(f"{100 * top[1]:.2f} (round {top[0]})", top[1]) if top else none,
+        Cell(f"{100 * top[1]:.2f} (round {top[0]}{_chosen(run)})", top[1]) if top else none,
         Cell(f"{losses[-1]:.4f}", losses[-1]) if losses else none,
     )
+
+
+def _chosen(run: Record) -> str:
+    """Return in words on which split the best round was chosen."""
+    split = chosen_on(stated(run))
+    return f", chosen on {split}" if split else ""
 
 
 def _joined(settings: Record, words: str) -> str | None:

@@ -2,9 +2,8 @@ from typing import Any
 
 import pytest
 
-from fedscope.landscape.crossing import Crossing
-from fedscope.landscape.request import Request
-from fedscope.landscape.reuse import ALL, fullest, lacking, same_problem, trimmed
+from fedscope.request import Crossing, Request
+from fedscope.reuse import ALL, fullest, lacking, same_problem, trimmed
 
 UPLOADS = {"0000.pt": "a", "0001.pt": "b"}
 

@@ -1,24 +1,89 @@
 """Which parts of a request an earlier record answers: λ_max and eigenvalues, trace, layers, density, clients.
 
-Reads records of ``fedscope hessian --json`` alone, so that nothing is loaded to find one. A record answers
-for weights by their hash, for samples by their number, seed and batches, and for the estimators by its own
-errors: residuals, standard errors and intervals as small as are asked for now.
+Reads records of ``fedscope hessian --json`` alone, from the files that results are kept in, so that neither
+checkpoints nor PyTorch are loaded to find one. A record answers for weights by their hash, for samples by
+their number, seed and batches, and for the estimators by its own errors: residuals, standard errors and
+intervals as small as are asked for now.
 """
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, get_args
 
-from fedscope.landscape.crossing import Crossing
-from fedscope.landscape.request import Request
-from fedscope.landscape.trace import MIN_PROBES
+from fedscope.errors import UserError
+from fedscope.request import MIN_PROBES, Crossing, Request
+from fedscope.storage import read_text
 
 Record = Mapping[str, Any]
 Part = Literal["eigenvalues", "trace", "layers", "density", "cross_client"]
 ALL: frozenset[Part] = frozenset(get_args(Part))
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """What a record must be of: weights, problem, the program's version, and the clients' files."""
+
+    sha256: str
+    problem: Mapping[str, object]  # entries of a record's ``problem``
+    version: str | None  # None: any
+    uploads: Mapping[str, str]  # where clients are compared; names and hashes
+    rows: str | None = None  # the hash of which rows they hold, where that is known
+
+
+def earlier(
+    records: Iterable[Record], request: Request, wanted: Wanted, *, fuller: bool = False
+) -> tuple[Record, set[Part]] | None:
+    """Return the kept record that has most of a request, and the parts that it lacks.
+
+    None where no record has eigenvalues or a trace that will do, or the estimators are not our own.
+    """
+    if not request.certified:
+        return None
+    found = [
+        record
+        for record in records
+        if same_problem(record, wanted.sha256, wanted.problem)
+        and wanted.version in (None, record["versions"].get("fedscope"))
+    ]
+    return fullest(found, request, wanted.uploads, rows=wanted.rows, fuller=fuller)
+
+
+def results(folder: Path, sha256: str | None = None) -> list[dict[str, Any]]:
+    """Return every result in ``folder`` that can be read, in the order of their names.
+
+    With ``sha256``, those that name this hash: of a checkpoint, say.
+    """
+    return [record for path in sorted(folder.glob("*.json")) if (record := read(path, sha256)) is not None]
+
+
+def read(path: Path, sha256: str | None = None) -> dict[str, Any] | None:
+    """Return the result in a file; None where it is damaged, or nowhere names the hash ``sha256``."""
+    try:
+        text = read_text(path)
+        if sha256 is not None and sha256 not in text:
+            return None
+        found = json.loads(text)
+    except (UserError, OSError, ValueError, RecursionError):
+        return None
+    record = found.get("record") if isinstance(found, dict) else None
+    return record if isinstance(record, dict) and found.get("sha256") == digest(record) else None
+
+
+def digest(record: Record) -> str:
+    """Return what tells that a digit of a result's file was changed, by a failing disk say."""
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+
+
 def lacking(
-    record: Record, request: Request, uploads: Mapping[str, str], *, fuller: bool = False
+    record: Record,
+    request: Request,
+    uploads: Mapping[str, str],
+    *,
+    rows: str | None = None,
+    fuller: bool = False,
 ) -> set[Part]:
     """Return the parts of a request that a record of the same problem does not answer.
 
@@ -26,6 +91,7 @@ def lacking(
         record: of schema ``fedscope/hessian/1``.
         request: what is wanted.
         uploads: the clients' files and their hashes, where they are to be compared.
+        rows: the hash of which rows the clients hold, where that is known.
         fuller: a fixed number of probes is a least number.
     """
     found: set[Part] = set()
@@ -38,7 +104,7 @@ def lacking(
     if request.density and not record.get("density"):
         found.add("density")
     if request.clients and not _has_clients(
-        record.get("cross_client"), request.crossing.settled(request.reading), uploads, fuller=fuller
+        record.get("cross_client"), request.crossing.settled(request.reading), uploads, rows, fuller=fuller
     ):
         found.add("cross_client")
     return found
@@ -52,13 +118,18 @@ def same_problem(record: Record, sha256: str, problem: Mapping[str, object]) -> 
 
 
 def fullest(
-    records: Iterable[Record], request: Request, uploads: Mapping[str, str], *, fuller: bool = False
+    records: Iterable[Record],
+    request: Request,
+    uploads: Mapping[str, str],
+    *,
+    rows: str | None = None,
+    fuller: bool = False,
 ) -> tuple[Record, set[Part]] | None:
     """Return the record that lacks the fewest parts of a request, and these parts.
 
     None where no record has eigenvalues or a trace that will do.
     """
-    found = [(record, lacking(record, request, uploads, fuller=fuller)) for record in records]
+    found = [(record, lacking(record, request, uploads, rows=rows, fuller=fuller)) for record in records]
     found = [(record, parts) for record, parts in found if not {"eigenvalues", "trace"} <= parts]
     return min(found, key=lambda pair: len(pair[1]), default=None)
 
@@ -101,7 +172,7 @@ def _has_trace(trace: Record, probes: int | None, rtol: float, *, fuller: bool) 
 
 
 def _has_clients(
-    cross: Record | None, options: Crossing, uploads: Mapping[str, str], *, fuller: bool
+    cross: Record | None, options: Crossing, uploads: Mapping[str, str], rows: str | None, *, fuller: bool
 ) -> bool:
     if not cross or cross.get("uploads") is None or not isinstance(cross["probes"], int):
         return False
@@ -109,6 +180,8 @@ def _has_clients(
     if asked != (cross.get("weights"), cross.get("data"), cross["pairs"]):
         return False
     if options.weights == "client" and not uploads.items() <= cross["uploads"].items():
+        return False
+    if rows and cross.get("rows_sha256") not in (None, rows):  # drawn again by another numpy
         return False
     if options.overlap and options.overlap != cross.get("overlap_k"):
         return False

@@ -1,15 +1,57 @@
-"""What to measure of a checkpoint, and how well."""
+"""What to measure of a checkpoint, and how well; plain data, so that asking for it needs no PyTorch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from fedscope.errors import UserError
-from fedscope.landscape.crossing import Crossing, ReadingName
-from fedscope.landscape.normalization import BatchNormMode
-from fedscope.landscape.resampled import Resampling
 
+HESSIAN_SCHEMA = "fedscope/hessian/1"  # of the record that answers a request
+CLIENT_RTOL = 0.1
+MIN_PROBES = 10  # of a trace that is estimated to a relative error
+
+BatchNormMode = Literal["eval", "recalibrate", "batch"]
 OperatorName = Literal["hessian", "ggn", "fisher"]
+ReadingName = Literal["paper", "code"]
+Weights = Literal["client", "global"]
+Holding = Literal["global", "own"]
+Pairs = Literal["distinct", "all_including_self"]
+Reading = Literal["tensor", "parameter"]
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """How clients are compared; what is None is set by the reading."""
+
+    weights: Weights | None = None
+    data: Holding | None = None
+    pairs: Pairs | None = None
+    probes: int | None = None  # per client; None: until rtol
+    rtol: float = CLIENT_RTOL  # half-widths of the intervals of H_N and H_D, relative to the values
+    max_probes: int = 128
+    aim: Reading = "parameter"  # the diagonals whose intervals rtol is about
+    overlap: int | None = None  # leading eigenvectors to compare with the global model's
+
+    def settled(self, reading: ReadingName) -> "Crossing":
+        """Return the options with nothing left open."""
+        return replace(
+            self,
+            weights=self.weights or "client",
+            data=self.data or ("own" if reading == "paper" else "global"),
+            pairs=self.pairs or ("distinct" if reading == "paper" else "all_including_self"),
+        )
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """Which samples a product of reading ``code`` sees."""
+
+    batches: int | None = 10  # of each product; None: all of the loader
+    batch_size: int | None = None  # None: the run's
+    samples: int | None = None  # that the loader goes through; None: all
+    augment: bool = True
+    resample: bool = True  # False: every product sees the batches of the first
+    seed: int = 1  # of the loader, and of the vectors
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,112 @@
+"""The lists at a remote, and the carrying of what one names, several files at a time."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from threading import Event
+
+from fedscope.checkpoints.contents import Contents, File, parsed
+from fedscope.checkpoints.formats import REMOTE_FORMAT
+from fedscope.checkpoints.run import checked_name
+from fedscope.checkpoints.travel.remote import Absent, Remote, Tick
+from fedscope.errors import UserError
+from fedscope.storage import MOST_BYTES
+
+Report = Callable[[int, int, str], None]  # files done, files in all, the last one's name
+Carry = Callable[[Sequence[str], Tick], bool]  # files of one content; whether it had to be carried
+
+
+@dataclass(frozen=True)
+class Journey:
+    """What a push or a pull of one run came to."""
+
+    run: str
+    files: int
+    bytes: int
+    moved: int  # contents that were not there yet
+    moved_bytes: int
+
+
+def list_place(name: str) -> str:
+    """Return where the list of a run is."""
+    return f"runs/{checked_name(name)}.json"
+
+
+def known_list(remote: Remote, name: str) -> Contents:
+    """Return the list of a run that may not be there.
+
+    Raises:
+        Absent: it is not.
+        ValueError: it is damaged.
+        UserError: it cannot be read, or is of a newer fedscope.
+    """
+    content = bytearray()
+    for chunk in remote.read(list_place(name)):
+        content += chunk
+        if len(content) > MOST_BYTES:
+            raise ValueError(f"more than {MOST_BYTES >> 20} MiB")
+    return parsed(bytes(content), REMOTE_FORMAT, f"the list of {name!r} at {remote.url}")
+
+
+def read_list(remote: Remote, name: str) -> Contents:
+    """Return the list of a run that must be there.
+
+    Raises:
+        UserError: it is not, or it is damaged, of another run, or of a newer fedscope.
+    """
+    try:
+        contents = known_list(remote, name)
+    except Absent as error:
+        raise UserError(_missing(remote, name)) from error
+    except ValueError as error:
+        raise UserError(
+            f"the list of {name!r} at {remote.url} is damaged ({error}); push the run there anew"
+        ) from error
+    if contents.run != name:
+        raise UserError(f"the list of {name!r} at {remote.url} is of {contents.run!r}; push the run anew")
+    return contents
+
+
+def _missing(remote: Remote, name: str) -> str:
+    try:
+        runs = remote.runs()
+    except UserError:  # a web server need not list anything
+        runs = []
+    if runs:
+        return f"{remote.url} holds no run {name!r}; it has {', '.join(runs)[:200]}"
+    return f"{remote.url} holds no pushed run {name!r}; give a URL that `fedscope runs push` was given"
+
+
+def carry_all(contents: Contents, workers: int, carry: Carry, report: Report) -> list[int]:
+    """Carry each content once, several at a time; return the sizes of those that had to be.
+
+    After an error or Ctrl-C the ones on the way stop at their next part.
+    """
+    groups: dict[File, list[str]] = {}
+    for name, file in contents.files.items():
+        groups.setdefault(file, []).append(name)
+    stopped, moved, done = Event(), [], 0
+
+    def tick() -> None:
+        if stopped.is_set():
+            raise InterruptedError
+
+    with ThreadPoolExecutor(workers) as pool:
+        futures = {pool.submit(carry, names, tick): names for names in groups.values()}
+        try:
+            for future in as_completed(futures):
+                names = futures[future]
+                if future.result():
+                    moved.append(contents.files[names[0]].bytes)
+                done += len(names)
+                report(done, len(contents.files), names[0])
+        except BaseException:
+            stopped.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return moved
+
+
+def journey(run: str, contents: Contents, moved: Sequence[int]) -> Journey:
+    """Return what a run's journey came to."""
+    return Journey(run, len(contents.files), contents.size, len(moved), sum(moved))

@@ -1,0 +1,81 @@
+"""What `fedscope hessian` prints of its records: their table, their differences, and each one's own."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fedscope.cli import console
+from fedscope.errors import UserError
+from fedscope.figures.advice import advice, plain_form, redrawn
+from fedscope.figures.labels import label
+from fedscope.figures.rounding import format_estimate
+from fedscope.figures.tables import Table, hessian_table
+
+Record = Mapping[str, Any]
+
+
+def show(records: Sequence[Record]) -> None:
+    """Print the comparison table, and each record's further eigenvalues and warnings."""
+    console.show(shown(records))
+
+
+def shown(records: Sequence[Record]) -> Iterator[console.Piece]:
+    """Return what is printed of the records: their table, their differences, and each one's own."""
+    yield _piece(hessian_table(records))
+    for record in records:
+        notes = [plain_form(record), *advice(record), redrawn(record)]
+        if record.get("reused"):
+            notes.insert(0, "as measured before; --recompute measures again")
+        yield from (("note", f"{label(record['checkpoint'])}: {line}") for line in notes if line)
+    if len(records) > 1:
+        yield from _compared(records)
+    for record in records:
+        yield from _of_one(record)
+
+
+def _of_one(record: Record) -> Iterator[console.Piece]:
+    name = label(record["checkpoint"])
+    if len(record["eigenvalues"]) > 1:
+        values = (format_estimate(e["value"], e["stderr_data"]) for e in record["eigenvalues"])
+        yield "line", f"{name}: eigenvalues ± data {', '.join(values)}"
+    if record["layers"]:
+        rows = [
+            (layer["name"], format_estimate(layer["value"], layer["stderr_data"]))
+            for layer in record["layers"]
+        ]
+        yield "table", f"{name}: by layer", ("layer", "λ_max ± data"), rows
+    for line in _short_of(record):
+        yield "note", f"{name}: {line}"
+
+
+def _short_of(record: Record) -> Iterator[str]:
+    """Say what did not become as sure as was asked."""
+    cross = record["cross_client"]
+    if record["converged"] is False:
+        yield (
+            "not every eigenpair is as sure as asked (--tol of λ_max, each of several 0.5 % of its own); "
+            "their residuals are in --json; fewer --top-k are surer"
+        )
+    if record["trace"]["converged"] is False:
+        yield f"the trace did not reach --trace-rtol in {record['trace']['probes']} probes"
+    if cross and cross["converged"] is False:
+        yield (
+            f"H_N and H_D did not reach --client-rtol in {cross['probes']} probes per client; "
+            "raise --client-max-probes"
+        )
+
+
+def _compared(records: Sequence[Record]) -> Iterator[console.Piece]:
+    """Return each record's differences to the first, where they were made on the same samples."""
+    from fedscope.figures.verdicts import comparison_table  # torch: not for one record
+
+    try:
+        table = comparison_table(records)
+    except UserError as reason:
+        yield "note", f"no comparison: {reason}"
+        return
+    yield "line", ""
+    yield _piece(table)
+
+
+def _piece(table: Table) -> console.Piece:
+    return "table", table.title, table.columns, table.rows, table.notes

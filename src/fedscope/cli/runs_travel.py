@@ -1,0 +1,110 @@
+"""`fedscope runs push` and `pull`: runs carried to a folder or a store elsewhere, and back."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fedscope.checkpoints.registry import Registry
+from fedscope.cli import completion, console, options
+from fedscope.cli.command import Command
+from fedscope.errors import UserError
+
+if TYPE_CHECKING:
+    from fedscope.checkpoints.travel.lists import Journey, Report
+
+EVERY = click.option("--all", "every", is_flag=True, help="Every run, in place of RUN….")
+
+
+@click.command(
+    "push",
+    cls=Command,
+    examples={
+        "fedscope runs push flat s3://bucket/runs": "one run to S3",
+        "fedscope runs push --all /mnt/shared/runs": "the whole registry to a mounted disk",
+    },
+)
+@click.argument("runs", nargs=-1, metavar="[RUN]...", shell_complete=completion.runs)
+@click.argument("url")
+@EVERY
+@options.registry
+@options.json_target
+def push_command(
+    runs: tuple[str, ...], url: str, every: bool, registry: Path, json_target: str | None
+) -> None:
+    """Send runs to a folder, or to a store: s3:, gs:, hf:.
+
+    Only what is not there yet is sent, and a run is there once all of it is. After an interruption the same
+    command goes on. Credentials are those of the store's own programs.
+    """
+    from fedscope.checkpoints.travel.push import push_run  # torch: not for --help
+    from fedscope.checkpoints.travel.remote import remote
+
+    place, store = remote(url), Registry(registry)
+    found = store.existing() if _all(runs, every) else [store.run(name) for name in dict.fromkeys(runs)]
+    _travel("push", "sent", [run.name for run in found], json_target, lambda name, report: push_run(
+        store.run(name), place, report
+    ))  # fmt: skip
+
+
+@click.command(
+    "pull",
+    cls=Command,
+    examples={
+        "fedscope runs pull flat s3://bucket/runs": "one run from S3",
+        "fedscope runs pull --all https://example.org/runs": "every run that a web server shows",
+    },
+)
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.argument("url")
+@EVERY
+@click.option("--name", help="Name of the run here. [default: its own]")
+@options.registry
+@options.json_target
+def pull_command(
+    runs: tuple[str, ...], url: str, every: bool, name: str | None, registry: Path, json_target: str | None
+) -> None:
+    """Fetch runs that were pushed to a folder or a store: s3:, gs:, hf:, https:.
+
+    Every file is compared with its hash and the run checked before it appears. After an interruption the
+    same command goes on; a run that is here already stays as it is.
+    """
+    from fedscope.checkpoints.travel.pull import pull_run
+    from fedscope.checkpoints.travel.remote import remote
+
+    place, store = remote(url), Registry(registry)
+    names = place.runs() if _all(runs, every) else list(dict.fromkeys(runs))
+    if not names:
+        raise UserError(f"{url} shows no pushed run; name the run, or the URL that `runs push` was given")
+    if name is not None and len(names) > 1:
+        raise UserError(f"--name is for one run, not for {len(names)}; pull them one by one")
+    _travel("pull", "fetched", names, json_target, lambda one, report: pull_run(
+        store, place, one, report, name
+    ))  # fmt: skip
+
+
+def _all(runs: Sequence[str], every: bool) -> bool:
+    if every == bool(runs):
+        raise UserError("name one or more runs before the URL, or give --all, not both")
+    return every
+
+
+def _travel(
+    title: str,
+    done: str,
+    names: Sequence[str],
+    json_target: str | None,
+    carry: "Callable[[str, Report], Journey]",
+) -> None:
+    """Carry runs one after the other, and tell of each as soon as it has arrived."""
+    journeys = []
+    for name in names:
+        with console.progress(f"{title} {name}") as report:
+            found = carry(name, report)
+        journeys.append(found)
+        if json_target != "-":
+            moved = f"{found.moved_bytes / 1e6:.1f} MB {done}" if found.moved else "all was there"
+            print(f"{found.run}: {found.files} files, {found.bytes / 1e6:.1f} MB; {moved}")
+    console.in_json(json_target, [asdict(one) for one in journeys])

@@ -1,0 +1,63 @@
+"""The one door to the disk: whatever fedscope reads, writes, deletes, renames or locks goes through here.
+
+Functions that change something take ``below``. With a folder (a registry's root, the user's cache) every
+component of the path below it is opened by descriptor and without following a link, and only real folders and
+regular files are touched. With ``None`` the path is one that the user typed: links are followed, but where it
+leads there must be nothing yet, or a regular file. New files and folders get what the umask leaves.
+
+door       the walk from the root to a folder, and what an entry of it is
+reading    regular files only, of bounded size
+writing    files and folders that appear whole or not at all, synced
+removing   files, trees, old entries; renaming
+locks      between processes
+"""
+
+import sys
+
+from fedscope.errors import UserError
+
+if sys.platform == "win32":
+    raise UserError(
+        "fedscope needs Linux or macOS, whose locks and descriptors keep registries safe; on Windows "
+        "install and run it inside WSL (https://learn.microsoft.com/windows/wsl/install)"
+    )
+
+from fedscope.storage.locks import locked
+from fedscope.storage.places import cache_dir, check_target, is_writable
+from fedscope.storage.reading import MOST_BYTES, open_regular, read_bytes, read_text, regular
+from fedscope.storage.removing import expire, move, remove, remove_empty, remove_tree
+from fedscope.storage.writing import (
+    append,
+    atomic_file,
+    atomic_folder,
+    make_folder,
+    new_file,
+    touch,
+    write_bytes,
+    write_text,
+)
+
+__all__ = [
+    "MOST_BYTES",
+    "append",
+    "atomic_file",
+    "atomic_folder",
+    "cache_dir",
+    "check_target",
+    "expire",
+    "is_writable",
+    "locked",
+    "make_folder",
+    "move",
+    "new_file",
+    "open_regular",
+    "read_bytes",
+    "read_text",
+    "regular",
+    "remove",
+    "remove_empty",
+    "remove_tree",
+    "touch",
+    "write_bytes",
+    "write_text",
+]

@@ -1,0 +1,122 @@
+"""The walk from a root to a folder by directory descriptors, and what an entry of a folder is.
+
+A path is looked up anew at every call of the system, and between two calls a folder of it may have become
+a link to elsewhere. A descriptor stays with its folder: what is done relative to it happens there, or not.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fedscope.errors import UserError
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NO_FOLDER = (errno.ELOOP, errno.ENOTDIR, errno.EMLINK)  # what O_NOFOLLOW says of a link, by system
+_KINDS = {
+    stat.S_IFREG: "file",
+    stat.S_IFDIR: "folder",
+    stat.S_IFLNK: "link",
+    stat.S_IFIFO: "pipe",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFCHR: "device",
+    stat.S_IFBLK: "device",
+}
+
+
+def kind(name: str | Path, folder: int | None = None, *, follow: bool = False) -> str | None:
+    """Return what an entry of an open folder is: file, folder, link, pipe, socket, device, or None."""
+    try:
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=follow).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return _KINDS.get(stat.S_IFMT(mode), "device")
+
+
+def refusal(path: Path, found: str, wanted: str = "file") -> UserError:
+    """Return what is to be said of a path at which something else lies than a file or a folder."""
+    if found == "link":
+        return UserError(
+            f"{path} is a link, and through links nothing is written, renamed or deleted here; replace it by "
+            "what it leads to"
+        )
+    return UserError(f"{path} is a {found}, no {wanted}; name another, or remove it")
+
+
+def check(path: Path, folder: int, *wanted: str) -> None:
+    """Check that the entry at ``path``, in an open folder, is of a wanted kind, or that there is none.
+
+    Raises:
+        UserError: it is something else, such as a link or a device.
+    """
+    found = kind(path.name, folder)
+    if found is not None and found not in wanted:
+        raise refusal(path, found, wanted[0])
+
+
+def target(path: Path, below: Path | None) -> Path:
+    """Return the path to write to: where a link leads that the user typed, else the path itself.
+
+    Raises:
+        UserError: the user's path leads to a folder, device, pipe or socket.
+    """
+    if below is not None:
+        return path
+    found = kind(path, follow=True)
+    if found not in (None, "file"):
+        raise refusal(path, found)
+    return Path(os.path.realpath(path))
+
+
+@contextmanager
+def entered(path: Path, below: Path | None, *, make: bool = False) -> Iterator[int]:
+    """Yield a descriptor of the folder ``path``; ``make``: it, and those above it, are made where they lack.
+
+    Raises:
+        UserError: a component below ``below`` is a link.
+        NotADirectoryError: one is no folder.
+        FileNotFoundError: there is no such folder.
+    """
+    place = path if below is None else below
+    steps = () if below is None else path.relative_to(below).parts
+    if ".." in steps:
+        raise ValueError(f"{path} leaves {below}")
+    if make:
+        place.mkdir(parents=True, exist_ok=True)
+    handle = os.open(place, _FOLDER)
+    try:
+        for step in steps:
+            place /= step
+            above, handle = handle, _stepped(handle, place, make=make)
+            os.close(above)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _stepped(handle: int, place: Path, *, make: bool) -> int:
+    """Return a descriptor of the folder ``place``, of which the folder above is open."""
+    try:
+        return os.open(place.name, _FOLDER | os.O_NOFOLLOW, dir_fd=handle)
+    except OSError as error:
+        if error.errno in _NO_FOLDER and kind(place.name, handle) == "link":
+            raise refusal(place, "link") from error
+        if not make or error.errno != errno.ENOENT:
+            error.filename = str(place)
+            raise
+    made(handle, place)
+    return _stepped(handle, place, make=False)
+
+
+def made(handle: int, place: Path) -> None:
+    """Make the folder ``place`` in an open one, unless another process does so first."""
+    try:
+        os.mkdir(place.name, dir_fd=handle)
+    except FileExistsError:
+        return
+    except OSError as error:
+        error.filename = str(place)
+        raise
+    os.fsync(handle)

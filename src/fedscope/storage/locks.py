@@ -1,0 +1,53 @@
+"""Locks between processes, on a file of their own; a process that dies lets go of its locks.
+
+The system's ``flock`` itself: filelock's native locks know no readers that share one, and its lock for
+readers and writers is an SQLite database, which a reader would have to be able to write to.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fedscope.storage import door
+
+_OPEN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@contextmanager
+def locked(path: Path, *, below: Path | None, shared: bool = False) -> Iterator[None]:
+    """Hold the lock file ``path``, which a writer makes where there is none and nobody deletes alone.
+
+    Readers share it, and write nothing: where there is none no writer has been there either.
+
+    Raises:
+        UserError: a link is in the way, or something else than a file.
+        BlockingIOError: another process holds it, or deletes the folder that it lies in.
+        FileNotFoundError: there is no such folder.
+    """
+    with door.entered(path.parent, below) as folder:
+        door.check(path, folder, "file")
+        how = os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT
+        try:
+            handle = os.open(path.name, how | _OPEN, 0o666, dir_fd=folder)
+        except FileNotFoundError:
+            handle = None
+    if handle is None:
+        yield
+        return
+    try:
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        if not _still(handle, path):
+            raise BlockingIOError(f"{path} is being deleted")
+        yield
+    finally:
+        os.close(handle)
+
+
+def _still(handle: int, path: Path) -> bool:
+    """Say whether the open file is the one that has this name now."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.lstat(path))
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,48 @@
+"""Where the user's cache is, and whether a file may be written at a path: asked before the work."""
+
+import os
+from pathlib import Path
+
+from fedscope.errors import UserError
+from fedscope.storage.door import entered, kind, refusal, target
+
+
+def cache_dir() -> Path:
+    """Return ``$FEDSCOPE_CACHE``, ``$XDG_CACHE_HOME/fedscope`` or ``~/.cache/fedscope``."""
+    if os.environ.get("FEDSCOPE_CACHE"):
+        return Path(os.environ["FEDSCOPE_CACHE"])
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedscope"
+
+
+def check_target(path: Path) -> None:
+    """Refuse an output file that cannot be written, before anything long is computed.
+
+    Raises:
+        UserError: it is a folder, device, pipe or socket, or its folder cannot be written to.
+    """
+    if not is_writable(path, below=None):
+        raise UserError(f"cannot write {path}; name a file in a folder that you may write to")
+
+
+def is_writable(path: Path, *, below: Path | None) -> bool:
+    """Say whether permissions allow a file at ``path``; folders on the way are made when it is written.
+
+    Raises:
+        UserError: something else than a file lies there, or below ``below`` a link is on the way.
+    """
+    folder = target(path, below).parent
+    if below is not None:
+        _check_way(path, below)
+    while not os.path.lexists(folder):
+        folder = folder.parent
+    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+
+
+def _check_way(path: Path, below: Path) -> None:
+    try:
+        with entered(path.parent, below) as folder:
+            found = kind(path.name, folder)
+    except OSError:  # not there yet, or not to be entered: permissions say
+        return
+    if found not in (None, "file"):
+        raise refusal(path, found)

@@ -1,0 +1,70 @@
+"""Reading what others may have put there: regular files alone, opened without waiting, of bounded size."""
+
+import os
+import stat
+from io import BufferedReader
+from pathlib import Path
+
+from fedscope.errors import UserError
+from fedscope.storage.door import kind
+
+MOST_BYTES = 1 << 26  # of one JSON file
+
+
+def open_regular(path: str | Path) -> BufferedReader:
+    """Open a regular file for reading, without waiting: a pipe is never read.
+
+    Raises:
+        UserError: it is a folder, pipe, socket or device.
+        OSError: it cannot be opened.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        if kind(Path(path), follow=True) == "socket":  # which cannot even be opened
+            raise _no_file(path, "socket") from None
+        raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise _no_file(path, kind(Path(path), follow=True))
+    return os.fdopen(handle, "rb")
+
+
+def regular(path: Path) -> Path:
+    """Return ``path``, which a reader of its own opens next, if it is a regular file's.
+
+    Raises:
+        UserError: it is a folder, pipe, socket or device.
+        OSError: it cannot be opened.
+    """
+    open_regular(path).close()
+    return path
+
+
+def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
+    """Return the content of a regular file of at most ``most`` bytes.
+
+    Raises:
+        UserError: it is larger, or no regular file.
+        OSError: it cannot be read.
+    """
+    with open_regular(path) as handle:
+        size = os.fstat(handle.fileno()).st_size
+        if size > most:
+            raise UserError(f"{path} has more than {most >> 20} MiB; it cannot be one of ours, remove it")
+        return handle.read(size)
+
+
+def read_text(path: Path, most: int = MOST_BYTES) -> str:
+    """Return the text of a regular file of at most ``most`` bytes of UTF-8.
+
+    Raises:
+        UserError: it is larger, or no regular file.
+        UnicodeDecodeError: it is no UTF-8.
+        OSError: it cannot be read.
+    """
+    return read_bytes(path, most).decode("utf-8")
+
+
+def _no_file(path: str | Path, found: str | None) -> UserError:
+    return UserError(f"{path} is no regular file{f' but a {found}' if found else ''}; remove it")

@@ -1,0 +1,141 @@
+"""Files and folders that appear whole or not at all: a power cut leaves the old content or the new.
+
+``below`` is explained in :mod:`fedscope.storage`. Every function raises ``UserError`` where a link is in the
+way, or anything but a regular file, and ``OSError`` where the disk is full or access is denied.
+"""
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from io import BufferedRandom
+from pathlib import Path
+from secrets import token_hex
+
+from fedscope.storage import door
+
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@contextmanager
+def atomic_file(path: Path, *, below: Path | None) -> Iterator[BufferedRandom]:
+    """Yield a new file beside ``path``, open for writing; on success it is synced and renamed over ``path``.
+
+    If the block raises (disk full, interrupt), ``path`` keeps its old content and the new file is removed.
+    """
+    path = door.target(path, below)
+    temporary = f".{path.name}.{token_hex(4)}.tmp"
+    with door.entered(path.parent, below, make=True) as folder:
+        door.check(path, folder, "file")
+        try:
+            with _created(path.with_name(temporary), folder) as handle:
+                yield handle
+                handle.flush()
+                os.fsync(handle.fileno())
+            os.replace(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.fsync(folder)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=folder)
+
+
+def write_text(path: Path, text: str, *, below: Path | None) -> None:
+    """Write ``text`` to ``path`` atomically, as UTF-8."""
+    write_bytes(path, text.encode("utf-8"), below=below)
+
+
+def write_bytes(path: Path, content: bytes, *, below: Path | None) -> None:
+    """Write ``content`` to ``path`` atomically."""
+    with atomic_file(path, below=below) as handle:
+        handle.write(content)
+
+
+@contextmanager
+def atomic_folder(path: Path, *, below: Path | None, exclusive: bool = False) -> Iterator[Path]:
+    """Yield a temporary folder; on success it becomes ``path``, unless another process made that first.
+
+    Files are written into it with ``below`` the temporary folder.
+
+    Args:
+        path: the folder to be.
+        below: see :mod:`fedscope.storage`.
+        exclusive: raise ``FileExistsError`` if another process was first, rather than keep what it made.
+    """
+    temporary = path.with_name(f".{path.name}.{token_hex(4)}")
+    with door.entered(path.parent, below, make=True) as folder:
+        os.mkdir(temporary.name, dir_fd=folder)
+        try:
+            yield temporary
+            _sync_tree(temporary.name, folder)
+            try:
+                os.rename(temporary.name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+                    raise
+                door.check(path, folder, "folder", *(["file", "link"] if exclusive else []))
+                if exclusive:
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
+            os.fsync(folder)
+        finally:
+            shutil.rmtree(temporary.name, ignore_errors=True, dir_fd=folder)
+
+
+def make_folder(path: Path, *, below: Path | None) -> None:
+    """Make a folder, and those above it, where they lack."""
+    with door.entered(path, below, make=True):
+        pass
+
+
+def new_file(path: Path, *, below: Path | None) -> BufferedRandom:
+    """Create a file that is not there yet, in a folder that is synced as a whole later; return it open."""
+    with door.entered(path.parent, below, make=True) as folder:
+        return _created(path, folder)
+
+
+def append(path: Path, content: bytes, *, below: Path | None, sync: bool = True) -> None:
+    """Append ``content`` to a file in one write, so that two processes' records stay apart."""
+    path = door.target(path, below)
+    with door.entered(path.parent, below, make=True) as folder:
+        handle = _opened(path, folder, _APPEND)
+        try:
+            while content:  # once, but on a disk that is nearly full
+                content = content[os.write(handle, content) :]
+            if sync:
+                os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def touch(path: Path, *, below: Path | None) -> None:
+    """Make an empty file where there is none; what is there stays."""
+    append(path, b"", below=below, sync=False)
+    with door.entered(path.parent, below) as folder:
+        os.fsync(folder)
+
+
+def _created(path: Path, folder: int) -> BufferedRandom:
+    return os.fdopen(_opened(path, folder, _NEW), "w+b")
+
+
+def _opened(path: Path, folder: int, flags: int) -> int:
+    """Open the entry ``path`` of an open folder; with the umask's permissions, where it is new."""
+    door.check(path, folder, "file")
+    try:
+        return os.open(path.name, flags, 0o666, dir_fd=folder)
+    except OSError as error:
+        error.filename = str(path)
+        raise
+
+
+def _sync_tree(name: str, folder: int) -> None:
+    """Wait until every file and folder below the entry ``name`` is on the disk."""
+    for _, _, files, handle in os.fwalk(name, dir_fd=folder):
+        for file in files:
+            opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
+            try:
+                os.fsync(opened)
+            finally:
+                os.close(opened)
+        os.fsync(handle)

@@ -1,0 +1,94 @@
+"""Nothing outside ``fedscope.storage`` writes, deletes, renames, locks or reads a file by itself."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).parents[2] / "src" / "fedscope"
+METHODS = {
+    "write_text", "write_bytes", "read_text", "read_bytes", "mkdir", "makedirs", "rmdir",
+    "removedirs", "rmtree", "unlink", "rename", "renames", "touch", "chmod", "chown", "symlink",
+    "symlink_to", "hardlink_to", "link", "truncate", "copyfile", "copyfileobj", "copy2", "copytree",
+    "move", "mkstemp", "mkdtemp", "flock", "lockf", "NamedTemporaryFile", "TemporaryDirectory",
+    "TemporaryFile", "open", "fdopen", "savefig", "open_memmap", "memmap", "savez",
+    "savez_compressed", "savetxt", "tofile", "save_file", "write_image", "write_html",
+    "FileHandler", "SummaryWriter", "connect",
+}  # fmt: skip
+CALLS = {"np.save", "torch.save", "os.remove", "os.replace", "shutil.move", "shutil.copy", "Image.save"}
+OWN = {"write_text", "write_bytes", "read_text", "read_bytes", "touch", "move"}  # of storage, called by name
+
+# to a handle that storage has opened, of what comes with the package or the system, or no file
+KNOWN = {
+    ("checkpoints/archive.py", "archive.open"),
+    ("checkpoints/archive.py", "shutil.copyfileobj"),
+    ("checkpoints/code.py", "path.read_bytes"),
+    ("checkpoints/files.py", "torch.save"),
+    ("checkpoints/index.py", "sqlite3.connect"),  # right after a look at what lies there
+    ("checkpoints/travel/pull.py", "shutil.copyfileobj"),
+    ("checkpoints/travel/store.py", "self._files.open"),  # of fsspec: elsewhere than here
+    ("cli/catalogues.py", "file.read_bytes"),
+    ("data/cache.py", "np.memmap"),
+    ("data/cache.py", "np.save"),
+    ("data/decoding.py", "Image.open"),
+    ("data/files.py", "np.save"),
+    ("federated/accounting.py", "status.read_text"),
+    ("federated/presets.py", "read_text"),
+    ("federated/tensorboard.py", "SummaryWriter"),  # of TensorBoard, into a folder that storage has made
+    ("figures/recipes/published.py", "path.read_text"),
+    ("figures/recipes/recipe.py", "read_text"),
+    ("figures/record.py", "Image.open"),
+    ("figures/report/page.py", "figure.savefig"),
+    ("figures/report/page.py", "read_text"),
+    ("figures/style.py", "figure.savefig"),
+    ("landscape/graphs.py", "file.read_text"),
+    ("landscape/graphs.py", "read_text"),
+    ("landscape/journal.py", "np.savez"),
+    ("landscape/keeping.py", "file.read_bytes"),
+    ("own.py", "file.read_bytes"),
+}
+
+
+def by_itself(source: str) -> Iterator[str]:
+    """Yield the calls that may touch a file without storage."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call):
+            continue
+        name = ast.unparse(node.func)
+        if isinstance(node.func, ast.Name):
+            if name in METHODS - OWN:
+                yield name
+        elif isinstance(node.func, ast.Attribute):
+            own = node.func.value
+            plain = name if isinstance(own, ast.Name | ast.Attribute) else node.func.attr
+            one = len(node.args) == 1 and not node.keywords
+            if node.func.attr in METHODS or plain in CALLS or (node.func.attr == "replace" and one):
+                yield plain
+
+
+def test_only_storage_touches_files() -> None:
+    found = {
+        (path.relative_to(SOURCES).as_posix(), call)
+        for path in SOURCES.rglob("*.py")
+        if not path.is_relative_to(SOURCES / "storage")
+        for call in by_itself(path.read_text())
+    }
+    assert found == KNOWN
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["open(p, 'w')", "p.open('w')", "p.write_text(t)", "(a / b).write_bytes(t)", "os.open(p, 1)",
+     "p.unlink()",
+     "shutil.rmtree(p)", "p.replace(q)", "os.replace(p, q)", "p.rename(q)", "p.touch()", "p.mkdir()",
+     "fcntl.flock(f, 1)", "np.save(p, a)", "torch.save(a, p)", "sqlite3.connect(p)", "figure.savefig(p)",
+     "p.read_text()"],
+)  # fmt: skip
+def test_the_search_finds(line: str) -> None:
+    assert list(by_itself(line))
+
+
+@pytest.mark.parametrize("line", ["write_text(p, t, below=r)", "t.replace('a', 'b')", "replace(a, b=c)"])
+def test_the_search_finds_no_more(line: str) -> None:
+    assert not list(by_itself(line))

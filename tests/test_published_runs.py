@@ -1,0 +1,47 @@
+"""The runs that come with the source: what git has of them, and their lists, by which they can be pulled."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fedscope.checkpoints import layout
+from fedscope.checkpoints.contents import measured
+from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.travel.lists import read_list
+from fedscope.checkpoints.travel.pull import pull_run
+from fedscope.checkpoints.travel.remote import remote
+
+PROJECT = Path(__file__).parents[1]
+PAPERS = PROJECT / "checkpoints" / "papers"
+MOST = 160_000_000  # bytes of all committed checkpoints
+
+
+def git(*arguments: str) -> list[str]:
+    if not (PROJECT / ".git").exists():
+        pytest.skip("this is no checkout of the repository")
+    done = subprocess.run(["git", "-C", str(PROJECT), *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_git_ignores_nothing_that_is_committed() -> None:
+    assert git("ls-files", "--cached", "--ignored", "--exclude-standard") == []
+
+
+def test_what_only_a_rebuild_needs_is_not_committed() -> None:
+    committed = git("ls-files", "checkpoints")
+    assert sum((PROJECT / name).stat().st_size for name in committed) <= MOST
+    assert not [name for name in committed if "/state/" in name or "/latest/" in name]
+    for name in ("state/round-0001/clients.f32", "latest/round-0001/state.json", ".lock"):
+        assert git("check-ignore", f"checkpoints/papers/a/{name}")
+
+
+def test_the_lists_are_of_what_is_here(tmp_path: Path) -> None:
+    place = remote(str(PAPERS))
+    assert place.runs() == [run.name for run in Registry(PAPERS).folders()]
+    for name in place.runs():
+        listed = read_list(place, name).files
+        assert {file: measured(PAPERS / name / file) for file in listed} == listed
+        assert set(layout.files(PAPERS / name)) == set(listed)
+    name = min(place.runs(), key=lambda name: read_list(place, name).size)
+    assert pull_run(Registry(tmp_path), place, name, lambda *_: None).moved > 0
