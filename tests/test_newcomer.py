@@ -43,7 +43,7 @@ SCRIPT: list[tuple[str, int, list[str]]] = [
         0,
         ["a    │ finished │ fedavg ", "b    │ finished │ fedavg+man", "not shown in 80 columns"],
     ),
-    ("runs show a", 0, ["mlp_digits", "final │ global"]),
+    ("runs show a", 0, ["mlp_digits", r"final +│ global"]),
     ("runs diff a b", 0, ["option man.zeta"]),
     (f"hessian a b {SMALL}", 0, ["λ_max ± data", "a@2", "b@2", "Difference to a@2"]),
     (f"hessian a b {SMALL} --json both.json", 0, ["as measured before"]),

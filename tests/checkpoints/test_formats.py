@@ -121,7 +121,7 @@ def test_what_is_no_plain_data_is_refused(text: str, message: str) -> None:
 
 
 def test_too_much_plain_data_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MOST_NODES", 100)
+    monkeypatch.setattr(limits, "MOST_ENTRIES", 100)
     shared: list[object] = []
     for _ in range(10):  # a thousand entries made of ten
         shared = [shared, shared]

@@ -113,7 +113,7 @@ def test_refilled_rows_are_counted(fedscope: Command) -> None:
         (["--partition", "longtail_stateless"], "needs --phi, such as 0.1"),
         (["--clients", "0"], "--clients takes a whole number from 1 up, not 0"),
         (["--out", "p.gif"], "suffix .png, .pdf or .svg"),
-        (["--json=."], "cannot write ."),
+        (["--json=."], ". is a folder"),
         (["--train-samples", "2000"], "more than the 1437"),
     ],
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.files import load_checkpoint
-from fedscope.checkpoints.registry import Run
+from fedscope.checkpoints.registry import Registry, Run
 from fedscope.figures.record import read_record
 from tests.cli.conftest import Command
 
@@ -65,7 +65,6 @@ def test_a_record_ends_at_the_round_of_its_checkpoint(fedscope: Command, run: Ru
         (["nosuch-*"], "is named like 'nosuch-*'"),
         (["tiny@client0"], "is the model of a client"),
         (["tiny", "--from", "runs.json"], "do not go together"),
-        (["tiny", "--kind", "layers"], "--layers"),
         (["tiny", "--out", "a.jpg"], "suffix .png, .pdf or .svg"),
     ],
 )
@@ -74,3 +73,9 @@ def test_mistakes_are_told(fedscope: Command, run: Run, arguments: list[str], me
     assert done.code == 2
     assert message in done.err
     assert not list(Path().glob("*.png"))
+
+
+def test_what_was_not_measured_is_told_with_the_option(fedscope: Command, copied: Registry) -> None:
+    done = fedscope("plot-runs", "tiny", "--kind", "layers")
+    assert done.code == 2
+    assert "--layers" in done.err

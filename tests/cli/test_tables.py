@@ -18,11 +18,12 @@ def _lines(text: str) -> list[str]:
 
 def test_the_runs_at_80_columns(fedscope: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    table = _lines(fedscope("runs", "list").out)[-4:]
+    table = _lines(fedscope("runs", "list").out)[-5:]
     assert re.sub(r"\d\d\.\d+%", "12.34%", "\n".join(table)) == (
         "name ┃ status   ┃ method ┃ dataset ┃ rounds ┃ done ┃ accuracy ┃   best\n"
         "━━━━━╇━━━━━━━━━━╇━━━━━━━━╇━━━━━━━━━╇━━━━━━━━╇━━━━━━╇━━━━━━━━━━╇━━━━━━━\n"
         "tiny │ finished │ fedavg │ digits  │      2 │    2 │   12.34% │ 12.34%\n"
+        "best: chosen on test\n"
         "not shown in 80 columns: clients, created, partition, model (see -v or --json)"
     )
 
@@ -83,16 +84,20 @@ save_clients │ last
 keep_every │ N
 created │ TIME
 state │ finished
+best │ round N N% (chosen on test)
 data │ N train, N test, HASH
+clients' rows │ stored, HASH
 tags │ –
 Checkpoints
-file ┃ kind ┃ sha256 ┃ round
+checkpoint ┃ kind ┃ sha256 ┃ round
 ━
 best │ global │ HASH │ N
 final │ global │ HASH │ N
-N │ client │ HASH │ N
-N │ client │ HASH │ N
-N │ client │ HASH │ N
+initial │ global │ HASH │ N
+N:anchor │ global │ HASH │ N
+clientN │ client │ HASH │ N
+clientN │ client │ HASH │ N
+clientN │ client │ HASH │ N
 Last rounds
 round ┃ accuracy ┃ loss ┃ training loss ┃ seconds
 ━
@@ -130,6 +135,7 @@ Trained
 run ┃ rounds ┃ final accuracy ┃ best ┃ best by T/N ┃ checkpoint
 ━
 new │ N │ N% │ N% │ – │ runs/new/final.pt
+best: chosen on test
 """
 SHORT = ("-q", "train", "--clients", "3", "--rounds", "1", "--epochs", "1")
 

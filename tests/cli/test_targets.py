@@ -61,6 +61,11 @@ KINDS: dict[str, Callable[[Path], object]] = {
 CASES = list(cases())
 
 
+def _state(path: Path) -> tuple[int, ...]:
+    itself = path.lstat()
+    return itself.st_mode, itself.st_ino, itself.st_size, itself.st_mtime_ns, path.stat().st_mode
+
+
 def test_the_table_has_every_command() -> None:
     assert len([case for case in CASES if "--json" in case]) > 15
     assert {case[0] for case in CASES if "--json" not in case} == OUT.keys()
@@ -82,8 +87,8 @@ def test_no_command_writes_over_what_is_no_file(
     arguments[-1] = "." if what.startswith("FOLDER:") else what
     target.parent.mkdir(exist_ok=True)
     KINDS[kind](target)
-    before = target.lstat(), target.stat().st_mode
+    before = _state(target)
     assert call([*name.split(), *arguments]) == 2
     assert f"{target} is a {kind}" in capsys.readouterr().err
-    assert (target.lstat(), target.stat().st_mode) == before
+    assert _state(target) == before
     assert not any(path.is_file() for path in tmp_path.rglob("*"))

@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves
 from fedscope.checkpoints.files import load_checkpoint
 from fedscope.data.augment import Pipeline, Store
 from fedscope.data.datasets import Split
+from fedscope.data.division import Divided, Divides
 from fedscope.federated.flat import FlatModel
 from fedscope.federated.local import LocalTrainer
 from fedscope.federated.method import Batch
@@ -170,13 +171,13 @@ def test_two_clients_with_the_same_batches_make_fedbn_fedavg(
 ) -> None:
     """Their BatchNorm stays the same, and is then what FedAvg averages."""
 
-    def alike(settings: Any, dataset: Any) -> list[Tensor]:
-        return [torch.arange(60), torch.arange(60)]
+    def alike(split: Split, settings: Divides, round: int = 1) -> Divided:
+        return Divided([torch.arange(60), torch.arange(60)], torch.arange(0))
 
     def same_stream(seed: int, purpose: str, round: int = 0, client: int = 0) -> torch.Generator:
         return torch_stream(seed, purpose, round, 0)
 
-    monkeypatch.setattr("fedscope.federated.federation._divide", alike)
+    monkeypatch.setattr("fedscope.federated.samples.divided", alike)
     monkeypatch.setattr("fedscope.federated.dispatch.torch_stream", same_stream)
     runs = [
         trained(
