@@ -95,9 +95,9 @@ best │ global │ HASH │ N
 final │ global │ HASH │ N
 initial │ global │ HASH │ N
 N:anchor │ global │ HASH │ N
-clientN │ client │ HASH │ N
-clientN │ client │ HASH │ N
-clientN │ client │ HASH │ N
+client0 │ client │ HASH │ N
+client1 │ client │ HASH │ N
+client2 │ client │ HASH │ N
 Last rounds
 round ┃ accuracy ┃ loss ┃ training loss ┃ seconds
 ━
