@@ -169,9 +169,11 @@ class Scene:
             run(words)
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else 1
-        finally:
-            sys.stdout.flush()
-            os._exit(code)
+        finally:  # never back into the campaign, not even where there is no room to say so
+            try:
+                sys.stdout.flush()
+            finally:
+                os._exit(code)
 
     def faults(self, *runs: str, root: Path | None = None) -> dict[str, str]:
         """Return what `runs verify` finds, by path."""

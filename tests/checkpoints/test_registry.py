@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fedscope.checkpoints import index
 from fedscope.checkpoints.addresses import address_of, addresses
 from fedscope.checkpoints.registry import Registry, Run
 from fedscope.cli.main import call
@@ -49,15 +50,17 @@ def test_the_index_can_be_deleted_and_follows_the_files(registry: Registry) -> N
 def test_a_broken_index_is_not_believed(registry: Registry, content: bytes) -> None:
     before = registry.rows()
     (registry.root / "index.sqlite").write_bytes(content)
+    assert index.faults(registry.root) if content else not index.faults(registry.root)  # an empty one is new
     assert registry.rows() == before
+    assert not index.faults(registry.root)
 
 
 def test_an_index_that_would_run_something_is_not_believed(registry: Registry) -> None:
     before = registry.rows()
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x, x, x, x FROM n"
-    with closing(sqlite3.connect(registry.root / "index.sqlite")) as index:
-        index.execute("DROP TABLE rows")
-        index.execute(f"CREATE VIEW rows(name, signature, row, seal) AS {endless}")
+    with closing(sqlite3.connect(registry.root / "index.sqlite")) as own:
+        own.execute("DROP TABLE rows")
+        own.execute(f"CREATE VIEW rows(name, signature, row, seal) AS {endless}")
     assert registry.rows() == before
     with pytest.raises(UserError, match="another program's"):
         registry.rebuild()

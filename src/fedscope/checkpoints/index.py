@@ -77,12 +77,14 @@ def stranger(root: Path) -> str | None:
 
 
 def faults(root: Path) -> list[str]:
-    """Return what is wrong with the index file itself."""
+    """Return what is wrong with the index file; one without a table is new, and filled when next read."""
     if not os.path.lexists(root / INDEX):
         return []
     try:
         with _opened(root, "ro") as index:
             (verdict,) = index.execute("PRAGMA quick_check(1)").fetchone()
+            if not index.execute("SELECT 1 FROM sqlite_master").fetchone() and verdict == "ok":
+                return []
             kept = index.execute("SELECT name, signature, row, seal FROM rows").fetchall()
     except (sqlite3.Error, UserError) as error:
         return [str(error)]
