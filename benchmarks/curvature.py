@@ -37,8 +37,8 @@ from tables import row
 from torch import Tensor
 
 from fedscope.landscape import Hessian, top_eigenpairs, trace
-from fedscope.landscape.problem import Problem
 from fedscope.process import set_up
+from fedscope.workflows.sources.problem import Problem
 
 TOL = 1e-3  # residual relative to λ_max
 RTOL = 0.01  # standard error of the trace relative to its value

@@ -14,7 +14,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor, nn
 
 from fedscope.landscape import Batches
-from fedscope.landscape.flatloss import LossFunction
+from fedscope.landscape.loss.flat_loss import LossFunction
 
 Matvec = Callable[[Tensor], Tensor]
 

@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from fedscope.checkpoints.formats import seal
+from fedscope.checkpoints.file.formats import seal
 
 Members = dict[str, bytes]
 

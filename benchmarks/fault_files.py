@@ -14,7 +14,7 @@ from fault_archives import hostile
 from fault_commands import RESUME, write
 from fault_scene import HESSIAN, Scene, difference, figures, fingerprint
 
-from fedscope.checkpoints.files import load_checkpoint
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.errors import UserError
 
 SPOTS = {  # where a link is planted, and to what beside the registry

@@ -18,7 +18,7 @@ from pathlib import Path
 from fault_commands import RESUME, adding, finish, write
 from fault_scene import HESSIAN, METHODS, TRAIN, Done, Process, Scene, figures
 
-from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.registry.registry import Registry
 
 
 def killed_training(scene: Scene) -> str:

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fedscope.checkpoints import layout
-from fedscope.checkpoints.files import describe_checkpoint
-from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.file.checkpoint import describe_checkpoint
+from fedscope.checkpoints.registry.registry import Registry
 from fedscope.cli.main import run
 
 PATIENCE = 300.0  # seconds; what takes longer hangs

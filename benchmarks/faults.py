@@ -25,15 +25,15 @@ from fault_files import FILES
 from fault_processes import PROCESSES
 from fault_scene import Clean, Scene
 
-import fedscope.checkpoints.archive
-import fedscope.checkpoints.export
-import fedscope.checkpoints.verify
+import fedscope.checkpoints.registry.archive
+import fedscope.checkpoints.registry.export
+import fedscope.checkpoints.verification.verify
 import fedscope.cli.landscapes
 import fedscope.cli.measuring
 import fedscope.cli.reporting
 import fedscope.cli.runs
 import fedscope.cli.training  # noqa: F401  these are what the commands import, before they are forked
-from fedscope.checkpoints.files import versions
+from fedscope.checkpoints.file.checkpoint import versions
 
 FAULTS = PROCESSES | FILES
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedscope.landscape.problem import Problem, load
-from fedscope.landscape.samples import Source
+from fedscope.workflows.sources.problem import Problem, load
+from fedscope.workflows.sources.samples import Source
 
 Result = dict[str, Any]
 

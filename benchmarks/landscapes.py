@@ -31,10 +31,10 @@ from tables import row
 from torch import nn
 
 from fedscope.landscape import Directions, Surface, random_directions, surface
-from fedscope.landscape.points import Point, Points
-from fedscope.landscape.problem import Problem
-from fedscope.landscape.trees import joined
+from fedscope.landscape.loss.trees import joined
+from fedscope.landscape.surfaces.evaluator import Point, Points
 from fedscope.process import set_up
+from fedscope.workflows.sources.problem import Problem
 
 
 class Loop:

@@ -7,8 +7,8 @@ for the methods of FedAlign's paper and for FedBN, which needs BatchNorm, 5 of `
 others; those in ``LATER`` run longer. A run that the record or the registry has is not trained again.
 Seconds are those of whole local steps on the same batches; the methods of a family take turns, and a ratio
 is the median over the turns of the ratios to FedAvg within a turn. Costs are counted
-(:mod:`fedscope.federated.cost`). The record is written after each method. All is in bf16 where the processor
-has instructions for it and in fp32 elsewhere, which the record says of each run and of the times.
+(:mod:`fedscope.federated.costs.cost`). The record is written after each method. All is in bf16 where the
+processor has instructions for it and in fp32 elsewhere, which the record says of each run and of the times.
 """
 
 import argparse
@@ -23,14 +23,14 @@ import machine
 import torch
 from tables import row
 
-from fedscope.checkpoints.registry import Registry
-from fedscope.checkpoints.schema import Settings, parse
-from fedscope.federated.cost import cost
-from fedscope.federated.federation import Federation, local_settings, open_run, prepare
-from fedscope.federated.flat import FlatModel
-from fedscope.federated.local import LocalTrainer
-from fedscope.federated.rounds import train
-from fedscope.federated.tasks import Task
+from fedscope.checkpoints.file.schema import Settings, parse
+from fedscope.checkpoints.registry.registry import Registry
+from fedscope.federated.client.flat import FlatModel
+from fedscope.federated.client.loop import LocalTrainer
+from fedscope.federated.costs.cost import cost
+from fedscope.federated.record.tasks import Task
+from fedscope.federated.server.rounds import train
+from fedscope.federated.setup.federation import Federation, local_settings, open_run, prepare
 from fedscope.process import has_bfloat16, set_up
 from fedscope.streams import torch_stream
 

@@ -21,8 +21,8 @@ from statistics import median
 
 import torch
 
-from fedscope.checkpoints.files import load_checkpoint, save_checkpoint
-from fedscope.checkpoints.schema import CheckpointInfo, DataSpec, ModelSpec, Settings
+from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
+from fedscope.checkpoints.file.schema import CheckpointInfo, DataSpec, ModelSpec, Settings
 
 INFO = CheckpointInfo(
     run="large", kind="global", round=1, samples=1, settings=Settings(), versions={},

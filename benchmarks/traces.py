@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape import Estimate, Hessian, Operator, top_eigenpairs, trace
-from fedscope.landscape.problem import load
-from fedscope.landscape.samples import Source
+from fedscope.workflows.sources.problem import load
+from fedscope.workflows.sources.samples import Source
 
 BLOCK = 8
 

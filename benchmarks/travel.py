@@ -26,10 +26,10 @@ from pathlib import Path
 import s3fs
 import torch
 
-from fedscope.checkpoints import layout
-from fedscope.checkpoints.files import save_checkpoint
-from fedscope.checkpoints.registry import Registry
-from fedscope.checkpoints.schema import CheckpointInfo, DataSpec, Manifest, ModelSpec, Settings
+from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.file.checkpoint import save_checkpoint
+from fedscope.checkpoints.file.schema import CheckpointInfo, DataSpec, Manifest, ModelSpec, Settings
+from fedscope.checkpoints.registry.registry import Registry
 
 RUNS, ROUNDS = 10, 4
 SETTINGS = Settings(clients=2, rounds=ROUNDS, save_clients="none", keep_every=1)

@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 from workloads import Group
 
-from fedscope.checkpoints.schema import Settings, parse
-from fedscope.federated import federation
+from fedscope.checkpoints.file.schema import Settings, parse
+from fedscope.federated.setup import federation
 
 COUNTS = ("rounds", "steps", "samples")  # what a contestant reports of the rounds after the first
 

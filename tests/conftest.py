@@ -10,10 +10,10 @@ from types import FrameType
 import pytest
 import torch
 
-from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.schema import Settings
-from fedscope.federated.federation import Federation, open_run, prepare
-from fedscope.federated.rounds import train
+from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.federated.server.rounds import train
+from fedscope.federated.setup.federation import Federation, open_run, prepare
 from tests import commands
 from tests.data.layouts import make
 

@@ -20,7 +20,7 @@ import torch
 
 from fedscope.cli.main import run
 
-PRELOADED = ["tests.processes", "fedscope.cli.training", "fedscope.figures.recipes.build"]
+PRELOADED = ["tests.processes", "fedscope.cli.training", "fedscope.reproduce.build"]
 PATIENCE = 120  # seconds; what takes longer hangs
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints import layout
-from fedscope.checkpoints.contents import measured
-from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.registry.contents import measured
+from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.travel.lists import read_list
 from fedscope.checkpoints.travel.pull import pull_run
 from fedscope.checkpoints.travel.remote import remote

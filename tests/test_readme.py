@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.figures.rounding import format_estimate
+from fedscope.figures.numbers import format_estimate
 
 PROJECT = Path(__file__).parents[1]
 README = PROJECT / "README.md"

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from fedscope.resolution import entry_resolved, is_resolved, pairs_resolved
+from fedscope.statistics.resolution import entry_resolved, is_resolved, pairs_resolved
 
 
 @pytest.mark.parametrize(

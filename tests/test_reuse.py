@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from fedscope.request import Crossing, Request
-from fedscope.reuse import ALL, fullest, lacking, same_problem, trimmed
+from fedscope.workflows.requests import Crossing, Request
+from fedscope.workflows.results.lookup import ALL, fullest, lacking, same_problem, trimmed
 
 UPLOADS = {"0000.pt": "a", "0001.pt": "b"}
 

@@ -8,10 +8,10 @@ from torch import nn
 
 from fedscope.adoption.adding import add
 from fedscope.adoption.identity import Identity, identify
-from fedscope.checkpoints.files import load_checkpoint
-from fedscope.checkpoints.registry import Registry
-from fedscope.checkpoints.schema import DataSpec, ModelSpec
-from fedscope.checkpoints.verify import verify_run
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.file.schema import DataSpec, ModelSpec
+from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from fedscope.models.catalogue import build, outline
 from tests.checkpoints.published import ClientModel, FedMLResNet56

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from fedscope.adoption.flower import watch
-from fedscope.checkpoints.files import load_checkpoint
-from fedscope.checkpoints.registry import Registry, Run
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.cli.main import call
 from fedscope.errors import UserError
 
@@ -155,7 +155,7 @@ def test_a_real_simulation_is_analysed(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "simulated_app.py").write_text(
         "import torch\n"
-        "from fedscope.data.catalogue import load, pipeline\n"
+        "from fedscope.data.sets.catalogue import load, pipeline\n"
         "from fedscope.models.catalogue import build\n"
         "def net():\n    return build('mlp_digits', 10, 1, torch.Generator())\n"
         "def data():\n"

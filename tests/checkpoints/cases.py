@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from fedscope.checkpoints.files import save_checkpoint
-from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.schema import CheckpointInfo, DataSpec, Manifest, ModelSpec, Settings
+from fedscope.checkpoints.file.checkpoint import save_checkpoint
+from fedscope.checkpoints.file.schema import CheckpointInfo, DataSpec, Manifest, ModelSpec, Settings
+from fedscope.checkpoints.registry.registry import Registry, Run
 from tests.processes import processes
 
 SETTINGS = Settings(clients=2, rounds=3, save_clients="none")

@@ -5,8 +5,8 @@ import shutil
 import zlib
 from pathlib import Path
 
-from fedscope.checkpoints.registry import Run
-from fedscope.checkpoints.schema import Added, PresetUse
+from fedscope.checkpoints.file.schema import Added, PresetUse
+from fedscope.checkpoints.registry.registry import Run
 from tests.checkpoints.forging import (
     Forge,
     both,

@@ -9,12 +9,12 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from fedscope.checkpoints import layout
-from fedscope.checkpoints.files import load_checkpoint, save_checkpoint
-from fedscope.checkpoints.formats import seal
-from fedscope.checkpoints.registry import Run
-from fedscope.checkpoints.rows import HeldRows, packed
-from fedscope.checkpoints.schema import Settings
+from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
+from fedscope.checkpoints.file.formats import seal
+from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.rows import HeldRows, packed
 
 Forge = Callable[[Run], None]
 

@@ -11,14 +11,14 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from fedscope.checkpoints.archive import export_run, import_run
-from fedscope.checkpoints.container import members
-from fedscope.checkpoints.export import export_safetensors, export_state_dict
-from fedscope.checkpoints.files import load_checkpoint, save_checkpoint
-from fedscope.checkpoints.formats import seal
-from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.schema import CheckpointInfo
-from fedscope.checkpoints.verify import verify_run
+from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
+from fedscope.checkpoints.file.container import members
+from fedscope.checkpoints.file.formats import seal
+from fedscope.checkpoints.file.schema import CheckpointInfo
+from fedscope.checkpoints.registry.archive import export_run, import_run
+from fedscope.checkpoints.registry.export import export_safetensors, export_state_dict
+from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from tests.checkpoints.cases import info, small_run
 from tests.checkpoints.test_damage import with_state

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints import layout
-from fedscope.checkpoints.archive import export_run, import_run
-from fedscope.checkpoints.formats import ARCHIVE_FORMAT, seal
-from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.verify import verify_run
+from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.file.formats import ARCHIVE_FORMAT, seal
+from fedscope.checkpoints.registry.archive import export_run, import_run
+from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
-from fedscope.federated.federation import open_run, prepare
-from fedscope.federated.rounds import train
+from fedscope.federated.server.rounds import train
+from fedscope.federated.setup.federation import open_run, prepare
 from tests.checkpoints.forgeries import FORGED, forged
 from tests.checkpoints.forging import SETTINGS, put
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints import code
+from fedscope.checkpoints.file import code
 
 
 @pytest.fixture

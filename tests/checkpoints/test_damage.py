@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedscope.checkpoints.archive import export_run, import_run
-from fedscope.checkpoints.files import load_checkpoint
-from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.state import check_state, read_state, server_vectors
-from fedscope.checkpoints.verify import verify_run
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.file.state import check_state, read_state, server_vectors
+from fedscope.checkpoints.registry.archive import export_run, import_run
+from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
-from fedscope.federated.memory import Memory
+from fedscope.federated.server.memory import Memory
 from tests.checkpoints.cases import small_run
 
 

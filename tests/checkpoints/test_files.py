@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from fedscope.checkpoints.files import content_hash, load_checkpoint, save_checkpoint
-from fedscope.checkpoints.foreign import read
-from fedscope.checkpoints.registry import Run
-from fedscope.checkpoints.schema import CheckpointInfo, ModelSpec, parse
+from fedscope.checkpoints.file.checkpoint import content_hash, load_checkpoint, save_checkpoint
+from fedscope.checkpoints.file.schema import CheckpointInfo, ModelSpec, parse
+from fedscope.checkpoints.foreign.reading import read
+from fedscope.checkpoints.registry.registry import Run
 from fedscope.errors import UserError
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from fedscope.checkpoints.fitting import fit
+from fedscope.checkpoints.foreign.fitting import fit
 from fedscope.errors import UserError
 from fedscope.models.catalogue import build
 from tests.checkpoints.published import ClientModel, FedMLResNet56

@@ -9,9 +9,9 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from fedscope.checkpoints.files import load_checkpoint
-from fedscope.checkpoints.foreign import clients_in, read
-from fedscope.checkpoints.registry import Run
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.foreign.reading import clients_in, read
+from fedscope.checkpoints.registry.registry import Run
 from fedscope.errors import UserError
 
 STATE = OrderedDict(nn.Linear(3, 2).state_dict())

@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedscope.checkpoints import limits
-from fedscope.checkpoints.files import content_hash, load_checkpoint
-from fedscope.checkpoints.formats import seal, upgraded
-from fedscope.checkpoints.limits import parse_json
-from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.schema import NAME
-from fedscope.checkpoints.verify import verify_run
+from fedscope.checkpoints.file.checkpoint import content_hash, load_checkpoint
+from fedscope.checkpoints.file.formats import seal, upgraded
+from fedscope.checkpoints.file.schema import NAME
+from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
-from fedscope.storage import read_bytes
+from fedscope.storage import limits, read_bytes
+from fedscope.storage.limits import parse_json
 from tests.checkpoints.cases import DATA, MODEL, SETTINGS, VERSIONS, small_run, state
 
 REFERENCE = Path(__file__).parents[2] / "checkpoints" / "reference-fedavg"

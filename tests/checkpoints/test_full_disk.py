@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints import index
-from fedscope.checkpoints.archive import export_run
-from fedscope.checkpoints.export import export_safetensors, export_state_dict
-from fedscope.checkpoints.files import load_checkpoint, save_checkpoint
-from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.verify import verify_run
+from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
+from fedscope.checkpoints.registry import index
+from fedscope.checkpoints.registry.archive import export_run
+from fedscope.checkpoints.registry.export import export_safetensors, export_state_dict
+from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.cli.main import call
 from fedscope.errors import UserError
 from tests.checkpoints.cases import in_a_process, info, manifest, small_run, state

@@ -20,12 +20,12 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fedscope.checkpoints.archive import import_run
-from fedscope.checkpoints.files import describe_checkpoint, load_checkpoint
-from fedscope.checkpoints.foreign import read
-from fedscope.checkpoints.formats import seal
-from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.verify import verify_root, verify_run
+from fedscope.checkpoints.file.checkpoint import describe_checkpoint, load_checkpoint
+from fedscope.checkpoints.file.formats import seal
+from fedscope.checkpoints.foreign.reading import read
+from fedscope.checkpoints.registry.archive import import_run
+from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.verification.verify import verify_root, verify_run
 from fedscope.errors import UserError
 from tests.checkpoints.cases import small_run
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedscope.checkpoints.files import load_checkpoint, save_checkpoint
-from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.verify import verify_root, verify_run
+from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
+from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.verification.verify import verify_root, verify_run
 from fedscope.errors import UserError
 from tests.checkpoints.cases import SETTINGS, info, manifest, state
 from tests.processes import processes

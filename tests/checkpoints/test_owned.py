@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.owned import data_note, network_note
-from fedscope.checkpoints.schema import DataSpec, Manifest, ModelSpec, Settings
+from fedscope.checkpoints.file.schema import DataSpec, Manifest, ModelSpec, Settings
+from fedscope.checkpoints.registry.owned import data_note, network_note
 from fedscope.errors import UserError
-from fedscope.federated.names import source
+from fedscope.federated.setup.names import source
 from fedscope.own import digest
 
 NET, DATA, TEST = "owned_net:Net", "owned_data:clients", "owned_test:held"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedscope.checkpoints.files import read_content
-from fedscope.checkpoints.foreign import read
-from fedscope.checkpoints.pickles import ExtentError, check_pickle
+from fedscope.checkpoints.file.checkpoint import read_content
+from fedscope.checkpoints.file.pickles import ExtentError, check_pickle
+from fedscope.checkpoints.foreign.reading import read
 from fedscope.cli.main import call
 from fedscope.errors import UserError
 

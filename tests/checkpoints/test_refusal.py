@@ -2,9 +2,9 @@
 
 import pytest
 
-from fedscope.checkpoints.schema import OPTION, Manifest, Settings, parse
+from fedscope.checkpoints.file.schema import OPTION, Manifest, Settings, parse
 from fedscope.errors import UserError
-from fedscope.figures.report.checked import checked
+from fedscope.report.checked import checked
 
 TIME = "2026-01-01T00:00:00+00:00"
 

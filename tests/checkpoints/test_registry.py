@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints import index
-from fedscope.checkpoints.addresses import address_of, addresses
-from fedscope.checkpoints.registry import Registry, Run
+from fedscope.checkpoints.registry import index
+from fedscope.checkpoints.registry.addresses import address_of, addresses
+from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.cli.main import call
 from fedscope.errors import UserError
 

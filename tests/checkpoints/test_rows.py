@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.rows import HeldRows, packed, read_rows, rows_held
-from fedscope.checkpoints.schema import MOST_ROWS, RowsSpec
+from fedscope.checkpoints.file.schema import MOST_ROWS, RowsSpec
+from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.rows import HeldRows, packed, read_rows, rows_held
 from fedscope.errors import UserError
 from tests.checkpoints.cases import manifest
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints import layout
-from fedscope.checkpoints.formats import seal
-from fedscope.checkpoints.registry import Registry, Run
+from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.file.formats import seal
+from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.travel import push
 from fedscope.checkpoints.travel.lists import Journey
 from fedscope.checkpoints.travel.pull import pull_run
 from fedscope.checkpoints.travel.push import push_run
 from fedscope.checkpoints.travel.remote import Folder, remote
-from fedscope.checkpoints.verify import verify_root, verify_run
+from fedscope.checkpoints.verification.verify import verify_root, verify_run
 from fedscope.errors import UserError
 from tests.checkpoints.cases import small_run
 

@@ -17,11 +17,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedscope.checkpoints.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.travel.pull import pull_run
 from fedscope.checkpoints.travel.push import push_run
 from fedscope.checkpoints.travel.remote import Remote, remote
-from fedscope.checkpoints.verify import verify_run
+from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from tests.checkpoints.cases import small_run
 from tests.checkpoints.test_travel import quiet, tree

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedscope.checkpoints.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.cli import verbosity
 from fedscope.cli.main import call
 

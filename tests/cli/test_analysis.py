@@ -13,15 +13,15 @@ from matplotlib.image import imread
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedscope.checkpoints.files import load_checkpoint, save_checkpoint
-from fedscope.checkpoints.registry import Run
-from fedscope.data.catalogue import load, pipeline
-from fedscope.figures.rounding import format_estimate
-from fedscope.landscape.lossoperator import LossOperator
-from fedscope.landscape.operators import Product
-from fedscope.landscape.problem import load as load_problems
-from fedscope.landscape.samples import Source
+from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
+from fedscope.checkpoints.registry.registry import Run
+from fedscope.data.sets.catalogue import load, pipeline
+from fedscope.figures.numbers import format_estimate
+from fedscope.landscape.operators.base import Product
+from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.models.catalogue import build
+from fedscope.workflows.sources.problem import load as load_problems
+from fedscope.workflows.sources.samples import Source
 from tests.cli.conftest import Command
 
 FAST = ("--samples", "96", "--threads", "1")
@@ -71,7 +71,7 @@ def smooth(tmp_path: Path) -> nn.Module:
     torch.save(model.state_dict(), tmp_path / "small.pt")
     (tmp_path / "mine.py").write_text(
         "from torch import nn\n"
-        "from fedscope.data.catalogue import load, pipeline\n"
+        "from fedscope.data.sets.catalogue import load, pipeline\n"
         "def model():\n"
         "    return nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.Tanh(), nn.Linear(4, 10))\n"
         "def data():\n"
@@ -309,7 +309,7 @@ def test_other_data_than_the_checkpoints_is_refused(
     fedscope: Command, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = replace(load("digits"), fingerprint="0" * 64)
-    monkeypatch.setattr("fedscope.data.catalogue.load", lambda *_: other)
+    monkeypatch.setattr("fedscope.data.sets.catalogue.load", lambda *_: other)
     done = fedscope("hessian", *FAST)
     assert (done.code, "is not the data the checkpoint was trained on" in done.err) == (2, True)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fedscope.checkpoints.registry import Run
+from fedscope.checkpoints.registry.registry import Run
 from fedscope.cli import answers, catalogues, data, figures, hessian_answers, measuring, reporting, runs_show
 from fedscope.errors import UserError
 from fedscope.landscape import spectral_density
@@ -87,7 +87,8 @@ def test_a_part_of_a_larger_result_needs_no_torch(
     with monkeypatch.context() as patch:
         patch.setattr(measuring, "run", RUN)
         patch.setattr(
-            "fedscope.landscape.measure.spectral_density", partial(spectral_density, probes=2, steps=4)
+            "fedscope.workflows.curvature.measure.spectral_density",
+            partial(spectral_density, probes=2, steps=4),
         )
         patch.setattr(reporting, "kept_scans", lambda *_: [])
         patch.setattr(reporting, "page_of", lambda *_: "")

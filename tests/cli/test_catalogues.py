@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.registry import Run
+from fedscope.checkpoints.registry.registry import Run
 from fedscope.cli import catalogues, figures
 from fedscope.cli.main import call
 from fedscope.errors import UserError

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.registry import Run
-from fedscope.figures.report import report_page
+from fedscope.checkpoints.registry.registry import Run
+from fedscope.report import report_page
 from tests.cli.conftest import Command
 
 

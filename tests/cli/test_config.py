@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.files import load_checkpoint
-from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.registry.registry import Registry
 from tests.cli.conftest import Command
 
 HERE = ("--registry", "runs")

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.data.catalogue import NAMES
+from fedscope.data.sets.catalogue import NAMES
 from tests.cli.conftest import Command
 from tests.data.layouts import make
 
@@ -10,7 +10,7 @@ from tests.data.layouts import make
 @pytest.fixture(autouse=True)
 def _no_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FEDSCOPE_DATA", raising=False)
-    monkeypatch.setattr("fedscope.data.shards.fetch", lambda _: pytest.fail("asked the hub"))
+    monkeypatch.setattr("fedscope.data.reading.shards.fetch", lambda _: pytest.fail("asked the hub"))
 
 
 def test_list_has_every_data_set_and_where_it_is(fedscope: Command, tmp_path: Path) -> None:

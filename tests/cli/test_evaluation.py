@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedscope.checkpoints.registry import Run
+from fedscope.checkpoints.registry.registry import Run
 
 from .conftest import Command
 

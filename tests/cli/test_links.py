@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.index import INDEX
-from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.registry.index import INDEX
+from fedscope.checkpoints.registry.registry import Registry
 from fedscope.cli.main import call
 from fedscope.storage import cache_dir
 

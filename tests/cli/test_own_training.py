@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.files import load_checkpoint
-from fedscope.checkpoints.registry import Registry
-from fedscope.data import own as own_data
-from fedscope.federated.federation import prepare
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.registry.registry import Registry
+from fedscope.data.sets import own as own_data
+from fedscope.federated.setup.federation import prepare
 from fedscope.own import registered
 from tests.cli.conftest import Command
 
@@ -308,7 +308,7 @@ def test_data_of_ones_own_need_a_network(fedscope: Command, mine: Mine) -> None:
 def test_a_seed_decides_the_weights_and_nothing_else_is_seeded(fedscope: Command, mine: Mine) -> None:
     import torch
 
-    from fedscope.checkpoints.schema import Settings
+    from fedscope.checkpoints.file.schema import Settings
 
     def first(seed: int) -> torch.Tensor:
         own = {"model": mine("Net"), "dataset": mine("clients"), "partition": "own", "clients": 3}

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.index import INDEX
-from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.registry.index import INDEX
+from fedscope.checkpoints.registry.registry import Registry
 from fedscope.cli.main import call
 
 OWN = ("--model", "mine:net", "--data", "mine:data")

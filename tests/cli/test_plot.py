@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from fedscope.checkpoints.files import load_checkpoint, save_checkpoint
-from fedscope.checkpoints.registry import Run
-from fedscope.figures.record import read_record
+from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
+from fedscope.checkpoints.registry.registry import Run
+from fedscope.figures.provenance import read_record
 from tests.cli.conftest import Command
 
 FAST = ("--samples", "32", "--threads", "1")

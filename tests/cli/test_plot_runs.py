@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.files import load_checkpoint
-from fedscope.checkpoints.registry import Registry, Run
-from fedscope.figures.record import read_record
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.figures.provenance import read_record
 from tests.cli.conftest import Command
 
 

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 import torch
 
-from fedscope.checkpoints.registry import Run
+from fedscope.checkpoints.registry.registry import Run
 from fedscope.landscape import Hessian, top_eigenpairs
-from fedscope.landscape.overlap import subspace_overlap
-from fedscope.landscape.participants import Participants, loader
-from fedscope.landscape.problem import load
-from fedscope.landscape.published import published_comparison, published_trace
-from fedscope.landscape.resampled import Resampled
-from fedscope.landscape.samples import Source
-from fedscope.request import Resampling
+from fedscope.landscape.published.estimators import published_comparison, published_trace
+from fedscope.landscape.published.resampling import Resampled
+from fedscope.landscape.spectral.subspace_overlap import subspace_overlap
 from fedscope.streams import torch_stream
+from fedscope.workflows.requests import Resampling
+from fedscope.workflows.sources.problem import load
+from fedscope.workflows.sources.run_clients import Participants, loader
+from fedscope.workflows.sources.samples import Source
 from tests.cli.conftest import Command
 
 FAST = ("--samples", "48", "--threads", "1", "--probes", "2")

@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 import pytest
 
-from fedscope.checkpoints.files import load_checkpoint
-from fedscope.checkpoints.registry import Run
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.registry.registry import Run
 from fedscope.cli import hessian, plot_landscape, report
 from tests.cli.conftest import Command
 from tests.figures.records import landscape
@@ -42,8 +42,8 @@ def test_a_report_is_measured_once_and_made_again_from_what_is_kept(
     def again(*_: object, **__: object) -> None:
         raise AssertionError("it was measured again")
 
-    monkeypatch.setattr("fedscope.landscape.measure._measured", again)
-    monkeypatch.setattr("fedscope.landscape.kept.scan", again)
+    monkeypatch.setattr("fedscope.workflows.curvature.measure._measured", again)
+    monkeypatch.setattr("fedscope.workflows.landscape.cached.scan", again)
     for more in ((), ("--no-compute",)):
         assert fedscope("report", "tiny", *FEW, *more).code == 0
         assert Path("report.html").read_bytes() == first
@@ -57,10 +57,10 @@ def test_an_interrupted_report_goes_on(fedscope: Command, run: Run, monkeypatch:
 
     arguments = ("report", "tiny@best", *FEW, "--no-clients", "--seed", "7")  # of which nothing is kept
     with monkeypatch.context() as patch:
-        patch.setattr("fedscope.landscape.kept.scan", interrupted)
+        patch.setattr("fedscope.workflows.landscape.cached.scan", interrupted)
         assert fedscope(*arguments).code == 130
     assert not Path("report.html").exists()
-    monkeypatch.setattr("fedscope.landscape.measure._measured", interrupted)  # that part is kept
+    monkeypatch.setattr("fedscope.workflows.curvature.measure._measured", interrupted)  # that part is kept
     assert fedscope(*arguments).code == 0
 
 

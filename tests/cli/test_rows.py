@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedscope.checkpoints.files import load_checkpoint, save_checkpoint
-from fedscope.checkpoints.registry import Run
+from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
+from fedscope.checkpoints.registry.registry import Run
 from tests.cli.conftest import Command
 
 CLIENTS = ("--clients", "--client-weights", "global", "--client-probes", "3")
@@ -17,7 +17,7 @@ FEW = ("--samples", "16", "--tol", "0.1", "--probes", "2", *CLIENTS)
 @pytest.fixture
 def other_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     """Partitions are drawn otherwise from now on."""
-    monkeypatch.setattr("fedscope.data.partition.numpy_stream", lambda *_: np.random.default_rng(7))
+    monkeypatch.setattr("fedscope.data.partition.partition.numpy_stream", lambda *_: np.random.default_rng(7))
 
 
 def _older(run: Run, folder: Path) -> Run:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.code import code_version
-from fedscope.checkpoints.files import load_checkpoint
-from fedscope.checkpoints.registry import Registry, Run
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.file.code import code_version
+from fedscope.checkpoints.registry.registry import Registry, Run
 from tests.checkpoints.cases import manifest, small_run
 from tests.cli.conftest import Command
 

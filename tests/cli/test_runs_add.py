@@ -40,7 +40,7 @@ def test_what_is_missing_or_taken_is_told_before_data_is_fetched(
     fedscope: Command, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
 ) -> None:
     monkeypatch.delenv("FEDSCOPE_DATA", raising=False)
-    monkeypatch.setattr("fedscope.data.shards.fetch", lambda _: pytest.fail("asked the hub"))
+    monkeypatch.setattr("fedscope.data.reading.shards.fetch", lambda _: pytest.fail("asked the hub"))
     done = fedscope("runs", "add", *arguments, "--model", "resnet20", "--dataset", "cifar10")
     assert (done.code, message in done.err) == (2, True), done.err
     if arguments[-1] in ("", "tiny"):
@@ -73,7 +73,7 @@ def test_the_same_numbers_as_by_the_plain_file(fedscope: Command, theirs: Path) 
     fedscope(*ADD, "--name", "mine")
     Path("plain_digits.py").write_text(
         "import torch\n"
-        "from fedscope.data.catalogue import load, pipeline\n"
+        "from fedscope.data.sets.catalogue import load, pipeline\n"
         "from fedscope.models.catalogue import build\n"
         "def model():\n    return build('mlp_digits', 10, 1, torch.Generator())\n"
         "def data():\n"

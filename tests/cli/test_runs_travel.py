@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.travel.push import push_run
 from fedscope.checkpoints.travel.remote import remote
 from tests.checkpoints.cases import small_run

@@ -5,7 +5,7 @@ from statistics import mean, stdev
 
 import pytest
 
-from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.registry.registry import Registry
 from tests.cli.conftest import Command
 
 TINY = ("--clients", "3", "--rounds", "2", "--epochs", "1", "--model", "mlp_digits", "--registry", "runs")

@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from fedscope.checkpoints.files import load_checkpoint, save_checkpoint
-from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.schema import Settings
-from fedscope.federated.federation import open_run, prepare
-from fedscope.federated.rounds import train
+from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
+from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.federated.server.rounds import train
+from fedscope.federated.setup.federation import open_run, prepare
 from fedscope.landscape import GaussNewton, Hessian, top_eigenpairs
-from fedscope.landscape.problem import load
-from fedscope.landscape.samples import Source
+from fedscope.workflows.sources.problem import load
+from fedscope.workflows.sources.samples import Source
 
 from .conftest import Command
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from fedscope.checkpoints.files import load_checkpoint
-from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.schema import Settings
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.cli import training
-from fedscope.federated.federation import open_run
+from fedscope.federated.setup.federation import open_run
 from tests.cli.conftest import Command
 
 TINY = ("--clients", "3", "--rounds", "1", "--epochs", "1", "--registry", "runs")

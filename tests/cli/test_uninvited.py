@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedscope.checkpoints.registry import Run
+from fedscope.checkpoints.registry.registry import Run
 from fedscope.models.catalogue import build
 from fedscope.storage import cache_dir
 from tests.cli.conftest import Command

@@ -13,7 +13,7 @@ import datasets
 import numpy as np
 from PIL import Image
 
-from fedscope.data.catalogue import record
+from fedscope.data.sets.catalogue import record
 
 WNIDS = tuple(f"n{1440764 + 137 * i:08d}" for i in range(1000))
 

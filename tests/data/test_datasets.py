@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from fedscope.data.catalogue import load, pipeline
+from fedscope.data.sets.catalogue import load, pipeline
 from fedscope.errors import UserError
 from fedscope.storage import cache_dir
 
@@ -68,7 +68,7 @@ def test_parquet_files_are_read_pixel_by_pixel(folder: Path, below: str) -> None
 
 def test_the_cache_is_keyed_by_content(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = load("cifar10", folder)
-    monkeypatch.setattr("fedscope.data.loading._build", lambda *_: pytest.fail("decoded twice"))
+    monkeypatch.setattr("fedscope.data.reading.loading._build", lambda *_: pytest.fail("decoded twice"))
     assert load("cifar10", folder).fingerprint == before.fingerprint
     monkeypatch.undo()
     make_shard(folder / "cifar10" / "test-00000-of-00001.parquet", 10, seed=5)
@@ -139,7 +139,7 @@ def test_the_hubs_copy_is_fetched_once(folder: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.delenv("FEDSCOPE_DATA", raising=False)
     monkeypatch.setattr(datasets, "load_dataset_builder", hub)
-    monkeypatch.setattr("fedscope.data.shards.check_reachable", lambda _: None)
+    monkeypatch.setattr("fedscope.data.reading.shards.check_reachable", lambda _: None)
     assert len(load("cifar10").train) == 40
     dataset = load("cifar10")
     assert torch.equal(dataset.train.images, load("cifar10", folder).train.images)  # type: ignore[arg-type]

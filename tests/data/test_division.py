@@ -1,10 +1,10 @@
 import pytest
 import torch
 
-from fedscope.checkpoints.schema import Settings
-from fedscope.data.datasets import Split
-from fedscope.data.division import divided, division
-from fedscope.data.partition import divide
+from fedscope.checkpoints.file.schema import Settings
+from fedscope.data.partition.division import divided, division
+from fedscope.data.partition.partition import divide
+from fedscope.data.sets.datasets import Split
 from fedscope.errors import UserError
 
 SPLIT = Split(torch.zeros(200, 1), torch.arange(200) % 4)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fedscope.data.catalogue import load, pipeline
+from fedscope.data.sets.catalogue import load, pipeline
 from fedscope.errors import UserError
 from fedscope.storage import cache_dir
 from tests.data.layouts import make, shard, write

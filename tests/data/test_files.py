@@ -11,14 +11,14 @@ import pytest
 import torch
 from torch import nn
 
-from fedscope.data.catalogue import load, pipeline
-from fedscope.data.files import Files, _pool, decoders
+from fedscope.data.reading.files import Files, _pool, decoders
+from fedscope.data.sets.catalogue import load, pipeline
 from fedscope.errors import UserError
-from fedscope.federated.evaluation import tally
-from fedscope.federated.flat import FlatModel
-from fedscope.federated.local import LocalTrainer
+from fedscope.federated.client.flat import FlatModel
+from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.methods import parse
-from fedscope.federated.tasks import LocalSettings, Task
+from fedscope.federated.record.tasks import LocalSettings, Task
+from fedscope.federated.server.evaluation import tally
 from tests.data.layouts import images, make
 
 
@@ -92,8 +92,8 @@ def test_processes_end_with_the_command_however_it_ends(folder: Path) -> None:
 if __name__ == "__main__":
     import os, signal, torch
     from pathlib import Path
-    from fedscope.data.catalogue import load
-    from fedscope.data.files import _pool
+    from fedscope.data.sets.catalogue import load
+    from fedscope.data.reading.files import _pool
     load("imagenet200", Path({str(folder)!r})).train.images.fetch(torch.tensor([0]))
     print(*_pool()._processes, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -9,8 +9,8 @@ from PIL import Image, ImageEnhance
 from torch import Tensor
 
 from fedscope.data.augment import Pipeline
-from fedscope.data.decoding import AREA, RATIO, TRIES, centred, random_box
-from fedscope.data.photo import ORDERS, Photo, rotated
+from fedscope.data.reading.decoding import AREA, RATIO, TRIES, centred, random_box
+from fedscope.data.reading.photo import ORDERS, Photo, rotated
 from tests.data.layouts import encoded
 
 UNIT = (0.0,) * 3, (1.0,) * 3

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2_contingency
 
-from fedscope.data.dirichlet import dirichlet_balanced, dirichlet_equal
+from fedscope.data.partition.dirichlet import dirichlet_balanced, dirichlet_equal
 from tests.data import reference_partition as plain
 
 quick = settings(max_examples=30, deadline=None)

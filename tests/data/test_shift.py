@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedscope.data.shift import label_maps, mean_best_since_shift, mean_current, shift_rounds
+from fedscope.data.partition.shift import label_maps, mean_best_since_shift, mean_current, shift_rounds
 from fedscope.errors import UserError
 
 quick = settings(max_examples=50, deadline=None)

@@ -5,12 +5,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedscope.federated.flat import FlatModel
-from fedscope.federated.method import Batch, Finish, Pass, ServerStep, Step
+from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.methods import parse
-from fedscope.federated.network import Network
-from fedscope.federated.options import Value
-from fedscope.federated.tasks import Client
+from fedscope.federated.record.method import Batch, Finish, Pass, ServerStep, Step
+from fedscope.federated.record.network import Network
+from fedscope.federated.record.options import Value
+from fedscope.federated.record.tasks import Client
 
 
 def options(method: str, **given: Value) -> dict[str, Value]:

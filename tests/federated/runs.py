@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.schema import Settings
-from fedscope.federated.federation import Federation, open_run, prepare
-from fedscope.federated.rounds import Metrics, train
+from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.federated.server.rounds import Metrics, train
+from fedscope.federated.setup.federation import Federation, open_run, prepare
 
 
 def trained(

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm
 
-from fedscope.checkpoints.schema import Settings
+from fedscope.checkpoints.file.schema import Settings
 from fedscope.data.augment import Pipeline
-from fedscope.data.datasets import Split
+from fedscope.data.sets.datasets import Split
 from fedscope.errors import UserError
-from fedscope.federated.agreement import check_batches
-from fedscope.federated.federation import prepare
 from fedscope.federated.methods import parse
+from fedscope.federated.setup.compatibility import check_batches
+from fedscope.federated.setup.federation import prepare
 from fedscope.models.catalogue import build
 from tests.federated.cases import options
 

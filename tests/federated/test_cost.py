@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedscope.checkpoints.schema import Settings
-from fedscope.federated.cost import cost
-from fedscope.federated.federation import Federation, prepare
+from fedscope.checkpoints.file.schema import Settings
+from fedscope.federated.costs.cost import cost
+from fedscope.federated.setup.federation import Federation, prepare
 
 MILLION = 1e6
 

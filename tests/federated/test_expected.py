@@ -7,10 +7,10 @@ from typing import cast
 import pytest
 import torch
 
-from fedscope.checkpoints.schema import Settings
-from fedscope.federated.cost import Cost, cost
-from fedscope.federated.expected import expected_costs, options, square_law, stochdepth_passes
-from fedscope.federated.federation import prepare
+from fedscope.checkpoints.file.schema import Settings
+from fedscope.federated.costs.cost import Cost, cost
+from fedscope.federated.costs.expected import expected_costs, options, square_law, stochdepth_passes
+from fedscope.federated.setup.federation import prepare
 from fedscope.models.catalogue import NETWORKS, build, outline
 from fedscope.models.cost import multiply_accumulates
 from fedscope.models.products import products

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.files import load_checkpoint
-from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.schema import Settings
-from fedscope.checkpoints.verify import verify_run
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
-from fedscope.federated.federation import open_run, prepare
-from fedscope.federated.rounds import train
+from fedscope.federated.server.rounds import train
+from fedscope.federated.setup.federation import open_run, prepare
 from tests.federated.runs import interrupted, resumed, trained
 from tests.federated.test_rounds import stripped
 

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedscope.checkpoints.files import load_checkpoint
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.data.augment import Pipeline
-from fedscope.data.datasets import Split
-from fedscope.federated.flat import FlatModel
-from fedscope.federated.local import LocalTrainer
+from fedscope.data.sets.datasets import Split
+from fedscope.federated.client.flat import FlatModel
+from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.methods import METHODS, parse
-from fedscope.federated.tasks import LocalSettings, Task
+from fedscope.federated.record.tasks import LocalSettings, Task
 from fedscope.models.catalogue import build
 from tests.federated.runs import trained as whole_run
 from tests.federated.test_laws import settings_of

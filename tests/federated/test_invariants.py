@@ -9,16 +9,16 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from fedscope.checkpoints.files import load_checkpoint
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.data.augment import Pipeline, Store
-from fedscope.data.datasets import Split
-from fedscope.data.division import Divided, Divides
-from fedscope.federated.flat import FlatModel
-from fedscope.federated.local import LocalTrainer
-from fedscope.federated.method import Batch
+from fedscope.data.partition.division import Divided, Divides
+from fedscope.data.sets.datasets import Split
+from fedscope.federated.client.flat import FlatModel
+from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.methods import curvature, parse
-from fedscope.federated.network import Network
-from fedscope.federated.tasks import Client, LocalSettings, Task, Trained
+from fedscope.federated.record.method import Batch
+from fedscope.federated.record.network import Network
+from fedscope.federated.record.tasks import Client, LocalSettings, Task, Trained
 from fedscope.models.catalogue import build
 from fedscope.streams import torch_stream
 from tests.federated.cases import ending, options, step
@@ -177,8 +177,8 @@ def test_two_clients_with_the_same_batches_make_fedbn_fedavg(
     def same_stream(seed: int, purpose: str, round: int = 0, client: int = 0) -> torch.Generator:
         return torch_stream(seed, purpose, round, 0)
 
-    monkeypatch.setattr("fedscope.federated.samples.divided", alike)
-    monkeypatch.setattr("fedscope.federated.dispatch.torch_stream", same_stream)
+    monkeypatch.setattr("fedscope.federated.setup.samples.divided", alike)
+    monkeypatch.setattr("fedscope.federated.parallel.dispatch.torch_stream", same_stream)
     runs = [
         trained(
             tmp_path, settings_of(method, clients=2, model="resnet_digits", weights="uniform"), name=method

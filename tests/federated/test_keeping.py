@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedscope.checkpoints.files import load_checkpoint, save_checkpoint
-from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.schema import Settings
-from fedscope.checkpoints.verify import verify_run
+from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
+from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
-from fedscope.federated.federation import open_run, prepare
+from fedscope.federated.setup.federation import open_run, prepare
 from tests.federated.runs import interrupted, resumed, trained
 
 SETTINGS = Settings(
@@ -86,7 +86,9 @@ def test_a_run_goes_on_with_the_rows_that_it_stored(
     kept: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut = interrupted(tmp_path, SETTINGS)
-    monkeypatch.setattr("fedscope.federated.samples.divided", lambda *_: pytest.fail("rows are drawn anew"))
+    monkeypatch.setattr(
+        "fedscope.federated.setup.samples.divided", lambda *_: pytest.fail("rows are drawn anew")
+    )
     federation = prepare(SETTINGS, {}, run=cut)
     assert open_run(federation, Registry(tmp_path), "cut", resume=True) == cut
     expected = kept.manifest().rows

@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedscope.checkpoints.files import load_checkpoint
-from fedscope.checkpoints.registry import Run
-from fedscope.checkpoints.schema import Settings
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.registry.registry import Run
 from fedscope.errors import UserError
-from fedscope.federated.federation import prepare
-from fedscope.federated.memory import Memory
 from fedscope.federated.methods import METHODS, parse
+from fedscope.federated.server.memory import Memory
+from fedscope.federated.setup.federation import prepare
 from tests.federated.cases import ending, options, serving, step
 from tests.federated.runs import interrupted, resumed, trained
 

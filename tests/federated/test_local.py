@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedscope.data.augment import Pipeline, Store
-from fedscope.data.datasets import Split
-from fedscope.federated.cost import gradients
-from fedscope.federated.flat import FlatModel
-from fedscope.federated.local import LocalTrainer
-from fedscope.federated.method import Gradient, Method, Step
+from fedscope.data.sets.datasets import Split
+from fedscope.federated.client.flat import FlatModel
+from fedscope.federated.client.loop import LocalTrainer
+from fedscope.federated.costs.cost import gradients
 from fedscope.federated.methods import parse
-from fedscope.federated.tasks import LocalSettings, Task
+from fedscope.federated.record.method import Gradient, Method, Step
+from fedscope.federated.record.tasks import LocalSettings, Task
 from fedscope.models.catalogue import build
 from fedscope.models.depth import gated
 from fedscope.models.resnet import blocks

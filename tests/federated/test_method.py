@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.federated.method import Method
 from fedscope.federated.methods import METHODS, known, parse
-from fedscope.federated.options import Option
-from fedscope.federated.vectors import Vector
+from fedscope.federated.record.method import Method
+from fedscope.federated.record.options import Option
+from fedscope.federated.record.vectors import Vector
 
 
 def test_methods_add() -> None:
@@ -52,7 +52,7 @@ def another_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
     def install(name: str, target: str) -> None:
         (tmp_path / "theirs.py").write_text(
-            "from fedscope.federated.method import Method\n"
+            "from fedscope.federated.record.method import Method\n"
             "MINE = Method(name='mine', objective='', source='')\nTHING = 3\n"
         )
         info = tmp_path / "theirs-1.dist-info"

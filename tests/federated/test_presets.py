@@ -2,11 +2,11 @@
 
 import pytest
 
-from fedscope.checkpoints.schema import Settings, parse
+from fedscope.checkpoints.file.schema import Settings, parse
 from fedscope.errors import UserError
 from fedscope.federated.methods import OURS
 from fedscope.federated.methods import parse as parse_method
-from fedscope.federated.presets import Preset, preset, presets
+from fedscope.federated.setup.presets import Preset, preset, presets
 from tests.papers import read
 
 UNPRINTED: dict[str, tuple[tuple[object, ...], ...]] = {

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from fedscope.checkpoints.files import load_checkpoint
-from fedscope.checkpoints.run import Run
-from fedscope.checkpoints.verify import verify_run
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.cli.training import train_run
-from fedscope.federated.presets import presets
+from fedscope.federated.setup.presets import presets
 from fedscope.models.catalogue import NETWORKS
 from tests.data.layouts import make
 

@@ -8,18 +8,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedscope.checkpoints.files import load_checkpoint
-from fedscope.checkpoints.registry import Registry
-from fedscope.checkpoints.schema import Settings
-from fedscope.data import catalogue
-from fedscope.data.datasets import Dataset, Split
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.registry.registry import Registry
+from fedscope.data.sets import catalogue
+from fedscope.data.sets.datasets import Dataset, Split
 from fedscope.errors import UserError
-from fedscope.federated.agreement import agree
-from fedscope.federated.evaluation import Score, tally
-from fedscope.federated.federation import open_run, prepare
 from fedscope.federated.methods import parse
-from fedscope.federated.rounds import train
-from fedscope.federated.summary import reached, summary
+from fedscope.federated.server.evaluation import Score, tally
+from fedscope.federated.server.rounds import train
+from fedscope.federated.server.summary import reached, summary
+from fedscope.federated.setup.compatibility import agree
+from fedscope.federated.setup.federation import open_run, prepare
 from tests.federated.runs import interrupted, resumed, trained
 
 SMALL = Settings(clients=4, rounds=3, epochs=1, train_samples=400, test_samples=100, lr=0.1)

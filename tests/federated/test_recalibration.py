@@ -7,15 +7,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedscope.checkpoints.files import load_checkpoint
-from fedscope.checkpoints.schema import Settings
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.file.schema import Settings
 from fedscope.data.augment import Pipeline
-from fedscope.data.datasets import Split
-from fedscope.federated.flat import FlatModel
-from fedscope.federated.memory import Memory
+from fedscope.data.sets.datasets import Split
+from fedscope.federated.client.flat import FlatModel
+from fedscope.federated.client.recalibration import recalibrate
 from fedscope.federated.methods import parse
 from fedscope.federated.methods.personal import batchnorm
-from fedscope.federated.recalibration import recalibrate
+from fedscope.federated.server.memory import Memory
 from fedscope.models.catalogue import build
 from tests.federated.cases import options
 from tests.federated.runs import trained

@@ -14,12 +14,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedscope.checkpoints.files import load_checkpoint
-from fedscope.checkpoints.registry import Registry
-from fedscope.checkpoints.schema import Settings
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.registry.registry import Registry
 from fedscope.data.augment import Pipeline, Store
-from fedscope.federated.federation import open_run, prepare
-from fedscope.federated.rounds import train
+from fedscope.federated.server.rounds import train
+from fedscope.federated.setup.federation import open_run, prepare
 from fedscope.streams import torch_stream
 from tests.federated import reference
 from tests.federated.equations import Vector

@@ -5,19 +5,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedscope.checkpoints.files import content_hash, load_checkpoint
-from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.schema import Settings
+from fedscope.checkpoints.file.checkpoint import content_hash, load_checkpoint
+from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.cli.main import call
 from fedscope.errors import UserError
-from fedscope.federated.evaluation import Score, tally
-from fedscope.federated.federation import open_run, prepare
-from fedscope.federated.flat import FlatModel
-from fedscope.federated.local import LocalTrainer
-from fedscope.federated.memory import Memory
+from fedscope.federated.client.flat import FlatModel
+from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.methods import parse
-from fedscope.federated.rounds import Metrics, train
-from fedscope.federated.tasks import LocalSettings, Task
+from fedscope.federated.record.tasks import LocalSettings, Task
+from fedscope.federated.server.evaluation import Score, tally
+from fedscope.federated.server.memory import Memory
+from fedscope.federated.server.rounds import Metrics, train
+from fedscope.federated.setup.federation import open_run, prepare
 from fedscope.models.catalogue import build
 from fedscope.streams import torch_stream
 from tests.federated.runs import interrupted, resumed, trained

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedscope.federated.schedule import assign, stacks, windows
+from fedscope.federated.parallel.schedule import assign, stacks, windows
 
 SIZES = st.lists(st.integers(1, 30), min_size=1, max_size=40)
 

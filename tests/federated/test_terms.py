@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedscope.federated.flat import FlatModel
-from fedscope.federated.method import Batch, Gradient, Step
+from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.methods import (
     METHODS,
     ascent,
@@ -29,8 +28,9 @@ from fedscope.federated.methods import (
 )
 from fedscope.federated.methods.activation_norm import activation_norm
 from fedscope.federated.methods.personal import batchnorm
-from fedscope.federated.network import Network
-from fedscope.federated.taps import classifier_input, relu_outputs, tapped
+from fedscope.federated.record.method import Batch, Gradient, Step
+from fedscope.federated.record.network import Network
+from fedscope.federated.record.taps import classifier_input, relu_outputs, tapped
 from fedscope.models.catalogue import build
 from tests.federated.cases import ending, options, passing, serving, step, vector
 

@@ -3,19 +3,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedscope.checkpoints.files import load_checkpoint
-from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.schema import OPTION, Settings, parse
-from fedscope.checkpoints.verify import verify_run
-from fedscope.data.catalogue import load as load_data
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.file.schema import OPTION, Settings, parse
+from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.verification.verify import verify_run
+from fedscope.data.sets.catalogue import load as load_data
 from fedscope.errors import UserError
-from fedscope.federated.evaluation import Score, tally
-from fedscope.federated.federation import open_run, prepare
-from fedscope.federated.rounds import train
-from fedscope.federated.summary import summary
-from fedscope.landscape.participants import Participants
-from fedscope.landscape.problem import load
-from fedscope.landscape.samples import Source
+from fedscope.federated.server.evaluation import Score, tally
+from fedscope.federated.server.rounds import train
+from fedscope.federated.server.summary import summary
+from fedscope.federated.setup.federation import open_run, prepare
+from fedscope.workflows.sources.problem import load
+from fedscope.workflows.sources.run_clients import Participants
+from fedscope.workflows.sources.samples import Source
 from tests.federated.runs import interrupted, resumed, trained
 
 SETTINGS = Settings(
@@ -54,7 +54,7 @@ def test_the_best_round_is_chosen_on_validation(tmp_path: Path, monkeypatch: pyt
     """A later round is better on the test set than the first, which is best on the rows held out."""
     validated = iter([0.7, 0.2, 0.5])
     monkeypatch.setattr(
-        "fedscope.federated.dispatch.Dispatch.validate", lambda *_: Score(1.0, next(validated))
+        "fedscope.federated.parallel.dispatch.Dispatch.validate", lambda *_: Score(1.0, next(validated))
     )
     settings = SETTINGS.model_copy(update={"epochs": 3, "lr": 0.2})
     done = trained(tmp_path, settings)

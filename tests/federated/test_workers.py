@@ -13,12 +13,12 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from fedscope.checkpoints.files import load_checkpoint
-from fedscope.checkpoints.layout import LOCK
-from fedscope.checkpoints.registry import Run
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.file.layout import LOCK
+from fedscope.checkpoints.registry.registry import Run
 from fedscope.cli.main import call
-from fedscope.federated import workers
-from fedscope.federated.memory import Memory
+from fedscope.federated.parallel import workers
+from fedscope.federated.server.memory import Memory
 from tests.data.layouts import make
 from tests.processes import finished, started
 

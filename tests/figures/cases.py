@@ -6,8 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedscope.landscape.records import density_entry, finite
-from fedscope.landscape.results import Axis, Density, Estimate, Mark, Surface
+from fedscope.landscape.spectral.results import Density, Estimate
+from fedscope.landscape.surfaces.results import Axis, Mark, Surface
+from fedscope.records.entries import density_entry, finite
 
 CURVATURES = torch.tensor([8.0, 3.0, 1.0, 0.5, 0.2, 0.1], dtype=torch.float64)  # of the quadratic below
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fedscope.landscape.records import finite
+from fedscope.records.entries import finite
 from tests.figures.cases import bowl, spectrum
 
 VERSIONS = {"fedscope": "0.1.0", "torch": "2.0"}

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.bars import Bar, bar_figure, checkpoint_bars, client_bars
+from fedscope.figures.spectrum.bars import Bar, bar_figure, checkpoint_bars, client_bars
 from tests.figures.cases import crossing
 
 

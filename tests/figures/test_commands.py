@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.registry import Registry, Run
-from fedscope.figures.commands import reference, registry_option
+from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.records.commands import reference, registry_option
 
 
 @pytest.mark.parametrize(

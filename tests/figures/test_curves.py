@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.figures.curves import Line, curves_figure
+from fedscope.figures.runs.curves import Line, curves_figure
 
 ROUNDS = np.arange(1.0, 61.0)
 PAIRS = [

@@ -11,9 +11,9 @@ from mpl_toolkits.mplot3d import Axes3D
 from PIL import Image
 
 from fedscope.errors import UserError
-from fedscope.figures import film
-from fedscope.figures.frames import frame_figures, frames, is_film, strip_figure
-from fedscope.figures.record import read_record
+from fedscope.figures import animation as film
+from fedscope.figures.provenance import read_record
+from fedscope.figures.surface.animation_frames import frame_figures, frames, is_film, strip_figure
 from tests.figures.cases import bowl, film_records, landscape_record, trajectory
 
 

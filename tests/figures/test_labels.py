@@ -1,9 +1,9 @@
 """No two checkpoints have one name."""
 
-from fedscope.data.catalogue import DATASETS
+from fedscope.data.sets.catalogue import DATASETS
 from fedscope.federated.methods import ALIASES, METHODS
-from fedscope.figures.labels import PRINTED, PRINTED_DATA, data_name, label, method_name, titles
-from fedscope.figures.recipes.recipe import names, recipe
+from fedscope.figures.text.labels import PRINTED, PRINTED_DATA, data_name, label, method_name, titles
+from fedscope.reproduce.spec import names, recipe
 
 HERE = {"path": "runs/a/final.pt", "run": "a", "round": 12, "client": None, "average": "cld"}
 

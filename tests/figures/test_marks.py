@@ -11,9 +11,9 @@ from matplotlib.text import Text
 from mpl_toolkits.mplot3d import Axes3D
 
 from fedscope.figures import style
-from fedscope.figures.marks import has_distances, kind_and_numbers, short_labels
-from fedscope.figures.surfaces import Kind, landscape_figure
-from fedscope.landscape.results import Mark
+from fedscope.figures.surface.marks import has_distances, kind_and_numbers, short_labels
+from fedscope.figures.surface.surfaces import Kind, landscape_figure
+from fedscope.landscape.surfaces.results import Mark
 from tests.figures.cases import bowl, drift, trajectory
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fedscope.figures import style
-from fedscope.figures.placing import Place, Points, place, samples, text_size
+from fedscope.figures.label_placement import Place, Points, place, samples, text_size
 
 PAGE = (130.0, 130.0)
 RADIUS = 2.4

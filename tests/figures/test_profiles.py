@@ -10,8 +10,8 @@ from matplotlib.text import Text
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.profiles import Barrier, profile_figure
-from fedscope.landscape.results import Axis
+from fedscope.figures.surface.profiles import Barrier, profile_figure
+from fedscope.landscape.surfaces.results import Axis
 from tests.figures.cases import bowl, profile
 
 

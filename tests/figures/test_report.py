@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.figures.report import landscape_page, report_page
-from fedscope.figures.report.checked import checked
-from fedscope.figures.report.metrics import negative_mass
+from fedscope.report import landscape_page, report_page
+from fedscope.report.checked import checked
+from fedscope.report.metrics import negative_mass
 from tests.figures.records import crossed, curvature, landscape, profile, run
 
 VOID = {"meta", "link", "img", "input", "br", "hr"}

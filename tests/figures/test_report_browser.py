@@ -14,7 +14,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select
 
-from fedscope.figures.report import report_page
+from fedscope.report import report_page
 from tests.figures.browser import SCREENSHOTS, keep, log, wait
 from tests.figures.records import curvature, landscape, run
 

@@ -1,8 +1,8 @@
 """The report's clients: their own numbers, and H_N and H_D of every pair."""
 
-from fedscope.figures.report import report_page
-from fedscope.figures.report.pairs import pair_charts
-from fedscope.figures.report.subjects import subjects
+from fedscope.report import report_page
+from fedscope.report.pairs import pair_charts
+from fedscope.report.subjects import subjects
 from tests.figures.records import crossed, curvature
 from tests.figures.test_report import Page, rows
 

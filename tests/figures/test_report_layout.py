@@ -9,7 +9,7 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select
 
-from fedscope.figures.report import report_page
+from fedscope.report import report_page
 from tests.figures.browser import keep, wait
 from tests.figures.records import crossed, curvature, landscape, profile, run
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.figures.report import landscape_page, report_page
-from fedscope.figures.report.planes import caption
+from fedscope.report import landscape_page, report_page
+from fedscope.report.planes import caption
 from tests.figures.records import curvature, landscape, profile, run
 from tests.figures.test_report import Page
 

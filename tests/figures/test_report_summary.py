@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from fedscope.figures.report import report_page
-from fedscope.figures.report.subjects import subjects
-from fedscope.figures.report.summary import Summary, summary
-from fedscope.figures.report.verdicts import best, sentences
+from fedscope.report import report_page
+from fedscope.report.subjects import subjects
+from fedscope.report.summary import Summary, summary
+from fedscope.report.verdicts import best, sentences
 from tests.figures.records import checkpoint, crossed, curvature, estimate, landscape, run
 from tests.figures.test_report import Page
 

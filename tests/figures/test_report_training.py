@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from fedscope.figures.report.curves import convergence
-from fedscope.figures.report.subjects import subjects
-from fedscope.figures.report.training import final_accuracy, training_table
-from fedscope.figures.run_records import accuracy_at
+from fedscope.records.run_curves import accuracy_at
+from fedscope.report.curves import convergence
+from fedscope.report.subjects import subjects
+from fedscope.report.training import final_accuracy, training_table
 from tests.figures.records import run
 
 

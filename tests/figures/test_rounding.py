@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedscope.figures.rounding import format_estimate
+from fedscope.figures.numbers import format_estimate
 
 NAN, INF = math.nan, math.inf
 

@@ -9,8 +9,8 @@ import pytest
 from matplotlib.axes import Axes
 
 from fedscope.errors import UserError
-from fedscope.figures.run_drawings import draw, groups
-from fedscope.figures.run_records import SCHEMA, checked
+from fedscope.figures.runs.drawings import draw, groups
+from fedscope.records.run_curves import SCHEMA, checked
 
 GALLERY = Path(__file__).parents[2] / "figures"
 

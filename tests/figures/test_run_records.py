@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from fedscope.figures.run_drawings import draw, groups
-from fedscope.figures.run_records import accuracy_at, curvature_at
+from fedscope.figures.runs.drawings import draw, groups
+from fedscope.records.run_curves import accuracy_at, curvature_at
 from tests.figures.test_run_drawings import curvature, record
 
 NORMAL = float(t.ppf(0.975, np.inf))  # half a 95 % interval, in standard errors

@@ -3,7 +3,7 @@ import pytest
 from matplotlib.colors import LogNorm
 
 from fedscope.errors import UserError
-from fedscope.figures.scale import Grid, format_value, shared_scale
+from fedscope.figures.color_scale import Grid, format_value, shared_scale
 
 SIDE = np.linspace(-1, 1, 21)
 RADIUS = SIDE[:, None] ** 2 + SIDE[None, :] ** 2

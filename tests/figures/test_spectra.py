@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.spectra import density_figure
+from fedscope.figures.spectrum.densities import density_figure
 from tests.figures.cases import spectrum
 
 

@@ -12,13 +12,13 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from fedscope.errors import UserError
-from fedscope.figures.bars import bar_figure, client_bars
-from fedscope.figures.clients import client_matrix_figure
-from fedscope.figures.eigenvalues import eigenvalue_figure
-from fedscope.figures.profiles import Barrier, profile_figure
-from fedscope.figures.spectra import density_figure
+from fedscope.figures.spectrum.bars import bar_figure, client_bars
+from fedscope.figures.spectrum.client_pairs import client_matrix_figure
+from fedscope.figures.spectrum.densities import density_figure
+from fedscope.figures.spectrum.eigenvalues import eigenvalue_figure
 from fedscope.figures.style import loss_colormap, method_colors, paper_style, save, typeset
-from fedscope.figures.surfaces import landscape_figure
+from fedscope.figures.surface.profiles import Barrier, profile_figure
+from fedscope.figures.surface.surfaces import landscape_figure
 from tests.figures.cases import bowl, crossing, drift, eigenvalues, profile, spectrum, trajectory
 
 RECORD = {"checkpoint": "fedavg@25", "seed": 3}

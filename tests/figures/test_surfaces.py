@@ -16,8 +16,8 @@ from mpl_toolkits.mplot3d import Axes3D
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.surfaces import Kind, landscape_figure
-from fedscope.landscape.results import Axis, Surface
+from fedscope.figures.surface.surfaces import Kind, landscape_figure
+from fedscope.landscape.surfaces.results import Axis, Surface
 from tests.figures.cases import bowl, drift
 
 NAMES = ["FedAvg", "FedProx", "FedDyn", "FedDC", "SCAFFOLD", "FedAlign"]

@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.figures.tables import hessian_table
-from fedscope.figures.verdicts import comparison_table
+from fedscope.figures.text.tables import hessian_table
+from fedscope.figures.text.verdicts import comparison_table
 
 PROBLEM = {"model": "resnet8", "dataset": "digits", "samples": 512, "operator": "hessian", "reading": "paper"}
 CROSS: dict[str, Any] = {

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.figures.tradeoff import Point, tradeoff_figure
+from fedscope.figures.runs.tradeoff import Point, tradeoff_figure
 
 PAIR = [
     Point("FedAvg", {"λ_max": (17.5, 0.5), "trace": (3460.0, 43.0)}, (34.0, 0.5)),

@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.figures.advice import advice
-from fedscope.figures.verdicts import comparison_table, surprises
+from fedscope.figures.text.advice import advice
+from fedscope.figures.text.verdicts import comparison_table, surprises
 
 
 def _record(

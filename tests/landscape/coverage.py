@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, hessian, vmap
 from torch.nn.functional import cross_entropy, embedding_bag
 
-from fedscope.landscape.operators import LambdaOperator, Operator, Product
+from fedscope.landscape.operators.base import LambdaOperator, Operator, Product
 
 DRAWS = int(os.environ.get("FEDSCOPE_DRAWS", 100))  # repetitions; the documented shares are of 300
 NOMINAL = 0.95

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, jacrev
 from torch.nn.functional import cross_entropy
 
+from fedscope.choices import Reading
 from fedscope.landscape import LambdaOperator, cross_client
-from fedscope.request import Reading
 
 CLIENTS, ROWS = 6, 128
 Key = tuple[str, Reading]

@@ -14,15 +14,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedscope.landscape.density import spectral_density
-from fedscope.landscape.diagonal import diagonal, squared_norm
-from fedscope.landscape.eigen import Which, top_eigenpairs
-from fedscope.landscape.errorbars import interval
-from fedscope.landscape.lanczos import Lanczos
-from fedscope.landscape.operators import Operator
-from fedscope.landscape.results import Density, Trace
-from fedscope.landscape.subspace import Subspace
-from fedscope.landscape.trace import trace
+from fedscope.landscape.operators.base import Operator
+from fedscope.landscape.operators.krylov_basis import Subspace
+from fedscope.landscape.spectral.diagonal import diagonal, squared_norm
+from fedscope.landscape.spectral.eigenpairs import Which, top_eigenpairs
+from fedscope.landscape.spectral.hutchinson_trace import trace
+from fedscope.landscape.spectral.lanczos import Lanczos
+from fedscope.landscape.spectral.results import Density, Trace
+from fedscope.landscape.spectral.slq_density import spectral_density
+from fedscope.statistics.intervals import interval
 
 from .coverage import TENSORS, BatchMatrices, Interval, Row
 

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from fedscope.landscape import Batches, surface
-from fedscope.landscape.barrier import barrier
-from fedscope.landscape.planes import Networks, line_between
+from fedscope.landscape.surfaces.barrier import barrier
+from fedscope.landscape.surfaces.planes import Networks, line_between
 
 
 class Weight(nn.Module):

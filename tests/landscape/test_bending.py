@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from fedscope.landscape import Batches, Directions, eigen_directions, top_eigenpairs
-from fedscope.landscape.bending import curvature_at_center, curvature_over_steps
-from fedscope.landscape.statespace import StateSpace
+from fedscope.landscape.loss.state_space import StateSpace
+from fedscope.landscape.surfaces.directional_curvature import curvature_at_center, curvature_over_steps
 
 from .cases import Case, convnet
 

@@ -18,10 +18,10 @@ from fedscope.landscape import (
     diagonal,
     orthogonal,
 )
-from fedscope.landscape.clients import Diagonals
-from fedscope.landscape.comparison import compare
-from fedscope.landscape.operators import Operator
-from fedscope.landscape.records import estimate_entry
+from fedscope.landscape.heterogeneity.cross_client import Diagonals
+from fedscope.landscape.heterogeneity.similarity import compare
+from fedscope.landscape.operators.base import Operator
+from fedscope.records.entries import estimate_entry
 
 from .cases import Case, mlp, symmetric
 
@@ -185,7 +185,7 @@ def test_a_basis_leaves_the_probes_as_they_are() -> None:
 def test_a_basis_takes_no_more_rows_than_fit_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     (op,) = _operators(_noisy(1))
     for memory, rows in ((3 * 40 * 8, 3), (100, 0)):
-        monkeypatch.setattr("fedscope.landscape.deflation.MEMORY", memory)
+        monkeypatch.setattr("fedscope.landscape.spectral.deflation.MEMORY", memory)
         found = deflated_diagonal(op, probes=32, generator=torch.Generator().manual_seed(0))
         assert found.trace.deflated == rows
         assert found.matvecs == 32 + rows

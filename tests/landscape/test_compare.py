@@ -9,8 +9,8 @@ import torch
 
 from fedscope.errors import UserError
 from fedscope.landscape import Hessian, orthogonal, trace
-from fedscope.landscape.compare import differences
-from fedscope.landscape.errorbars import data_stderr
+from fedscope.records.differences import differences
+from fedscope.statistics.intervals import data_stderr
 
 from .cases import Case, mlp
 

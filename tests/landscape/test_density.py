@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape import Estimate, LambdaOperator, orthogonal, rademacher, spectral_density, trace
-from fedscope.landscape.errorbars import mean_stderr
+from fedscope.statistics.intervals import mean_stderr
 
 from .cases import Case, matrix_operator, symmetric
 

@@ -4,8 +4,8 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape import LambdaOperator, diagonal, orthogonal
-from fedscope.landscape.diagonal import squared_norm
-from fedscope.landscape.lanczos import Lanczos
+from fedscope.landscape.spectral.diagonal import squared_norm
+from fedscope.landscape.spectral.lanczos import Lanczos
 
 from .cases import Case, matrix_operator
 

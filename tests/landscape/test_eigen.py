@@ -7,8 +7,8 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian, LambdaOperator, top_eigenpairs
-from fedscope.landscape.dataerror import eigenvalue_errors
-from fedscope.landscape.eigen import Which
+from fedscope.landscape.spectral.data_error import eigenvalue_errors
+from fedscope.landscape.spectral.eigenpairs import Which
 
 from .cases import Case, matrix_operator, mlp, symmetric
 from .coverage import BatchMatrices

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from fedscope.landscape.errorbars import interval, sloped_interval
+from fedscope.statistics.intervals import interval, sloped_interval
 
 
 def test_the_ends_of_a_sloped_interval_are_as_far_as_their_own_variance_allows() -> None:

@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedscope.landscape import Batches, EmpiricalFisher, GaussNewton, Hessian
-from fedscope.landscape.flatloss import FlatLoss
-from fedscope.landscape.lossoperator import LossOperator
+from fedscope.landscape.loss.flat_loss import FlatLoss
+from fedscope.landscape.operators.empirical_risk import LossOperator
 
 from .cases import Case, convnet
 from .nets import NETS, net_case

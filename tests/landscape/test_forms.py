@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedscope.landscape.convolution import LAYOUTS
-from fedscope.landscape.forms import PLAIN, Form, Trial, fastest
+from fedscope.landscape.loss.conv_double_backward import LAYOUTS
+from fedscope.landscape.loss.forms import PLAIN, Form, Trial, fastest
 
 SAME = Trial(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
 

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, relu
 
 from fedscope.landscape import Batches, surface
-from fedscope.landscape.flatloss import FlatLoss
-from fedscope.landscape.forward import Forward
-from fedscope.landscape.fusion import Fused
+from fedscope.landscape.loss.flat_loss import FlatLoss
+from fedscope.landscape.surfaces.fused_forward import Forward
+from fedscope.landscape.surfaces.fused_layers import Fused
 
 
 class Residual(nn.Module):
@@ -244,7 +244,7 @@ def test_small_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     model, batches, _ = _case("residual")
     loss = FlatLoss(model, cross_entropy, batches)
     whole = Forward(model, loss).outputs()
-    monkeypatch.setattr("fedscope.landscape.forward._BLOCK", {"cpu": 3 * 9 * 9 * 4 * 4})
+    monkeypatch.setattr("fedscope.landscape.surfaces.fused_forward._BLOCK", {"cpu": 3 * 9 * 9 * 4 * 4})
     blocks = Forward(model, loss)
     assert [len(block) for block in blocks._blocks or []] == [3] * 7
     for ours, theirs in zip(blocks.outputs(), whole, strict=True):

@@ -6,8 +6,8 @@ from torch import Tensor, nn
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, EmpiricalFisher, GaussNewton, Hessian
-from fedscope.landscape.graphs import Cost, Graphs
-from fedscope.landscape.lossoperator import LossOperator
+from fedscope.landscape.operators.empirical_risk import LossOperator
+from fedscope.landscape.operators.graph_cache import Cost, Graphs
 
 from .cases import convnet
 from .nets import net_case

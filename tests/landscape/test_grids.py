@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from fedscope.errors import UserError
-from fedscope.landscape.directions import Directions
-from fedscope.landscape.grids import grid_values
-from fedscope.landscape.results import Mark
+from fedscope.landscape.surfaces.directions import Directions
+from fedscope.landscape.surfaces.grid import grid_values
+from fedscope.landscape.surfaces.results import Mark
 
 X = torch.ones(2)
 PLAIN = Directions("eigen", (X, X), ("x", "y"))

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape import Eigenpairs, top_eigenpairs, trace
-from fedscope.landscape.journal import Journaled, Room
-from fedscope.landscape.operators import Operator, Product
+from fedscope.landscape.operators.base import Operator, Product
+from fedscope.landscape.operators.product_cache import Journaled, Room
 
 from .cases import Case
 

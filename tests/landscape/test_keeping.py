@@ -12,8 +12,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedscope.errors import UserError
-from fedscope.landscape import Batches, GaussNewton, Hessian, keeping
-from fedscope.landscape.keeping import Keeper, identity, key
+from fedscope.landscape import Batches, GaussNewton, Hessian
+from fedscope.landscape.operators.product_cache import identity
+from fedscope.workflows.results import cache as keeping
+from fedscope.workflows.results.cache import Keeper, key
 
 from .cases import convnet, mlp
 

@@ -9,13 +9,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fedscope.landscape import Hessian, kept, scan
-from fedscope.landscape.frames import scan_rounds
-from fedscope.landscape.kept import kept_scans
-from fedscope.landscape.problem import Problem
-from fedscope.landscape.progress import Progress
-from fedscope.landscape.samples import Source
-from fedscope.landscape.scan import Plane
+from fedscope.landscape import Hessian
+from fedscope.landscape.operators.progress import Progress
+from fedscope.workflows.landscape import cached as kept
+from fedscope.workflows.landscape import scan
+from fedscope.workflows.landscape.cached import kept_scans
+from fedscope.workflows.landscape.frames import scan_rounds
+from fedscope.workflows.landscape.scan import Plane
+from fedscope.workflows.sources.problem import Problem
+from fedscope.workflows.sources.samples import Source
 
 from .cases import mlp
 

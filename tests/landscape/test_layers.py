@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import torch
 
 from fedscope.landscape import Hessian
-from fedscope.landscape.layers import layer_eigenpairs, layer_patterns
+from fedscope.landscape.spectral.layer_blocks import layer_eigenpairs, layer_patterns
 
 from .cases import mlp
 

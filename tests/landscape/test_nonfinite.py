@@ -8,8 +8,8 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian
-from fedscope.landscape.flatloss import FlatLoss
-from fedscope.landscape.nonfinite import check_finite, check_products
+from fedscope.landscape.loss.flat_loss import FlatLoss
+from fedscope.landscape.operators.finite_checks import check_finite, check_products
 
 
 def _network() -> nn.Sequential:

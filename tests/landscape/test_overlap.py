@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
-from fedscope.landscape.overlap import principal_cosines, subspace_overlap
+from fedscope.landscape.spectral.subspace_overlap import principal_cosines, subspace_overlap
 
 
 def _orthonormal(n: int, k: int, seed: int) -> Tensor:

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch.multiprocessing.spawn import spawn
 
 from fedscope.landscape import GaussNewton, Hessian, Operator, surface
-from fedscope.landscape.pointfile import PointFile
+from fedscope.landscape.surfaces.point_cache import PointFile
 
 from .cases import convnet
 

@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 import torch
 
-from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.schema import Settings
+from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.data.augment import Pipeline
-from fedscope.data.catalogue import pipeline
-from fedscope.data.division import Divided
+from fedscope.data.partition.division import Divided
+from fedscope.data.sets.catalogue import pipeline
 from fedscope.errors import UserError
-from fedscope.federated.federation import Federation, open_run, prepare
-from fedscope.federated.rounds import train
-from fedscope.landscape.participants import Participants, loader
-from fedscope.landscape.problem import Problem, load
-from fedscope.landscape.samples import Source
-from fedscope.request import Resampling
+from fedscope.federated.server.rounds import train
+from fedscope.federated.setup.federation import Federation, open_run, prepare
 from fedscope.streams import numpy_stream
+from fedscope.workflows.requests import Resampling
+from fedscope.workflows.sources.problem import Problem, load
+from fedscope.workflows.sources.run_clients import Participants, loader
+from fedscope.workflows.sources.samples import Source
 
 SETTINGS = Settings(
     clients=3, rounds=3, epochs=1, train_samples=200, test_samples=50, keep_every=1, seed=4, batch_size=16,
@@ -120,7 +120,7 @@ def test_what_is_not_known_is_refused(
         Participants(replace(problem, info=None), "global", "own")
     with pytest.raises(UserError, match="train with --save-clients last"):
         Participants(replace(problem, path=tmp_path / "final.pt"), "client", "global")
-    monkeypatch.setattr("fedscope.landscape.samples.divided", lambda *_: NOTHING)
+    monkeypatch.setattr("fedscope.workflows.sources.samples.divided", lambda *_: NOTHING)
     with pytest.raises(UserError, match="client 0 holds no training rows"):
         Participants(_forgetful(problem), "client", "own")
 
@@ -142,7 +142,7 @@ def other_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     def stream(seed: int, *key: Any) -> np.random.Generator:
         return drawn(seed + 1, *key)
 
-    monkeypatch.setattr("fedscope.data.partition.numpy_stream", stream)
+    monkeypatch.setattr("fedscope.data.partition.partition.numpy_stream", stream)
 
 
 @pytest.mark.usefixtures("other_streams")
@@ -211,7 +211,7 @@ def test_the_published_loader_augments_as_the_run_did(
 ) -> None:
     federation, run = shifting
     recipe = Pipeline((0.3,), (0.4,), flip=0.5, crop=1.0, padding=1)
-    monkeypatch.setattr("fedscope.data.catalogue.pipeline", lambda *_: ("augmenting", recipe))
+    monkeypatch.setattr("fedscope.data.sets.catalogue.pipeline", lambda *_: ("augmenting", recipe))
     problem = _problem(run.final)
     first = next(iter(loader(problem, Resampling())()))[0]
     again = next(iter(loader(problem, Resampling())()))[0]

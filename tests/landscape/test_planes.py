@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fedscope.errors import UserError
-from fedscope.landscape import planes
-from fedscope.landscape.directions import Directions
-from fedscope.landscape.planes import Networks, best_plane, line_between, plane_through
+from fedscope.landscape.surfaces import planes
+from fedscope.landscape.surfaces.directions import Directions
+from fedscope.landscape.surfaces.planes import Networks, best_plane, line_between, plane_through
 
 S = 3  # coordinates that are no parameters
 

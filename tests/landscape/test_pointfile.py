@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedscope.landscape.pointfile import PointFile, Row
+from fedscope.landscape.surfaces.point_cache import PointFile, Row
 
 LENGTH = 4 + 8 * 4 + 8
 

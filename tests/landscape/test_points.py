@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
+from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Directions, surface
-from fedscope.landscape.statespace import StateSpace
-from fedscope.request import BatchNormMode
+from fedscope.landscape.loss.state_space import StateSpace
 
 from .nets import NETS, net_case
 

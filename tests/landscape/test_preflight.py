@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian
-from fedscope.landscape.flatloss import FlatLoss
+from fedscope.landscape.loss.flat_loss import FlatLoss
 
 
 class _Forgetful(torch.autograd.Function):

@@ -7,8 +7,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from fedscope.errors import UserError
-from fedscope.figures.spectra import density_figure
-from fedscope.figures.surfaces import landscape_figure
+from fedscope.figures.spectrum.densities import density_figure
+from fedscope.figures.surface.surfaces import landscape_figure
 from fedscope.landscape import (
     Batches,
     Hessian,

@@ -3,16 +3,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedscope.checkpoints.files import Checkpoint, load_checkpoint, save_checkpoint
-from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.schema import Settings
-from fedscope.data.datasets import part
-from fedscope.federated.federation import open_run, prepare
-from fedscope.federated.rounds import train
-from fedscope.landscape.normalization import frozen_copy
-from fedscope.landscape.problem import load
-from fedscope.landscape.samples import Source
+from fedscope.checkpoints.file.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.data.sets.datasets import part
+from fedscope.federated.server.rounds import train
+from fedscope.federated.setup.federation import open_run, prepare
+from fedscope.landscape.loss.batchnorm import frozen_copy
 from fedscope.models.resnet import blocks
+from fedscope.workflows.sources.problem import load
+from fedscope.workflows.sources.samples import Source
 
 
 def test_stochastic_depth_is_analysed_at_its_expectation(run: Run, tmp_path: Path) -> None:

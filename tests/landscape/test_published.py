@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian, LambdaOperator
-from fedscope.landscape.published import (
+from fedscope.landscape.published.estimators import (
     PublishedTrace,
     published_comparison,
     published_eigenpairs,
     published_trace,
 )
-from fedscope.landscape.resampled import Loader, Resampled
+from fedscope.landscape.published.resampling import Loader, Resampled
 
 from .cases import matrix_operator, symmetric
 

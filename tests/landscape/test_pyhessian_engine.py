@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape import Batches
-from fedscope.landscape.pyhessian_engine import pyhessian_spectrum
+from fedscope.landscape.published.pyhessian import pyhessian_spectrum
 
 from .cases import Case, convnet
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedscope.landscape import spectral_density
-from fedscope.landscape.quadrature import share_limits
+from fedscope.landscape.spectral.gauss_quadrature import share_limits
 
 from .cases import matrix_operator
 

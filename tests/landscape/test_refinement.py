@@ -13,8 +13,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedscope.landscape import Batches, Surface, surface
-from fedscope.landscape.planes import Networks, line_between
-from fedscope.landscape.refinement import Grid, Mask, hierarchy, interpolated, refined
+from fedscope.landscape.surfaces.adaptive import Grid, Mask, hierarchy, interpolated, refined
+from fedscope.landscape.surfaces.planes import Networks, line_between
 
 Function = Callable[[Grid, Grid], Grid]
 SMOOTH: dict[str, Function] = {

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedscope.landscape import Batches, Surface, keeping, surface
+from fedscope.landscape import Batches, Surface, surface
+from fedscope.workflows.results import cache as keeping
 
 WORK = """
 import sys

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from fedscope.errors import UserError
 from fedscope.landscape import surface
-from fedscope.landscape.planes import Networks, best_plane, line_between, plane_through
-from fedscope.landscape.statespace import StateSpace
+from fedscope.landscape.loss.state_space import StateSpace
+from fedscope.landscape.surfaces.planes import Networks, best_plane, line_between, plane_through
 
 from .cases import Case, convnet
 

@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedscope.landscape.lanczos import Lanczos
-from fedscope.landscape.subspace import Remainder, Subspace
+from fedscope.landscape.operators.krylov_basis import Remainder, Subspace
+from fedscope.landscape.spectral.lanczos import Lanczos
 
 from .cases import Case
 

@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Directions, eigen_directions, surface, top_eigenpairs
-from fedscope.landscape.grids import grid_values
+from fedscope.landscape.surfaces.grid import grid_values
 
 from .cases import Case, convnet, mlp
 

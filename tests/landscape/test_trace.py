@@ -7,18 +7,18 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian, LambdaOperator, orthogonal, rademacher, trace
-from fedscope.landscape.deflation import deflate_further, variance_saved
-from fedscope.landscape.errorbars import (
+from fedscope.landscape.operators.base import Operator
+from fedscope.landscape.operators.krylov_basis import Remainder, Subspace
+from fedscope.landscape.operators.probes import LARGEST_ORTHOGONAL
+from fedscope.landscape.spectral.deflation import deflate_further, variance_saved
+from fedscope.landscape.spectral.lanczos import Lanczos
+from fedscope.statistics.intervals import (
     combined,
     data_stderr,
     interval,
     jackknife_variance,
     probed_data_error,
 )
-from fedscope.landscape.lanczos import Lanczos
-from fedscope.landscape.operators import Operator
-from fedscope.landscape.probes import LARGEST_ORTHOGONAL
-from fedscope.landscape.subspace import Remainder, Subspace
 
 from .cases import Case, matrix_operator, mlp, symmetric
 

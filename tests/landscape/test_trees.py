@@ -13,9 +13,9 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, EmpiricalFisher, GaussNewton, Hessian, frozen_copy
-from fedscope.landscape.meanloss import check_mean
-from fedscope.landscape.pyhessian_engine import pyhessian_spectrum
-from fedscope.landscape.trees import Tree, count, joined, mapped, split
+from fedscope.landscape.loss.mean_loss import check_mean
+from fedscope.landscape.loss.trees import Tree, count, joined, mapped, split
+from fedscope.landscape.published.pyhessian import pyhessian_spectrum
 
 SAMPLES = 7
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from fedscope.checkpoints.schema import ModelSpec
-from fedscope.data.catalogue import DATASETS
+from fedscope.checkpoints.file.schema import ModelSpec
+from fedscope.data.sets.catalogue import DATASETS
 from fedscope.errors import UserError
 from fedscope.models.catalogue import NETWORKS, build, outline
 from fedscope.models.resnet import ResNet, blocks

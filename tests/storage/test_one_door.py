@@ -21,31 +21,34 @@ OWN = {"write_text", "write_bytes", "read_text", "read_bytes", "touch", "move"} 
 
 # to a handle that storage has opened, of what comes with the package or the system, or no file
 KNOWN = {
-    ("checkpoints/archive.py", "archive.open"),
-    ("checkpoints/archive.py", "shutil.copyfileobj"),
-    ("checkpoints/code.py", "path.read_bytes"),
-    ("checkpoints/files.py", "torch.save"),
-    ("checkpoints/index.py", "sqlite3.connect"),  # right after a look at what lies there
+    ("checkpoints/registry/archive.py", "archive.open"),
+    ("checkpoints/registry/archive.py", "shutil.copyfileobj"),
+    ("checkpoints/file/code.py", "path.read_bytes"),
+    ("checkpoints/file/checkpoint.py", "torch.save"),
+    ("checkpoints/registry/index.py", "sqlite3.connect"),  # right after a look at what lies there
     ("checkpoints/travel/pull.py", "shutil.copyfileobj"),
     ("checkpoints/travel/store.py", "self._files.open"),  # of fsspec: elsewhere than here
     ("cli/catalogues.py", "file.read_bytes"),
-    ("data/cache.py", "np.memmap"),
-    ("data/cache.py", "np.save"),
-    ("data/decoding.py", "Image.open"),
-    ("data/files.py", "np.save"),
-    ("federated/accounting.py", "status.read_text"),
-    ("federated/presets.py", "read_text"),
-    ("federated/tensorboard.py", "SummaryWriter"),  # of TensorBoard, into a folder that storage has made
-    ("figures/recipes/published.py", "path.read_text"),
-    ("figures/recipes/recipe.py", "read_text"),
-    ("figures/record.py", "Image.open"),
-    ("figures/report/page.py", "figure.savefig"),
-    ("figures/report/page.py", "read_text"),
+    ("data/reading/cache.py", "np.memmap"),
+    ("data/reading/cache.py", "np.save"),
+    ("data/reading/decoding.py", "Image.open"),
+    ("data/reading/files.py", "np.save"),
+    ("federated/costs/traffic.py", "status.read_text"),
+    ("federated/setup/presets.py", "read_text"),
+    (
+        "federated/server/tensorboard.py",
+        "SummaryWriter",
+    ),  # into a folder that storage has made
+    ("reproduce/published.py", "path.read_text"),
+    ("reproduce/spec.py", "read_text"),
+    ("figures/provenance.py", "Image.open"),
+    ("report/page.py", "figure.savefig"),
+    ("report/page.py", "read_text"),
     ("figures/style.py", "figure.savefig"),
-    ("landscape/graphs.py", "file.read_text"),
-    ("landscape/graphs.py", "read_text"),
-    ("landscape/journal.py", "np.savez"),
-    ("landscape/keeping.py", "file.read_bytes"),
+    ("landscape/operators/graph_cache.py", "file.read_text"),
+    ("landscape/operators/graph_cache.py", "read_text"),
+    ("landscape/operators/product_cache.py", "np.savez"),
+    ("workflows/results/cache.py", "file.read_bytes"),
     ("own.py", "file.read_bytes"),
 }
 

@@ -9,8 +9,8 @@ from torch import Tensor
 from fedscope.adoption.adopted import Adopted
 from fedscope.adoption.identity import Identity
 from fedscope.adoption.layouts import Layout, look
-from fedscope.checkpoints.foreign import read
-from fedscope.checkpoints.registry import Registry, Run
+from fedscope.checkpoints.foreign.reading import read
+from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.storage import remove_tree
 
 
@@ -35,7 +35,7 @@ def add(
         known: see :class:`Adopted`.
         round: that the newest global model is of, where its file does not say; else 0.
         clients: the clients' files, in their order, where they are not beside it.
-        entry: see :func:`fedscope.checkpoints.fitting.fit`.
+        entry: see :func:`fedscope.checkpoints.foreign.fitting.fit`.
 
     Raises:
         UserError: a file cannot be read or does not fit the network; nothing is registered then.

@@ -5,10 +5,8 @@ from datetime import UTC, datetime
 
 from torch import Tensor
 
-from fedscope.checkpoints.files import save_checkpoint, versions
-from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.run import checked_name
-from fedscope.checkpoints.schema import (
+from fedscope.checkpoints.file.checkpoint import save_checkpoint, versions
+from fedscope.checkpoints.file.schema import (
     UNKNOWN,
     Added,
     CheckpointInfo,
@@ -18,6 +16,8 @@ from fedscope.checkpoints.schema import (
     Settings,
     parse,
 )
+from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.run import checked_name
 from fedscope.storage import move
 
 Metrics = dict[str, float | None]

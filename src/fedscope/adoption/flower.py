@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from fedscope.adoption.adopted import Adopted
 from fedscope.adoption.identity import Identity, identify
-from fedscope.checkpoints.fitting import fit
-from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.foreign.fitting import fit
+from fedscope.checkpoints.registry.registry import Registry
 
 S = TypeVar("S")
 Clients = Literal["none", "last", "all"]

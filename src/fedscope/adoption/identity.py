@@ -6,9 +6,9 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from fedscope.checkpoints.fitting import Fitted, fit
-from fedscope.checkpoints.schema import DataSpec, ModelSpec
-from fedscope.data import catalogue as data_catalogue
+from fedscope.checkpoints.file.schema import DataSpec, ModelSpec
+from fedscope.checkpoints.foreign.fitting import Fitted, fit
+from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.errors import UserError
 from fedscope.models import catalogue as model_catalogue
 from fedscope.models import own

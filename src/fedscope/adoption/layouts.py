@@ -14,7 +14,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from fedscope.checkpoints.foreign import SHARDED, SINGLE, clients_in, read
+from fedscope.checkpoints.foreign.reading import SHARDED, SINGLE, clients_in, read
 from fedscope.errors import UserError
 
 _MEAN = re.compile(r"([0-9]{1,9})_com_(cld|sel|all)\.pt")

@@ -67,7 +67,7 @@ def check_references(given: dict[str, Any]) -> None:
     Raises:
         UserError: there is no such run or checkpoint.
     """
-    from fedscope.checkpoints.registry import Registry
+    from fedscope.checkpoints.registry.registry import Registry
 
     store = Registry(given["registry"])
     for reference in given["checkpoints"]:

@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from fedscope.checkpoints.formats import seal
+from fedscope.checkpoints.file.formats import seal
 from fedscope.cli import catalogues, console
 from fedscope.errors import UserError
 from fedscope.storage import cache_dir, is_writable, open_regular, read_text, write_text

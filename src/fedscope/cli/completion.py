@@ -23,7 +23,7 @@ def checkpoints(context: click.Context, param: click.Parameter, typed: str) -> l
     run = next((run for run in _registry(context).folders() if run.name == name), None)
     if run is None:
         return []
-    from fedscope.checkpoints.addresses import addresses
+    from fedscope.checkpoints.registry.addresses import addresses
 
     return [CompletionItem(f"{name}@{word}") for word in addresses(run) if f"{name}@{word}".startswith(typed)]
 
@@ -41,6 +41,6 @@ def of(kind: str) -> Complete:
 
 
 def _registry(context: click.Context) -> Any:
-    from fedscope.checkpoints.registry import Registry
+    from fedscope.checkpoints.registry.registry import Registry
 
     return Registry(Path(context.params.get("registry") or "checkpoints"))

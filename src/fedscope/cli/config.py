@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from fedscope.checkpoints.schema import Manifest
+from fedscope.checkpoints.file.schema import Manifest
 from fedscope.errors import UserError, suggestion
 from fedscope.storage import read_text
 

@@ -24,7 +24,7 @@ def command() -> None:
 def list_data(data_dir: Path | None, json_target: str | None) -> None:
     """List all data sets, and where each would come from."""
     from fedscope.cli import answers
-    from fedscope.data.root import root
+    from fedscope.data.sets.root import root
     from fedscope.storage import cache_dir
 
     fetched = sorted(str(file) for file in cache_dir().glob("*-hub/meta.json"))
@@ -37,8 +37,8 @@ def list_data(data_dir: Path | None, json_target: str | None) -> None:
 
 def _listed(data_dir: Path | None) -> tuple[list[dict[str, Any]], list[Sequence[Any]]]:
     """Return what there is to say of all data sets, and what is shown of it."""
-    from fedscope.data.catalogue import DATASETS
-    from fedscope.data.inspection import describe, whereabouts
+    from fedscope.data.sets.catalogue import DATASETS
+    from fedscope.data.sets.inspection import describe, whereabouts
     from fedscope.own import DATASETS as REGISTERED
     from fedscope.own import registered
 
@@ -71,8 +71,8 @@ def show(name: str, json_target: str | None) -> None:
     catalogues.check("dataset", name)
     facts = catalogues.kept("dataset", _facts).get(name)
     if facts is None:
-        from fedscope.data.catalogue import record
-        from fedscope.data.inspection import describe
+        from fedscope.data.sets.catalogue import record
+        from fedscope.data.sets.inspection import describe
 
         facts = describe(record(name))
     if console.in_json(json_target, facts):
@@ -83,8 +83,8 @@ def show(name: str, json_target: str | None) -> None:
 
 def _facts() -> dict[str, dict[str, Any]]:
     """Return what there is to know of every data set, by name."""
-    from fedscope.data.catalogue import DATASETS
-    from fedscope.data.inspection import describe
+    from fedscope.data.sets.catalogue import DATASETS
+    from fedscope.data.sets.inspection import describe
 
     return {name: describe(record) for name, record in DATASETS.items()}
 
@@ -100,8 +100,8 @@ def check(name: str, data_dir: Path | None, json_target: str | None) -> None:
     where something is missing or wrong.
     """
     from fedscope.cli import console
-    from fedscope.data.catalogue import DATASETS
-    from fedscope.data.inspection import inspect, present
+    from fedscope.data.sets.catalogue import DATASETS
+    from fedscope.data.sets.inspection import inspect, present
     from fedscope.errors import UserError
 
     if name not in DATASETS and Path(name).is_dir():

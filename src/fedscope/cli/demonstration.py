@@ -2,21 +2,22 @@
 
 from pathlib import Path
 
-from fedscope.checkpoints.files import versions
-from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.file.checkpoint import versions
+from fedscope.checkpoints.registry.registry import Registry
 from fedscope.cli import console, options
 from fedscope.cli.hessian_shown import show
 from fedscope.cli.reporting import as_record, page_of, runs_of
 from fedscope.cli.training import train_run
-from fedscope.figures import hessian_records, landscape_records
-from fedscope.figures.record import made_from
+from fedscope.figures.provenance import made_from
+from fedscope.figures.spectrum import from_records as hessian_records
 from fedscope.figures.style import save
-from fedscope.landscape.measure import measure
-from fedscope.landscape.problem import load
-from fedscope.landscape.samples import Source
-from fedscope.landscape.scan import Plane, scan
-from fedscope.request import Crossing, Request
+from fedscope.figures.surface import from_records as landscape_records
 from fedscope.storage import check_target, write_text
+from fedscope.workflows.curvature.measure import measure
+from fedscope.workflows.landscape.scan import Plane, scan
+from fedscope.workflows.requests import Crossing, Request
+from fedscope.workflows.sources.problem import load
+from fedscope.workflows.sources.samples import Source
 
 METHODS = ("fedavg", "fedavg+man")
 FILES = ("hessian.json", "landscape.json", "density.png", "landscape.png", "landscape.pdf", "report.html")

@@ -19,8 +19,8 @@ from fedscope.errors import UserError
 from fedscope.storage import check_target
 
 if TYPE_CHECKING:
-    from fedscope.figures.recipes.build import Plan
-    from fedscope.figures.recipes.recipe import Recipe
+    from fedscope.reproduce.build import Plan
+    from fedscope.reproduce.spec import Recipe
 
 SCALES = ("paper", "cpu", "smoke")
 scale_option = click.option(
@@ -57,10 +57,10 @@ def list_recipes(scale: str, registry: Path, json_target: str | None) -> None:
 
 def _listed(scale: str, registry: Path) -> tuple[list[dict[str, Any]], list[Sequence[Any]]]:
     """Return what there is to say of all recipes, and what is shown of it."""
-    from fedscope.figures.recipes.build import Place, Plan
-    from fedscope.figures.recipes.cells import Choices
-    from fedscope.figures.recipes.estimate import words
-    from fedscope.figures.recipes.recipe import names, recipe
+    from fedscope.reproduce.build import Place, Plan
+    from fedscope.reproduce.cells import Choices
+    from fedscope.reproduce.estimate import words
+    from fedscope.reproduce.spec import names, recipe
 
     place, rows, found = Place(registry, Path("figures")), [], []
     shared = None
@@ -128,9 +128,9 @@ def build_command(
 
     Run the same command again after an interruption: it goes on where it stopped.
     """
-    from fedscope.figures.recipes.build import Place, Plan, build
-    from fedscope.figures.recipes.cells import Choices, rows
-    from fedscope.figures.recipes.gallery import SUFFIXES
+    from fedscope.reproduce.build import Place, Plan, build
+    from fedscope.reproduce.cells import Choices, rows
+    from fedscope.reproduce.gallery import SUFFIXES
 
     chosen = Choices(_numbers(seeds), only or None, rounds)
     recipes = [one for one in _recipes(names, scale) if not only or not one.columns or _has(one, only)]
@@ -160,7 +160,7 @@ def build_command(
 @_out
 def index_command(out: Path) -> None:
     """Write the gallery's index from the records that lie in it."""
-    from fedscope.figures.recipes.gallery import INDEX, index
+    from fedscope.reproduce.gallery import INDEX, index
     from fedscope.storage import write_text
 
     if not out.is_dir():
@@ -170,7 +170,7 @@ def index_command(out: Path) -> None:
 
 
 def _recipes(given: Sequence[str], scale: str) -> list[Recipe]:
-    from fedscope.figures.recipes.recipe import PAPERS, names, recipe
+    from fedscope.reproduce.spec import PAPERS, names, recipe
 
     every: list[str] = []
     for name in given:
@@ -196,7 +196,7 @@ def _numbers(text: str | None) -> tuple[int, ...] | None:
 
 def _show(plan: Plan, *, json_target: str | None) -> None:
     """Print what a build would do."""
-    from fedscope.figures.recipes.estimate import words
+    from fedscope.reproduce.estimate import words
 
     facts = plan.describe()
     if console.in_json(json_target, facts):

@@ -3,10 +3,10 @@
     REGISTRY/.analysis/answers/NAME.json     what one command said, word for word
                                BASIS.json    what any request of a checkpoint on these samples is about
 
-With its basis, a request is answered by any result that holds it (:mod:`fedscope.reuse`). The checkpoints and
-the results count by their bytes, a data set's folder and, with ``--clients``, the run's by what the file
-system says of every file in it. Whatever may change unseen is looked up the long way: code of the user's own
-or of another package, a GPU, several processes.
+With its basis, a request is answered by any result that holds it (:mod:`fedscope.workflows.results.lookup`).
+The checkpoints and the results count by their bytes, a data set's folder and, with ``--clients``, the run's
+by what the file system says of every file in it. Whatever may change unseen is looked up the long way: code
+of the user's own or of another package, a GPU, several processes.
 """
 
 import os
@@ -17,14 +17,15 @@ from typing import Any, NamedTuple
 
 import click
 
-from fedscope import __version__, reuse
-from fedscope.checkpoints.registry import Registry
+from fedscope import __version__
+from fedscope.checkpoints.registry.registry import Registry
 from fedscope.cli import answers, catalogues, console
 from fedscope.cli.answers import Rests, name_of, stamps
 from fedscope.cli.hessian_shown import shown
 from fedscope.cli.reading import request_of
 from fedscope.errors import UserError
 from fedscope.own import is_own
+from fedscope.workflows.results import lookup as reuse
 
 VARIABLES = ("FEDSCOPE_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "DNNL_", "ONEDNN_", "TORCH",
              "PYTORCH", "ATEN_", "LD_", "PYTHONPATH")  # fmt: skip
@@ -148,7 +149,7 @@ def _basis(given: Mapping[str, Any], checkpoint: Path, *, clients: bool) -> Path
 
 def rests_on(checkpoints: Iterable[Path], data_dir: Path | None, *, clients: bool) -> Rests | None:
     """Return the stamps of what is read to measure; None where that may change unseen. It needs PyTorch."""
-    from fedscope.checkpoints.files import describe_checkpoint
+    from fedscope.checkpoints.file.checkpoint import describe_checkpoint
 
     paths = set()
     for file in checkpoints:
@@ -170,8 +171,9 @@ def _data(name: str, data_dir: Path | None) -> list[Path]:
     Raises:
         UserError: its files are not all in a folder of its own.
     """
-    from fedscope.data import catalogue, loading, sources
-    from fedscope.data.root import root
+    from fedscope.data.reading import loading, sources
+    from fedscope.data.sets import catalogue
+    from fedscope.data.sets.root import root
 
     entry, folder = catalogue.record(name), root(data_dir)
     if entry.built_in and data_dir is None:

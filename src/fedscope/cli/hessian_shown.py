@@ -5,10 +5,10 @@ from typing import Any
 
 from fedscope.cli import console
 from fedscope.errors import UserError
-from fedscope.figures.advice import advice, plain_form, redrawn
-from fedscope.figures.labels import label
-from fedscope.figures.rounding import format_estimate
-from fedscope.figures.tables import Table, hessian_table
+from fedscope.figures.numbers import format_estimate
+from fedscope.figures.text.advice import advice, plain_form, redrawn
+from fedscope.figures.text.labels import label
+from fedscope.figures.text.tables import Table, hessian_table
 
 Record = Mapping[str, Any]
 
@@ -66,7 +66,7 @@ def _short_of(record: Record) -> Iterator[str]:
 
 def _compared(records: Sequence[Record]) -> Iterator[console.Piece]:
     """Return each record's differences to the first, where they were made on the same samples."""
-    from fedscope.figures.verdicts import comparison_table  # torch: not for one record
+    from fedscope.figures.text.verdicts import comparison_table
 
     try:
         table = comparison_table(records)

@@ -8,27 +8,27 @@ import click
 from click.core import ParameterSource
 from torch.distributed import ProcessGroup
 
-from fedscope.checkpoints.files import versions
-from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.file.checkpoint import versions
+from fedscope.checkpoints.registry.registry import Registry
 from fedscope.cli import console, rounds
 from fedscope.cli.evaluation import taken
 from fedscope.cli.measuring import joined_group
 from fedscope.cli.problems import problems
 from fedscope.cli.slices import geometry, grid_sizes, slices
 from fedscope.errors import UserError
-from fedscope.figures import film
-from fedscope.figures.frames import is_film
-from fedscope.figures.labels import titles
-from fedscope.figures.landscape_records import draw
-from fedscope.figures.record import made_from, read_records
-from fedscope.figures.report import landscape_page
+from fedscope.figures import animation as film
+from fedscope.figures.provenance import made_from, read_records
 from fedscope.figures.style import save
-from fedscope.figures.surfaces import MOST_CHECKPOINTS, Kind
-from fedscope.landscape.frames import scan_rounds
-from fedscope.landscape.records import Record
-from fedscope.landscape.scan import Plane, scan
-from fedscope.landscape.slicing import THROUGH
+from fedscope.figures.surface.animation_frames import is_film
+from fedscope.figures.surface.from_records import draw
+from fedscope.figures.surface.surfaces import MOST_CHECKPOINTS, Kind
+from fedscope.figures.text.labels import titles
+from fedscope.records.entries import Record
+from fedscope.report import landscape_page
 from fedscope.storage import write_text
+from fedscope.workflows.landscape.frames import scan_rounds
+from fedscope.workflows.landscape.named_slices import THROUGH
+from fedscope.workflows.landscape.scan import Plane, scan
 
 DRAWING = ("saved", "out", "kind", "metric", "seconds", "registry", "threads", "device")  # not what is drawn
 

@@ -9,17 +9,17 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed import ProcessGroup
 
-from fedscope.checkpoints.files import versions
-from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.file.checkpoint import versions
+from fedscope.checkpoints.registry.registry import Registry
 from fedscope.cli import answers, console, hessian_answers
 from fedscope.cli.analysis import SHARED
 from fedscope.cli.hessian_shown import show, shown
 from fedscope.cli.problems import problems, remarks
 from fedscope.cli.reading import request_of
-from fedscope.federated import workers
-from fedscope.landscape.keeping import Keeper
-from fedscope.landscape.measure import measure
-from fedscope.landscape.records import Record
+from fedscope.federated.parallel import workers
+from fedscope.records.entries import Record
+from fedscope.workflows.curvature.measure import measure
+from fedscope.workflows.results.cache import Keeper
 
 
 def run(
@@ -90,8 +90,8 @@ def _keep(
 
 
 def _draw(records: list[Record], kind: Any, path: Path) -> None:
-    from fedscope.figures.hessian_records import draw
-    from fedscope.figures.record import made_from
+    from fedscope.figures.provenance import made_from
+    from fedscope.figures.spectrum.from_records import draw
     from fedscope.figures.style import save
 
     save(draw(records, kind), path, record=made_from(records))

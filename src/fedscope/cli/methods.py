@@ -10,9 +10,9 @@ from fedscope.cli.command import Group
 from fedscope.errors import UserError
 
 if TYPE_CHECKING:
-    from fedscope.federated.method import Method
-    from fedscope.federated.options import Option
-    from fedscope.federated.vectors import Vector
+    from fedscope.federated.record.method import Method
+    from fedscope.federated.record.options import Option
+    from fedscope.federated.record.vectors import Vector
 
 SIZES = {"parameters": "P", "model": "P+Q", "personal": "BatchNorm's", "number": "1"}
 
@@ -66,8 +66,8 @@ def show(method: str, json_target: str | None) -> None:
 
 def _facts() -> tuple[list[dict[str, Any]], list[str]]:
     """Return what there is to know of every method, and why other packages' cannot be used."""
-    from fedscope.federated.method import Method
     from fedscope.federated.methods import known
+    from fedscope.federated.record.method import Method
 
     found = known().values()
     methods = [_describe(method) for method in found if isinstance(method, Method)]

@@ -6,23 +6,23 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedscope.checkpoints.files import versions
-from fedscope.checkpoints.owned import data_note
-from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.rows import rows_spec
-from fedscope.checkpoints.schema import OPTION, Manifest, Settings, parse
+from fedscope.checkpoints.file.checkpoint import versions
+from fedscope.checkpoints.file.schema import OPTION, Manifest, Settings, parse
+from fedscope.checkpoints.registry.owned import data_note
+from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.rows import rows_spec
 from fedscope.cli import console
 from fedscope.cli.unused import check_settings
-from fedscope.data import catalogue
-from fedscope.data.datasets import Dataset, part
-from fedscope.data.division import division
-from fedscope.data.heterogeneity import class_counts, effective_classes, total_variation
-from fedscope.data.partition import FRESH
+from fedscope.data.partition.division import division
+from fedscope.data.partition.heterogeneity import class_counts, effective_classes, total_variation
+from fedscope.data.partition.partition import FRESH
+from fedscope.data.sets import catalogue
+from fedscope.data.sets.datasets import Dataset, part
 from fedscope.errors import UserError
-from fedscope.federated.samples import client_rows
-from fedscope.figures.labels import data_name
-from fedscope.figures.partition import partition_figure
+from fedscope.federated.setup.samples import client_rows
+from fedscope.figures.runs.partition import partition_figure
 from fedscope.figures.style import check_format, save
+from fedscope.figures.text.labels import data_name
 
 SCHEMA = "fedscope/partition/1"
 MADE_OF = ("run", "dataset", "fingerprint", "train_samples", "partition", "seed")  # kept in the figure

@@ -29,8 +29,8 @@ from fedscope.cli.command import Command
 )
 def command(records: tuple[Path, ...], kind: Any, out: str) -> None:
     """Draw RECORDS, the .json files that `fedscope hessian --json` wrote, without measuring again."""
-    from fedscope.figures.hessian_records import draw
-    from fedscope.figures.record import made_from, read_records
+    from fedscope.figures.provenance import made_from, read_records
+    from fedscope.figures.spectrum.from_records import draw
     from fedscope.figures.style import check_format, save
 
     check_format(Path(out))

@@ -47,13 +47,14 @@ def command(
     Runs that differ in their seed alone become one line with a band. Nothing is trained or measured:
     curvature is what `fedscope hessian` left in the registry.
     """
-    from fedscope.checkpoints.registry import Registry
+    from fedscope.checkpoints.registry.registry import Registry
     from fedscope.cli import console
     from fedscope.errors import UserError
-    from fedscope.figures.record import read_records
-    from fedscope.figures.run_drawings import draw
-    from fedscope.figures.run_records import checked, made_from, run_records
+    from fedscope.figures.provenance import read_records
+    from fedscope.figures.runs.drawings import draw
     from fedscope.figures.style import check_format, save
+    from fedscope.records.run_curves import checked, made_from
+    from fedscope.workflows.run_records import run_records
 
     check_format(Path(out))
     if runs and saved:

@@ -45,7 +45,7 @@ def show(name: str, json_target: str | None) -> None:
     catalogues.check("preset", name)
     known = catalogues.kept("preset", _facts)
     if name not in known:
-        from fedscope.federated.presets import preset
+        from fedscope.federated.setup.presets import preset
 
         preset(name)
     found = known[name]
@@ -72,6 +72,6 @@ def show(name: str, json_target: str | None) -> None:
 
 def _facts() -> dict[str, dict[str, Any]]:
     """Return what there is to know of every preset, by name."""
-    from fedscope.federated.presets import presets
+    from fedscope.federated.setup.presets import presets
 
     return {name: preset.describe() for name, preset in presets().items()}

@@ -7,16 +7,16 @@ from typing import Any
 
 import torch
 
-from fedscope.checkpoints import layout
-from fedscope.checkpoints.best import chosen_on
-from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.registry.best import chosen_on
+from fedscope.checkpoints.registry.registry import Registry
 from fedscope.cli import console, options
 from fedscope.cli.unused import check_source
-from fedscope.data.catalogue import DATASETS
+from fedscope.data.sets.catalogue import DATASETS
 from fedscope.errors import UserError
-from fedscope.landscape.problem import Problem, load
-from fedscope.landscape.samples import Source
 from fedscope.models.catalogue import NETWORKS
+from fedscope.workflows.sources.problem import Problem, load
+from fedscope.workflows.sources.samples import Source
 
 
 def problems(

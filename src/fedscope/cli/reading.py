@@ -8,9 +8,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.registry.registry import Registry
 from fedscope.errors import UserError
-from fedscope.request import Crossing, Request, Resampling
+from fedscope.workflows.requests import Crossing, Request, Resampling
 
 OPTIONS = (
     "reading", "global_model", "client_weights", "client_data", "pairs", "client_rtol", "client_max_probes",

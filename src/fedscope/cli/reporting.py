@@ -5,27 +5,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedscope.checkpoints import layout
-from fedscope.checkpoints.files import describe_checkpoint, versions
-from fedscope.checkpoints.registry import Registry
-from fedscope.checkpoints.run import Run
+from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.file.checkpoint import describe_checkpoint, versions
+from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.run import Run
 from fedscope.cli import console, hessian_answers
 from fedscope.cli.problems import problems, remarks
 from fedscope.cli.rounds import parse
 from fedscope.errors import UserError
-from fedscope.figures.commands import registry_option
-from fedscope.figures.record import read_record
-from fedscope.figures.report import report_page
-from fedscope.figures.report.checked import checked
-from fedscope.landscape.kept import kept_of, kept_scans
-from fedscope.landscape.measure import measure
-from fedscope.landscape.participants import Participants
-from fedscope.landscape.problem import Problem
-from fedscope.landscape.records import Record
-from fedscope.landscape.results import LANDSCAPE_SCHEMA
-from fedscope.landscape.scan import Plane
-from fedscope.request import HESSIAN_SCHEMA, Crossing, Request
+from fedscope.figures.provenance import read_record
+from fedscope.records.commands import registry_option
+from fedscope.records.entries import HESSIAN_SCHEMA, LANDSCAPE_SCHEMA, Record
+from fedscope.report import report_page
+from fedscope.report.checked import checked
 from fedscope.storage import write_text
+from fedscope.workflows.curvature.measure import measure
+from fedscope.workflows.landscape.cached import kept_of, kept_scans
+from fedscope.workflows.landscape.scan import Plane
+from fedscope.workflows.requests import Crossing, Request
+from fedscope.workflows.sources.problem import Problem
+from fedscope.workflows.sources.run_clients import Participants
 
 Earlier = Mapping[Path, Sequence[Path]]
 """Checkpoints, each with those of earlier rounds that lead to it."""

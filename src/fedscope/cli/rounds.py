@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.registry.registry import Registry
 from fedscope.errors import UserError
-from fedscope.figures import film
-from fedscope.figures.frames import frame_figures, frames, strip_figure
-from fedscope.figures.record import made_from
+from fedscope.figures import animation as film
+from fedscope.figures.provenance import made_from
 from fedscope.figures.style import check_format, save
-from fedscope.figures.surfaces import Kind
+from fedscope.figures.surface.animation_frames import frame_figures, frames, strip_figure
+from fedscope.figures.surface.surfaces import Kind
 
 MOST_ROUNDS = 500
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from fedscope.checkpoints.best import best, chosen_on
-from fedscope.checkpoints.registry import COLUMNS, Registry, Row, Run
-from fedscope.checkpoints.schema import Settings
+from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.registry.best import best, chosen_on
+from fedscope.checkpoints.registry.registry import COLUMNS, Registry, Row, Run
 from fedscope.cli import completion, console, options, runs_add
 from fedscope.cli.command import Group
 from fedscope.cli.runs_files import export_command, import_command, verify_command

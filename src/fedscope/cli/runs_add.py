@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from fedscope.checkpoints.registry import NameTakenError, Registry
+from fedscope.checkpoints.registry.registry import NameTakenError, Registry
 from fedscope.cli import completion, console, options
 from fedscope.cli.command import Command
 

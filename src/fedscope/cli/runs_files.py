@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from fedscope.checkpoints import layout
-from fedscope.checkpoints.registry import Registry, Run
+from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.cli import completion, console, options
 from fedscope.cli.command import Command
 from fedscope.cli.config import config
@@ -25,7 +25,7 @@ def verify_command(runs: tuple[str, ...], registry: Path, json_target: str | Non
     Of a figure or an analysis (.json), the checkpoints are checked that it was made from. One line per
     fault; the exit code is 2 if there is any.
     """
-    from fedscope.checkpoints.verify import Fault, verify_root, verify_run  # torch: not for --help
+    from fedscope.checkpoints.verification.verify import Fault, verify_root, verify_run
 
     store = Registry(registry)
     records = [name for name in runs if Path(name).suffix.lower() in RECORDS]
@@ -80,14 +80,14 @@ def export_command(what: str, kind: str, out: Path, registry: Path) -> None:
     """
     store = Registry(registry)
     if kind == "archive":
-        from fedscope.checkpoints.archive import export_run
+        from fedscope.checkpoints.registry.archive import export_run
 
         run, only = _run_of(store, what)
         export_run(run, out, only)
     elif kind == "config":
         write_text(out, config(store.run(what.partition("@")[0]).manifest()), below=None)
     else:
-        from fedscope.checkpoints.export import export_safetensors, export_state_dict
+        from fedscope.checkpoints.registry.export import export_safetensors, export_state_dict
 
         write = export_state_dict if kind == "state_dict" else export_safetensors
         write(store.resolve(what), out)
@@ -100,7 +100,7 @@ def export_command(what: str, kind: str, out: Path, registry: Path) -> None:
 @options.registry
 def import_command(archive: Path, name: str | None, registry: Path) -> None:
     """Add the run in an archive to the registry, once every hash in it is checked."""
-    from fedscope.checkpoints.archive import import_run
+    from fedscope.checkpoints.registry.archive import import_run
 
     print(import_run(Registry(registry), archive, name).name)
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedscope.checkpoints.addresses import address_of
-from fedscope.checkpoints.best import best, chosen_on
-from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.schema import Manifest
+from fedscope.checkpoints.file.schema import Manifest
+from fedscope.checkpoints.registry.addresses import address_of
+from fedscope.checkpoints.registry.best import best, chosen_on
+from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.cli import answers, completion, console, options
 from fedscope.cli.command import Command
 
 if TYPE_CHECKING:
-    from fedscope.checkpoints.chain import Link
+    from fedscope.checkpoints.registry.provenance import Link
 
 RECORDS = (".png", ".pdf", ".svg", ".html", ".json")
 
@@ -47,7 +47,7 @@ def show_command(run: str, provenance: bool, registry: Path, json_target: str | 
 
 def _described(found: Run) -> tuple[dict[str, Any], list[console.Piece]]:
     """Return what there is to say of a run, its checkpoints read and checked, and what is shown of it."""
-    from fedscope.checkpoints.files import load_checkpoint  # torch: not for what is known
+    from fedscope.checkpoints.file.checkpoint import load_checkpoint
 
     manifest, metrics = found.manifest(), found.metrics()
     paths = [*sorted(found.folder.glob("[!.]*.pt")), *found.of_rounds(), *found.clients()]
@@ -101,7 +101,7 @@ def _settings(found: Run, manifest: Manifest, metrics: Sequence[Mapping[str, Any
 
 
 def _rows_known(found: Run, manifest: Manifest) -> str:
-    from fedscope.checkpoints.rows import rows_spec  # numpy: not for what is known
+    from fedscope.checkpoints.registry.rows import rows_spec
 
     if manifest.rows:
         return f"stored, {manifest.rows.sha256[:12]}"
@@ -133,8 +133,8 @@ def links(registry: Registry, reference: str) -> list["Link"]:
     Raises:
         UserError: there is no such thing, or the file has no record.
     """
-    from fedscope.checkpoints.chain import checkpoint_links, record_links
-    from fedscope.figures.record import read_record
+    from fedscope.checkpoints.registry.provenance import checkpoint_links, record_links
+    from fedscope.figures.provenance import read_record
 
     if Path(reference).suffix.lower() in RECORDS:
         return list(record_links(registry, reference, read_record(Path(reference))))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.registry.registry import Registry
 from fedscope.cli import completion, console, options
 from fedscope.cli.command import Command
 from fedscope.errors import UserError

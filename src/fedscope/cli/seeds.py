@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.registry.registry import Registry
 from fedscope.errors import UserError
-from fedscope.federated import workers
+from fedscope.federated.parallel import workers
 
 
 def names(name: str | None, seeds: Sequence[int] | None) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import click
 from pydantic_core import PydanticUndefined
 
-from fedscope.checkpoints.schema import Settings
+from fedscope.checkpoints.file.schema import Settings
 from fedscope.cli import completion
 from fedscope.cli.options import Decorator
 

@@ -6,16 +6,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from fedscope.checkpoints.files import describe_checkpoint
-from fedscope.checkpoints.registry import Registry, Run
+from fedscope.checkpoints.file.checkpoint import describe_checkpoint
+from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.cli.problems import checkpoint_path, problems
 from fedscope.errors import UserError
-from fedscope.figures.advice import plain_form
-from fedscope.landscape.networks import Waypoints
-from fedscope.landscape.participants import round_uploads
-from fedscope.landscape.problem import Problem
-from fedscope.landscape.records import Record
-from fedscope.landscape.slicing import DirectionsName
+from fedscope.figures.text.advice import plain_form
+from fedscope.records.entries import Record
+from fedscope.workflows.landscape.named_slices import DirectionsName
+from fedscope.workflows.sources.checkpoint_points import Waypoints
+from fedscope.workflows.sources.problem import Problem
+from fedscope.workflows.sources.run_clients import round_uploads
 
 LEAST, MOST = 3, 1001  # points along an axis
 COUNTS = {"line": 2, "points": 3}

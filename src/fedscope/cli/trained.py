@@ -5,7 +5,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from fedscope.cli import console
-from fedscope.federated.summary import reached
+from fedscope.federated.server.summary import reached
 
 Result = dict[str, Any]
 

@@ -8,21 +8,21 @@ from typing import Any
 
 import torch
 
-from fedscope.checkpoints.owned import data_note, network_note
-from fedscope.checkpoints.registry import NameTakenError, Registry, Run, checked_name
-from fedscope.checkpoints.schema import OPTION, PresetUse, Settings, parse
+from fedscope.checkpoints.file.schema import OPTION, PresetUse, Settings, parse
+from fedscope.checkpoints.registry.owned import data_note, network_note
+from fedscope.checkpoints.registry.registry import NameTakenError, Registry, Run, checked_name
 from fedscope.cli import console, options
 from fedscope.cli.seeds import each_seed, names
 from fedscope.cli.trained import show, show_seeds
 from fedscope.cli.unused import check_settings
 from fedscope.errors import UserError
-from fedscope.federated import workers
-from fedscope.federated.federation import Federation, open_run, prepare
-from fedscope.federated.names import divided
-from fedscope.federated.presets import preset as find_preset
-from fedscope.federated.rounds import Metrics, assist, train
-from fedscope.federated.summary import summary
-from fedscope.federated.tensorboard import scalars
+from fedscope.federated.parallel import workers
+from fedscope.federated.server.rounds import Metrics, assist, train
+from fedscope.federated.server.summary import summary
+from fedscope.federated.server.tensorboard import scalars
+from fedscope.federated.setup.federation import Federation, open_run, prepare
+from fedscope.federated.setup.names import divided
+from fedscope.federated.setup.presets import preset as find_preset
 from fedscope.process import has_bfloat16
 
 EXPLODED = 10  # times the loss of guessing: finite, and hopeless

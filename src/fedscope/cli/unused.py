@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from fedscope.errors import UserError
 
 if TYPE_CHECKING:
-    from fedscope.checkpoints.schema import Settings
+    from fedscope.checkpoints.file.schema import Settings
 
 Values = Mapping[str, Any]
 
@@ -47,7 +47,7 @@ def _suffix(values: Values) -> str:
 
 
 def _is_read(parameter: str, values: Values) -> bool:
-    from fedscope.data.partition import PARAMETERS
+    from fedscope.data.partition.partition import PARAMETERS
 
     return parameter in PARAMETERS.get(values["partition"], _DIVIDING)
 
@@ -149,6 +149,6 @@ def _remembers(method: str) -> bool:
 
 
 def _is_known(dataset: str) -> bool:
-    from fedscope.data.catalogue import DATASETS
+    from fedscope.data.sets.catalogue import DATASETS
 
     return dataset in DATASETS

@@ -2,8 +2,8 @@
 
 A pipeline is normalisation plus what is random about a training image: either flip and crop of the padded
 image, which are one gather, so that an image that is neither cropped nor flipped is exactly the test-time
-image; or what photographs get (:class:`~fedscope.data.photo.Photo`). Images come from a store: a tensor, or
-files that are decoded as they are fetched.
+image; or what photographs get (:class:`~fedscope.data.reading.photo.Photo`). Images come from a store: a
+tensor, or files that are decoded as they are fetched.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate, pad
 
-from fedscope.data.files import Files
-from fedscope.data.photo import Photo
+from fedscope.data.reading.files import Files
+from fedscope.data.reading.photo import Photo
 
 Store = Tensor | Files
 

@@ -1,34 +1,26 @@
 """Curvature and loss landscapes of any PyTorch model: operators, and plain functions of them."""
 
-from fedscope.landscape.barrier import barrier
-from fedscope.landscape.batches import Batches
-from fedscope.landscape.clients import cross_client
-from fedscope.landscape.density import spectral_density
-from fedscope.landscape.diagonal import deflated_diagonal, diagonal
-from fedscope.landscape.directions import Directions, eigen_directions, random_directions
-from fedscope.landscape.eigen import top_eigenpairs
-from fedscope.landscape.gaussnewton import EmpiricalFisher, GaussNewton
-from fedscope.landscape.hessian import Hessian
-from fedscope.landscape.layers import layer_eigenpairs, layer_patterns
-from fedscope.landscape.normalization import frozen_copy
-from fedscope.landscape.operators import LambdaOperator, Operator, Product
-from fedscope.landscape.overlap import principal_cosines, subspace_overlap
-from fedscope.landscape.planes import Networks, best_plane, line_between, plane_through
-from fedscope.landscape.probes import orthogonal, rademacher
-from fedscope.landscape.results import (
-    Axis,
-    CrossClient,
-    Density,
-    Diagonal,
-    Eigenpairs,
-    Estimate,
-    Mark,
-    Surface,
-    Trace,
-)
-from fedscope.landscape.statespace import StateSpace
-from fedscope.landscape.surface import surface
-from fedscope.landscape.trace import trace
+from fedscope.landscape.heterogeneity.cross_client import cross_client
+from fedscope.landscape.heterogeneity.results import CrossClient
+from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.loss.batchnorm import frozen_copy
+from fedscope.landscape.loss.state_space import StateSpace
+from fedscope.landscape.operators.base import LambdaOperator, Operator, Product
+from fedscope.landscape.operators.gauss_newton import EmpiricalFisher, GaussNewton
+from fedscope.landscape.operators.hessian import Hessian
+from fedscope.landscape.operators.probes import orthogonal, rademacher
+from fedscope.landscape.spectral.diagonal import deflated_diagonal, diagonal
+from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
+from fedscope.landscape.spectral.hutchinson_trace import trace
+from fedscope.landscape.spectral.layer_blocks import layer_eigenpairs, layer_patterns
+from fedscope.landscape.spectral.results import Density, Diagonal, Eigenpairs, Estimate, Trace
+from fedscope.landscape.spectral.slq_density import spectral_density
+from fedscope.landscape.spectral.subspace_overlap import principal_cosines, subspace_overlap
+from fedscope.landscape.surfaces.barrier import barrier
+from fedscope.landscape.surfaces.directions import Directions, eigen_directions, random_directions
+from fedscope.landscape.surfaces.planes import Networks, best_plane, line_between, plane_through
+from fedscope.landscape.surfaces.results import Axis, Mark, Surface
+from fedscope.landscape.surfaces.surface import surface
 
 __all__ = [
     "Axis",

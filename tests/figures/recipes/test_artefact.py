@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.registry import Registry
-from fedscope.federated.presets import preset
-from fedscope.figures.recipes.artefact import Filled, assemble
-from fedscope.figures.recipes.cells import Choices, cells
-from fedscope.figures.recipes.holdings import Holdings
-from fedscope.figures.recipes.recipe import recipe
-from fedscope.landscape.records import Record
+from fedscope.checkpoints.registry.registry import Registry
+from fedscope.federated.setup.presets import preset
+from fedscope.records.entries import Record
+from fedscope.reproduce.artefact import Filled, assemble
+from fedscope.reproduce.cells import Choices, cells
+from fedscope.reproduce.inventory import Holdings
+from fedscope.reproduce.spec import recipe
 
 from .test_holdings import cell, held
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.files import load_checkpoint
-from fedscope.checkpoints.registry import Registry
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.registry.registry import Registry
 from fedscope.cli.figures import build_command
-from fedscope.figures.commands import DEFAULT
-from fedscope.figures.recipes import build as building
-from fedscope.figures.recipes import measuring
-from fedscope.figures.recipes.build import Place, Plan, build, command
-from fedscope.figures.recipes.cells import Choices, cells
-from fedscope.figures.recipes.gallery import INDEX, index, records
-from fedscope.figures.recipes.measuring import ANALYSIS
-from fedscope.figures.recipes.recipe import names, recipe
+from fedscope.records.commands import DEFAULT
+from fedscope.reproduce import build as building
+from fedscope.reproduce import measure as measuring
+from fedscope.reproduce.build import Place, Plan, build, command
+from fedscope.reproduce.cells import Choices, cells
+from fedscope.reproduce.gallery import INDEX, index, records
+from fedscope.reproduce.measure import ANALYSIS
+from fedscope.reproduce.spec import names, recipe
 from tests.processes import finished, started
 
 pytestmark = pytest.mark.slow

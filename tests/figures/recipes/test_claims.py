@@ -2,9 +2,9 @@ import math
 
 import pytest
 
-from fedscope.figures.recipes.claims import Claim, Sample, Samples, Statement, difference, mean
-from fedscope.figures.recipes.claims import judge as judge_among
-from fedscope.figures.recipes.quantities import Number, from_record
+from fedscope.reproduce.claims import Claim, Sample, Samples, Statement, difference, mean
+from fedscope.reproduce.claims import judge as judge_among
+from fedscope.reproduce.quantities import Number, from_record
 
 
 def one(value: float, error: float | None = None, round: int = 10) -> Sample:

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.registry import Registry
-from fedscope.data.longtail import longtail_counts
-from fedscope.figures.recipes.estimate import Clock, per_round, words
-from fedscope.figures.recipes.holdings import Holdings
+from fedscope.checkpoints.registry.registry import Registry
+from fedscope.data.partition.longtail import longtail_counts
+from fedscope.reproduce.estimate import Clock, per_round, words
+from fedscope.reproduce.inventory import Holdings
 
 from .test_holdings import cell, held
 

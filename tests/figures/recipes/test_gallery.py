@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.figures.recipes.gallery import fuller, index, write
+from fedscope.reproduce.gallery import fuller, index, write
 
 GALLERY = Path(__file__).parents[3] / "figures"
 

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from fedscope.checkpoints.files import load_checkpoint
-from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.schema import DataSpec, Manifest, ModelSpec
-from fedscope.federated.federation import settled
-from fedscope.figures.recipes.build import Place, Plan
-from fedscope.figures.recipes.cells import Cell, Choices, cells
-from fedscope.figures.recipes.holdings import Holdings
-from fedscope.figures.recipes.recipe import recipe
-from fedscope.figures.recipes.training import Training, missing, train_run
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.file.schema import DataSpec, Manifest, ModelSpec
+from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.federated.setup.federation import settled
+from fedscope.reproduce.build import Place, Plan
+from fedscope.reproduce.cells import Cell, Choices, cells
+from fedscope.reproduce.inventory import Holdings
+from fedscope.reproduce.spec import recipe
+from fedscope.reproduce.train import Training, missing, train_run
 
 
 def cell(row: str, column: str = "δ = 0.3", name: str = "man/table2", scale: str = "cpu") -> Cell:
@@ -159,8 +159,8 @@ def test_a_diverged_run_is_neither_continued_nor_trained_again(tmp_path: Path) -
 
 def test_the_command_of_a_run_gives_its_settings() -> None:
     """What is printed is read back as the command line reads it."""
-    from fedscope.checkpoints.schema import Settings, parse
-    from fedscope.federated.presets import preset
+    from fedscope.checkpoints.file.schema import Settings, parse
+    from fedscope.federated.setup.presets import preset
 
     for name, scale in (("man/table2", "cpu"), ("fedalign/table5", "cpu"), ("fedfor/figure3", "smoke")):
         for job in missing(cells(recipe(name, scale)), Holdings(Registry(Path("nowhere")))):

@@ -6,15 +6,15 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from fedscope.checkpoints.registry import Registry, Run
-from fedscope.checkpoints.schema import Settings
+from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.errors import UserError
-from fedscope.federated.federation import open_run, prepare
-from fedscope.federated.rounds import train
-from fedscope.figures.recipes.objective import objective_surfaces
-from fedscope.landscape.problem import load
-from fedscope.landscape.progress import Progress
-from fedscope.landscape.samples import Source
+from fedscope.federated.server.rounds import train
+from fedscope.federated.setup.federation import open_run, prepare
+from fedscope.landscape.operators.progress import Progress
+from fedscope.reproduce.objective import objective_surfaces
+from fedscope.workflows.sources.problem import load
+from fedscope.workflows.sources.samples import Source
 
 
 @contextmanager

@@ -3,12 +3,12 @@
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.federated.presets import presets
-from fedscope.figures.recipes.cells import Choices, cells, rows
-from fedscope.figures.recipes.claims import Statement
-from fedscope.figures.recipes.published import printed, table
-from fedscope.figures.recipes.quantities import QUANTITIES
-from fedscope.figures.recipes.recipe import SCALES, names, recipe
+from fedscope.federated.setup.presets import presets
+from fedscope.reproduce.cells import Choices, cells, rows
+from fedscope.reproduce.claims import Statement
+from fedscope.reproduce.published import printed, table
+from fedscope.reproduce.quantities import QUANTITIES
+from fedscope.reproduce.spec import SCALES, names, recipe
 from tests.papers import read
 
 WITH_RUNS = [name for name in names() if recipe(name).columns]

@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from threading import Event
 
-from fedscope.checkpoints.contents import Contents, File, parsed
-from fedscope.checkpoints.formats import REMOTE_FORMAT
-from fedscope.checkpoints.run import checked_name
+from fedscope.checkpoints.file.formats import REMOTE_FORMAT
+from fedscope.checkpoints.registry.contents import Contents, File, parsed
+from fedscope.checkpoints.registry.run import checked_name
 from fedscope.checkpoints.travel.remote import Absent, Remote, Tick
 from fedscope.errors import UserError
 from fedscope.storage import MOST_BYTES

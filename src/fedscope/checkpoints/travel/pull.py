@@ -11,13 +11,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from fedscope.checkpoints import layout
-from fedscope.checkpoints.contents import Contents, measured
-from fedscope.checkpoints.registry import Registry
-from fedscope.checkpoints.run import Run, checked_name
+from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.registry.contents import Contents, measured
+from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.run import Run, checked_name
 from fedscope.checkpoints.travel.lists import Journey, Report, carry_all, journey, read_list
 from fedscope.checkpoints.travel.remote import Absent, Remote, Tick
-from fedscope.checkpoints.verify import verify_run
+from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from fedscope.storage import atomic_file, locked, make_folder, move, open_regular, remove, remove_tree
 

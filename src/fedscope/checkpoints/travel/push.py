@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from fedscope.checkpoints import layout
-from fedscope.checkpoints.contents import Contents, measured, sealed
-from fedscope.checkpoints.formats import REMOTE_FORMAT
-from fedscope.checkpoints.run import Run
+from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.file.formats import REMOTE_FORMAT
+from fedscope.checkpoints.registry.contents import Contents, measured, sealed
+from fedscope.checkpoints.registry.run import Run
 from fedscope.checkpoints.travel.lists import Journey, Report, carry_all, journey, known_list, list_place
 from fedscope.checkpoints.travel.remote import Absent, Folder, Remote, Tick
-from fedscope.checkpoints.verify import verify_run
+from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 
 

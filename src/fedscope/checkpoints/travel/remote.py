@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.request import url2pathname
 
-from fedscope.checkpoints.schema import NAME
+from fedscope.checkpoints.file.schema import NAME
 from fedscope.errors import UserError
 from fedscope.storage import atomic_file, open_regular
 

@@ -1,6 +1,6 @@
 """The methods by name, one file per family; other packages add theirs by an entry point.
 
-A package registers a :class:`~fedscope.federated.method.Method` in the group ``fedscope.methods``.
+A package registers a :class:`~fedscope.federated.record.method.Method` in the group ``fedscope.methods``.
 """
 
 import re
@@ -8,8 +8,6 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 from fedscope.errors import UserError
-from fedscope.federated import method
-from fedscope.federated.method import Method
 from fedscope.federated.methods.activation_norm import MAN
 from fedscope.federated.methods.ascent import FEDASAM, FEDSAM
 from fedscope.federated.methods.averaging import FEDAVG
@@ -26,6 +24,8 @@ from fedscope.federated.methods.personal import FEDBN
 from fedscope.federated.methods.proximal import FEDPROX
 from fedscope.federated.methods.server_optimizers import FEDADAGRAD, FEDADAM, FEDAVGM, FEDYOGI
 from fedscope.federated.methods.subnetworks import GRADAUG
+from fedscope.federated.record import method
+from fedscope.federated.record.method import Method
 
 OURS = (
     FEDAVG, FEDPROX, MOON, MIXUP, STOCHDEPTH, GRADAUG, FEDALIGN,

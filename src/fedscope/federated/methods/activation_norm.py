@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from fedscope.errors import UserError
-from fedscope.federated.method import Method, Pass
-from fedscope.federated.options import Option, Values
-from fedscope.federated.taps import relu_outputs
+from fedscope.federated.record.method import Method, Pass
+from fedscope.federated.record.options import Option, Values
+from fedscope.federated.record.taps import relu_outputs
 
 TINY = {  # on the network of three pooled convolutions and two hidden linear layers
     "code": ["relu1", "relu2", "pool3", "relu4", "relu5"],

@@ -11,8 +11,8 @@ BatchNorm's running statistics unless ``sam.bn=first``.
 import torch
 from torch import Tensor, nn
 
-from fedscope.federated.method import Gradient, Method, Step
-from fedscope.federated.options import Option, Values
+from fedscope.federated.record.method import Gradient, Method, Step
+from fedscope.federated.record.options import Option, Values
 
 TINY = 1e-16  # beside ‖g‖, as in the published code
 

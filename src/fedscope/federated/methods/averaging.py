@@ -1,6 +1,6 @@
 """FedAvg: local SGD, sample-weighted mean."""
 
-from fedscope.federated.method import Method
+from fedscope.federated.record.method import Method
 
 FEDAVG = Method(
     name="fedavg",

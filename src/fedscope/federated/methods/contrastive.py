@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, cross_entropy
 
-from fedscope.federated.method import Method, Pass
-from fedscope.federated.options import Option
-from fedscope.federated.taps import classifier_input, tapped
-from fedscope.federated.vectors import Vector
+from fedscope.federated.record.method import Method, Pass
+from fedscope.federated.record.options import Option
+from fedscope.federated.record.taps import classifier_input, tapped
+from fedscope.federated.record.vectors import Vector
 
 
 def features(model: nn.Module, images: Tensor) -> Tensor:

@@ -19,11 +19,11 @@ have no momentum.
 import torch
 from torch import Tensor
 
-from fedscope.federated.method import Finish, Method, ServerStep, Step
 from fedscope.federated.methods.dynamic import UNIFORM
 from fedscope.federated.methods.normalized import reach
-from fedscope.federated.options import Option
-from fedscope.federated.vectors import Vector
+from fedscope.federated.record.method import Finish, Method, ServerStep, Step
+from fedscope.federated.record.options import Option
+from fedscope.federated.record.vectors import Vector
 
 
 def mean_gradient(end: Finish) -> Tensor:

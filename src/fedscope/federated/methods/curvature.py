@@ -12,11 +12,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fedscope.federated.method import Finish, Method, ServerStep, Step
-from fedscope.federated.network import CHUNK
-from fedscope.federated.options import Option
-from fedscope.federated.tasks import Client
-from fedscope.federated.vectors import Vector
+from fedscope.federated.record.method import Finish, Method, ServerStep, Step
+from fedscope.federated.record.network import CHUNK
+from fedscope.federated.record.options import Option
+from fedscope.federated.record.tasks import Client
+from fedscope.federated.record.vectors import Vector
 
 
 def consolidation(step: Step) -> Tensor:

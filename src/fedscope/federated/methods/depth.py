@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager
 import torch
 from torch import Tensor, nn
 
-from fedscope.federated.method import Draws, Method
-from fedscope.federated.options import Option, Values
+from fedscope.federated.record.method import Draws, Method
+from fedscope.federated.record.options import Option, Values
 from fedscope.models.depth import gated
 from fedscope.models.resnet import blocks
 

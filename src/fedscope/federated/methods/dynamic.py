@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from fedscope.federated.method import Finish, Gradient, Method, ServerStep, Step
 from fedscope.federated.methods.ascent import BN, uphill
-from fedscope.federated.options import Option
-from fedscope.federated.vectors import Vector
+from fedscope.federated.record.method import Finish, Gradient, Method, ServerStep, Step
+from fedscope.federated.record.options import Option
+from fedscope.federated.record.vectors import Vector
 
 
 def strength(step: Step) -> Tensor:

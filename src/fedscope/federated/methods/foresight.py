@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import relu
 
-from fedscope.federated.method import Method, ServerStep, Step
-from fedscope.federated.options import Option
-from fedscope.federated.vectors import Vector
+from fedscope.federated.record.method import Method, ServerStep, Step
+from fedscope.federated.record.options import Option
+from fedscope.federated.record.vectors import Vector
 
 
 def foresight(step: Step) -> Tensor:

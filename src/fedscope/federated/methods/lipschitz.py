@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d, mse_loss
 
-from fedscope.federated.method import Method, Pass
+from fedscope.federated.client.recalibration import POST_BN
 from fedscope.federated.methods.subnetworks import residual
-from fedscope.federated.options import Option
-from fedscope.federated.recalibration import POST_BN
+from fedscope.federated.record.method import Method, Pass
+from fedscope.federated.record.options import Option
 from fedscope.models.slimmable import channels, slim
 
 TINY = 1e-12

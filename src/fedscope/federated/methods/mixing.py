@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedscope.federated.method import Batch, Draws, Method
-from fedscope.federated.options import Option, Values
+from fedscope.federated.record.method import Batch, Draws, Method
+from fedscope.federated.record.options import Option, Values
 
 
 def draw(generator: torch.Generator, options: Values, images: Tensor, _: nn.Module) -> tuple[float, Tensor]:

@@ -8,9 +8,9 @@ momentum. It is computed by running that recursion on one number. Wang et al. 20
 from torch import Tensor, nn
 
 from fedscope.errors import UserError
-from fedscope.federated.method import Finish, Method, ServerStep
-from fedscope.federated.options import Option, Values
-from fedscope.federated.vectors import Vector
+from fedscope.federated.record.method import Finish, Method, ServerStep
+from fedscope.federated.record.options import Option, Values
+from fedscope.federated.record.vectors import Vector
 
 
 def reach(steps: int, momentum: float = 0.0, nesterov: bool = False, shrink: float = 0.0) -> float:

@@ -11,9 +11,9 @@ names with bn, and where layers are numbered all but those in shortcuts.
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedscope.federated.method import Method
-from fedscope.federated.options import Option, Values
-from fedscope.federated.vectors import Vector
+from fedscope.federated.record.method import Method
+from fedscope.federated.record.options import Option, Values
+from fedscope.federated.record.vectors import Vector
 
 
 def batchnorm(model: nn.Module, options: Values) -> list[str]:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from fedscope.errors import UserError
-from fedscope.federated.method import Method, Step
-from fedscope.federated.options import Option, Values
+from fedscope.federated.record.method import Method, Step
+from fedscope.federated.record.options import Option, Values
 
 
 def proximal(step: Step) -> Tensor:

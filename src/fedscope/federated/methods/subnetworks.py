@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate, kl_div, log_softmax
 
 from fedscope.errors import UserError
-from fedscope.federated.method import Method, Pass
-from fedscope.federated.options import Option, Values
-from fedscope.federated.recalibration import POST_BN
+from fedscope.federated.client.recalibration import POST_BN
+from fedscope.federated.record.method import Method, Pass
+from fedscope.federated.record.options import Option, Values
 from fedscope.models.resnet import ResNet
 from fedscope.models.slimmable import slim
 

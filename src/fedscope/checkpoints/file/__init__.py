@@ -1,0 +1,1 @@
+"""One checkpoint file: its format, its checks, its description."""

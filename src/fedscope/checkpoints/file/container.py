@@ -1,0 +1,75 @@
+"""The zip container of a checkpoint or an archive, looked at before anything in it is believed.
+
+Nothing is ever compressed in these files, so what comes out is never larger than what went in: a "zip bomb"
+is refused by its method of compression, by members that overlap, or by a name that stands twice.
+"""
+
+from io import BytesIO
+from pathlib import Path
+from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
+
+from fedscope.checkpoints.file.pickles import check_pickle
+from fedscope.storage import open_regular
+
+MAGIC = b"PK\x03\x04"
+_PICKLES = 5  # magic number, version, system, content, names of the storages
+MOST_PICKLE = 1 << 26  # bytes of a checkpoint's names, shapes and description
+
+
+def is_container(path: Path) -> bool:
+    """Say whether the file starts as a zip file does."""
+    with open_regular(path) as handle:
+        return handle.read(4) == MAGIC
+
+
+def members(archive: ZipFile, size: int) -> dict[str, ZipInfo]:
+    """Return the members of ``archive``, a file of ``size`` bytes, by name.
+
+    Raises:
+        BadZipFile: a member is compressed, encrypted or named twice, or they claim more than the file holds.
+    """
+    found: dict[str, ZipInfo] = {}
+    for member in archive.infolist():
+        if member.compress_type != ZIP_STORED or member.flag_bits & 1:
+            raise BadZipFile("a member is compressed or encrypted")
+        if member.filename in found:
+            raise BadZipFile("a name stands twice")
+        found[member.filename] = member
+    if sum(member.file_size for member in found.values()) > size:
+        raise BadZipFile("the members claim more bytes than the file has")
+    return found
+
+
+def check_checkpoint(path: Path) -> int:
+    """Check the container of a PyTorch checkpoint, the checksums of all but its tensors, and its pickle.
+
+    Returns the bytes of its tensors.
+
+    Raises:
+        BadZipFile: it is damaged, or made to mislead a reader.
+        ExtentError: what its pickle makes is not nearly as small as the file.
+    """
+    tensors = 0
+    with ZipFile(path) as archive:
+        for name, member in members(archive, path.stat().st_size).items():
+            if "/data/" in name:
+                tensors += member.file_size
+            elif member.file_size > MOST_PICKLE:
+                raise BadZipFile(f"{member.file_size} bytes of description")
+            else:
+                content = archive.read(member)  # which compares the checksum; torch does not
+                if name.endswith(".pkl"):
+                    check_pickle(BytesIO(content))
+    return tensors
+
+
+def check_before_containers(path: Path) -> None:
+    """Check the pickles that a file of PyTorch's before 1.6 begins with, whatever else it is.
+
+    Raises:
+        ExtentError: what one of them makes is not nearly as small as the file.
+    """
+    with open_regular(path) as file:
+        for _ in range(_PICKLES):
+            if not check_pickle(file):
+                return

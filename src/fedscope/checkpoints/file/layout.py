@@ -1,0 +1,92 @@
+"""Which files a run consists of: the one list that `verify`, `export` and `import` go by.
+
+A registry may be a folder that other programs write to as well, such as ``checkpoints``: a folder in it is a
+run if fedscope's manifest lies in it, or, where that is lost, one of fedscope's checkpoints.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from fedscope.checkpoints.file.schema import NAME
+from fedscope.storage import open_regular
+
+Kind = Literal["manifest", "metrics", "rows", "checkpoint", "state", "tag"]
+
+_ROUND, _CLIENT = r"round-[0-9]{4,9}", r"clients/[0-9]{4,9}\.pt"
+_KINDS: dict[Kind, str] = {
+    "manifest": r"manifest\.json",
+    "metrics": r"metrics\.jsonl",
+    "rows": rf"({_ROUND}/)?rows\.zz",
+    "checkpoint": (
+        rf"(initial|final|best|last|sel|all|{_ROUND})\.pt|{_ROUND}/(sel|all|anchor)\.pt|({_ROUND}/)?{_CLIENT}"
+    ),
+    "state": rf"(state|latest)/{_ROUND}/(clients\.f32|state\.json|server\.pt)",
+}
+_SIGNS = {"manifest.json": b'"fedscope/run/', ".pt": b"fedscope/checkpoint/"}
+_HEAD = 1024  # bytes in which the sign of a file stands
+LOCK = ".lock"  # empty: what `Run.held` locks
+_BESIDES = ("tensorboard", LOCK)  # may be there, and are no part of the run
+
+
+def kind(name: str) -> Kind | None:
+    """Return what the file ``name`` of a run is (a path below the run with ``/``), or nothing if it is none.
+
+    Only such names are ever taken from an archive: none is absolute, goes up, or is a device.
+    """
+    for found, pattern in _KINDS.items():
+        if re.fullmatch(pattern, name):
+            return found
+    folder, _, tag = name.partition("/")
+    return "tag" if folder == "tags" and NAME.fullmatch(tag) else None
+
+
+def round_of(name: str) -> int | None:
+    """Return the round after which the model in the checkpoint ``name`` was, if the name says so."""
+    first = name.split("/")[0].removesuffix(".pt")
+    if first == "initial":
+        return 0
+    if not first.startswith("round-"):
+        return None
+    return int(first[6:]) - name.endswith("/anchor.pt")  # what its clients started from
+
+
+def files(folder: Path) -> Iterator[str]:
+    """Yield each file and link below ``folder``, by its path with ``/``, in order; links are not followed."""
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if entry.name in _BESIDES:
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from (f"{entry.name}/{name}" for name in files(Path(entry.path)))
+        else:
+            yield entry.name
+
+
+def is_leftover(name: str) -> bool:
+    """Say whether a file below a run or registry is what a killed process was writing or deleting."""
+    return any(re.fullmatch(r"\..+\.(tmp|deleted|pull|[a-z0-9_]{8})", part) for part in name.split("/"))
+
+
+def run_of(path: Path) -> Path | None:
+    """Return the folder of the run that a file lies in, if it lies in one."""
+    return next((folder for folder in path.absolute().parents if is_run(folder)), None)
+
+
+def is_run(folder: Path) -> bool:
+    """Say whether ``folder`` is a run of fedscope's, be it one whose manifest is lost."""
+    names = ("manifest.json", "final.pt", "best.pt", "last.pt")
+    return any(is_ours(folder / name) for name in names)
+
+
+def is_ours(path: Path) -> bool:
+    """Say whether a manifest or a checkpoint was written by fedscope, as its first bytes tell."""
+    sign = _SIGNS.get(path.name) or _SIGNS.get(path.suffix)
+    if sign is None or not path.is_file():
+        return False
+    try:
+        with open_regular(path) as handle:
+            return sign in handle.read(_HEAD)
+    except OSError:
+        return path.name == "manifest.json"

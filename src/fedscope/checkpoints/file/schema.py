@@ -1,0 +1,299 @@
+"""What a run and a checkpoint say about themselves: plain, versioned data, validated on reading.
+
+These records name models, data sets and methods by their catalogue names only, so that a checkpoint can be
+described, listed and verified without building any of them.
+"""
+
+import operator
+import re
+from datetime import datetime
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from fedscope.errors import UserError
+from fedscope.own import is_own
+from fedscope.validation import refusal
+
+OPTION = "option"  # where the fields are what the user typed
+UNKNOWN = "unknown"  # the method and the partition of a run that was added without
+MOST_ROWS = 1 << 26  # that the clients of a run hold together: 256 MiB
+# no path, no device of any system
+NAME = re.compile(r"(?!(?i:con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$))[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?\+00:00")
+
+Positive = Annotated[int, Field(ge=1)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+def _plain_name(name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name[:100]!r} is no run name")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_plain_name)]
+
+
+def _moment(text: str) -> str:
+    if not _MOMENT.fullmatch(text):
+        raise ValueError(f"{text[:100]!r} is no time such as 2026-01-31T12:00:00+00:00")
+    datetime.fromisoformat(text)
+    return text
+
+
+Moment = Annotated[str, AfterValidator(_moment)]  # ISO 8601, UTC: such texts sort as their times do
+
+
+class Record(BaseModel):
+    """Base of all records: immutable, and an unknown field is an error rather than ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+R = TypeVar("R", bound=BaseModel)
+
+
+class ModelSpec(Record):
+    """A network: logits over ``classes`` from images of ``channels``; or a name only.
+
+    The fields but ``source`` are the arguments of ``models.catalogue.build``; those a record lacks describe a
+    plain network.
+    """
+
+    name: str
+    classes: Positive | None = None  # None: a network of somebody's own, to be named at every use
+    channels: Positive | None = None
+    head: bool = False  # MOON's projection before the classifier
+    shortcut: Literal["A", "B"] | None = None  # where the network was published with both; None: its default
+    keep: Annotated[float, Field(gt=0, le=1)] = 1.0  # stochastic depth: of the last block, in eval mode too
+    schedule: Literal["code", "paper"] = "code"
+    source: str = Field("", exclude_if=operator.not_)  # SHA-256 of the file of one that is MODULE:FACTORY
+
+    @property
+    def own(self) -> bool:
+        """Whether the network is somebody's own, MODULE:FACTORY."""
+        return is_own(self.name)
+
+
+class DataSpec(Record):
+    """A data set, its augmentation pipeline, and the SHA-256 of its content; or a name only."""
+
+    name: str
+    augmentation: str = "none"
+    fingerprint: str = ""
+    train_samples: Positive | None = None
+    test_samples: Positive | None = None
+    source: str = Field("", exclude_if=operator.not_)  # SHA-256 of the file of data that is MODULE:FACTORY
+
+
+class Settings(Record):
+    """Everything that determines the bits of a run; the fields are the options of ``fedscope train``."""
+
+    method: str = "fedavg"
+    options: dict[str, bool | int | float | str] = {}
+    reading: Literal["paper", "code"] = "paper"
+    dataset: str = "digits"
+    test_data: str | None = Field(None, exclude_if=operator.not_)  # of a data set of the user's own
+    augmentation: str | None = None
+    model: str | None = None
+    partition: str = "dirichlet_balanced"
+    alpha: float | None = 0.5
+    exhausted: Literal["redraw", "refill"] = "redraw"
+    phi: Annotated[float, Field(gt=0, le=1)] | None = None
+    rho: Annotated[float, Field(gt=0, le=1)] | None = None
+    clients: Positive = 8
+    participation: Annotated[float, Field(gt=0, le=1)] = 1.0
+    sampling: Literal["all", "fixed_fraction", "bernoulli"] = "fixed_fraction"
+    memory: Literal["keep", "reset"] = "keep"
+    rounds: Positive = 20
+    epochs: Positive = 2
+    batch_size: Positive = 32
+    lr: NonNegative = 0.05
+    lr_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    nesterov: bool = False
+    optimizer_state: Literal["round", "client"] = "round"
+    weight_decay: NonNegative = 1e-4
+    clip: Annotated[float, Field(gt=0)] | None = None
+    precision: Literal["fp32", "bf16"] = "fp32"
+    compile: bool = False
+    head: bool | None = None
+    shortcut: Literal["A", "B"] | None = None
+    drop_last: bool = False
+    weights: Literal["n_k", "n_used", "uniform"] | None = None
+    stack: Positive = 1
+    train_samples: Positive | None = None
+    test_samples: Positive | None = None
+    clients_limit: Positive | None = None
+    steps_limit: Positive | None = None
+    validation: Annotated[float, Field(ge=0, le=0.5)] = Field(0.0, exclude_if=operator.not_)
+    evaluate_on: Literal["test", "validation"] = "test"
+    eval_model: Literal["cld", "sel", "all"] = "cld"
+    eval_drop_last: bool | None = None
+    target: Annotated[float, Field(gt=0, le=1)] | None = None
+    shift: Literal["none", "bernoulli", "fixed10"] = "none"
+    shift_probability: Annotated[float, Field(ge=0, le=1)] = 0.05
+    shift_sequence: Annotated[int, Field(ge=0)] = 0
+    shift_metric: Literal["mean_best_since_shift", "mean_current"] = "mean_best_since_shift"
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    device: str = "cpu"
+    threads: Positive = 1
+    save_clients: Literal["last", "all", "none"] = "last"
+    keep_every: Annotated[int, Field(ge=0)] = 0
+
+    @model_validator(mode="after")
+    def _nesterov_has_momentum(self) -> "Settings":
+        if self.nesterov and not self.momentum:
+            raise ValueError("Nesterov momentum needs --momentum above 0")
+        return self
+
+    @model_validator(mode="after")
+    def _shifts_are_on(self) -> "Settings":
+        if self.shift == "none" and (self.shift_probability, self.shift_sequence) != (0.05, 0):
+            raise ValueError(
+                "--shift-probability and --shift-sequence have no effect without --shift; leave them out, or "
+                "add --shift bernoulli or fixed10"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _validates_once(self) -> "Settings":
+        if self.validation and self.evaluate_on == "validation":
+            raise ValueError(
+                "--evaluate-on validation is the data set's own split; leave it out, or --validation"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _stacks_are_plain(self) -> "Settings":
+        if self.stack > 1 and (self.compile or self.precision != "fp32"):
+            raise ValueError(
+                "--stack is for small models in fp32; use it without --compile and --precision bf16"
+            )
+        return self
+
+
+class PresetUse(Record):
+    """Which preset a run started from, what its user set otherwise, and what in it no source gives."""
+
+    name: str
+    overridden: tuple[str, ...] = ()  # settings and options
+    provisional: dict[str, str] = {}  # setting or option → why its value is only a proposal
+
+
+class Added(Record):
+    """Where a run that another program trained came from, and what is known of it."""
+
+    source: str  # file, folder or program
+    stated: tuple[str, ...] = ()  # the settings that are known; the others stand at defaults that say nothing
+    notes: tuple[str, ...] = ()  # what was renamed or left out
+
+
+class RowsSpec(Record):
+    """Which rows of the training set the clients hold: how many each, and a hash over that and the rows."""
+
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    counts: tuple[Annotated[int, Field(ge=0)], ...]
+    validation: Annotated[int, Field(ge=0)] = 0  # held out of all clients' rows
+
+    @model_validator(mode="after")
+    def _fit_memory(self) -> "RowsSpec":
+        if sum(self.counts) + self.validation > MOST_ROWS:
+            raise ValueError(f"the clients hold more than {MOST_ROWS} rows")
+        return self
+
+
+class Manifest(Record):
+    """A run, as written when it starts."""
+
+    format: Literal["fedscope/run/2"] = "fedscope/run/2"
+    name: Name
+    created: Moment
+    settings: Settings
+    model: ModelSpec
+    data: DataSpec
+    versions: dict[str, str]
+    # none of an older or an added run, nor where every round's clients are new: then they are in its metrics
+    rows: RowsSpec | None = Field(None, exclude_if=operator.not_)
+    preset: PresetUse | None = None
+    sealed_metrics: bool = True  # each line of metrics.jsonl carries a check; not so in format 1
+    partial: bool = False  # an import of single checkpoints: the others are elsewhere
+    clients_deleted: bool = False  # by `runs delete --clients`, after the last round
+    added: Added | None = None
+    diverged: Positive | None = None  # the round that left loss or weights not finite: the last
+    extended: tuple[Positive, ...] = ()  # the numbers of rounds that it was to have before --resume --rounds
+
+    def stated(self) -> dict[str, Any]:
+        """Return the settings by name, None where a run that was added does not say."""
+        settings, added = self.settings.model_dump(mode="json"), self.added
+        return {key: value if not added or key in added.stated else None for key, value in settings.items()}
+
+
+class Round(BaseModel):
+    """One line of metrics: what readers rely on; other fields may stand beside them."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    round: Positive
+    accuracy: Finite | None = None
+    loss: Finite | None = None
+    train_loss: Finite | None = None
+    seconds: NonNegative = 0.0
+    seconds_in: dict[str, NonNegative] = {}
+    clients: list[Annotated[int, Field(ge=0)]] = []
+    bytes_down: NonNegative = 0
+    bytes_up: NonNegative = 0
+    gradients: NonNegative = 0
+    validation: dict[str, Finite | None] = {}  # accuracy and loss on the rows held out of training
+    rows: RowsSpec | None = None  # of this round's clients, where every round's are new
+    peak_memory_bytes: list[Annotated[int, Field(ge=0)]] = []
+
+
+class CheckpointInfo(Record):
+    """A checkpoint: which weights these are, and everything needed to rebuild their network and data."""
+
+    format: Literal["fedscope/checkpoint/2"] = "fedscope/checkpoint/2"
+    run: Name
+    kind: Literal["global", "client"]
+    round: Annotated[int, Field(ge=0)]  # rounds completed when the weights were taken
+    client: int | None = None
+    average: Literal["cld", "sel", "all"] = "cld"  # which global model: as in Settings.eval_model
+    samples: Positive | None  # n_k of a client; all training samples for the global model; None: unknown
+    metrics: dict[str, Finite | None] = {}  # null where not finite
+    settings: Settings
+    model: ModelSpec
+    data: DataSpec
+    versions: dict[str, str]
+    labels: tuple[int, ...] = Field((), exclude_if=operator.not_)  # of the classes, under concept shift
+    rows: str = Field("", exclude_if=operator.not_)  # RowsSpec.sha256 of what the clients held; "": unknown
+
+
+def difference(manifest: Manifest, info: CheckpointInfo) -> str | None:
+    """Return in which section a checkpoint is not of the run, if in any; the run may have been extended."""
+    lengths = (*manifest.extended, manifest.settings.rounds)
+    if info.settings not in [manifest.settings.model_copy(update={"rounds": n}) for n in lengths]:
+        return "settings"
+    if manifest.rows and info.rows != manifest.rows.sha256:
+        return "rows"
+    return next((s for s in ("model", "data") if _unsourced(info, s) != _unsourced(manifest, s)), None)
+
+
+def _unsourced(record: Manifest | CheckpointInfo, section: str) -> object:
+    """Return a section without the hash of its code, which may change while a run is continued."""
+    return getattr(record, section).model_copy(update={"source": ""})
+
+
+def parse(kind: type[R], data: object, what: str) -> R:
+    """Validate ``data`` as a record; ``what`` names its origin in the error, ``OPTION`` the command line.
+
+    Raises:
+        UserError: the data is of another format, or a field is missing or out of range.
+    """
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        if what == OPTION:
+            raise UserError(refusal(error, kind.model_json_schema(), flags=True)) from error
+        raise UserError(f"{what}: {refusal(error, kind.model_json_schema())}") from error

@@ -1,0 +1,213 @@
+"""Which tensors of a foreign checkpoint are a network's: found by name and shape, and every renaming told.
+
+A network wants tensors of certain names. They may lie below a prefix (``state_dict.model.``), wrapped
+(``module.``, ``_orig_mod.``) and under another program's names
+(:mod:`fedscope.checkpoints.foreign.dialects`). A set of tensors is taken only if it is exactly the
+network's, and only if it is the only one; anything else is an error that names what was found.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from operator import itemgetter
+
+import torch
+from torch import Tensor, nn
+
+from fedscope.checkpoints.file.checkpoint import listed
+from fedscope.checkpoints.foreign.dialects import translations
+from fedscope.errors import UserError
+
+WRAPPERS = ("module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+COUNTERS = ("n_averaged",)  # of torch.optim.swa_utils: how many models the average is of
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A network's state under its own names, and a sentence for everything that was done to get it."""
+
+    state: dict[str, Tensor]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A place in the file, and the network's names (here: there, below the prefix) in one dialect."""
+
+    prefix: str
+    dialect: str
+    names: Mapping[str, str]
+
+
+def fit(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], what: str, *, entry: str = "") -> Fitted:
+    """Return the network's state from ``tensors``.
+
+    Args:
+        tensors: by dotted name, as :func:`fedscope.checkpoints.foreign.reading.read` returns them; or one
+            flat vector of all parameters under the name ``""``, in their order.
+        wanted: ``network.state_dict(keep_vars=True)``; only names, shapes and which are shared count.
+        what: the file, for messages.
+        entry: take what lies below this name only.
+
+    Raises:
+        UserError: the network's tensors are not there, or several times.
+    """
+    if set(tensors) == {""}:
+        return _cut(tensors[""], wanted, what)
+    return _Search(tensors, wanted, what, entry).fitted()
+
+
+class _Search:
+    """The tensors of one file, by their names without wrappers, and the network looked for in them."""
+
+    def __init__(
+        self, tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], what: str, entry: str
+    ) -> None:
+        self.tensors, self.wanted, self.what = tensors, wanted, what
+        self.twins: dict[
+            int, list[str]
+        ] = {}  # names of one and the same tensor, which a saver may write once
+        for name, tensor in wanted.items():
+            self.twins.setdefault(id(tensor), []).append(name)
+        self.names, self.notes = self._unwrapped(entry)
+
+    def fitted(self) -> Fitted:
+        """Return the state of the one place that is the network, in the first dialect that has one."""
+        needed = sum(not _counts(names[0]) for names in self.twins.values())
+        best: tuple[int, _Candidate] | None = None
+        for places in self._places():
+            found = [place for votes, place in places if votes >= needed and not self._faults(place)]
+            if len(found) == 1:
+                return self._taken(found[0])
+            if found:
+                where = sorted(place.prefix for place in found)
+                raise UserError(
+                    f"{self.what} holds the network's tensors {len(where)} times, below {listed(where, 6)}; "
+                    f"choose one with --entry, such as --entry {where[0]}"
+                )
+            best = max((place for place in (best, *places) if place), key=itemgetter(0), default=None)
+        raise UserError(f"{self.what} does not fit the network: {self._explanation(best)}")
+
+    def _unwrapped(self, entry: str) -> tuple[dict[str, str], list[str]]:
+        """Return {name without wrappers: name in the file}, and notes on the wrappers."""
+        own = {part for name in self.wanted for part in name.split(".")}
+        counts, plain = Counter[str](), dict[str, str]()
+        for name in self.tensors:
+            parts = name.split(".")
+            wrappers = [part for part in parts if part in WRAPPERS and part not in own]
+            bare = ".".join(part for part in parts if part not in wrappers)
+            if entry and not (name.startswith(f"{entry}.") or bare.startswith(f"{entry}.")):
+                continue
+            counts.update(set(wrappers))
+            if bare in plain:
+                raise UserError(
+                    f"{self.what} holds {bare} twice, as {plain[bare]} and {name}; save one state_dict"
+                )
+            plain[bare] = name
+        if not plain:
+            raise UserError(
+                f"{self.what} holds nothing below {entry!r}; it has {listed(list(self.tensors), 6)}"
+            )
+        return plain, [f"removed {wrapper}. from {count} names" for wrapper, count in sorted(counts.items())]
+
+    def _places(self) -> Iterator[list[tuple[int, _Candidate]]]:
+        """Yield, for each dialect, where wanted names are found, with how many."""
+        prefixes: dict[str, list[str]] = {}
+        for name in self.names:
+            parts = name.split(".")
+            for cut in range(len(parts)):
+                prefixes.setdefault(".".join(parts[cut:]), []).append(".".join(parts[:cut]))
+        for dialect, there in translations(self.wanted):
+            votes = Counter(prefix for name in there.values() for prefix in prefixes.get(name, ()))
+            yield [(count, _Candidate(prefix, dialect, there)) for prefix, count in votes.items()]
+
+    def _inside(self, place: _Candidate) -> dict[str, str]:
+        start = f"{place.prefix}." if place.prefix else ""
+        return {bare.removeprefix(start): name for bare, name in self.names.items() if bare.startswith(start)}
+
+    def _source(self, name: str, place: _Candidate, inside: Mapping[str, str]) -> str | None:
+        """Return which tensor of the file the network's ``name`` is; under a twin's name if need be."""
+        for own in (name, *self.twins[id(self.wanted[name])]):
+            if place.names[own] in inside:
+                return inside[place.names[own]]
+        return None
+
+    def _faults(self, place: _Candidate) -> list[str]:
+        """Return what keeps a candidate from being exactly the network."""
+        inside, faults = self._inside(place), list[str]()
+        sources = {name: self._source(name, place, inside) for name in self.wanted}
+        missing = [place.names[n] for n, source in sources.items() if source is None and not _counts(n)]
+        unknown = sorted(inside.keys() - set(place.names.values()) - set(COUNTERS))
+        if missing:
+            faults.append(f"it lacks {len(missing)} of {len(self.wanted)} tensors ({listed(missing)})")
+        if unknown:
+            faults.append(f"it holds {len(unknown)} that the network has not ({listed(unknown)})")
+        shapes = {
+            n: (self.tensors[s].shape, self.wanted[n].shape) for n, s in sources.items() if s is not None
+        }
+        odd = [
+            f"{n} is {tuple(there)}, not {tuple(here)}"
+            for n, (there, here) in shapes.items()
+            if there != here
+        ]
+        return [*faults, *([f"of another shape: {listed(odd)}"] if odd else [])]
+
+    def _explanation(self, best: tuple[int, _Candidate] | None) -> str:
+        if best is None:
+            return f"it names its tensors {listed(list(self.names))}, the network {listed(list(self.wanted))}"
+        where = f" (looked for below {best[1].prefix})" if best[1].prefix else ""
+        return "; ".join(self._faults(best[1])) + where
+
+    def _taken(self, place: _Candidate) -> Fitted:
+        inside, told = self._inside(place), self.notes
+        state, used, zero = dict[str, Tensor](), set[str](), list[str]()
+        for name, tensor in self.wanted.items():
+            source = self._source(name, place, inside)
+            if source is None:
+                state[name] = torch.zeros(tensor.shape, dtype=tensor.dtype)
+                zero.append(name)
+                continue
+            state[name] = self.tensors[source]
+            used.add(source)
+            if place.names[name] not in inside:
+                told.append(f"{name} shares the weights of {source}")
+        if place.prefix:
+            told.append(f"removed the prefix {place.prefix}. from {len(inside)} names")
+        renamed = [(there, here) for here, there in place.names.items() if there != here and there in inside]
+        if renamed:
+            told.append(f"renamed {len(renamed)} names ({place.dialect}): {' to '.join(renamed[0])}, …")
+        if zero:
+            told.append(f"set to 0 what counts batches only and is lacking: {listed(zero)}")
+        left = [name for name in self.tensors if name not in used]
+        if left:
+            told.append(f"left out {len(left)} other tensors: {listed(left)}")
+        return Fitted(state, tuple(told))
+
+
+def _counts(name: str) -> bool:
+    """Say whether a tensor only counts batches: old files lack it, and nothing here needs it."""
+    return name.endswith("num_batches_tracked")
+
+
+def _cut(vector: Tensor, wanted: Mapping[str, Tensor], what: str) -> Fitted:
+    """Cut one flat vector of all parameters, as FedDyn's and FL-Simulator's code keeps them."""
+    first = {
+        id(tensor): name
+        for name, tensor in reversed(list(wanted.items()))
+        if isinstance(tensor, nn.Parameter)
+    }
+    own = [name for name in wanted if first.get(id(wanted[name])) == name]
+    count = sum(wanted[name].numel() for name in own)
+    if vector.ndim != 1 or len(vector) != count:
+        raise UserError(f"{what} is an array {tuple(vector.shape)}; the network has {count} parameters")
+    kept = [name for name, tensor in wanted.items() if not isinstance(tensor, nn.Parameter)]
+    if kept:
+        raise UserError(
+            f"{what} is a flat vector, which lacks the network's {listed(kept)}; take a state_dict"
+        )
+    pieces = vector.split([wanted[name].numel() for name in own])
+    state = {name: piece.view(wanted[name].shape) for name, piece in zip(own, pieces, strict=True)}
+    state |= {name: state[first[id(tensor)]] for name, tensor in wanted.items() if name not in state}
+    return Fitted(
+        state, (f"cut one vector of {count} numbers into {len(own)} tensors, in the network's order",)
+    )

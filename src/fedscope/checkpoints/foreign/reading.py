@@ -1,0 +1,116 @@
+"""Other programs' checkpoints: every tensor of a file or folder, under its dotted name.
+
+A file is read as it lies, without running code: what nests (``{"state_dict": {"model.fc.weight": …}}``)
+becomes a name (``state_dict.model.fc.weight``), what is no tensor is left out. Which of the names are a
+network's, and what it calls them, is for :mod:`fedscope.checkpoints.foreign.fitting` to say.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from fedscope.checkpoints.file.checkpoint import is_dense, load_checkpoint, read_content
+from fedscope.errors import UserError
+from fedscope.storage import read_bytes, regular
+from fedscope.storage.limits import parse_json
+
+SINGLE = ("model.safetensors", "pytorch_model.bin")  # of a folder as Hugging Face's libraries write it
+SHARDED = tuple(f"{name}.index.json" for name in SINGLE)
+DEEPEST = 8
+_CLIENT = re.compile(r"client_?([0-9]{1,9})\.(?:pt|pth|safetensors)")
+
+
+def read(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a checkpoint that any program wrote.
+
+    Read are files of ``torch.save`` (tensors and plain data), ``.safetensors``, ``.npy`` (one array, under
+    the name ``""``), folders with ``model.safetensors`` or ``pytorch_model.bin``, whole or in shards, and
+    fedscope's own.
+
+    Raises:
+        UserError: nothing there, damaged, a pickle of more than plain data, or no tensor in it.
+    """
+    if path.is_dir():
+        tensors = _folder(path)
+    elif path.suffix == ".safetensors":
+        tensors = _safetensors(path)
+    elif path.suffix == ".npy":
+        tensors = {"": _array(path)}
+    else:
+        content = read_content(path)
+        if isinstance(content, dict) and isinstance(content.get("format"), str):
+            return load_checkpoint(path).state
+        tensors = dict(_flat(content, "", path))
+    if not tensors:
+        raise UserError(f"{path} holds no tensors; save model.state_dict()")
+    return tensors
+
+
+def clients_in(folder: Path) -> dict[int, Path]:
+    """Return the files ``client_K.pt`` of a folder by K, as FedAlign names its uploads."""
+    matches = ((_CLIENT.fullmatch(path.name), path) for path in sorted(folder.iterdir()))
+    return {int(match[1]): path for match, path in matches if match}
+
+
+def _flat(content: object, name: str, path: Path, depth: int = 0) -> Iterator[tuple[str, Tensor]]:
+    if depth > DEEPEST:
+        raise UserError(f"{path} nests deeper than {DEEPEST} levels; save model.state_dict()")
+    if isinstance(content, Tensor):
+        if not is_dense(content):
+            raise UserError(f"{path}: {name[:80]!a} is no dense tensor in memory; save a plain state_dict")
+        yield name, content
+        return
+    items: Iterator[tuple[object, object]] = iter(())
+    if isinstance(content, Mapping):
+        items = iter(content.items())
+    elif isinstance(content, list | tuple):
+        items = iter(enumerate(content))
+    for key, item in items:
+        yield from _flat(item, f"{name}.{key}" if name else str(key), path, depth + 1)
+
+
+def _folder(path: Path) -> dict[str, Tensor]:
+    for name in SINGLE:
+        if (path / name).is_file():
+            return read(path / name)
+    for name in SHARDED:
+        if (path / name).is_file():
+            return {k: t for shard in _shards(path / name) for k, t in read(shard).items()}
+    raise UserError(
+        f"the folder {path} holds neither {' nor '.join(SINGLE)}, whole or in shards; name a file"
+    )
+
+
+def _shards(index: Path) -> list[Path]:
+    try:
+        names = sorted(set(parse_json(read_bytes(index))["weight_map"].values()))
+        if any(Path(name).name != name or not name.endswith((".safetensors", ".bin")) for name in names):
+            raise ValueError("a shard is no file of the folder")
+        if any((index.parent / name).is_dir() for name in names):  # which could lead here again
+            raise ValueError("a shard is a folder")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{index} is no index of shards ({error}); fetch the folder again") from error
+    return [index.parent / name for name in names]
+
+
+def _safetensors(path: Path) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise UserError(f"no such file: {path}")
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path} is truncated or damaged ({error}); restore it from a copy") from error
+
+
+def _array(path: Path) -> Tensor:
+    try:
+        # Mapped: a header that claims more numbers than there are is refused, not allocated.
+        return torch.from_numpy(np.load(regular(path), allow_pickle=False, mmap_mode="c"))
+    except (OSError, ValueError, TypeError, EOFError) as error:
+        raise UserError(f"{path} is no array of numbers ({error}); save one with numpy.save") from error

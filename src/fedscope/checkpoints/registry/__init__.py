@@ -1,0 +1,1 @@
+"""Runs in folders, their index, and how they are packed and traced."""

@@ -1,0 +1,67 @@
+"""The addresses of a run's checkpoints, what stands behind RUN@.
+
+final, best, initial        the global model after the last round, at its best, before the first round (0)
+25                          the global model after 25 rounds
+all, sel, 25:all, 25:sel    a mean of clients, the newest or that after 25 rounds
+client3                     a client's last upload
+7:anchor                    what the clients of round 7 started from, where an upload of theirs is kept
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from fedscope.checkpoints.registry.run import Run
+
+_ROUND, _CLIENT = r"([0-9]{1,9})(?::(all|sel|anchor))?", r"client([0-9]{1,9})"
+
+
+def path_of(run: Run, which: str) -> Path | None:
+    """Return the file that RUN@``which`` names, be it there or not; None where it names none.
+
+    Without ``which`` it is the newest global model.
+    """
+    if which == "":
+        return run.final if run.final.exists() else run.last
+    if which in ("final", "best", "initial", "all", "sel"):
+        return run.folder / f"{which}.pt"
+    if client := re.fullmatch(_CLIENT, which):
+        return run.client(int(client[1]))
+    found = re.fullmatch(_ROUND, which)
+    return found and _after(run, int(found[1]), found[2])
+
+
+def _after(run: Run, round: int, mean: str | None) -> Path:
+    if mean == "anchor":
+        return run.anchor(round)
+    if round == 0 and not mean:
+        return run.initial
+    path = run.average(mean, round) if mean else run.kept(round)
+    if path.exists() or not run.final.exists() or round != run.manifest().settings.rounds:
+        return path
+    return run.average(mean) if mean else run.final
+
+
+def address_of(path: Path) -> str | None:
+    """Return the address of a checkpoint by its name in its run; None where it has none of its own.
+
+    It has none if it is an upload that is not its client's last, or the newest model of an unfinished run.
+    """
+    name, folder = path.stem, path.parent.name
+    if folder == "clients":
+        return None if path.parents[1].name.startswith("round-") else f"client{int(name)}"
+    if folder.startswith("round-"):
+        return f"{int(folder[6:])}:{name}"
+    if name.startswith("round-"):
+        return str(int(name[6:]))
+    return None if name == "last" else name
+
+
+def addresses(run: Run) -> Iterator[str]:
+    """Yield the address of each checkpoint that the run has: models, rounds, the rounds' means, clients."""
+    newest = (run.final, run.best, run.average("all"), run.average("sel"), run.initial)
+    yield from (path.stem for path in newest if path.exists())
+    yield from map(str, run.rounds())
+    for path in run.of_rounds():
+        yield f"{int(path.parent.name[6:])}:{path.stem}"
+    yield from (f"client{int(path.stem)}" for path in run.clients())

@@ -1,0 +1,132 @@
+"""A run as one file: a zip of stored members, the first of which lists the others with their hashes.
+
+    archive.json     {"format", "run", "files": {"final.pt": {"bytes", "sha256"}, …}, "sha256": its seal}
+    final.pt …       the files of the run, under the names that `layout` knows, and under no others
+
+The same run gives the same bytes. Importing writes into a hidden folder, compares every hash, checks the run
+as `verify` does, and only then gives the folder its name: it appears whole or not at all.
+"""
+
+import hashlib
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, BinaryIO
+from zipfile import BadZipFile, ZipFile, ZipInfo
+
+from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.file.container import is_container, members
+from fedscope.checkpoints.file.formats import ARCHIVE_FORMAT
+from fedscope.checkpoints.registry.contents import Contents, File, described, measured, parsed, sealed
+from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.run import Run, checked_name
+from fedscope.checkpoints.verification.verify import check_run
+from fedscope.errors import UserError
+from fedscope.storage import MOST_BYTES, atomic_file, atomic_folder, new_file, open_regular, touch
+
+_CONTENTS = "archive.json"
+_CHUNK = 1 << 20
+
+
+def export_run(run: Run, out: Path, only: Path | None = None) -> None:
+    """Write all files of a run to the archive ``out``; with ``only``, of its checkpoints that one alone.
+
+    Raises:
+        UserError: `verify` finds a fault in what would be taken, or the run is being trained.
+    """
+    manifest = run.manifest()
+    with run.held(shared=True), atomic_file(out, below=None) as handle:
+        names = [name for name in layout.files(run.folder) if _belongs(run, name, only)]
+        if only is not None:
+            manifest = manifest.model_copy(update={"partial": True})
+        own = {"manifest.json": run.sealed(manifest).encode()}
+        if only is None:
+            check_run(run, taken=lambda name: layout.kind(name) is not None)
+        else:
+            load_checkpoint(only)
+        files = {n: described(own[n]) if n in own else measured(run.folder / n) for n in names}
+        own[_CONTENTS] = sealed(Contents(format=ARCHIVE_FORMAT, run=run.name, files=files))
+        with ZipFile(handle, "w") as archive:
+            for name in [_CONTENTS, *names]:
+                with archive.open(ZipInfo(name), "w", force_zip64=True) as target:
+                    if name in own:
+                        target.write(own[name])
+                    else:
+                        _copy(run.folder / name, target)
+
+
+def import_run(registry: Registry, path: Path, name: str | None = None) -> Run:
+    """Add the run in the archive ``path`` to the registry, under its own name or under ``name``.
+
+    Raises:
+        UserError: it is no archive, is of a newer fedscope, damaged, or holds what no run has; or the name
+            is taken.
+    """
+    if not path.is_file():
+        raise UserError(f"no such file: {path}")
+    try:
+        if not is_container(path):
+            raise BadZipFile("no zip file")
+        with ZipFile(path) as archive:
+            return _imported(registry, archive, members(archive, path.stat().st_size), path, name)
+    except FileExistsError as error:
+        raise UserError(f"{error.filename} is taken; import under another --name") from error
+    except (BadZipFile, ValueError, EOFError, NotImplementedError) as error:
+        raise UserError(f"{path} is no archive of a run, or is damaged ({error}); get it anew") from error
+
+
+def _imported(
+    registry: Registry, archive: ZipFile, found: dict[str, ZipInfo], path: Path, name: str | None
+) -> Run:
+    contents = _contents(archive, found, path)
+    run = Run(registry.root / checked_name(name or contents.run))
+    with atomic_folder(run.folder, below=registry.root, exclusive=True) as folder:
+        for member, claim in contents.files.items():
+            with archive.open(found[member]) as source, new_file(folder / member, below=folder) as handle:
+                if _copied(source, handle) != claim:
+                    raise BadZipFile(f"{member} does not match its hash")
+        touch(folder / layout.LOCK, below=folder)
+        check_run(Run(folder), contents.run)
+        if contents.run != run.name:
+            renamed = Run(folder).manifest().model_copy(update={"name": run.name})
+            Run(folder).write_manifest(renamed)
+    return run
+
+
+def _contents(archive: ZipFile, found: dict[str, ZipInfo], path: Path) -> Contents:
+    """Return the list of files, once it is clear that the archive holds these and no others."""
+    if _CONTENTS not in found:
+        raise BadZipFile("it has no list of files")
+    if found[_CONTENTS].file_size > MOST_BYTES:
+        raise BadZipFile("its list of files is too long")
+    contents = parsed(archive.read(_CONTENTS), ARCHIVE_FORMAT, str(path))
+    if found.keys() - {_CONTENTS} != contents.files.keys():
+        raise BadZipFile("its list of files is not what it holds")
+    return contents
+
+
+def _belongs(run: Run, name: str, only: Path | None) -> bool:
+    kind, path = layout.kind(name), run.folder / name
+    if kind is None or path.is_symlink():
+        return False
+    return only is None or path == only or kind in ("manifest", "metrics", "rows", "tag")
+
+
+def _copy(path: Path, target: Any) -> None:
+    with open_regular(path) as source:
+        shutil.copyfileobj(source, target, _CHUNK)
+
+
+def _copied(source: Any, target: BinaryIO) -> File:
+    """Copy a stream and return how long it was and its hash."""
+    digest, size = hashlib.sha256(), 0
+    for chunk in _chunks(source):
+        digest.update(chunk)
+        size += target.write(chunk)
+    return File(bytes=size, sha256=digest.hexdigest())
+
+
+def _chunks(source: Any) -> Iterable[bytes]:
+    while chunk := source.read(_CHUNK):
+        yield chunk

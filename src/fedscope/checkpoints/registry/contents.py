@@ -1,0 +1,85 @@
+"""The sealed list of a run's files with their sizes and hashes, of an archive and of a remote.
+
+    {"format", "run", "files": {"final.pt": {"bytes", "sha256"}, …}, …, "sha256": the seal of all before}
+
+Every name in it is one that ``layout`` knows, so that none leads out of the run's folder.
+"""
+
+import hashlib
+import json
+import operator
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.file.formats import seal, upgraded
+from fedscope.checkpoints.file.schema import Name, Record, parse
+from fedscope.storage import open_regular
+from fedscope.storage.limits import parse_json
+
+
+class File(Record):
+    """One file of a run."""
+
+    bytes: Annotated[int, Field(ge=0, strict=True)]
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class Contents(Record):
+    """The files of one run, by their paths below it with ``/``."""
+
+    format: str
+    run: Name
+    files: dict[str, File]
+    created: str = Field("", exclude_if=operator.not_)  # as in the manifest; of a remote's list alone
+    rounds: Annotated[int, Field(ge=0)] = Field(0, exclude_if=operator.not_)  # how far the run had come
+    in_place: bool = Field(False, exclude_if=operator.not_)  # the files lie in ``RUN/``, not in ``objects/``
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.bytes for file in self.files.values())
+
+    def place(self, name: str) -> str:
+        """Return where a remote has the file ``name``: its path below the remote's URL."""
+        sha256 = self.files[name].sha256
+        return f"{self.run}/{name}" if self.in_place else f"objects/{sha256[:2]}/{sha256[2:]}"
+
+
+def sealed(contents: Contents) -> bytes:
+    """Return the list as JSON with its seal."""
+    data = contents.model_dump(mode="json")
+    return json.dumps({**data, "sha256": seal(data)}, indent=1).encode()
+
+
+def parsed(content: bytes, form: str, what: str) -> Contents:
+    """Return the list that :func:`sealed` wrote in the format ``form``; ``what`` names it in errors.
+
+    Raises:
+        ValueError: it is damaged, or lists no run.
+        UserError: it is of a newer fedscope, or a field is missing or out of range.
+    """
+    data = upgraded(parse_json(content), form, what)
+    if data.pop("sha256", None) != seal(data):
+        raise ValueError("its list of files does not match its hash")
+    contents = parse(Contents, data, what)
+    if "manifest.json" not in contents.files:
+        raise ValueError("it lists no run")
+    for name in contents.files:
+        if layout.kind(name) is None:
+            raise ValueError(f"{name[:100]!a} is no file of a run")
+    return contents
+
+
+def measured(path: Path) -> File:
+    """Return the size and the hash of a file's bytes."""
+    with open_regular(path) as handle:
+        digest = hashlib.file_digest(handle, "sha256")
+        return File(bytes=handle.tell(), sha256=digest.hexdigest())
+
+
+def described(content: bytes) -> File:
+    """Return the size and the hash of ``content``."""
+    return File(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())

@@ -1,0 +1,44 @@
+"""Code of the user's own that a run or a checkpoint names, and whether it may be run on that word."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+from fedscope.checkpoints.file.checkpoint import describe_checkpoint
+from fedscope.checkpoints.file.schema import CheckpointInfo, Manifest
+from fedscope.errors import UserError
+from fedscope.own import DATASETS, MODELS, is_own, vouched
+
+
+def network_note(record: CheckpointInfo | Manifest, named: Collection[str | None] = ()) -> str:
+    """Return a note if the network's code has changed since training, else ""; ``named`` is the user's word.
+
+    Raises:
+        UserError: the code must not be run without being named, or is not to be found.
+    """
+    name, source = record.model.name, record.model.source
+    return vouched((name,), source, "--model", MODELS, named=name in named) if is_own(name) else ""
+
+
+def data_note(record: CheckpointInfo | Manifest, named: Collection[str | None] = ()) -> str:
+    """Return a note if the code that makes the data has changed since training, else "".
+
+    Raises:
+        UserError: as :func:`network_note`.
+    """
+    name, test = record.data.name, record.settings.test_data
+    if not is_own(name):
+        return ""
+    makers = (name, test) if test else (name,)
+    return vouched(makers, record.data.source, "--data", DATASETS, named=name in named)
+
+
+def names(path: Path, model: str | None, data: str | None) -> bool:
+    """Say whether the user names no network and data but those that the checkpoint names itself."""
+    if not (model or data):
+        return True
+    try:
+        info = describe_checkpoint(path)[0]
+    except UserError:  # of another program
+        return False
+    known = info.model.classes is not None
+    return known and model in (None, info.model.name) and data in (None, info.data.name)

@@ -1,0 +1,255 @@
+"""The registry: a folder of runs, and a SQLite index of it that can be deleted at any time.
+
+    ROOT/RUN/manifest.json               what the run is, written when it starts
+    ROOT/RUN/metrics.jsonl               one line per round
+    ROOT/RUN/rows.zz                     which rows of the training set each client holds
+    ROOT/RUN/{initial,final,best,last}.pt  global models; {all,sel}.pt: means of clients
+    ROOT/RUN/round-0025.pt               under --keep-every; round-0025/{all,sel}.pt: the means beside it
+    ROOT/RUN/clients/0003.pt             last uploads; round-0025/clients/0003.pt under --save-clients all
+    ROOT/RUN/round-0007/anchor.pt        what the clients of a round started from whose uploads are kept
+    ROOT/RUN/tags/NAME                   an empty file per tag
+    ROOT/RUN/{state,latest}/             what a run needs to be resumed, or to get more rounds
+    ROOT/index.sqlite                    what `runs list` shows, brought up to date from the files at each use
+    ROOT/.analysis/                      results of analyses
+
+A folder without a run is no registry: nothing is written to it until a run is registered there.
+A checkpoint is addressed as a file, or as RUN or RUN@WHICH (:mod:`fedscope.checkpoints.registry.addresses`).
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.file.schema import NAME, Manifest
+from fedscope.checkpoints.registry import index
+from fedscope.checkpoints.registry.addresses import addresses, path_of
+from fedscope.checkpoints.registry.index import COLUMNS, Row
+from fedscope.checkpoints.registry.run import Run, checked_name
+from fedscope.errors import UserError, suggestion
+from fedscope.storage import (
+    atomic_folder,
+    cache_dir,
+    is_writable,
+    move,
+    remove,
+    remove_empty,
+    remove_tree,
+    touch,
+    write_bytes,
+)
+
+__all__ = ["COLUMNS", "NameTakenError", "Registry", "Row", "Run", "checked_name"]
+
+
+class NameTakenError(UserError):
+    """There is a run, or something else, of the name that a new run was to have."""
+
+
+class Registry:
+    """The runs below one folder."""
+
+    def __init__(self, root: Path):
+        self.root = root
+
+    @property
+    def analysis(self) -> Path:
+        """Folder of the results: of the registry, or of the user's cache where ``root`` is none yet."""
+        return self.root / ".analysis" if self.folders() else cache_dir() / "analysis"
+
+    def create(self, manifest: Manifest, rows: bytes | None = None) -> Run:
+        """Make the folder of a new run and write its manifest and, if known, which rows its clients hold.
+
+        Raises:
+            NameTakenError: the name is taken.
+            UserError: it is no plain file name, or the folder cannot be written.
+        """
+        run = Run(self.root / manifest.name)
+        self.check_free(manifest.name)
+        try:
+            with atomic_folder(run.folder, below=self.root, exclusive=True) as temporary:
+                Run(temporary).write_manifest(manifest)
+                touch(temporary / layout.LOCK, below=temporary)
+                if rows is not None:
+                    write_bytes(Run(temporary).rows(), rows, below=temporary)
+        except FileExistsError as error:
+            raise self._taken(manifest.name) from error
+        except OSError as error:
+            raise UserError(f"cannot write to the registry {self.root}: {error.strerror}") from error
+        return run
+
+    def check_free(self, name: str) -> None:
+        """Refuse a name that a new run cannot have.
+
+        Raises:
+            UserError: it is taken, or not a plain file name.
+        """
+        if os.path.lexists(self.root / checked_name(name)):
+            raise self._taken(name)
+
+    def _taken(self, name: str) -> NameTakenError:
+        return NameTakenError(
+            f"{self.root / name} is taken; choose another --name, or continue a run of that name with "
+            "--resume"
+        )
+
+    def free_name(self, stem: str, suffixes: Sequence[str] = ("",)) -> str:
+        """Return ``stem``, or ``stem-2``, ``stem-3``… if it is taken with one of the ``suffixes``."""
+        name, count = stem, 1
+        while any(os.path.lexists(self.root / f"{name}{suffix}") for suffix in suffixes):
+            count += 1
+            name = f"{stem}-{count}"
+        return name
+
+    def has(self, name: str) -> bool:
+        """Say whether there is a run ``name``."""
+        return Run(self.root / checked_name(name)).has_manifest
+
+    def run(self, name: str) -> Run:
+        """Return the run ``name``.
+
+        Raises:
+            UserError: there is none of that name.
+        """
+        run = Run(self.root / name)
+        if NAME.fullmatch(name) and (run.has_manifest or layout.is_run(run.folder)):
+            return run
+        stem, at, _ = name.partition("@")
+        if at:
+            raise UserError(f"{name} names a checkpoint; name the run alone: {stem or 'RUN'}")
+        if name and Path(name).exists():
+            raise UserError(
+                f"{name} is no run of the registry {self.root}; `fedscope runs add {name} --model NAME "
+                "--dataset NAME` registers another program's checkpoint"
+            )
+        runs = [run.name for run in self.folders()]
+        more = "`fedscope runs list` shows all" if runs else "it holds none yet"
+        hint = suggestion(name, runs) or f"; {more}"
+        raise UserError(f"there is no run {name!r} in the registry {self.root}{hint}")
+
+    def folders(self) -> list[Run]:
+        """Return every run, be its manifest damaged or lost."""
+        if not self.root.is_dir():
+            return []
+        named = sorted(entry.name for entry in os.scandir(self.root) if NAME.fullmatch(entry.name))
+        return [Run(self.root / name) for name in named if layout.is_run(self.root / name)]
+
+    def existing(self) -> list[Run]:
+        """Return every run.
+
+        Raises:
+            UserError: there is none, so that the folder is no registry.
+        """
+        runs = self.folders()
+        if not runs:
+            raise UserError(f"there is no run in {self.root}; name a registry with --registry")
+        return runs
+
+    def newest(self) -> Run:
+        """Return the run that was created last.
+
+        Raises:
+            UserError: the registry is empty.
+        """
+        rows = self.rows()
+        if not rows:
+            raise UserError(f"the registry {self.root} holds no run yet; `fedscope train` makes one")
+        return Run(self.root / str(rows[0]["name"]))
+
+    def resolve(self, reference: str | None) -> Path:
+        """Return the checkpoint file that ``reference`` names; without one, the newest run's.
+
+        Raises:
+            UserError: no such file, run, or checkpoint of that run.
+        """
+        if reference is None:
+            return self._checkpoint(self.newest(), "")
+        if Path(reference).is_file():
+            return Path(reference)
+        if Path(reference).is_dir() and not layout.is_run(self.root / reference):
+            raise UserError(
+                f"{reference} is a folder, not a run of the registry {self.root}; name a file in it, or add "
+                "--model and --data to analyse a folder as Hugging Face writes it"
+            )
+        if reference.endswith(".pt") or "/" in reference:
+            raise UserError(f"no such file: {reference}; `fedscope runs list` shows what the registry holds")
+        name, at, which = reference.partition("@")
+        if not name or (at and not which):
+            raise UserError(f"{reference!r} is half of RUN@WHICH; use RUN, RUN@best, RUN@25 or RUN@client3")
+        return self._checkpoint(self.run(name), which)
+
+    def _checkpoint(self, run: Run, which: str) -> Path:
+        path = path_of(run, which)
+        if path is None:
+            hint = (
+                suggestion(which, addresses(run)) or "; use @best, @final, @initial, @25, @25:all or @client3"
+            )
+            raise UserError(f"unknown checkpoint {run.name}@{which}{hint}")
+        if not path.exists():
+            names = [f"@{name}" for name in addresses(run) if not name.endswith(":anchor")]
+            clients = len(run.clients())
+            names = names[: len(names) - clients + 3] + ["…"] * (clients > 3)
+            asked = (
+                f"no @{which} ({path.relative_to(run.folder)})" if which else "neither final.pt nor last.pt"
+            )
+            has = f"it has {', '.join(names)}" if names else "its first round is not finished"
+            raise UserError(f"run {run.name!r} holds {asked}; {has}")
+        return path
+
+    def rows(self) -> list[Row]:
+        """Return one row of ``COLUMNS`` and of the settings per run, newest first."""
+        return index.rows(self.root, self.folders())
+
+    def without_index(self) -> str | None:
+        """Return why the index is neither read nor written, such as that it is a link; None if it is."""
+        return index.stranger(self.root)
+
+    def rebuild(self) -> list[Row]:
+        """Make the index anew from the files and return its rows.
+
+        Raises:
+            UserError: there is no run, or the registry cannot be written.
+        """
+        try:
+            return index.rebuild(self.root, self.existing())
+        except OSError as error:
+            raise UserError(f"cannot write to the registry {self.root}: {error.strerror}") from error
+
+    def delete_clients(self, run: Run) -> int:
+        """Delete the clients' models of a finished run, which its manifest says before the first is gone.
+
+        Returns:
+            How many there were.
+
+        Raises:
+            UserError: the run is unfinished, or its folder is a link to elsewhere.
+        """
+        with run.held():
+            if run.status(run.manifest()) == "unfinished":
+                raise UserError(
+                    f"run {run.name!r} is unfinished, and needs its clients' models; finish it first"
+                )
+            is_writable(run.client(0), below=self.root)  # refuses a linked folder, in which none is found
+            found = [
+                run.folder / name for name in layout.files(run.folder) if layout.kind(name) == "checkpoint"
+            ]
+            models = [path for path in found if path.parent.name == "clients"]
+            if models:
+                run.write_manifest(run.manifest().model_copy(update={"clients_deleted": True}))
+            for path in (*models, *(path for path in found if path.name == "anchor.pt")):
+                remove(path, below=self.root)
+                if remove_empty(path.parent, below=self.root) and path.parents[1] != run.folder:
+                    remove_empty(path.parents[1], below=self.root)  # a folder goes with its last file
+        return len(models)
+
+    def delete(self, run: Run) -> None:
+        """Delete a run: it is gone at once under its name, whatever happens while its files are removed.
+
+        Raises:
+            UserError: another process trains it, or its folder is a link to elsewhere.
+        """
+        hidden = run.folder.with_name(f".{run.name}.{os.getpid()}.deleted")
+        with run.held() if run.has_manifest else nullcontext():
+            move(run.folder, hidden, below=self.root)
+        remove_tree(hidden, below=self.root)

@@ -1,0 +1,261 @@
+"""The folder of one run: where each of its files is, and how its manifest and metrics are kept.
+
+The manifest carries the seal of its content and each line of metrics a check of its own, so a changed digit
+is found when it is read. A process that is killed leaves whole files, a last line of metrics that is cut
+short, and temporary files whose names begin with a dot.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.file.formats import RUN_FORMAT, seal, upgraded
+from fedscope.checkpoints.file.schema import NAME, Manifest, Round, parse
+from fedscope.errors import UserError
+from fedscope.storage import append, locked, move, read_bytes, remove, touch, write_text
+from fedscope.storage.limits import parse_json
+
+MOST_METRICS = 1 << 30  # bytes of metrics.jsonl
+
+
+@dataclass(frozen=True)
+class Run:
+    """The folder of one run."""
+
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """The run's name, which is its folder's."""
+        return self.folder.name
+
+    @property
+    def root(self) -> Path:
+        """The folder of the registry, below which no link is followed to write."""
+        return self.folder.parent
+
+    @property
+    def has_manifest(self) -> bool:
+        """Whether the manifest is there, without which a run can only be read."""
+        return (self.folder / "manifest.json").exists()
+
+    @property
+    def final(self) -> Path:
+        """The global model after the last round."""
+        return self.folder / "final.pt"
+
+    @property
+    def best(self) -> Path:
+        """The model that counts, of the round in which it had the best accuracy."""
+        return self.folder / "best.pt"
+
+    @property
+    def last(self) -> Path:
+        """The global model after the newest round of an unfinished run."""
+        return self.folder / "last.pt"
+
+    @property
+    def initial(self) -> Path:
+        """The global model before the first round."""
+        return self.folder / "initial.pt"
+
+    def average(self, name: str, round: int | None = None) -> Path:
+        """The mean of clients ``sel`` or ``all``: the newest, or that after ``round``, where it was kept."""
+        return self._of_round(round) / f"{name}.pt"
+
+    def anchor(self, round: int) -> Path:
+        """The model that the clients of ``round`` started from, where an upload of theirs is kept."""
+        return self._of_round(round) / "anchor.pt"
+
+    def kept(self, round: int) -> Path:
+        """The global model after ``round`` rounds, where ``--keep-every`` kept it."""
+        return self.folder / f"round-{round:04d}.pt"
+
+    def client(self, client: int, round: int | None = None) -> Path:
+        """A client's last upload, or its upload of ``round``."""
+        return self._of_round(round) / "clients" / f"{client:04d}.pt"
+
+    def rows(self, round: int | None = None) -> Path:
+        """Which rows the clients hold; those of ``round`` where every round's clients are new."""
+        return self._of_round(round) / "rows.zz"
+
+    def _of_round(self, round: int | None) -> Path:
+        return self.folder if round is None else self.folder / f"round-{round:04d}"
+
+    def clients(self, until: int | None = None) -> list[Path]:
+        """Each client's last upload, in client order; its last by round ``until`` where all were kept."""
+        kept = {(int(p.parts[-3][6:]), p.name): p for p in self._checkpoints("round-*/clients")}
+        by_then = {name: kept[round, name] for round, name in sorted(kept) if until and round <= until}
+        return [by_then[name] for name in sorted(by_then)] or self._checkpoints("clients")
+
+    def rounds(self) -> list[int]:
+        """Return the rounds whose global model was kept."""
+        kept = [path.stem[6:] for path in self._checkpoints(".") if path.name.startswith("round-")]
+        return sorted(map(int, kept))
+
+    def of_rounds(self) -> list[Path]:
+        """Return the means of clients that were kept of rounds, and what their uploads started from."""
+        return self._checkpoints("round-*")
+
+    def _checkpoints(self, folders: str) -> list[Path]:
+        """Return the files that are named as checkpoints are, whatever else lies beside them."""
+        found = sorted(self.folder.glob(f"{folders}/*.pt"))
+        return [
+            path for path in found if layout.kind(path.relative_to(self.folder).as_posix()) == "checkpoint"
+        ]
+
+    @contextmanager
+    def held(self, *, shared: bool = False) -> Iterator[None]:
+        """Keep other processes from writing to the run meanwhile; a process that dies lets go of it.
+
+        Readers share it, and need no right to write.
+
+        Raises:
+            UserError: another process trains the run, or its manifest is missing.
+        """
+        self._check_manifest()
+        with ExitStack() as stack:
+            try:
+                lock = locked(self.folder / layout.LOCK, below=self.root, shared=shared)
+                stack.enter_context(lock)
+            except BlockingIOError as error:
+                raise UserError(
+                    f"another process is training {self.name!r}; wait for its end, or use another --name"
+                ) from error
+            yield
+
+    def manifest(self) -> Manifest:
+        """Read the manifest.
+
+        Raises:
+            UserError: it is missing or damaged, or of a newer fedscope.
+        """
+        self._check_manifest()
+        path = self.folder / "manifest.json"
+        try:
+            data = parse_json(read_bytes(path))
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path} cannot be read ({error}); the run needs it") from error
+        data = upgraded(data, RUN_FORMAT, str(path))
+        if data.pop("sha256", None) != seal(data):
+            raise UserError(f"{path} is damaged: it does not match its hash; restore it from a copy")
+        return parse(Manifest, data, str(path))
+
+    def status(self, manifest: Manifest) -> Literal["finished", "unfinished", "diverged"]:
+        """Return how far the run is: a diverged one is neither finished nor to be continued."""
+        if manifest.diverged:
+            return "diverged"
+        return "finished" if self.final.exists() else "unfinished"
+
+    def _check_manifest(self) -> None:
+        if not self.has_manifest:
+            raise UserError(
+                f"{self.folder} has lost its manifest.json; restore that from a copy, or delete the run"
+            )
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Write the manifest atomically."""
+        write_text(self.folder / "manifest.json", self.sealed(manifest), below=self.root)
+
+    def extend(self, rounds: int) -> None:
+        """Let the run go on to ``rounds``: its last model is again the newest of an unfinished one."""
+        manifest = self.manifest()
+        if self.final.exists():  # first: a kill in between leaves a run of the old length, to be finished
+            move(self.final, self.last, below=self.root)
+        settings = manifest.settings.model_copy(update={"rounds": rounds})
+        before = (*manifest.extended, manifest.settings.rounds)
+        self.write_manifest(manifest.model_copy(update={"settings": settings, "extended": before}))
+
+    @staticmethod
+    def sealed(manifest: Manifest) -> str:
+        """Return the text of ``manifest.json``."""
+        data = manifest.model_dump(mode="json")
+        return json.dumps({**data, "sha256": seal(data)}, indent=1, ensure_ascii=False) + "\n"
+
+    def metrics(self) -> list[dict[str, object]]:
+        """Read one record per round; a last line that a killed process left half-written is left out.
+
+        Raises:
+            UserError: a line is no record, or was changed, or a finished run lacks some.
+        """
+        path = self.folder / "metrics.jsonl"
+        if not path.exists():
+            return []
+        lines = read_bytes(path, MOST_METRICS).splitlines(keepends=True)
+        if lines and not lines[-1].endswith(b"\n") and not self.final.exists():
+            lines.pop()
+        manifest = self.manifest()
+        records = [
+            _record(line, f"{path}, line {n}", manifest.sealed_metrics) for n, line in enumerate(lines, 1)
+        ]
+        if self.final.exists() and not manifest.partial and len(records) < manifest.settings.rounds:
+            raise UserError(
+                f"{path} has {len(records)} of {manifest.settings.rounds} rounds; restore it from a copy"
+            )
+        return records
+
+    def write_metrics(self, records: list[dict[str, object]]) -> None:
+        """Replace all metrics."""
+        write_text(self.folder / "metrics.jsonl", "".join(map(_json_line, records)), below=self.root)
+
+    def append_metrics(self, record: Mapping[str, object]) -> None:
+        """Add one round's metrics."""
+        append(self.folder / "metrics.jsonl", _json_line(record).encode("utf-8"), below=self.root)
+
+    def tags(self) -> tuple[str, ...]:
+        """Return the tags, sorted: each is an empty file, so that two processes can tag at once."""
+        return tuple(sorted(p.name for p in (self.folder / "tags").glob("*") if NAME.fullmatch(p.name)))
+
+    def tag(self, name: str) -> None:
+        """Add a tag.
+
+        Raises:
+            UserError: it is no plain name.
+        """
+        touch(self.folder / "tags" / checked_name(name, "tag"), below=self.root)
+
+    def untag(self, name: str) -> None:
+        """Remove a tag.
+
+        Raises:
+            UserError: the run has none of that name.
+        """
+        if name not in self.tags():
+            raise UserError(f"{self.name} has no tag {name!r}; it has {', '.join(self.tags()) or 'none'}")
+        remove(self.folder / "tags" / name, below=self.root)
+
+
+def checked_name(name: str, kind: str = "run name") -> str:
+    """Return ``name`` if it is a plain, portable file name.
+
+    Raises:
+        UserError: it is not.
+    """
+    if not NAME.fullmatch(name):
+        raise UserError(
+            f"{name!r} is no {kind}; use up to 100 letters, digits and . _ + - after a letter or digit"
+        )
+    return name
+
+
+def _record(line: bytes, where: str, required: bool) -> dict[str, object]:
+    try:
+        record: Any = parse_json(line)
+    except ValueError:
+        record = None
+    if not isinstance(record, dict):
+        raise UserError(f"{where} is no record; restore the file from a copy")
+    check = record.pop("check", None)
+    if check != seal(record)[:16] and (required or check is not None):
+        raise UserError(f"{where} does not match its check; restore the file from a copy")
+    parse(Round, record, where)
+    return record
+
+
+def _json_line(record: Mapping[str, object]) -> str:
+    plain = json.loads(json.dumps(record, allow_nan=False))  # keys are texts by then
+    return json.dumps({**plain, "check": seal(plain)[:16]}) + "\n"

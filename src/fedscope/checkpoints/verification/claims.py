@@ -1,0 +1,297 @@
+"""What the files of a run claim of each other: rounds, scores, times, clients.
+
+Pure functions of what :mod:`fedscope.checkpoints.verification.verify` read: each yields ``(file, problem)``,
+or problems of the one file it was given.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+
+from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.file.schema import CheckpointInfo, Manifest, Round, RowsSpec, Settings, difference
+from fedscope.checkpoints.registry.best import best_round
+
+Problem = tuple[str, str]  # file, what is wrong
+Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+
+SKEW = timedelta(days=1)  # that two computers' clocks may differ
+METRICS = "metrics.jsonl"
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a run says of itself: its manifest, and a record per round."""
+
+    manifest: Manifest
+    rounds: tuple[Round, ...]
+    ended: bool  # finished or diverged: no file is ahead of the metrics
+
+    @property
+    def settings(self) -> Settings:
+        """The run's settings."""
+        return self.manifest.settings
+
+    @property
+    def trained(self) -> bool:
+        """Whether fedscope trained the run; another program keeps rules of its own."""
+        return self.manifest.added is None
+
+    @property
+    def done(self) -> int:
+        """The number of rounds in the metrics."""
+        return len(self.rounds)
+
+    @property
+    def reach(self) -> int:
+        """The newest round that a file may be of: most are written before the line of their round."""
+        return self.done if self.ended else self.done + 1
+
+    @property
+    def whole(self) -> bool:
+        """Whether no checkpoint of the run is elsewhere."""
+        return not self.manifest.partial
+
+    def rows(self, round: int) -> RowsSpec | None:
+        """Return which rows the clients held in ``round``, if the run says so."""
+        record = self.record(round)
+        return self.manifest.rows or (record.rows if record else None)
+
+    def record(self, round: int) -> Round | None:
+        """Return the metrics of ``round``, if there are any."""
+        return self.rounds[round - 1] if 1 <= round <= self.done else None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A checkpoint that was read whole."""
+
+    name: str
+    info: CheckpointInfo
+    sha256: str
+    shapes: Shapes
+    finite: bool
+
+
+def manifest_problems(account: Account, names: Collection[str], now: datetime) -> Iterator[str]:
+    """Yield what the manifest says that the clock, the metrics or the list of files contradicts."""
+    manifest, settings = account.manifest, account.settings
+    created = datetime.fromisoformat(manifest.created)
+    lengths = (*manifest.extended, settings.rounds)
+    if created > now + SKEW:
+        yield f"was created at {manifest.created}, which is in the future; set it right, or the clock"
+    elif (created - now).total_seconds() + sum(r.seconds for r in account.rounds) > SKEW.total_seconds():
+        yield f"was created at {manifest.created}, and trained for longer than since then"
+    if any(longer <= shorter for shorter, longer in pairwise(lengths)):
+        yield f"was extended from {' to '.join(map(str, lengths))} rounds, which is no growth"
+    if manifest.diverged not in (None, account.done):
+        yield f"says that round {manifest.diverged} of {account.done} diverged; it would be the last"
+    if manifest.diverged and "final.pt" in names:
+        yield "says that the run diverged, and final.pt that it is finished"
+    clients = any("clients" in Path(name).parts for name in names)
+    if manifest.clients_deleted and clients and not manifest.extended:
+        yield "says that the clients' models are deleted, and some are left over; delete them again"
+    known = Settings.model_fields.keys() | settings.options.keys()
+    unknown = {*(manifest.added.stated if manifest.added else ())} - known
+    unknown |= {*(manifest.preset.provisional if manifest.preset else ())} - known
+    if unknown:
+        yield f"speaks of settings that there are not: {', '.join(sorted(unknown))}"
+
+
+def metrics_problems(account: Account) -> Iterator[str]:
+    """Yield what is wrong with a line of the metrics by itself, or beside the settings."""
+    settings = account.settings
+    if account.trained and account.done > settings.rounds:
+        yield f"has {account.done} rounds of {settings.rounds}"
+    for number, record in enumerate(account.rounds, 1):
+        problem = f"is not of round {number}" if record.round != number else None
+        problem = problem or (next(_odd_record(record, settings), None) if account.trained else None)
+        if problem:
+            yield f"line {number} {problem}"
+            return
+
+
+def _odd_record(record: Round, settings: Settings) -> Iterator[str]:
+    extra = record.model_extra or {}
+    scores = extra.get("accuracies") or {}
+    others = (extra.get("train_accuracy"), record.validation.get("accuracy"))
+    accuracies = (record.accuracy, *others, *scores.values())
+    if not all(0 <= accuracy <= 1 for accuracy in accuracies if accuracy is not None):
+        yield "has an accuracy that is not between 0 and 1"
+    chosen = scores.get(settings.eval_model)
+    if scores and chosen != record.accuracy:
+        yield f"has accuracy {record.accuracy}, and {chosen} of {settings.eval_model}"
+    clients = record.clients
+    if len(set(clients)) < len(clients) or any(client >= settings.clients for client in clients):
+        yield f"has clients that are not among the {settings.clients}, or one twice"
+    everyone = min(settings.clients, settings.clients_limit or settings.clients)
+    if clients and settings.participation == 1 and len(clients) < everyone:
+        yield f"has {len(clients)} clients, and all {everyone} took part"
+    if bool(record.validation) != bool(settings.validation):
+        yield "has a score on validation that --validation does not ask for, or lacks it"
+    if record.seconds_in and not _near(sum(record.seconds_in.values()), record.seconds):
+        yield f"has {record.seconds} seconds, and its parts add up to {sum(record.seconds_in.values())}"
+
+
+def foreign_problem(name: str, info: CheckpointInfo, account: Account) -> str | None:
+    """Return why the checkpoint is none of this run, or another model of it than its name says."""
+    if section := difference(account.manifest, info):
+        return f"is of another run: its {section} are not the manifest's"
+    return next(_misplaced(name, info, account), None)
+
+
+def checkpoint_problem(name: str, info: CheckpointInfo, account: Account) -> str | None:
+    """Return in what a whole checkpoint disagrees with its name, its manifest, or the metrics."""
+    checks = (_misdated, _misscored, _misheld)
+    found = (problem for check in checks for problem in check(name, info, account))
+    return foreign_problem(name, info, account) or next(found, None)
+
+
+def _misplaced(name: str, info: CheckpointInfo, account: Account) -> Iterator[str]:
+    """Yield what kind of model the file holds, where its name says another."""
+    path, settings = Path(name), account.settings
+    client = int(path.stem) if path.parent.name == "clients" else None
+    if (info.kind == "client") != (client is not None):
+        yield f"holds a {info.kind} model"
+    if info.client != client:
+        yield f"holds the model of client {info.client}"
+    average = path.stem if path.stem in ("sel", "all") else "cld"
+    if info.average != (settings.eval_model if name == "best.pt" else average):
+        yield f"holds the average {info.average!r}"
+    if not account.trained:
+        return
+    if client is not None and client >= settings.clients:
+        yield f"is of client {client}, and there are {settings.clients}"
+    most = account.manifest.data.train_samples
+    if None not in (most, info.samples) and client is not None and info.samples > most:  # type: ignore[operator]
+        yield f"claims {info.samples} samples, and the data has {most}"
+
+
+def _misdated(name: str, info: CheckpointInfo, account: Account) -> Iterator[str]:
+    """Yield the round of the model, where the file's name or the metrics say another."""
+    path, settings, done = Path(name), account.settings, account.done
+    if layout.round_of(name) not in (None, info.round):
+        yield f"holds the model of round {info.round}"
+    if name == "final.pt" and account.manifest.stated()["rounds"] not in (None, info.round):
+        yield f"is of round {info.round} of {settings.rounds}"
+    if not account.trained:
+        return
+    if info.round > info.settings.rounds:
+        yield f"is of round {info.round} of {info.settings.rounds}"
+    if account.whole and info.round > (done if name in ("last.pt", "final.pt") else account.reach):
+        yield f"is of round {info.round}, of which metrics.jsonl knows nothing"
+    if name in ("sel.pt", "all.pt", "last.pt") and account.whole and info.round < done - (name == "last.pt"):
+        yield f"is of round {info.round}, and round {done} is done"
+    if name == "best.pt" and info.round <= done and info.round != (best := best_round(account.rounds)):
+        yield f"is of round {info.round}, and round {best} was the best"
+    if info.client is not None and info.round <= done:
+        part = [r.round for r in account.rounds if info.client in r.clients]
+        if info.round not in part:
+            yield f"is of round {info.round}, in which client {info.client} took no part"
+        elif path.parts[0] == "clients" and info.round != part[-1]:
+            yield f"is of round {info.round}, and client {info.client} took part in round {part[-1]}"
+
+
+def _misscored(name: str, info: CheckpointInfo, account: Account) -> Iterator[str]:
+    """Yield the scores that the checkpoint claims and the metrics do not have."""
+    record = account.record(info.round)
+    if info.round == 0 and info.metrics and account.trained:
+        yield f"claims {', '.join(info.metrics)} of a model that was not trained"
+    if record is None or not account.trained:
+        return
+    measured = record.model_dump() if info.kind == "global" else {"train_loss": None}
+    for score, claimed in info.metrics.items():
+        if score not in measured:
+            yield f"claims {score} {claimed}, of which metrics.jsonl knows nothing"
+        elif info.kind == "global" and measured[score] != claimed:
+            yield f"claims {score} {claimed} in round {info.round}, metrics.jsonl has {measured[score]}"
+
+
+def _misheld(name: str, info: CheckpointInfo, account: Account) -> Iterator[str]:
+    """Yield what the checkpoint claims of the clients' rows, where the run says otherwise."""
+    spec = account.rows(max(1, info.round))
+    if spec is None:  # an older run, which may have been continued since
+        return
+    held = sum(spec.counts) if info.client is None else sum(spec.counts[info.client : info.client + 1])
+    if info.rows != spec.sha256:
+        yield "claims other rows than the run"
+    elif info.samples != held:
+        yield f"claims {info.samples} samples, and the rows are {held}"
+
+
+def rows_problem(spec: RowsSpec, held: Sequence[Sequence[int]], account: Account) -> str | None:
+    """Return what is wrong with rows that match their hash: each client's, and those for validation."""
+    size, validation = account.manifest.data.train_samples, set(held[-1])
+    distinct = validation.union(*held)
+    if len(spec.counts) != account.settings.clients:
+        return f"has rows of {len(spec.counts)} clients, and there are {account.settings.clients}"
+    if size is not None and len(distinct) > size:
+        return f"has {len(distinct)} rows of {size}"
+    if bool(validation) != bool(account.settings.validation):
+        return f"has {len(validation)} rows for validation, and validation is {account.settings.validation:g}"
+    if any(not validation.isdisjoint(rows) for rows in held[:-1]):
+        return "has rows for validation that a client is trained on"
+    return None
+
+
+def joint_problems(seen: list[Seen], account: Account) -> Iterator[Problem]:
+    """Yield in what checkpoints that are whole by themselves disagree with each other."""
+    yield from _unequal_copies(seen)
+    usual = Counter(one.shapes for one in seen).most_common(1)
+    yield from (
+        (one.name, "holds other tensors than the others") for one in seen if one.shapes != usual[0][0]
+    )
+    if account.manifest.diverged:
+        last = next((one for one in seen if one.name == "last.pt"), None)
+        record = account.record(account.manifest.diverged)
+        if last and last.finite and record and record.train_loss is not None:
+            yield "manifest.json", "says that the run diverged, and loss and weights are finite"
+    if account.trained and account.manifest.sealed_metrics:  # format 1 averaged otherwise
+        yield from _unequal_losses(seen, account)
+
+
+def _unequal_copies(seen: list[Seen]) -> Iterator[Problem]:
+    """Yield the files that hold one model, and differ: the best one may be the last, for instance."""
+    first: dict[tuple[object, ...], Seen] = {}
+    trusted = ("final.pt", "last.pt")
+    for one in sorted(seen, key=lambda one: (one.name not in trusted, one.name)):
+        info = one.info
+        other = first.setdefault((info.kind, info.client, info.round, info.average), one)
+        if (other.sha256, other.info.samples, other.info.metrics) != (one.sha256, info.samples, info.metrics):
+            yield one.name, f"is not the model in {other.name}, which is of the same round"
+
+
+def _unequal_losses(seen: list[Seen], account: Account) -> Iterator[Problem]:
+    """Yield the rounds whose training loss is not the average of the clients', where all are known."""
+    uploads: dict[int, dict[int, CheckpointInfo]] = defaultdict(dict)
+    for one in seen:
+        if one.info.client is not None:
+            uploads[one.info.round][one.info.client] = one.info
+    for round, found in sorted(uploads.items()):
+        record = account.record(round)
+        samples = [info.samples or 0 for info in found.values()]
+        if record is None or found.keys() != set(record.clients) or not all(samples):
+            continue
+        losses = [info.metrics.get("train_loss") for info in found.values()]
+        if record.train_loss is not None and None not in losses:
+            mean = sum(n * (loss or 0) for n, loss in zip(samples, losses, strict=True)) / sum(samples)
+            if not _near(mean, record.train_loss):
+                says = f"line {round} has train_loss {record.train_loss}"
+                yield METRICS, f"{says}, and its clients' models have {mean} on average"
+
+
+def state_problem(clients: tuple[int, ...], newest: int, account: Account) -> str | None:
+    """Return what is wrong with who is in a state; ``newest`` is the newest round of those there are."""
+    if len(set(clients)) < len(clients) or not set(clients) <= set(range(account.settings.clients)):
+        return f"has clients that are not among the {account.settings.clients}, or one twice"
+    if account.whole and not account.done <= newest <= account.reach:
+        return f"the newest state is of round {newest}, and round {account.done} is done"
+    return None
+
+
+def _near(a: float, b: float) -> bool:
+    return math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-9)

@@ -1,0 +1,71 @@
+"""Which files a run must have, going by its manifest and metrics, and which its settings do not keep."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.registry.best import best_round
+from fedscope.checkpoints.verification.claims import METRICS, Account
+
+
+def expected(account: Account, names: Collection[str]) -> set[str]:
+    """Return the files that there must be, going by the metrics; the newest model comes after its line."""
+    settings, done = account.settings, account.done
+    states = {name.rpartition("/")[0] for name in names if layout.kind(name) == "state"}
+    needed = {f"{state}/{file}" for state in states for file in ("state.json", "clients.f32")}
+    if not account.whole:
+        return needed
+    if not done:
+        return needed | ({METRICS} if "final.pt" in names else set())
+    if settings.keep_every:
+        needed |= {f"round-{r:04d}.pt" for r in range(settings.keep_every, done + 1, settings.keep_every)}
+    if done > 1 and not {"final.pt", "last.pt"} & set(names):
+        needed.add("final.pt" if done == settings.rounds and not account.manifest.diverged else "last.pt")
+    if best_round(account.rounds):
+        needed.add("best.pt")
+    if settings.eval_model != "cld" and account.trained:
+        needed.add(f"{settings.eval_model}.pt")
+    needed |= _beside(account)
+    if settings.save_clients != "none" and not account.manifest.clients_deleted:
+        for record in account.rounds:
+            needed |= {f"clients/{client:04d}.pt" for client in record.clients}
+            if settings.save_clients == "all":
+                needed |= {f"round-{record.round:04d}/clients/{k:04d}.pt" for k in record.clients}
+    return needed
+
+
+def _beside(account: Account) -> set[str]:
+    """Return what a run of a time when clients' rows were stored has beside its models and uploads."""
+    settings, rounds = account.settings, account.rounds
+    fresh = any(record.rows for record in rounds)
+    if not (account.manifest.rows or fresh):
+        return set()
+    needed = {"initial.pt"} | (set() if fresh else {"rows.zz"})
+    if settings.eval_model != "cld" and settings.keep_every:
+        kept = range(settings.keep_every, account.done + 1, settings.keep_every)
+        needed |= {f"round-{round:04d}/{mean}.pt" for round in kept for mean in ("all", "sel")}
+    if settings.save_clients == "none" or account.manifest.clients_deleted:
+        return needed
+    last = {client: record.round for record in rounds for client in record.clients}
+    uploaded = {record.round for record in rounds} if settings.save_clients == "all" else set(last.values())
+    needed |= {f"round-{round:04d}/anchor.pt" for round in uploaded}
+    return needed | ({f"round-{round:04d}/rows.zz" for round in uploaded} if fresh else set())
+
+
+def unforeseen(name: str, account: Account) -> str | None:
+    """Return why a file that a run may have is none that these settings keep."""
+    settings, path = account.settings, Path(name)
+    if not account.trained:
+        return None
+    if path.parent.name == "clients":
+        kept = settings.save_clients
+        if kept == "none" or (kept == "last" and len(path.parts) == 3):
+            return f"is a client's model, and save_clients is {kept!r}"
+    elif path.name == "anchor.pt":
+        if settings.save_clients == "none":
+            return "is what uploads started from, and save_clients is 'none'"
+    elif name.startswith("round-"):
+        round = int(path.parts[0].removesuffix(".pt")[6:])
+        if not settings.keep_every or round % settings.keep_every:
+            return f"is of a round that keep_every {settings.keep_every} does not keep"
+    return None

@@ -1,0 +1,177 @@
+"""`fedscope runs verify`, and what `import` does before it believes a run: every file read and compared.
+
+One function checks a run, :func:`verify_run`, wherever its folder lies and whatever name it is to get: every
+byte against its hash, and every claim of a file against the others
+(:mod:`fedscope.checkpoints.verification.claims`).
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.file.schema import Round
+from fedscope.checkpoints.file.state import check_state
+from fedscope.checkpoints.registry import index
+from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.rows import read_rows
+from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.verification import claims, due
+from fedscope.checkpoints.verification.claims import Account, Seen
+from fedscope.errors import UserError
+
+_LEFT_OVER = "left over by a process that was killed; delete it"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is wrong, and where."""
+
+    path: str
+    problem: str
+
+
+def verify_root(registry: Registry) -> Iterator[Fault]:
+    """Yield the faults of the registry's own folder: its index, leftovers, and checkpoints of no run.
+
+    Other programs' files may lie there too, and are none of a registry's.
+    """
+    why = index.stranger(registry.root)
+    if why:
+        yield Fault(index.INDEX, why)
+    for problem in [] if why else index.faults(registry.root):
+        yield Fault(index.INDEX, f"damaged ({problem}); `fedscope runs rebuild` makes it anew")
+    for entry in sorted(os.scandir(registry.root), key=lambda entry: entry.name):
+        if entry.name == ".analysis" and entry.is_dir(follow_symlinks=False):  # of `hessian`: checked at use
+            left = [name for name in layout.files(Path(entry.path)) if layout.is_leftover(name)]
+            yield from (Fault(f"{entry.name}/{name}", _LEFT_OVER) for name in left)
+        elif layout.is_leftover(entry.name):
+            yield Fault(entry.name, _LEFT_OVER)
+        elif entry.name.endswith(".pt") and layout.is_ours(Path(entry.path)):
+            yield Fault(entry.name, "belongs to no run; move it into its run's folder, or elsewhere")
+
+
+def verify_run(
+    run: Run, report: Callable[[str], None] = lambda name: None, *, name: str | None = None
+) -> Iterator[Fault]:
+    """Yield the faults of one run, at most one per file.
+
+    Args:
+        run: the folder, be it a hidden one in which a run is made.
+        report: is told each file before it is read.
+        name: of the run, where it is not the folder's.
+    """
+    name = name or run.name
+    try:
+        manifest, metrics = run.manifest(), run.metrics()
+    except (UserError, OSError) as error:
+        yield Fault(name, _said(error, run))
+        return
+    rounds = tuple(map(Round.model_validate, metrics))
+    account = Account(manifest, rounds, run.final.exists() or manifest.diverged is not None)
+    files = list(layout.files(run.folder))
+    seen: list[Seen] = []
+    found: dict[str, str] = {}
+    if manifest.name != name:
+        found["manifest.json"] = f"is of a run named {manifest.name!r}; rename the folder"
+    for problem in claims.manifest_problems(account, files, datetime.now(UTC)):
+        found.setdefault("manifest.json", problem)
+    for problem in claims.metrics_problems(account):
+        found.setdefault("metrics.jsonl", problem)
+    for file in files:
+        report(f"{name}/{file}")
+        wrong = found.get(file) or _problem(run, file, account, files, seen)
+        if wrong:
+            found[file] = wrong
+            yield Fault(f"{name}/{file}", wrong)
+    for file, problem in claims.joint_problems(seen, account):
+        if file not in found:
+            found[file] = problem
+            yield Fault(f"{name}/{file}", problem)
+    for file in sorted(due.expected(account, files) - set(files)):
+        yield Fault(f"{name}/{file}", "is missing; restore it from a copy")
+
+
+def check_run(run: Run, name: str | None = None, taken: Callable[[str], bool] = lambda name: True) -> None:
+    """Refuse a run with a fault, in a file that is ``taken``; ``name`` is the run's if not the folder's.
+
+    Raises:
+        UserError: the first fault.
+    """
+    for fault in verify_run(run, name=name):
+        if taken(fault.path.partition("/")[2] or "manifest.json"):
+            raise UserError(f"{fault.path}: {fault.problem}")
+
+
+def _problem(run: Run, name: str, account: Account, files: list[str], seen: list[Seen]) -> str | None:
+    """Return what is wrong with one file, if anything is; note in ``seen`` a checkpoint that is whole."""
+    path, kind = run.folder / name, layout.kind(name)
+    if layout.is_leftover(name):
+        return None if _busy(run) else _LEFT_OVER
+    if kind is None:
+        return "belongs to no run of ours; move it elsewhere"
+    if path.is_symlink():
+        return "is a link, which no copy or archive of the run would hold; put the file here"
+    try:
+        if kind == "checkpoint":
+            return _checkpoint_problem(path, name, account, seen)
+        if kind == "rows":
+            return _rows_problem(path, name, account)
+        if kind == "state" and path.name == "state.json":
+            return _state_problem(path.parent, name, account, files)
+        if kind == "tag" and path.stat().st_size:
+            return "is no tag, which is an empty file; delete it"
+    except (UserError, OSError) as error:
+        return _said(error, run)
+    return None
+
+
+def _checkpoint_problem(path: Path, name: str, account: Account, seen: list[Seen]) -> str | None:
+    problem = due.unforeseen(name, account)
+    loaded = load_checkpoint(path)
+    problem = claims.checkpoint_problem(name, loaded.info, account) or problem
+    if problem is None:
+        shapes = tuple((tensor, tuple(value.shape)) for tensor, value in sorted(loaded.state.items()))
+        diverged = account.manifest.diverged is not None and name == "last.pt"
+        finite = diverged and all(bool(value.isfinite().all()) for value in loaded.state.values())
+        seen.append(Seen(name, loaded.info, loaded.sha256, shapes, finite))
+    return problem
+
+
+def _rows_problem(path: Path, name: str, account: Account) -> str | None:
+    spec = account.manifest.rows
+    if name != "rows.zz":  # of a round with clients of its own
+        round = int(path.parent.name[6:])
+        record = account.record(round)
+        if record is None and spec is None and round == account.reach:
+            return None
+        spec = record.rows if record else None
+    if spec is None:
+        return "holds rows of which the run says nothing"
+    whole = account.settings.train_samples is None  # else the rows are of a part, drawn from all
+    held = read_rows(path, spec, account.manifest.data.train_samples if whole else None)
+    rows = [*(client.tolist() for client in held.clients), held.validation.tolist()]
+    return claims.rows_problem(spec, rows, account)
+
+
+def _state_problem(folder: Path, name: str, account: Account, files: list[str]) -> str | None:
+    state, kind = check_state(folder), name.partition("/")[0]
+    rounds = [file.split("/")[1] for file in files if file.startswith(f"{kind}/") and layout.kind(file)]
+    return claims.state_problem(state.clients, max(int(round[6:]) for round in rounds), account)
+
+
+def _busy(run: Run) -> bool:
+    """Say whether a process is training the run now."""
+    try:
+        with run.held(shared=True):
+            return False
+    except (UserError, OSError):
+        return True
+
+
+def _said(error: Exception, run: Run) -> str:
+    """Return the error without the folder that the line begins with."""
+    return str(error).replace(f"{run.folder}/", "").replace(f"{run.folder} ", "")

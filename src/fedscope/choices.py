@@ -1,0 +1,13 @@
+"""Choices that estimators, requests and records share, and the errors that records are held to."""
+
+from typing import Literal
+
+CLIENT_RTOL = 0.1
+MIN_PROBES = 10  # of a trace that is estimated to a relative error
+BatchNormMode = Literal["eval", "recalibrate", "batch"]
+OperatorName = Literal["hessian", "ggn", "fisher"]
+ReadingName = Literal["paper", "code"]
+Weights = Literal["client", "global"]
+Holding = Literal["global", "own"]
+Pairs = Literal["distinct", "all_including_self"]
+Reading = Literal["tensor", "parameter"]

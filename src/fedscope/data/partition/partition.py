@@ -1,0 +1,153 @@
+"""How a training set is divided over clients: which rows each one holds.
+
+A :class:`Division` names a partitioner and its parameters; :func:`partition` draws it. Every partitioner
+returns one int64 array of row indices per client. Same labels, division and generator: same rows, whatever
+method trains on them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedscope.data.partition.dirichlet import dirichlet_balanced, dirichlet_equal
+from fedscope.data.partition.longtail import PHI, RHO, longtail_stateless
+from fedscope.data.partition.slices import Labels, Rows, iid, iid_per_class, iid_slices, per_domain
+from fedscope.data.sets.datasets import Split, part
+from fedscope.errors import UserError, suggestion
+from fedscope.streams import numpy_stream
+
+# Each kind with the parameters it reads; it ignores the others.
+PARAMETERS: dict[str, tuple[str, ...]] = {
+    "iid": (),
+    "iid_per_class": (),
+    "iid_slices": (),
+    "dirichlet_balanced": ("alpha",),
+    "dirichlet_equal": ("alpha", "exhausted"),
+    "longtail_stateless": ("phi", "rho"),
+    "per_domain": (),
+    "own": (),
+}
+KINDS = tuple(PARAMETERS)
+FRESH = ("longtail_stateless",)  # every round's clients are new: the caller passes a generator per round
+EXHAUSTED = ("redraw", "refill")
+USUAL = {"alpha": "0.5", "phi": f"{PHI:g} (provisional)", "rho": f"{RHO:g} (provisional)"}
+
+_BY_LABEL: dict[str, Callable[..., list[Rows]]] = {
+    "iid": iid,
+    "iid_per_class": iid_per_class,
+    "iid_slices": iid_slices,
+    "dirichlet_balanced": dirichlet_balanced,
+    "dirichlet_equal": dirichlet_equal,
+    "longtail_stateless": longtail_stateless,
+}
+
+
+@dataclass(frozen=True)
+class Division:
+    """A partitioner by name, the number of clients N, and its parameters.
+
+    Raises:
+        UserError: an unknown kind, no client, or a parameter of the kind missing or out of range.
+    """
+
+    kind: str
+    clients: int  # of one round, where each round's clients are new
+    alpha: float | None = None  # concentration of the Dirichlet distribution; δ in Yashwanth et al. 2024
+    exhausted: str = "redraw"  # what dirichlet_equal does when a class is used up
+    phi: float | None = None  # fraction φ of the training set that a fresh client draws from
+    rho: float | None = None  # ρ, rarest to most frequent class
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            hint = suggestion(self.kind, KINDS) or f"; choose one of {', '.join(KINDS)}"
+            raise UserError(f"unknown partition {self.kind!r}{hint}")
+        if self.clients < 1:
+            raise UserError(f"--clients must be at least 1, not {self.clients}")
+        for name, value in self.parameters.items():
+            self._check(name, value)
+
+    @property
+    def parameters(self) -> dict[str, float | str | None]:
+        """The parameters that this kind reads, by name."""
+        return {name: getattr(self, name) for name in PARAMETERS[self.kind]}
+
+    def _check(self, name: str, value: float | str | None) -> None:
+        if name == "exhausted":
+            if value not in EXHAUSTED:
+                raise UserError(f"--exhausted is {' or '.join(EXHAUSTED)}, not {value!r}")
+            return
+        if value is None:
+            raise UserError(f"partition {self.kind} needs --{name}, such as {USUAL[name]}")
+        number = float(value)
+        if not 0 < number < np.inf:
+            raise UserError(f"partition {self.kind} needs --{name} above 0, not {value}")
+        if name != "alpha" and number > 1:
+            raise UserError(f"--{name} is a share, at most 1, not {value}")
+
+
+def partition(
+    division: Division,
+    labels: Labels,
+    generator: np.random.Generator,
+    domains: Labels | None = None,
+    owners: Labels | None = None,
+) -> list[Rows]:
+    """Divide the rows of ``labels`` (n,) over the clients; ``domains`` (n,) says where each row comes from.
+
+    ``owners`` (n,) says which client holds it, where the data come divided, for the kind ``own``.
+
+    A class of the data set that no row has is no class here: nobody holds it, and no number is drawn for it.
+
+    Raises:
+        UserError: more clients than the data can serve, no acceptable draw found, or no domains known where
+            the kind needs them.
+    """
+    if division.kind == "per_domain":
+        if domains is None:
+            raise UserError("partition per_domain needs a data set of several domains; choose another one")
+        return per_domain(domains, division.clients)
+    if division.kind == "own":
+        return _own(division.clients, owners)
+    if division.clients > len(labels) and division.kind not in FRESH:
+        raise UserError(f"{division.clients} clients cannot share {len(labels)} samples; lower --clients")
+    return _BY_LABEL[division.kind](labels, division.clients, generator, **division.parameters)
+
+
+def _own(clients: int, owners: Labels | None) -> list[Rows]:
+    if owners is None:
+        raise UserError("partition own is for --data MODULE:FACTORY of one data set per client")
+    held = [np.flatnonzero(owners == client) for client in range(int(owners.max()) + 1)]
+    if clients != len(held):
+        raise UserError(f"the data are {len(held)} clients', not {clients}; leave --clients out")
+    if not all(map(len, held)):
+        raise UserError(f"--train-samples leaves client {list(map(len, held)).index(0)} none; raise it")
+    return held
+
+
+def divide(
+    split: Split,
+    division: Division,
+    *,
+    train_samples: int | None,
+    seed: int,
+    round: int = 0,
+) -> list[Tensor]:
+    """Return each client's rows of the training split in a run with ``seed``: int64 tensors (n_k,).
+
+    ``train_samples`` is the size of the part that is used (None: all). Only the kinds in ``FRESH`` are drawn
+    anew in each ``round`` (from 0).
+
+    Raises:
+        UserError: as :func:`partition`, or fewer than ``train_samples``.
+    """
+    used = part(split, train_samples, seed, "train")
+    parts = partition(
+        division,
+        split.labels[used].cpu().numpy(),
+        numpy_stream(seed, "partition", round if division.kind in FRESH else 0),
+        *(None if part is None else part[used].cpu().numpy() for part in (split.domains, split.clients)),
+    )
+    return [used[torch.from_numpy(rows)] for rows in parts]

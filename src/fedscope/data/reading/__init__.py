@@ -1,0 +1,1 @@
+"""From files to tables of images and labels."""

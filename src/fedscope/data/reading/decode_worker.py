@@ -1,0 +1,68 @@
+"""What a decoding process runs. Imports no torch, so that it starts quickly."""
+
+import os
+import signal
+from collections.abc import Sequence
+from multiprocessing import parent_process
+from threading import Thread
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedscope.data.reading.decoding import Pixels, centred, cropped
+from fedscope.errors import UserError
+from fedscope.storage import open_regular
+
+
+class Request(NamedTuple):
+    """An image to decode: where its bytes lie, and the numbers of its random crop, if it is to be one."""
+
+    path: str
+    offset: int
+    length: int
+    uniforms: NDArray[np.float32] | None
+
+
+def begin() -> None:
+    """Set this process up: Ctrl-C is its parent's business, and it ends when its parent does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def crops(requests: Sequence[Request], side: int) -> Pixels:
+    """Return the images (N, 3, side, side).
+
+    Raises:
+        UserError: one cannot be read or decoded; the message names it.
+    """
+    return np.stack([_crop(request, side) for request in requests])
+
+
+def _crop(request: Request, side: int) -> Pixels:
+    where = request.path if not request.offset else f"{request.path} (byte {request.offset})"
+    encoded = read_bytes(request.path, request.offset, request.length)
+    if request.uniforms is None:
+        return centred(encoded, where, side)
+    return cropped(encoded, where, side, request.uniforms)
+
+
+def read_bytes(path: str, offset: int, length: int) -> bytes:
+    """Return a part of a file.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    try:
+        with open_regular(path) as file:
+            file.seek(offset)
+            return file.read(length)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; is the data still there?") from error
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,104 @@
+"""From a data set's files to the data set: its rule, decoding once, the cache."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fedscope.data.reading import cache, sources
+from fedscope.data.reading.decoding import Pixels, check_header, exact, squared
+from fedscope.data.reading.files import Files
+from fedscope.data.reading.tables import Table, content_key
+from fedscope.data.sets.datasets import Dataset, Split
+from fedscope.data.sets.record import Record
+from fedscope.data.sets.root import root
+from fedscope.errors import UserError
+from fedscope.storage import atomic_folder, cache_dir, new_file
+
+Decode = Callable[[bytes, str, int], Pixels]
+ONCE: dict[str, Decode] = {"exact": exact, "squared": squared}
+
+
+def load(record: Record, data_dir: Path | None, *, fetch: bool = True) -> Dataset:
+    """Return a data set from local files, or without a folder of such from the hub, if it may ``fetch``.
+
+    What was decoded is cached: from local files by their content, from the hub under the data set's name,
+    where it works offline and is fetched again once that folder is deleted.
+
+    Raises:
+        UserError: nothing to read there, an unreadable file, or no network for the hub.
+    """
+    if record.built_in:
+        if data_dir is not None:
+            root(data_dir)  # it may be mistyped
+        return record.built_in()
+    given = root(data_dir)
+    found = sources.local(record, given, fetch=fetch) if given else None
+    folder = cache_folder(record, found)
+    if not cache.is_complete(folder):
+        if not (found or fetch):
+            raise UserError(
+                f"no files of it here; name their folder with --data-dir or FEDSCOPE_DATA ({record.layout}); "
+                f"source: {record.source}"
+            )
+        found = found or sources.from_hub(record)
+        with atomic_folder(folder, below=cache_dir()) as temporary:
+            _build(record, found, temporary)
+    return cache.read(record.name, folder, found.note if found else "")
+
+
+def cache_folder(record: Record, found: sources.Found | None) -> Path:
+    """Return where the data set is cached: of local files by their content, else the hub's.
+
+    Images that are decoded as they are fetched stay in their files, so there the place counts too.
+    """
+    if found is None:
+        return cache_dir() / f"{record.folder}-hub"
+    place = f" {min(found.files).absolute()}" if record.decode == "files" else ""
+    key = content_key(found.files, f"{record.decode} {record.side} {record.rule.__name__}{place}")
+    return cache_dir() / f"{record.folder}-{key}"
+
+
+def _build(record: Record, found: sources.Found, folder: Path) -> None:
+    tables, note = record.rule(found.read())
+    splits = {}
+    for name, table in tables.items():
+        images: torch.Tensor | Files
+        if record.decode == "files":
+            images = _kept(table, name, folder, record.side)
+        else:
+            images = _decoded(table, cache.images_file(folder, name), ONCE[record.decode], record.side)
+        domains = None if table.domains is None else torch.from_numpy(table.domains)
+        splits[name] = Split(images, torch.from_numpy(np.ascontiguousarray(table.labels)), domains)
+        cache.write_split(folder, name, splits[name])
+    cache.write_meta(folder, splits, tables["train"].classes, record.domains, note)
+
+
+def _decoded(table: Table, path: Path, decode: Decode, side: int) -> torch.Tensor:
+    """Decode the table's images into the array file ``path`` and return it."""
+    shape = (len(table), 3, side, side)
+    with cache.new_array(path, shape) as images:
+        for place, where, encoded in table.read():
+            images[place] = decode(encoded, where, side)
+    return torch.from_numpy(images)
+
+
+def _kept(table: Table, name: str, folder: Path, side: int) -> Files:
+    """Return the table's images as files; those of shards are copied out, so that each can be read alone.
+
+    Raises:
+        UserError: one is no image by its first bytes.
+    """
+    digests = np.zeros((len(table), 32), dtype=np.uint8)
+    packed = bool(table.row[0] >= 0)
+    paths = [Path(f"{name}.bin")] if packed else [table.files[i].absolute() for i in table.file.tolist()]
+    places = np.zeros((len(table), 3), dtype=np.int64)
+    with new_file(folder / f"{name}.bin", below=folder) as pack:
+        for place, where, encoded in table.read():
+            check_header(encoded, where)
+            digests[place] = np.frombuffer(hashlib.sha256(encoded).digest(), dtype=np.uint8)
+            places[place] = (0, pack.tell(), len(encoded)) if packed else (place, 0, len(encoded))
+            pack.write(encoded if packed else b"")
+    return Files(tuple(paths), places, hashlib.sha256(digests.tobytes()).hexdigest(), side)

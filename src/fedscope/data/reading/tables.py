@@ -1,0 +1,142 @@
+"""Encoded images and their labels as they lie in files; what a data set's splits are made from."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedscope.data.reading.decode_worker import read_bytes
+from fedscope.errors import UserError
+from fedscope.storage import open_regular
+
+Rows = NDArray[np.int64]
+BIG = 2**31  # bytes; more is recognised by size and time of change instead of read on every start
+
+
+@dataclass(frozen=True)
+class Table:
+    """N images: image i is the file ``files[file[i]]``, or where ``row[i]`` is not −1 a row of that shard."""
+
+    files: tuple[Path, ...]
+    file: Rows  # (N,)
+    row: Rows  # (N,)
+    labels: Rows  # (N,)
+    classes: tuple[str, ...]
+    column: str = ""  # of the shards' images
+    domains: Rows | None = None  # (N,)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, rows: Rows) -> "Table":
+        """Return the images at ``rows``, in their order."""
+        domains = None if self.domains is None else self.domains[rows]
+        return replace(
+            self, file=self.file[rows], row=self.row[rows], labels=self.labels[rows], domains=domains
+        )
+
+    def read(self) -> Iterator[tuple[int, str, bytes]]:
+        """Yield (place in this table, where it lies, encoded image), shard by shard in the order they lie.
+
+        Raises:
+            UserError: a file cannot be read.
+        """
+        from fedscope.data.reading.shards import encoded
+
+        order = np.lexsort((self.row, self.file))
+        bounds = np.flatnonzero(np.diff(self.file[order], prepend=-1))
+        for places in np.split(order, bounds[1:]) if len(order) else []:
+            path = self.files[self.file[places[0]]]
+            if self.row[places[0]] < 0:
+                for place in places.tolist():
+                    yield place, str(path), read_bytes(str(path), 0, -1)
+            else:
+                found = encoded(path, self.column, self.row[places])
+                for place, row, image in zip(places.tolist(), self.row[places].tolist(), found, strict=True):
+                    yield place, f"{path}, row {row}", image
+
+
+def of_files(paths: Sequence[Path], labels: Sequence[int], classes: Sequence[str]) -> Table:
+    """Return the table of images that are one file each."""
+    count = len(paths)
+    return Table(
+        tuple(paths), np.arange(count), np.full(count, -1), np.array(labels, dtype=np.int64), tuple(classes)
+    )
+
+
+def pooled(tables: Sequence[Table]) -> Table:
+    """Return the tables' images one table after the other; their classes are the same."""
+    starts = np.cumsum([0, *(len(table.files) for table in tables)])
+    domains = [table.domains for table in tables if table.domains is not None]
+    return Table(
+        tuple(path for table in tables for path in table.files),
+        np.concatenate([table.file + start for table, start in zip(tables, starts, strict=False)]),
+        np.concatenate([table.row for table in tables]),
+        np.concatenate([table.labels for table in tables]),
+        tables[0].classes,
+        next((table.column for table in tables if table.column), ""),
+        np.concatenate(domains) if domains else None,
+    )
+
+
+def by_domain(tables: Sequence[Table]) -> Table:
+    """Return one table of several domains, a domain after the other; the k-th table is domain k."""
+    places = [np.full(len(table), place, dtype=np.int64) for place, table in enumerate(tables)]
+    return pooled([replace(table, domains=own) for table, own in zip(tables, places, strict=True)])
+
+
+def of_classes(table: Table, classes: Sequence[str]) -> Table:
+    """Return the images of ``classes`` alone, labelled by their place in it.
+
+    Raises:
+        UserError: the table knows no such class.
+    """
+    if missing := [name for name in classes if name not in table.classes]:
+        raise UserError(f"there is no class {missing[0]!r} in {_where(table)}; fetch its files again")
+    new = np.full(len(table.classes), -1)
+    new[[table.classes.index(name) for name in classes]] = np.arange(len(classes))
+    kept = table.take(np.flatnonzero(new[table.labels] >= 0))
+    return replace(kept, labels=new[kept.labels], classes=tuple(classes))
+
+
+def check(table: Table, what: str) -> Table:
+    """Return the table if every class has an image; ``what`` it is, for the error.
+
+    Raises:
+        UserError: a class has none.
+    """
+    count = len(table.classes)
+    if not len(table):
+        raise UserError(f"{what} has no images in {_where(table)}; fetch its files again")
+    if len(empty := np.flatnonzero(np.bincount(table.labels, minlength=count) == 0)):
+        raise UserError(
+            f"{what} has no image of class {table.classes[empty[0]]!r} in {_where(table)}; fetch its files "
+            "again"
+        )
+    return table
+
+
+def content_key(files: Iterable[Path], salt: str) -> str:
+    """Return a key of the files' content: their bytes, or of many or large ones size and time of change."""
+    paths = sorted(files)
+    digest = hashlib.sha256(salt.encode())
+    stats = [path.stat() for path in paths]
+    small = len(paths) < 100 and sum(stat.st_size for stat in stats) < BIG
+    for path, stat in zip(paths, stats, strict=True):
+        if small:
+            digest.update(f"{path.name}\0".encode())
+            with open_regular(path) as handle:
+                digest.update(hashlib.file_digest(handle, "sha256").digest())
+        else:
+            digest.update(f"{path.absolute()}\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode())
+    return digest.hexdigest()[:20]
+
+
+def _where(table: Table) -> str:
+    if not table.files:
+        return "its folder"
+    folders = {path.parent for path in table.files}
+    return str(table.files[0] if len(table.files) == 1 else min(folders, key=lambda f: len(f.parts)))

@@ -1,0 +1,1 @@
+"""Data sets by name: what each is and where it is."""

@@ -1,0 +1,87 @@
+"""A data set as the trainer and the analysis see it: splits of images and labels, and what is in them."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from fedscope.errors import UserError
+from fedscope.streams import torch_stream
+
+if TYPE_CHECKING:
+    from fedscope.data.reading.files import Files
+
+SPLITS = ("train", "test", "validation")
+
+
+@dataclass(frozen=True)
+class Split:
+    """Images and labels of one split, and for a data set of several domains where each image is from.
+
+    Data of the user's own have inputs of any shape, float32 or int64, as ``images``.
+    """
+
+    images: "Tensor | Files"  # (N, C, H, W) uint8, decoded or to be decoded when a batch is fetched
+    labels: Tensor  # (N,) int64
+    domains: Tensor | None = None  # (N,) int64, index into the data set's domains
+    clients: Tensor | None = None  # (N,) int64, who holds each, where the data come divided
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def to(self, device: torch.device | str) -> "Split":
+        """Return the split on ``device``; images in files stay there until they are fetched."""
+        images = self.images.to(device) if isinstance(self.images, Tensor) else self.images
+        domains = None if self.domains is None else self.domains.to(device)
+        return Split(images, self.labels.to(device), domains, self.clients)
+
+    def take(self, rows: Tensor) -> "Split":
+        """Return the split's ``rows`` alone, in their order."""
+        domains, clients = (None if part is None else part[rows] for part in (self.domains, self.clients))
+        return Split(self.images[rows], self.labels[rows], domains, clients)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set: its splits, class names, domains if it has any, and the SHA-256 of everything in it."""
+
+    name: str
+    classes: tuple[str, ...]
+    train: Split
+    test: Split
+    fingerprint: str
+    note: str = ""  # what a reader should know, such as shards that were not there
+    domains: tuple[str, ...] = ()
+    validation: Split | None = None
+
+
+def part(split: Split, count: int | None, seed: int, purpose: str) -> Tensor:
+    """Return the rows of ``split`` that a run with ``seed`` uses, ascending: all, or a draw of ``count``.
+
+    Raises:
+        UserError: there are fewer.
+    """
+    if count is None:
+        return torch.arange(len(split))
+    if count > len(split):
+        raise UserError(f"--{purpose}-samples {count} is more than the {len(split)} there are; lower it")
+    order = torch.randperm(len(split), generator=torch_stream(seed, f"{purpose} part"))
+    return order[:count].sort().values
+
+
+def fingerprint(*splits: Split, domains: tuple[str, ...] = ()) -> str:
+    """Return the SHA-256 of the splits' shapes, images, labels and domains."""
+    digest = hashlib.sha256("".join(f"{name}\0" for name in domains).encode())
+    for split in splits:
+        digest.update(str(tuple(split.images.shape)).encode())
+        if isinstance(split.images, Tensor):
+            digest.update(split.images.contiguous().numpy().data)
+        else:
+            digest.update(split.images.digest.encode())
+        digest.update(split.labels.contiguous().numpy().data)
+        for part in (split.domains, split.clients):
+            if part is not None:
+                digest.update(part.contiguous().numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,137 @@
+"""What is known of a data set, what of it is here, and whether that is what it should be."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from fedscope.data.reading import cache, sources
+from fedscope.data.reading.loading import cache_folder, load
+from fedscope.data.sets.catalogue import DATASETS, record
+from fedscope.data.sets.datasets import SPLITS, Dataset
+from fedscope.data.sets.record import Record
+from fedscope.data.sets.root import root
+from fedscope.errors import UserError
+
+
+@dataclass(frozen=True)
+class Line:
+    """A split, or a domain's part of one: images found and expected (None: not published)."""
+
+    split: str
+    domain: str
+    found: int
+    expected: int | None
+
+    @property
+    def verdict(self) -> str:
+        """Whether the counts agree."""
+        if self.expected is None:
+            return ""
+        return "ok" if self.found == self.expected else "differs"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a check found; ``problem`` is empty where all is well."""
+
+    name: str
+    lines: tuple[Line, ...] = ()
+    note: str = ""
+    problem: str = ""
+    fingerprint: str = ""
+
+    def as_json(self) -> dict[str, object]:
+        """Return the report as plain data."""
+        lines = [asdict(line) | {"verdict": line.verdict} for line in self.lines]
+        return asdict(self) | {"lines": lines, "ok": not self.problem}
+
+
+def describe(entry: Record) -> dict[str, object]:
+    """Return what there is to know about a data set, as plain data."""
+    hubs = [entry.hub] if entry.hub else list(entry.domain_hubs.values())
+    return {
+        "name": entry.name,
+        "title": entry.title,
+        "classes": entry.classes,
+        "images": dict(entry.expected),
+        "input": f"{entry.channels}×{entry.side}×{entry.side}",
+        "domains": list(entry.domains),
+        "model": entry.model,
+        "augmentations": list(entry.pipelines),
+        "source": entry.source,
+        "hub": [hub.repository for hub in hubs],
+        "columns": [f"{hub.image}, {hub.label}" for hub in hubs],
+        "layout": entry.layout,
+        "licence": entry.licence,
+    }
+
+
+def whereabouts(entry: Record, data_dir: Path | None) -> str:
+    """Return in a few words where the data set would be loaded from.
+
+    Raises:
+        UserError: the data folder does not exist.
+    """
+    if entry.built_in:
+        return "bundled"
+    folder = root(data_dir)
+    if folder:
+        try:
+            sources.local(entry, folder, fetch=False)
+        except UserError:
+            return f"not in {folder}"
+        return f"in {folder}"
+    if cache.is_complete(cache_folder(entry, None)):
+        return "fetched"
+    return "on the hub" if entry.hub else "to be put into a folder"
+
+
+def present(folder: Path) -> list[str]:
+    """Return the data sets that ``folder`` has a folder of, the first name of each.
+
+    Raises:
+        UserError: there is none.
+    """
+    found = {entry.folder: entry.name for entry in reversed(DATASETS.values()) if not entry.built_in}
+    names = [name for place, name in found.items() if (folder / place).is_dir()]
+    if not names:
+        raise UserError(
+            f"no data set in {folder}; it may hold folders {', '.join(sorted(found))}; if it is a data set's "
+            f"own folder, use `fedscope data check NAME --data-dir {folder}`"
+        )
+    return [name for name in DATASETS if name in names]
+
+
+def inspect(name: str, data_dir: Path | None) -> Report:
+    """Load the data set ``name`` from files that are here, and compare its counts with the published ones.
+
+    Raises:
+        UserError: there is no such data set, or no such folder.
+    """
+    entry = record(name)
+    root(data_dir)
+    try:
+        dataset = load(entry, data_dir, fetch=False)
+    except UserError as error:
+        return Report(name, problem=str(error))
+    lines = tuple(_lines(entry, dataset))
+    problems = [
+        f"{line.split} has {line.found:,} images, not {line.expected:,}"
+        for line in lines
+        if line.verdict == "differs"
+    ]
+    if len(dataset.classes) != entry.classes:
+        problems.append(f"{len(dataset.classes)} classes, not {entry.classes}")
+    return Report(name, lines, dataset.note, ", ".join(problems), dataset.fingerprint)
+
+
+def _lines(entry: Record, dataset: Dataset) -> list[Line]:
+    lines = []
+    for name in SPLITS:
+        split = getattr(dataset, name)
+        if split is None:
+            continue
+        lines.append(Line(name, "", len(split), entry.expected.get(name)))
+        if split.domains is not None:
+            counts = split.domains.bincount(minlength=len(dataset.domains)).tolist()
+            lines += [Line(name, domain, n, None) for domain, n in zip(dataset.domains, counts, strict=True)]
+    return lines

@@ -1,0 +1,1 @@
+"""The local loop of a client, and all it touches."""

@@ -1,0 +1,229 @@
+"""The one local loop: what a client does between receiving a model and sending it back.
+
+Per mini-batch: the objective's gradient (:mod:`fedscope.federated.client.objective`), one global-norm clip,
+corrections, SGD with weight decay after the clip. Everything after the backward pass works on flat vectors,
+so its cost in Python does not grow with the network. Clients of equal size may be trained as a stack: the
+same steps on (K, P) vectors, with one batched forward and backward pass for all K.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+
+import torch
+from torch import Tensor
+
+from fedscope.data.augment import Pipeline
+from fedscope.data.sets.datasets import Split
+from fedscope.federated.client.clock import Clock
+from fedscope.federated.client.cuda_graphs import Replay
+from fedscope.federated.client.flat import FlatModel
+from fedscope.federated.client.objective import Objective
+from fedscope.federated.client.recalibration import POST_BN, recalibrate
+from fedscope.federated.client.state import Situation
+from fedscope.federated.record.method import Batch, Finish, Method
+from fedscope.federated.record.options import Values
+from fedscope.federated.record.tasks import Client, LocalSettings, Task, Trained
+from fedscope.federated.record.vectors import Vector
+from fedscope.streams import seeded
+
+VELOCITY = Vector("velocity")
+
+
+class LocalTrainer:
+    """Trains stacks of equally large clients; holds the vectors, and on a GPU the recorded steps, in between.
+
+    ``draws`` says that the network may draw from the global generators, which are set for each stack then.
+    ``model``'s rows are overwritten. ``split`` lies on the model's device. ``lr`` is the first round's rate,
+    ``mean_samples`` the mean client's n/N: the references of the nominal step count.
+    """
+
+    def __init__(
+        self,
+        model: FlatModel,
+        split: Split,
+        pipeline: Pipeline,
+        method: Method,
+        options: Values,
+        settings: LocalSettings,
+        clock: Clock | None = None,
+        *,
+        lr: float = 1.0,
+        mean_samples: float = 1.0,
+        draws: bool = False,
+    ):
+        self.model, self.split, self.pipeline = model, split, pipeline
+        self.method, self.options, self.settings = method, options, settings
+        self.clock = clock or Clock()
+        self.initial_lr, self.mean_samples, self._seeded = lr, mean_samples, draws
+        self._keeps_velocity = settings.momentum > 0 and settings.optimizer_state == "client"
+        self.situation = Situation(model, method, options, (VELOCITY,) if self._keeps_velocity else ())
+        self.objective = Objective(self.situation, method, settings)
+        new = model.values.new_zeros
+        self._velocity = new(len(model.values), model.size if settings.momentum else 0)
+        self._loss = torch.zeros(len(model.values), dtype=torch.float64, device=model.values.device)
+        self._clip = settings.clip
+        if self._clip is None and method.clip is not None:
+            self._clip = float(options[method.clip]) or None
+        stale = self.situation.stale
+        changed = (
+            model.values,
+            model.counters,
+            self._velocity,
+            self._loss,
+            self.objective.taken,
+            *([] if stale is None else [stale]),
+        )
+        # What is drawn, and what is decoded in other processes, cannot be recorded.
+        fixed = not method.draws and isinstance(split.images, Tensor)
+        recorded = model.values.device.type == "cuda" and fixed
+        self._run = Replay(self._step, changed) if recorded else self._step
+
+    def train(self, start: Tensor, counters: Tensor, tasks: Sequence[Task], lr: float) -> Trained:
+        """Train K clients of one size from ``start`` (P+Q,) at rate ``lr`` and keep nothing of them."""
+        model, situation, count = self.model, self.situation, len(tasks)
+        if len({len(task.rows) for task in tasks}) != 1 or count > len(model.values):
+            raise ValueError("a stack is clients of one size, at most as many as the model has rows")
+        model.module.train()
+        model.counters.copy_(counters)
+        self.objective.taken.zero_()
+        situation.begin(tasks, start, lr)
+        self._velocity.zero_()
+        if self._keeps_velocity:
+            self._velocity[:count] = situation.memory.split(situation.remembered[:count])[VELOCITY.name]
+        rows = torch.stack([task.rows for task in tasks])
+        random = {name: tasks[0].random(name) for name in self.method.draws}  # who draws trains alone
+        # What a network draws itself, as for dropout, comes from the global generators.
+        drawing = seeded(tasks[0].random("network").initial_seed()) if self._seeded else nullcontext()
+        with self.objective.tapping(), drawing:
+            for left in range(self.steps(rows.shape[1]), 0, -self.settings.steps(rows.shape[1])):
+                seen = self._epoch(rows, tasks, random, left)
+        self.clock.enter("compute")
+        with torch.no_grad():
+            done = self._finish(tasks, lr)
+        accuracy = self._recalibrated(tasks)
+        if self.method.personal:  # as it is sent, with what was re-estimated
+            done["personal"] = model.values[:count, situation.personal]
+        return Trained(
+            model.values[:count].clone(),
+            situation.memory.join(done, count),
+            situation.uploads.join(done, count),
+            model.counters.clone(),
+            self._loss[:count] / seen,
+            torch.full_like(self._loss[:count], accuracy),
+            self.objective.taken.expand(count).clone(),
+        )
+
+    def steps(self, samples: float) -> int:
+        """Return the local steps τ_k of a round that a client of ``samples`` takes."""
+        settings, equal = self.settings, self.method.equal_steps
+        counted = self.mean_samples if equal and equal(self.options) else samples
+        return settings.epochs * settings.steps(counted)
+
+    def _recalibrated(self, tasks: Sequence[Task]) -> float:
+        """Do as ``post_bn`` says; return the training accuracy of the one client, NaN where it is off."""
+        chosen = self.options.get(POST_BN.name, "off")
+        if chosen == "off":
+            return math.nan
+        (task,) = tasks  # methods with that option train their clients one by one
+        return recalibrate(
+            self.model, self.split, self.pipeline, task.rows, self.settings.batch_size,
+            task.random("post_bn"), keep=chosen == "upload",
+        )  # fmt: skip
+
+    def _finish(self, tasks: Sequence[Task], lr: float) -> dict[str, Tensor]:
+        """Return the vectors that the clients remember and send from now on, each (K, size)."""
+        count, settings, samples = len(tasks), self.settings, len(tasks[0].rows)
+        model, situation = self.model, self.situation
+        done = {name: v.clone() for name, v in situation.memory.split(situation.remembered[:count]).items()}
+
+        def client(row: int) -> Client:
+            rows = tasks[row].rows
+
+            def inputs(part: slice) -> Tensor:
+                return model.typed(self.pipeline.test(self.split.images, rows[part]))
+
+            return Client(self.split.labels[rows], inputs, tasks[row].random)
+
+        end = Finish(
+            parameters=situation.acting(situation.parameters(count), situation.anchor(count)),
+            anchor=situation.anchor(count),
+            memory=situation.memory.split(situation.remembered[:count]),
+            received=situation.broadcast.split(situation.received),
+            options=self.options,
+            share=situation.share[:count],
+            weight=settings.weight(samples),
+            steps=self.steps(samples),
+            nominal_steps=settings.epochs * settings.steps(self.mean_samples),
+            lr=lr,
+            initial_lr=self.initial_lr,
+            momentum=settings.momentum,
+            nesterov=settings.nesterov,
+            batch_size=settings.batch_size,
+            values=model.values[:count],
+            start=situation.start[:count],
+            network=self.objective.network,
+            client=client,
+        )
+        for finish in self.method.finish:
+            done |= finish(end)
+        if self._keeps_velocity:
+            done[VELOCITY.name] = self._velocity[:count]
+        return done
+
+    def _epoch(
+        self, rows: Tensor, tasks: Sequence[Task], random: Mapping[str, torch.Generator], most: int
+    ) -> int:
+        """Take the steps of an epoch, at most so many; return how many samples they used."""
+        self.clock.enter("data")
+        count, used = rows.shape[1], self.settings.used(rows.shape[1])
+        shuffles = torch.stack([torch.randperm(count, generator=task.order) for task in tasks])
+        draws = torch.stack([self.pipeline.draw(count, task.augmentation) for task in tasks], 1)
+        self.clock.enter("compute")  # on a GPU the copies wait for the epoch before
+        used = min(used, most * self.settings.batch_size)
+        order, draws = rows.gather(1, shuffles.to(rows.device))[:, :used], draws.to(rows.device)[..., :used]
+        self._loss.zero_()
+        size = self.settings.batch_size
+        batches = list(zip(order.split(size, 1), draws.split(size, 2), strict=True))
+        for index, (batch, drawn) in enumerate(self.pipeline.ahead(self.split.images, batches)):
+            self._run(batch, drawn, flag=index == 0, **({"random": random} if random else {}))
+        return used
+
+    def _step(
+        self, rows: Tensor, draws: Tensor, flag: bool, random: Mapping[str, torch.Generator] | None = None
+    ) -> None:
+        """Take one local step of every client on ``rows`` (K, B), augmented by ``draws`` (D, K, B)."""
+        self.clock.enter("data")
+        images = self.pipeline.train(self.split.images, rows.flatten(), draws.flatten(1))
+        images = self.model.arranged(images)
+        drawn = self.objective.draw(images, random or {})
+        self.clock.enter("compute")
+        loss = self.objective.differentiate(Batch(images, self.split.labels[rows]), drawn, first=flag)
+        with torch.no_grad():
+            self._loss[: len(rows)] += loss * rows.shape[1]
+            self._descend(len(rows), flag)
+
+    def _descend(self, count: int, first: bool) -> None:
+        """Clip, correct, decay, and move the parameters along the gradient."""
+        settings, method, situation = self.settings, self.method, self.situation
+        w, gradient = situation.parameters(count), self.model.gradient[:count]
+        if self._clip is not None:
+            norm = gradient.norm(dim=1, keepdim=True)
+            gradient.mul_((self._clip / (norm + 1e-6)).clamp(max=1.0))
+        if situation.stale is not None:
+            situation.stale[:count] = gradient
+        at = situation.stack(count, first) if method.corrections or method.displaced else None
+        if at:
+            for correction in method.corrections:
+                gradient.add_(situation.masked(correction(at)))
+        if settings.weight_decay:
+            gradient.add_(w, alpha=settings.weight_decay)
+        direction = gradient
+        if settings.momentum:
+            velocity = self._velocity[:count]
+            velocity.mul_(settings.momentum).add_(gradient)
+            direction = gradient.add_(velocity, alpha=settings.momentum) if settings.nesterov else velocity
+        if at:
+            for displacement in method.displaced:
+                direction = direction + situation.masked(displacement(at))
+        w.addcmul_(direction, situation.lr, value=-1)

@@ -1,0 +1,176 @@
+"""The gradient of what clients minimise: the task loss where the oracle wants it, and the parameters' terms.
+
+One client is differentiated through its module, a stack by one batched computation of all its clients.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad, vmap
+from torch.nn.functional import cross_entropy
+
+from fedscope.federated.client.state import Situation
+from fedscope.federated.record.method import Batch, Method, Pass
+from fedscope.federated.record.network import Network
+from fedscope.federated.record.taps import tapped
+from fedscope.federated.record.tasks import LocalSettings
+
+
+class Objective:
+    """Differentiates the objective of the clients in a situation; gradients go to ``model.gradient``.
+
+    ``taken`` counts the gradients of the task loss that each client has computed.
+    """
+
+    def __init__(self, situation: Situation, method: Method, settings: LocalSettings):
+        self.model, self.situation, self.method = situation.model, situation, method
+        self.network = Network(self.model, settings.precision == "bf16")
+        module = self.model.module
+        self._taps = {name: taps(module, situation.options) for name, taps in method.taps.items()}
+        self._outputs: dict[str, Tensor] = {}
+        self.taken = torch.zeros((), dtype=torch.int64, device=self.model.values.device)
+        self._whole = settings.batch_size
+        self._compiled = torch.compile(module, dynamic=False) if settings.compile else module
+
+    @contextmanager
+    def tapping(self) -> Iterator[None]:
+        """Read the outputs that the method's terms ask for, inside this context."""
+        names = [name for names in self._taps.values() for name in names]
+        with tapped(self.model.module, names) as self._outputs:
+            yield
+
+    def draw(self, images: Tensor, random: Mapping[str, torch.Generator]) -> dict[str, Any]:
+        """Return what the method draws for a mini-batch, by name."""
+        options, module = self.situation.options, self.model.module
+        return {name: draw(random[name], options, images, module) for name, draw in self.method.draws.items()}
+
+    def differentiate(self, batch: Batch, drawn: Mapping[str, Any], *, first: bool) -> Tensor:
+        """Leave the gradients of K clients in their rows; return their losses at w, (K,).
+
+        ``batch`` has images (K·B, C, H, W) and labels (K, B).
+        """
+        situation, count = self.situation, len(batch.labels)
+        with torch.no_grad():
+            if self.method.oracle is None:
+                loss = self._task_gradient(batch, drawn)
+            else:
+                losses: list[Tensor] = []
+
+                def gradient(w: Tensor, *, keep_buffers: bool = False) -> Tensor:
+                    losses.append(self._away(w, batch, drawn, keep_buffers=keep_buffers))
+                    return self.model.gradient[:count].clone()
+
+                self.model.gradient[:count] = self.method.oracle(gradient, situation.stack(count, first))
+                loss = losses[0]
+        if self.method.anchored:
+            self._add_anchored(count, first=first)
+        self._outputs.clear()
+        return loss
+
+    def task(self, batch: Batch, drawn: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+        """Return the task loss of the client in row 0 on its mini-batch, and its cross-entropy."""
+        model, method = self.model, self.method
+        batch = Batch(model.typed(batch.images), batch.labels)
+        if method.transform:
+            batch = method.transform(batch, drawn, self.situation.options)
+        # Ragged batches are not compiled: each size takes long, and a limited number is, the first seen.
+        whole = len(batch.images) == self._whole
+        run = method.strategy(model.module, drawn) if method.strategy else nullcontext()
+        with self.network.precision(), run:
+            logits = (self._compiled if whole else model.module)(batch.images)
+        return self._loss(batch, logits, drawn, *self._row(0))
+
+    def _row(self, row: int | slice) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what task terms see of a client besides its pass: its start, memory, and whether seen."""
+        return self.situation.start[row], self.situation.remembered[row], self.situation.seen[row]
+
+    def _away(self, w: Tensor, batch: Batch, drawn: Mapping[str, Any], *, keep_buffers: bool) -> Tensor:
+        """Leave the gradients of the task loss at ``w`` (K, P); go back; return the losses there."""
+        model, count = self.model, len(w)
+        kept, counters = model.values[:count].clone(), model.counters.clone()
+        model.values[:count, : model.size] = w
+        losses = self._task_gradient(batch, drawn)
+        model.values[:count, : model.size] = kept[:, : model.size]
+        if keep_buffers:
+            model.values[:count, model.size :] = kept[:, model.size :]
+            model.counters.copy_(counters)
+        return losses
+
+    def _task_gradient(self, batch: Batch, drawn: Mapping[str, Any]) -> Tensor:
+        """Leave the gradients of the task loss where the clients are; return their cross-entropies, (K,)."""
+        self.taken += 1
+        if len(self.model.values) > 1:
+            return self._stack_gradient(batch, drawn)
+        self.model.gradient.zero_()
+        with torch.enable_grad():
+            objective, loss = self.task(Batch(batch.images, batch.labels[0]), drawn)
+            objective.backward()
+        return loss[None]
+
+    def _stack_gradient(self, batch: Batch, drawn: Mapping[str, Any]) -> Tensor:
+        model, count = self.model, len(batch.labels)
+
+        def objective(
+            w: Tensor, buffers: list[Tensor], x: Tensor, y: Tensor, counters: Tensor, *row: Tensor
+        ) -> tuple[Tensor, Tensor]:
+            with self.network.precision():
+                logits = functional_call(model.module, model.tensors(w, buffers, counters), (x,))
+            return self._loss(Batch(x, y), logits, drawn, *row)
+
+        kept = model.buffers(model.values[:count])
+        buffers = [buffer.clone() for buffer in kept]  # each contiguous, as BatchNorm's update needs it
+        images = batch.images.unflatten(0, batch.labels.shape)
+        gradients, losses = vmap(grad(objective, has_aux=True), in_dims=(0, 0, 0, 0, None, 0, 0, 0))(
+            self.situation.parameters(count), buffers, images, batch.labels, model.counters,
+            *self._row(slice(count)),
+        )  # fmt: skip
+        for place, buffer in zip(kept, buffers, strict=True):
+            place.copy_(buffer)
+        model.gradient[:count] = gradients
+        return torch.as_tensor(losses)
+
+    def _loss(
+        self,
+        batch: Batch,
+        logits: Tensor,
+        drawn: Mapping[str, Any],
+        start: Tensor,
+        memory: Tensor,
+        seen: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Return one client's task loss and its cross-entropy."""
+        dtype, situation = self.model.values.dtype, self.situation
+        logits = logits.to(dtype)
+        loss = cross_entropy(logits, batch.labels)
+        if batch.others is not None:
+            loss = batch.share * loss + (1 - batch.share) * cross_entropy(logits, batch.others)
+        objective = loss
+        if self.method.task:
+            taps = {
+                name: [self._outputs[module].to(dtype) for module in modules if module in self._outputs]
+                for name, modules in self._taps.items()
+            }
+            recalled = situation.memory.split(memory)
+            at = Pass(
+                batch, logits, loss, taps, drawn, self.network, start, recalled, seen[0], situation.options
+            )
+            for term in self.method.task:
+                objective = objective + term(at)
+        return objective, loss.detach()
+
+    def _add_anchored(self, count: int, *, first: bool) -> None:
+        """Add the gradient of the terms of the parameters to every row."""
+        situation = self.situation
+
+        def total(w: Tensor, *rows: Tensor) -> Tensor:
+            step = situation.client(w, *rows, first=first)
+            return torch.stack([term(step) for term in self.method.anchored]).sum()
+
+        if len(self.model.values) == 1:
+            total(self.model.parameters, *(row[0] for row in situation.rows(1))).backward()
+        else:
+            gradients = vmap(grad(total))(situation.parameters(count), *situation.rows(count))
+            self.model.gradient[:count] += gradients

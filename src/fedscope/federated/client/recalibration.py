@@ -1,0 +1,62 @@
+"""BatchNorm re-estimated when local training is over: FedAlign's published code measures its clients so.
+
+Running statistics are reset and averaged over nine batches (a last one of a single image left out), and the
+client's training accuracy is measured with them. That code does so after the upload was taken
+(``post_bn=report``); ``upload`` sends them too.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from fedscope.data.augment import Pipeline
+from fedscope.data.sets.datasets import Split
+from fedscope.federated.client.flat import FlatModel
+from fedscope.federated.record.options import Option
+
+BATCHES = 9
+POST_BN = Option(
+    "post_bn", "off", "re-estimate BatchNorm after training: not, to measure training accuracy, or to upload",
+    code="report", choices=("off", "report", "upload"),
+)  # fmt: skip
+
+
+@torch.no_grad()
+def recalibrate(
+    model: FlatModel,
+    split: Split,
+    pipeline: Pipeline,
+    rows: Tensor,
+    batch_size: int,
+    generator: torch.Generator,
+    *,
+    keep: bool,
+) -> float:
+    """Return the accuracy on ``rows`` (n,) with statistics of the first nine augmented batches of them.
+
+    ``keep`` leaves those statistics in the model; else it is as before. It stays in training mode.
+    """
+    module, norms = model.module, [m for m in model.module.modules() if isinstance(m, _BatchNorm)]
+    values, counters = model.values[0].clone(), model.counters.clone()
+    order = rows[torch.randperm(len(rows), generator=generator).to(rows.device)]
+    draws = pipeline.draw(len(rows), generator).to(rows.device)
+    batches = list(zip(order.split(batch_size), draws.split(batch_size, 1), strict=True))
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # a cumulative mean
+    several = [batch for batch in batches if len(batch[0]) > 1]  # one image has no variance of its own
+    for chosen, drawn in (several or batches)[:BATCHES]:
+        module(pipeline.train(split.images, chosen, drawn))
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+    module.eval()
+    right = sum(
+        int((module(pipeline.train(split.images, chosen, drawn)).argmax(1) == split.labels[chosen]).sum())
+        for chosen, drawn in batches
+    )
+    module.train()
+    if not keep:
+        model.values[0] = values
+        model.counters.copy_(counters)
+    return right / len(rows)

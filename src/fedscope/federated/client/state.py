@@ -1,0 +1,109 @@
+"""What the clients in training are in: the vectors that their terms look at besides the network's own."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fedscope.federated.client.flat import FlatModel
+from fedscope.federated.record.method import Method, Step
+from fedscope.federated.record.options import Values
+from fedscope.federated.record.tasks import Task
+from fedscope.federated.record.vectors import Layout, Vector
+
+
+class Situation:
+    """The rows of up to ``len(model.values)`` clients in training: where they started, what they remember.
+
+    The tensors stay where they are, for recorded steps. ``keeps`` are vectors that clients remember besides
+    the method's.
+    """
+
+    def __init__(self, model: FlatModel, method: Method, options: Values, keeps: Sequence[Vector] = ()):
+        self.model, self.options = model, options
+        stack, (size, width) = len(model.values), (model.size, model.values.shape[1])
+        own = method.personal(model.module, options) if method.personal else []
+        self.personal = model.mask(own).nonzero()[:, 0]  # places of the numbers that stay with a client
+
+        def layout(vectors: Sequence[Vector]) -> Layout:
+            return Layout(vectors, size, width, len(self.personal))
+
+        self.memory, self.uploads = layout((*method.memory, *keeps)), layout(method.uploads)
+        self.broadcast = layout([v for v in method.server_state if v.name in method.broadcast])
+        new = model.values.new_zeros
+        self.initial = model.values[0].clone()  # the run's first model
+        self.received = new(self.broadcast.width)
+        self.start = new(stack, width)
+        self.remembered = new(stack, self.memory.width)
+        self.share, self.seen, self.previous = new(stack, 1), new(stack, 1), new(stack, 1)
+        self.lr = new(())
+        self.stale = new(stack, size) if method.stale else None
+        self._masks = {
+            name: model.mask(choose(model.module, options))[:size].to(model.values.dtype)
+            for name, choose in method.masks.items()
+        }
+        self._shared = None  # which parameters the method's vectors act on; None: all
+        if options.get("fedbn.reg_scope") == "shared":
+            self._shared = ~model.mask(own)[:size]
+
+    def begin(self, tasks: Sequence[Task], start: Tensor, lr: float) -> None:
+        """Place clients that received ``start`` (P+Q,) in the first rows, and their models in the network."""
+        self.lr.fill_(lr)
+        if self.stale is not None:
+            self.stale.zero_()
+        for row, task in enumerate(tasks):
+            self.share[row], self.seen[row] = task.share, task.memory is not None
+            self.previous[row] = task.previous
+            self.start[row] = start
+            if task.memory is None:
+                own = task.initial()
+                self.remembered[row] = self.memory.fresh(self.initial if own is None else own)
+            else:
+                self.remembered[row] = task.memory
+                if len(self.personal):
+                    self.start[row, self.personal] = self.memory.split(self.remembered[row])["personal"]
+        self.model.values[: len(tasks)] = self.start[: len(tasks)]
+
+    def further(self, layout: Layout) -> int:
+        """Return how many numbers of ``layout`` are sent beyond the model, personal ones left out."""
+        own = 0 if self._shared is None else int((~self._shared).sum())
+        vectors = zip(layout.vectors, layout.sizes, strict=True)
+        return sum(size - own * (v.scope == "parameters") for v, size in vectors if not v.instead)
+
+    def parameters(self, count: int) -> Tensor:
+        """Return w of the first ``count`` clients, a view (count, P)."""
+        return self.model.values[:count, : self.model.size]
+
+    def anchor(self, count: int) -> Tensor:
+        """Return θ_t, as the first ``count`` clients received it, a view (count, P)."""
+        return self.start[:count, : self.model.size]
+
+    def acting(self, w: Tensor, anchor: Tensor) -> Tensor:
+        """Return parameters as the method's vectors see them: personal ones as if they had not moved."""
+        return w if self._shared is None else torch.where(self._shared, w, anchor)
+
+    def masked(self, vector: Tensor) -> Tensor:
+        """Return a correction as far as it acts: not on personal parameters."""
+        return vector if self._shared is None else vector * self._shared
+
+    def stack(self, count: int, first_of_epoch: bool) -> Step:
+        """Return what an oracle or a correction sees of the first ``count`` clients."""
+        stale = None if self.stale is None else self.stale[:count]
+        return Step(
+            self.parameters(count), self.anchor(count), self.options, self.share[:count], self.lr,
+            self.memory.split(self.remembered[:count]), self.broadcast.split(self.received), self._masks,
+            self.previous[:count], stale, first_of_epoch,
+        )  # fmt: skip
+
+    def rows(self, count: int) -> tuple[Tensor, ...]:
+        """Return the arguments of :meth:`client` for the first ``count`` clients."""
+        return self.anchor(count), self.share[:count], self.remembered[:count], self.previous[:count]
+
+    def client(
+        self, w: Tensor, anchor: Tensor, share: Tensor, remembered: Tensor, previous: Tensor, *, first: bool
+    ) -> Step:
+        """Return what a term of the parameters ``w`` (P,) sees of one client, given its row of each."""
+        return Step(
+            self.acting(w, anchor), anchor, self.options, share[0], self.lr, self.memory.split(remembered),
+            self.broadcast.split(self.received), self._masks, previous[0], None, first,
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""What a method costs a client and the wire."""

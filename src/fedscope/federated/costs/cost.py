@@ -1,0 +1,70 @@
+"""What a method's training step costs a client, in the convention of FedAlign's Tables 5 and 7."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedscope.federated.client.flat import FlatModel
+from fedscope.federated.client.loop import LocalTrainer
+from fedscope.federated.client.state import Situation
+from fedscope.federated.record.method import Batch, Method
+from fedscope.federated.setup.federation import Federation, local_settings
+from fedscope.models.cost import multiply_accumulates, norm_affine, parameter_count
+from fedscope.streams import torch_stream
+
+SAMPLES = 2  # of a counted batch
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Per client: multiply-accumulates of one step's forward passes per sample, scalars held, gradients."""
+
+    multiply_accumulates: float
+    parameters_held: int  # in all models a client holds, normalisation's affine parameters excluded
+    gradients: int  # of the task loss, per step
+
+
+def cost(federation: Federation, draws: int = 32) -> Cost:
+    """Count what one training step of the federation's method does; its model is left as it was.
+
+    Convolutions, linear layers and the global average pool of every network that a step runs (Mendieta et
+    al. 2022, Tables 5 and 7); what chance decides is averaged over ``draws`` steps.
+    """
+    method, settings = federation.method, federation.settings
+    kept = {name: tensor.clone() for name, tensor in federation.model.state_dict().items()}
+    held = parameter_count(federation.model) - norm_affine(federation.model)
+    model = FlatModel(federation.model)
+    objective = LocalTrainer(
+        model, federation.dataset.train, federation.pipeline, method, settings.options,
+        local_settings(settings, federation.weights),
+    ).objective  # fmt: skip
+    rows = federation.rows[0][:SAMPLES]
+    batch = Batch(
+        federation.pipeline.test(federation.dataset.train.images, rows), federation.dataset.train.labels[rows]
+    )
+    random = {name: torch_stream(settings.seed, f"cost of {name}") for name in method.draws}
+    passes = gradients(method, objective.situation)
+    repeats = draws if method.draws else 1
+    model.module.train()
+    with objective.tapping():
+        total = sum(
+            multiply_accumulates(lambda: objective.task(batch, objective.draw(batch.images, random)))
+            for _ in range(repeats)
+        )
+    model.load(kept)
+    return Cost(passes * total / (repeats * SAMPLES), held * method.models_held(), passes)
+
+
+def gradients(method: Method, situation: Situation) -> int:
+    """Return how many gradients of the task loss a step computes: one, or as many as the oracle asks for."""
+    asked: list[Tensor] = []
+
+    def gradient(w: Tensor, *, keep_buffers: bool = False) -> Tensor:
+        asked.append(w)
+        return torch.ones_like(w)
+
+    if method.oracle is None:
+        return 1
+    method.oracle(gradient, situation.stack(1, first_of_epoch=False))
+    return len(asked)

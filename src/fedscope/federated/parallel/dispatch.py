@@ -1,0 +1,254 @@
+"""Every worker's part of a round: train its share of the clients, evaluate its share of the test set."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from fedscope.checkpoints.file.schema import Settings
+from fedscope.data.sets.datasets import Split
+from fedscope.federated.client.clock import Clock
+from fedscope.federated.client.flat import FlatModel
+from fedscope.federated.client.loop import LocalTrainer
+from fedscope.federated.costs.traffic import peak_gpu_memory, peak_memory
+from fedscope.federated.parallel.schedule import Stack, assign, stacks, windows
+from fedscope.federated.parallel.workers import Workers
+from fedscope.federated.record.tasks import Task, Trained
+from fedscope.federated.server.evaluation import Score, tally
+from fedscope.federated.server.memory import Memory
+from fedscope.federated.server.sampling import sample_clients
+from fedscope.federated.setup.federation import Federation, local_settings
+from fedscope.streams import torch_stream
+
+HELD = 2**30  # bytes of uploads that a worker holds back, on average, before they are folded in
+
+
+class Dispatch:
+    """One worker's trainer, and the exchange with the others; every worker calls the same methods in turn."""
+
+    def __init__(self, federation: Federation, workers: Workers):
+        settings = federation.settings
+        self.federation, self.workers, self.clock = federation, workers, Clock()
+        self.model = FlatModel(federation.model, settings.stack, channels_last=not federation.spec.own)
+        self.trainer = LocalTrainer(
+            self.model, federation.training, federation.pipeline, federation.method, settings.options,
+            local_settings(settings, federation.weights), self.clock, lr=settings.lr,
+            mean_samples=sum(map(len, federation.rows)) / settings.clients, draws=federation.spec.own,
+        )  # fmt: skip
+        self.rows, self.test = federation.rows, federation.dataset.test
+        self.validation = federation.validation
+        self.situation = self.trainer.situation
+        self.shared = torch.ones(self.model.size, dtype=torch.bool)  # which parameters a server rule moves
+        self.shared[[place for place in self.situation.personal.tolist() if place < self.model.size]] = False
+        uploads = self.situation.uploads.names
+        self.summed = tuple(dict.fromkeys((*uploads, *federation.method.summed)))
+        self.remembers = bool(self.situation.memory.names) and settings.memory == "keep"
+        self._before: set[int] = set()  # who took part in the last round
+        self.start = self.model.values[0].clone()  # θ_t and the buffers, as the server sends them
+        self.counters = self.model.counters.clone()
+
+    def begin(self, done: int) -> int:
+        """Agree on the number of rounds ``done`` and on the model; return the former."""
+        number = torch.tensor([done])
+        self.workers.share(number)
+        self._share_model()
+        self.clock.lap()
+        return int(number)
+
+    def agree(self, flag: bool = False) -> bool:
+        """Return what rank 0 says; the others' word does not count."""
+        word = torch.tensor([flag])
+        self.workers.share(word)
+        return bool(word)
+
+    def enter(self, round: int) -> list[int]:
+        """Take the data of ``round``, counted from 1; return its clients."""
+        federation = self.federation
+        self.rows = federation.rows_in(round)
+        if federation.label_maps is not None:
+            now = federation.label_maps[round - 1]
+            self.trainer.split.labels.copy_(now[federation.dataset.train.labels])
+            self.test = replace(self.test, labels=now[federation.dataset.test.labels])
+            if self.validation is not None:
+                labels = federation.dataset.train.labels[federation.held_out]
+                self.validation = replace(self.validation, labels=now[labels])
+        self._before = set(self._sample(round - 1)) if round > 1 and not federation.fresh else set()
+        return self._sample(round)
+
+    def _sample(self, round: int) -> list[int]:
+        settings = self.federation.settings
+        sampled = sample_clients(
+            settings.sampling, settings.clients, settings.participation, settings.seed, round - 1
+        )
+        return sampled[: settings.clients_limit]
+
+    def uploads(
+        self, round: int, sampled: list[int], memory: Memory | None
+    ) -> Iterator[tuple[Stack, Trained]]:
+        """Train the sampled clients; on rank 0, yield every stack's upload in the order of the stacks."""
+        settings, workers = self.federation.settings, self.workers
+        everyone = stacks(sampled, self._size, settings.stack)
+        row = 4 * (self.model.values.shape[1] + self.situation.memory.width + self.situation.uploads.width)
+        held = max(1, HELD // (row * settings.stack)) if workers.size > 1 else 1
+        for window in windows(everyone, held * workers.size):
+            shares = assign([len(stack) * self._size(stack[0]) for stack in window], workers.size)
+            owner = {place: rank for rank, places in enumerate(shares) for place in places}
+            recalled = self._recall(window, owner, memory)
+            trained = {
+                place: self._train(round, window[place], recalled.pop(place, {}))
+                for place in shares[workers.rank]
+            }
+            for place, stack in enumerate(window):
+                if owner[place] == workers.rank == 0:
+                    yield stack, trained.pop(place)
+                elif workers.rank == 0:
+                    self.clock.enter("waiting")
+                    yield stack, self._receive(len(stack), owner[place])
+                elif owner[place] == workers.rank:
+                    self._send(trained.pop(place))
+
+    def broadcast(self, state: Mapping[str, Tensor]) -> None:
+        """Set what the clients of the next round receive besides the model."""
+        for name, place in self.situation.broadcast.split(self.situation.received).items():
+            place.copy_(state[name])
+
+    def sent(self, trained: Trained, row: int) -> dict[str, Tensor]:
+        """Return the vectors that one client's training ended with, besides its model."""
+        return self.situation.memory.split(trained.memory[row]) | self.situation.uploads.split(
+            trained.uploads[row]
+        )
+
+    def evaluate(
+        self, models: Mapping[str, Tensor], memory: Memory | None
+    ) -> tuple[dict[str, Score], list[list[float]]]:
+        """Return the score of every tracked model, and each worker's peak memory (host, GPU).
+
+        ``cld`` is the server's next model; ``models``, which rank 0 gives, are the others (P+Q,).
+        """
+        self._share_model()
+        self.clock.enter("evaluation")
+        domains, scores = self.federation.dataset.domains, dict[str, Score]()
+        for name in self.federation.tracked:
+            if name == "sel" and self.federation.method.server is None:
+                scores[name] = scores["cld"]  # the server's model is the mean of the uploads
+                continue
+            values = models.get(name, self.start).clone()
+            self.workers.share(values)
+            scores[name] = Score.of(self._tally(values, memory, self.test), domains)
+        peaks = torch.zeros(self.workers.size, 2, dtype=torch.float64)
+        peaks[self.workers.rank] = torch.tensor([peak_memory(), peak_gpu_memory()])
+        return scores, self.workers.total(peaks).tolist()
+
+    def validate(self, models: Mapping[str, Tensor], memory: Memory | None) -> Score | None:
+        """Return the score of the model that counts on the rows held out of training, where there are any.
+
+        The models are those of :meth:`evaluate`.
+        """
+        if self.validation is None:
+            return None
+        values = models.get(self.federation.settings.eval_model, self.start).clone()
+        self.workers.share(values)
+        return Score.of(self._tally(values, memory, self.validation), self.federation.dataset.domains)
+
+    def _tally(self, values: Tensor, memory: Memory | None, split: Split) -> Tensor:
+        """Evaluate a model (P+Q,); each domain with its client's own tensors, where clients are domains."""
+        self.model.counters.copy_(self.counters)
+        domains = split.domains
+        by_client = self.federation.settings.partition == "per_domain" and self.federation.method.personal
+        if domains is None or not by_client:
+            return self._tally_on(values, split)
+        total = torch.zeros(len(self.federation.dataset.domains), 3, dtype=torch.float64)
+        for client in range(len(total)):
+            rows = (domains == client).nonzero()[:, 0]
+            if len(rows):
+                found = self._tally_on(self._own(values, client, memory), split.take(rows))
+                total[: len(found)] += found
+        return total
+
+    def _tally_on(self, values: Tensor, split: Split) -> Tensor:
+        self.model.values[0] = values
+        model, pipeline = self.model, self.federation.pipeline
+        return tally(model.module, split, pipeline, workers=self.workers, arranged=model.arranged)
+
+    def _own(self, values: Tensor, client: int, memory: Memory | None) -> Tensor:
+        """Return a model with the personal tensors of ``client``, if it has any yet."""
+        own, situation = values.clone(), self.situation
+        remembered = memory.recall(client) if memory else None
+        if remembered is not None:
+            own[situation.personal] = situation.memory.split(remembered)["personal"].to(own)
+        self.workers.share(own)
+        return own
+
+    def _share_model(self) -> None:
+        for tensor in (self.start, self.counters, self.situation.received):
+            self.workers.share(tensor)
+
+    def _size(self, client: int) -> int:
+        return len(self.rows[client])
+
+    def _train(self, round: int, stack: Stack, recalled: dict[int, Tensor]) -> Trained:
+        settings, samples = self.federation.settings, sum(map(len, self.rows))
+
+        def task(client: int) -> Task:
+            def stream(name: str, round: int = round) -> torch.Generator:
+                return torch_stream(settings.seed, name, round, client)
+
+            return Task(
+                self.rows[client], stream("batch order"), stream("augmentation"),
+                self._size(client) * settings.clients / samples,
+                recalled.get(client), client in self._before, stream,
+                partial(self.federation.own_start, client),
+            )  # fmt: skip
+
+        tasks = [task(client) for client in stack]
+        return self.trainer.train(self.start, self.counters, tasks, learning_rate(settings, round))
+
+    def _recall(
+        self, window: Sequence[Stack], owner: dict[int, int], memory: Memory | None
+    ) -> dict[int, dict[int, Tensor]]:
+        """Bring what the clients remember from rank 0's files to the workers that train them."""
+        width, workers = self.situation.memory.width, self.workers
+        recalled: dict[int, dict[int, Tensor]] = {}
+        for place, stack in enumerate(window) if self.remembers else ():
+            rank, rows = owner[place], torch.zeros(len(stack), 1 + width)  # first whether it remembers
+            if memory is not None:
+                for row, client in enumerate(stack):
+                    found = memory.recall(client)
+                    if found is not None:
+                        rows[row, 0], rows[row, 1:] = 1, found
+                if rank:
+                    workers.send(rows, rank)
+            elif rank == workers.rank:
+                rows = workers.receive((len(stack), 1 + width), torch.float32, 0)
+            if rank == workers.rank:
+                recalled[place] = {
+                    client: row[1:] for client, row in zip(stack, rows, strict=True) if row[0] > 0
+                }
+        return recalled
+
+    def _send(self, trained: Trained) -> None:
+        for part in fields(trained):
+            self.workers.send(getattr(trained, part.name), 0)
+
+    def _receive(self, count: int, rank: int) -> Trained:
+        values = self.model.values
+
+        def take(width: int) -> Tensor:
+            return self.workers.receive((count, width), values.dtype, rank)
+
+        return Trained(
+            take(values.shape[1]),
+            take(self.situation.memory.width),
+            take(self.situation.uploads.width),
+            self.workers.receive(tuple(self.counters.shape), torch.int64, rank),
+            self.workers.receive((count,), torch.float64, rank),
+            self.workers.receive((count,), torch.float64, rank),
+            self.workers.receive((count,), torch.int64, rank),
+        )
+
+
+def learning_rate(settings: Settings, round: int) -> float:
+    """Return η of ``round``, counted from 1."""
+    return settings.lr * settings.lr_decay ** (round - 1)

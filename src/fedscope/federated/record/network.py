@@ -1,0 +1,102 @@
+"""The network as a function: with the client's parameters, or with any others as constants."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.functional import cross_entropy
+
+from fedscope.federated.client.flat import FlatModel
+
+T = TypeVar("T")
+CHUNK = 32  # samples whose own gradients are held at once
+
+
+class _Call(nn.Module):
+    """Lets :func:`functional_call` run any function of a network, not only its forward pass."""
+
+    def __init__(self, network: nn.Module):
+        super().__init__()
+        self.network = network
+
+    def forward(self, function: Callable[..., T], *inputs: Any) -> T:
+        return function(self.network, *inputs)
+
+
+class Network:
+    """Runs functions ``f(module, *inputs)`` of the network that ``model`` holds, under ``precision``."""
+
+    def __init__(self, model: FlatModel, bf16: bool):
+        self.model, self._bf16, self._call = model, bf16, _Call(model.module)
+
+    def __call__(self, function: Callable[..., Tensor], *inputs: Any) -> Tensor:
+        """Return ``function(module, *inputs)`` at the client's current parameters, differentiable in them."""
+        with self.precision():
+            return function(self.model.module, *inputs).to(self.model.values.dtype)
+
+    @torch.no_grad()
+    def at(
+        self, values: Tensor, function: Callable[..., Tensor], *inputs: Any, train: bool = False
+    ) -> Tensor:
+        """Return ``function(module, *inputs)`` at ``values`` (P+Q,), which stay as they are; a constant.
+
+        ``train`` says whether normalisation uses the batch or the statistics in ``values``.
+        """
+        with self._mode(train=train), self.precision():
+            named = {
+                f"network.{name}": tensor
+                for name, tensor in self._tensors(values[: self.model.size], values).items()
+            }
+            result: Tensor = functional_call(self._call, named, (function, *inputs))
+        return result.to(values.dtype)
+
+    def gradients(self, values: Tensor, images: Tensor, labels: Tensor) -> Iterator[Tensor]:
+        """Yield the gradients of each sample's cross-entropy at ``values`` (P+Q,), in chunks (≤32, P).
+
+        In eval mode, so that samples do not mix.
+        """
+        size = self.model.size
+
+        def loss(parameters: Tensor, image: Tensor, label: Tensor) -> Tensor:
+            tensors = self._tensors(parameters, values)
+            return cross_entropy(functional_call(self.model.module, tensors, (image[None],)), label[None])
+
+        each = vmap(grad(loss), in_dims=(None, 0, 0))
+        with self._mode(train=False):
+            for x, y in zip(images.split(CHUNK), labels.split(CHUNK), strict=True):
+                yield each(values[:size], x, y)
+
+    def gradient(self, values: Tensor, images: Tensor, labels: Tensor) -> Tensor:
+        """Return the gradient (P,) of a batch's summed cross-entropy at ``values`` (P+Q,), in eval mode."""
+        size = self.model.size
+
+        def loss(parameters: Tensor) -> Tensor:
+            tensors = self._tensors(parameters, values)
+            return cross_entropy(
+                functional_call(self.model.module, tensors, (images,)), labels, reduction="sum"
+            )
+
+        with self._mode(train=False):
+            return torch.as_tensor(grad(loss)(values[:size]))
+
+    def precision(self) -> torch.autocast:
+        """Return the context in which the network computes."""
+        return torch.autocast(self.model.values.device.type, torch.bfloat16, enabled=self._bf16)
+
+    def _tensors(self, parameters: Tensor, values: Tensor) -> dict[str, Tensor]:
+        """Return the tensors by name: of ``parameters`` (P,), and copies of the buffers in ``values``."""
+        buffers = [buffer.clone() for buffer in self.model.buffers(values)]
+        return self.model.tensors(parameters, buffers, self.model.counters.clone())
+
+    @contextmanager
+    def _mode(self, *, train: bool) -> Iterator[None]:
+        modes = [(module, module.training) for module in self.model.module.modules()]
+        self.model.module.train(train)
+        try:
+            yield
+        finally:
+            for module, mode in modes:
+                module.training = mode

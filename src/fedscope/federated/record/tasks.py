@@ -1,0 +1,94 @@
+"""What a client is asked to do in a round, and what it sends back."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fedscope.federated.record.options import Weights
+
+
+@dataclass(frozen=True)
+class LocalSettings:
+    """How a client optimises."""
+
+    epochs: int
+    batch_size: int
+    momentum: float = 0.0
+    nesterov: bool = False
+    weight_decay: float = 0.0
+    clip: float | None = None
+    precision: Literal["fp32", "bf16"] = "fp32"
+    compile: bool = False
+    drop_last: bool = False
+    weights: Weights = "n_k"
+    optimizer_state: Literal["round", "client"] = "round"
+    limit: int | None = None  # of an epoch's steps: a truncated run
+
+    def steps(self, samples: float) -> int:
+        """Return the local steps of one epoch over ``samples``; fewer than a batch make one step."""
+        whole = int(samples // self.batch_size)
+        steps = max(1, whole) if self.drop_last else -int(-samples // self.batch_size)
+        return min(steps, self.limit or steps)
+
+    def weight(self, samples: int) -> int:
+        """Return p_k of a client of ``samples`` before it is divided by the sum over the participants."""
+        return {"n_k": samples, "n_used": self.used(samples), "uniform": 1}[self.weights]
+
+    def used(self, samples: int) -> int:
+        """Return how many of ``samples`` an epoch uses: whole batches under ``drop_last``, or all."""
+        return min(samples, self.steps(samples) * self.batch_size)
+
+
+def _no_stream(name: str) -> torch.Generator:
+    raise ValueError(f"the method draws from {name!r}: give the task its random streams")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One client's part in a round: its rows, random streams, share n_k·N/n, and what it remembers."""
+
+    rows: Tensor  # (n_k,) int64
+    order: torch.Generator
+    augmentation: torch.Generator
+    share: float = 1.0
+    memory: Tensor | None = None  # (M,), the row of its vectors; None: never sampled before
+    previous: bool = False  # whether it also took part in the round before
+    random: Callable[[str], torch.Generator] = _no_stream  # the method's own streams
+    initial: Callable[[], Tensor | None] = lambda: (
+        None
+    )  # (P+Q,): where its memory begins; None: the run's first
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client's data as it is, without augmentation, and its random streams."""
+
+    labels: Tensor  # (n_k,)
+    inputs: Callable[[slice], Tensor]  # of some of its samples, (b, C, H, W), normalised
+    random: Callable[[str], torch.Generator] = _no_stream
+
+    def batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield inputs (b, C, H, W) and labels (b,) of up to ``size`` samples, in order."""
+        for start in range(0, len(self.labels), size):
+            part = slice(start, start + size)
+            yield self.inputs(part), self.labels[part]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What K clients of a stack send back."""
+
+    values: Tensor  # (K, P+Q): w_k and the floating buffers
+    memory: Tensor  # (K, M)
+    uploads: Tensor  # (K, U)
+    counters: Tensor  # (n,) int64: the integer buffers
+    loss: Tensor  # (K,) float64: cross-entropy alone, mean over the last local epoch
+    accuracy: Tensor  # (K,) float64: on the client's own data, under post_bn; NaN where not measured
+    gradients: Tensor  # (K,) int64: of the task loss on a mini-batch, computed in the local steps
+
+    def on_cpu(self) -> "Trained":
+        """Return the same on the CPU, where the server adds up."""
+        return Trained(*(getattr(self, place.name).cpu() for place in fields(self)))

@@ -1,0 +1,73 @@
+"""How good a model is on a split, as a whole and per domain."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedscope.data.augment import Pipeline
+from fedscope.data.sets.datasets import Split
+from fedscope.federated.client.flat import channels_last
+from fedscope.federated.parallel.workers import Workers
+
+SCALARS = 20_000_000  # of a batch of inputs
+
+
+@dataclass(frozen=True)
+class Score:
+    """Mean cross-entropy and accuracy; where the data has domains, the unweighted means over them."""
+
+    loss: float
+    accuracy: float
+    domains: dict[str, float] = field(default_factory=dict)  # accuracy in each
+
+    @classmethod
+    def of(cls, tally: Tensor, domains: Sequence[str]) -> "Score":
+        """Return the score of a :func:`tally`; domains without a sample are left out.
+
+        FedBN (Li et al. 2021) reports the unweighted mean over domains; with domains of one size, as FedFOR's
+        (Tian et al. 2022), it is the accuracy on all samples.
+        """
+        there = tally[:, 2] > 0
+        means = tally[there, :2] / tally[there, 2:]
+        names = [name for name, found in zip(domains, there.tolist(), strict=False) if found]
+        loss, accuracy = means.mean(0).tolist()
+        return cls(loss, accuracy, dict(zip(names, means[:, 1].tolist(), strict=False)) if domains else {})
+
+
+@torch.no_grad()
+def tally(
+    model: nn.Module,
+    split: Split,
+    pipeline: Pipeline,
+    batch_size: int | None = None,
+    workers: Workers | None = None,
+    arranged: Callable[[Tensor], Tensor] = channels_last,
+) -> Tensor:
+    """Return, per domain, (cross-entropy, right answers, samples) summed over the split, (D, 3) float64.
+
+    ``model`` is put into eval mode, and gets each batch as ``arranged`` lays it out. Without domains D is 1.
+    Batches are of 1,000 images, or of fewer large ones. The workers take them in turn; they are summed in
+    their order, so that the result is the same for any number of workers.
+    """
+    workers = workers or Workers()
+    model.eval()
+    domains = torch.zeros_like(split.labels) if split.domains is None else split.domains
+    size = batch_size or min(1000, max(1, SCALARS // split.images.shape[1:].numel()))
+    batches = torch.arange(len(split), device=split.labels.device).split(size)
+    sums = torch.zeros(
+        len(batches), 1 + int(domains.max()), 3, dtype=torch.float64, device=split.labels.device
+    )
+    own = range(workers.rank, len(batches), workers.size)
+    nothing = torch.empty(0, 0, device=split.labels.device)
+    ahead = pipeline.ahead(split.images, [(batches[index], nothing) for index in own])
+    for index, (rows, _) in zip(own, ahead, strict=True):
+        inputs = arranged(pipeline.test(split.images, rows))
+        labels, logits = split.labels[rows], model(inputs)
+        losses = cross_entropy(logits, labels, reduction="none")
+        right = (logits.argmax(1) == labels).to(losses.dtype)
+        columns = torch.stack([losses, right, torch.ones_like(right)], 1)
+        sums[index].index_add_(0, domains[rows], columns.double())
+    return workers.total(sums).cpu().sum(0)

@@ -1,0 +1,110 @@
+"""What a run keeps beside its newest model: the first one, the rounds' uploads and averages, and the best.
+
+With an upload is kept what it started from, as long as the upload itself is: the model that the server sent,
+and, where every round's clients are new, which rows they held. Under ``--save-clients last`` the clients'
+last uploads are of different rounds.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+
+from fedscope.checkpoints.file.checkpoint import save_checkpoint
+from fedscope.checkpoints.file.schema import CheckpointInfo, Round
+from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.rows import packed
+from fedscope.federated.parallel.dispatch import Dispatch
+from fedscope.federated.setup.federation import Federation
+from fedscope.storage import remove, remove_empty, write_bytes
+
+Models = Mapping[str, Tensor]
+Measured = Mapping[str, float | None]
+
+
+class Keeper:
+    """The files of a run's rounds, written by rank 0; ``records`` are the metrics of those that are done."""
+
+    def __init__(
+        self, federation: Federation, run: Run, dispatch: Dispatch, records: Sequence[Mapping[str, object]]
+    ):
+        self.federation, self.run, self.dispatch = federation, run, dispatch
+        rounds = [Round.model_validate(record) for record in records]
+        self._uploads = {client: one.round for one in rounds for client in one.clients}  # of the kept ones
+        # of the newest round
+        self.rows = federation.stored(federation.rows_in(max(1, len(rounds)))).spec
+        self._measured: Measured = (
+            {"accuracy": rounds[-1].accuracy, "loss": rounds[-1].loss} if rounds else {}
+        )
+        if not rounds:
+            save_checkpoint(run.initial, self._server_state(), self._info(0, {}))
+
+    def begin(self, round: int) -> None:
+        """Keep what the clients of ``round`` start from."""
+        rows, run = self.federation.stored(self.dispatch.rows), self.run
+        if self.federation.settings.save_clients != "none":
+            self.dispatch.clock.enter("checkpointing")
+            save_checkpoint(run.anchor(round), self._server_state(), self._info(round - 1, self._measured))
+            if self.federation.fresh:
+                write_bytes(run.rows(round), packed(rows), below=run.root)
+        self.rows = rows.spec
+
+    def upload(self, round: int, client: int, values: Tensor, counters: Tensor, loss: float) -> None:
+        """Keep a client's model (P+Q,) as its last, and under ``--save-clients all`` as that of the round."""
+        save, clock = self.federation.settings.save_clients, self.dispatch.clock
+        if save == "none":
+            return
+        clock.enter("checkpointing")
+        info = self._info(round, {"train_loss": finite(loss)}, client)
+        state = self.dispatch.model.state_dict(values, counters)
+        save_checkpoint(self.run.client(client), state, info)
+        if save == "all":
+            save_checkpoint(self.run.client(client, round), state, info)
+        self._uploads[client] = round
+        clock.enter("aggregation")
+
+    def models(self, round: int, means: Models, measured: Measured, *, best: bool) -> None:
+        """Keep the models after ``round``: the server's and the ``means`` (P+Q,)."""
+        run, settings = self.run, self.federation.settings
+        info, chosen = self._info(round, measured), settings.eval_model
+        states = {"cld": self._server_state()}
+        states |= {n: self.dispatch.model.state_dict(v, self.dispatch.counters) for n, v in means.items()}
+
+        def about(name: str) -> CheckpointInfo:
+            return info.model_copy(update={"average": name})
+
+        if chosen != "cld":
+            save_checkpoint(run.average(chosen), states[chosen], about(chosen))
+        if best:
+            save_checkpoint(run.best, states[chosen], about(chosen))
+        if settings.keep_every and round % settings.keep_every == 0:
+            save_checkpoint(run.kept(round), states.pop("cld"), info)
+            for name, state in states.items():
+                save_checkpoint(run.average(name, round), state, about(name))
+
+    def newest(self, round: int, measured: Measured, *, last: bool) -> None:
+        """Write the server's model after ``round``, with which the round counts."""
+        path = self.run.final if last else self.run.last
+        save_checkpoint(path, self._server_state(), self._info(round, measured))
+        self._measured = measured
+        if self.federation.settings.save_clients == "last":
+            self._prune()
+
+    def _prune(self) -> None:
+        """Delete what uploads that are no longer there started from."""
+        needed = set(self._uploads.values())
+        for path in (*self.run.folder.glob("round-*/anchor.pt"), *self.run.folder.glob("round-*/rows.zz")):
+            if int(path.parent.name[6:]) not in needed:
+                remove(path, below=self.run.root)
+                remove_empty(path.parent, below=self.run.root)
+
+    def _server_state(self) -> dict[str, Tensor]:
+        return self.dispatch.model.state_dict(self.dispatch.start, self.dispatch.counters)
+
+    def _info(self, round: int, metrics: Measured, client: int | None = None) -> CheckpointInfo:
+        return self.federation.info(self.run.name, round, dict(metrics), self.rows, client)
+
+
+def finite(value: float) -> float | None:
+    """Return the value, or nothing where it is not finite."""
+    return value if math.isfinite(value) else None

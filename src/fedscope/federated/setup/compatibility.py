@@ -1,0 +1,127 @@
+"""What cannot go together: settings that make a method another one, or a number meaningless."""
+
+from collections.abc import Iterator, Sequence, Sized
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from fedscope.checkpoints.file.schema import Settings
+from fedscope.data.augment import Pipeline
+from fedscope.data.partition.partition import FRESH
+from fedscope.data.sets.datasets import Split
+from fedscope.errors import UserError
+from fedscope.federated.record.method import Method
+from fedscope.streams import seeded
+
+
+def agree(settings: Settings, method: Method, domains: Sequence[str]) -> None:
+    """Refuse settings that the method, or each other, rule out; ``domains`` are the data set's.
+
+    Raises:
+        UserError: there are such settings.
+    """
+    for name, (value, why) in method.only.items():
+        if getattr(settings, name) not in (None, value):
+            raise UserError(f"{method.name} is trained with --{name.replace('_', '-')} {value}: {why}")
+    if settings.stack > 1 and method.trains_alone:
+        raise UserError(f"{method.name} trains its clients one by one; leave --stack out")
+    if settings.compile and method.strategy:
+        raise UserError(f"{method.name} runs another network in every step; leave --compile out")
+    if settings.eval_drop_last and domains:
+        raise UserError("a last batch is of one domain only; leave --eval-drop-last out")
+    _memory(settings, method)
+    _averages(settings, method)
+
+
+def _memory(settings: Settings, method: Method) -> None:
+    """Refuse what clients would have to remember and cannot."""
+    fresh = settings.partition in FRESH
+    again = f"--partition {settings.partition} has new clients in every round"
+    if method.personal and fresh:
+        raise UserError(f"{method.name} keeps tensors with a client, and {again}; choose another --partition")
+    if method.personal and settings.memory == "reset":
+        raise UserError(f"what {method.name} keeps with a client is its memory; leave --memory reset out")
+    if settings.optimizer_state == "client" and (fresh or settings.memory == "reset"):
+        why = again if fresh else "--memory reset takes it away"
+        raise UserError(f"a client's momentum cannot be kept: {why}; use --optimizer-state round")
+    if method.memory and fresh and settings.memory == "keep":
+        raise UserError(
+            f"{method.name} needs clients that come back, and {again}; use --memory reset to begin its "
+            "memory anew each time"
+        )
+
+
+def _averages(settings: Settings, method: Method) -> None:
+    """Refuse means of clients that have none."""
+    if settings.eval_model == "cld":
+        return
+    fresh = settings.partition in FRESH
+    if fresh or method.personal:
+        why = "its clients do not come back" if fresh else "parts of it stay with clients"
+        raise UserError(f"--eval-model {settings.eval_model} has no meaning here: {why}; use cld")
+
+
+def check_batches(
+    model: nn.Module,
+    method: Method,
+    settings: Settings,
+    rows: Sequence[Sized],
+    split: Split,
+    pipeline: Pipeline,
+) -> None:
+    """Refuse clients, each with its ``rows``, one of whose batches is a single image that no step can take.
+
+    Where there is one, the network is tried on the first image of ``split``, and stays as it was: BatchNorm
+    refuses a single value per channel, as of a vector or of a feature map of one pixel.
+
+    Raises:
+        UserError: there is such a client.
+    """
+    sizes = list(map(len, rows))
+    client = next((client for client, size in enumerate(sizes) if _one_left(settings, size)), None)
+    if client is None:
+        return
+    trained = next(p for p in model.parameters() if p.requires_grad)
+    image = pipeline.test(split.images, torch.zeros(1, dtype=torch.int64)).to(trained.device)
+    image = image.to(trained.dtype) if image.is_floating_point() else image  # tokens are whole numbers
+    try:
+        with _trying(model), torch.no_grad():
+            model(image)
+            for alone in method.alone:
+                alone(model, image, settings.options)
+    except ValueError as error:
+        raise UserError(
+            f"the last batch of client {client}, with {sizes[client]} samples, would be one image, on which "
+            f"no step can be taken ({error}); use {_mend(settings, sizes[client])}"
+        ) from error
+
+
+def _one_left(settings: Settings, size: int) -> bool:
+    """Say whether a client of ``size`` samples has a batch of one."""
+    last = size % settings.batch_size or settings.batch_size
+    whole_left = settings.drop_last and size >= settings.batch_size
+    return size == 1 or settings.batch_size == 1 or (last == 1 and not whole_left)
+
+
+def _mend(settings: Settings, size: int) -> str:
+    if size == 1:
+        return "fewer --clients or another --partition, so that each has more samples"
+    return "a larger --batch-size" if settings.batch_size == 1 else "--drop-last, or another --batch-size"
+
+
+@contextmanager
+def _trying(model: nn.Module) -> Iterator[None]:
+    """Put the network into training mode; afterwards its modes and buffers are as before."""
+    modes = [(module, module.training) for module in model.modules()]
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    model.train()
+    try:
+        with seeded(0):
+            yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+        with torch.no_grad():
+            for buffer, before in buffers:
+                buffer.copy_(before)

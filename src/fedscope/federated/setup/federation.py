@@ -1,0 +1,296 @@
+"""What a run is made of before it starts: network, data, who holds which rows, and the method."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from fedscope.checkpoints.file.checkpoint import versions
+from fedscope.checkpoints.file.schema import (
+    CheckpointInfo,
+    DataSpec,
+    Manifest,
+    ModelSpec,
+    PresetUse,
+    RowsSpec,
+    Settings,
+)
+from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.rows import HeldRows, packed
+from fedscope.data.augment import Pipeline
+from fedscope.data.partition.division import division
+from fedscope.data.partition.partition import FRESH, PARAMETERS
+from fedscope.data.partition.shift import run_maps, shift_rounds
+from fedscope.data.sets import catalogue as data_catalogue
+from fedscope.data.sets.datasets import Dataset, Split
+from fedscope.errors import UserError
+from fedscope.federated.client.flat import FlatModel
+from fedscope.federated.methods import parse
+from fedscope.federated.record.method import Method
+from fedscope.federated.record.options import Weights
+from fedscope.federated.record.tasks import LocalSettings
+from fedscope.federated.server.sampling import sample_clients
+from fedscope.federated.setup.compatibility import agree, check_batches
+from fedscope.federated.setup.names import named, source
+from fedscope.federated.setup.networks import network, rebuilt
+from fedscope.federated.setup.samples import client_rows, evaluated
+from fedscope.models import catalogue as model_catalogue
+from fedscope.own import is_own
+from fedscope.streams import torch_stream
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Everything a run needs in memory."""
+
+    settings: Settings
+    model: nn.Module
+    spec: ModelSpec
+    dataset: Dataset
+    pipeline: Pipeline
+    rows: list[Tensor]  # per client (n_k,) int64, in the first round
+    method: Method
+    label_maps: Tensor | None = None  # (T, C) int64: what each class is labelled in each round
+    held_out: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))  # rows to validate on
+
+    @property
+    def tracked(self) -> tuple[str, ...]:
+        """The global models that are evaluated: the server's ``cld``, and means of clients beside it."""
+        return ("cld",) if self.settings.eval_model == "cld" else ("cld", "sel", "all")
+
+    @property
+    def fresh(self) -> bool:
+        """Whether every round's clients are new ones."""
+        return self.settings.partition in FRESH
+
+    @property
+    def training(self) -> Split:
+        """The training split for the local loop; under concept shift with labels of its own to overwrite."""
+        split = self.dataset.train
+        return split if self.label_maps is None else replace(split, labels=split.labels.clone())
+
+    def shifted(self, round: int) -> bool:
+        """Say whether concepts shifted at the start of ``round``, counted from 1."""
+        return self.label_maps is not None and round - 1 in shift_rounds(self.label_maps.cpu().numpy())
+
+    @property
+    def validation(self) -> Split | None:
+        """The samples on which the best round is chosen, where rows were held out of training."""
+        return self.dataset.train.take(self.held_out) if len(self.held_out) else None
+
+    def stored(self, rows: Sequence[Tensor]) -> HeldRows:
+        """Return the clients' ``rows`` of a round as they are stored, with those held out."""
+        return HeldRows.of(rows, self.held_out)
+
+    def labels(self, round: int) -> tuple[int, ...]:
+        """Return what each class was labelled after ``round`` rounds, under concept shift; else nothing."""
+        return () if self.label_maps is None else tuple(self.label_maps[max(1, round) - 1].tolist())
+
+    def rows_in(self, round: int) -> list[Tensor]:
+        """Return each client's rows in ``round``, counted from 1."""
+        if not self.fresh or round == 1:
+            return self.rows
+        device = self.settings.device
+        rows = [held.to(device) for held in client_rows(self.settings, self.dataset, round=round)[0]]
+        check_batches(self.model, self.method, self.settings, rows, self.dataset.train, self.pipeline)
+        return rows
+
+    @property
+    def weights(self) -> Weights:
+        """How the uploads are weighted: as set, else as the method has it, else by n_k."""
+        return self.settings.weights or self.method.weights or "n_k"
+
+    def weight(self, samples: int) -> int:
+        """Return p_k of a client of ``samples`` before it is divided by the sum over the participants."""
+        return local_settings(self.settings, self.weights).weight(samples)
+
+    def own_start(self, client: int) -> Tensor | None:
+        """Return the random model (P+Q,) at which the client's memory begins, if its method asks for one."""
+        if not (self.method.own_start and self.method.own_start(self.settings.options)):
+            return None
+        generator = torch_stream(self.settings.seed, "own start", 0, client)
+        model = rebuilt(self.spec, generator)
+        return FlatModel(model, channels_last=not self.spec.own).values[0]
+
+    def describe(self, name: str, preset: PresetUse | None = None) -> Manifest:
+        """Return the manifest of a run ``name`` that starts now."""
+        return Manifest(
+            name=name,
+            created=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            settings=self.settings,
+            model=self.spec,
+            data=self._data(),
+            versions=versions(),
+            rows=None if self.fresh else self.stored(self.rows).spec,
+            preset=preset,
+        )
+
+    def info(
+        self,
+        run: str,
+        round: int,
+        metrics: dict[str, float | None],
+        rows: RowsSpec,
+        client: int | None = None,
+    ) -> CheckpointInfo:
+        """Return the description of a checkpoint after ``round`` rounds: global, or a client's upload.
+
+        ``rows`` are those that the clients held.
+        """
+        return CheckpointInfo(
+            run=run,
+            kind="global" if client is None else "client",
+            round=round,
+            client=client,
+            samples=sum(rows.counts) if client is None else rows.counts[client],
+            metrics=metrics,
+            settings=self.settings,
+            model=self.spec,
+            data=self._data(),
+            versions=versions(),
+            labels=self.labels(round),
+            rows=rows.sha256,
+        )
+
+    def _data(self) -> DataSpec:
+        return DataSpec(
+            name=self.dataset.name,
+            augmentation=self.settings.augmentation or "none",
+            fingerprint=self.dataset.fingerprint,
+            train_samples=self.settings.train_samples or len(self.dataset.train),
+            test_samples=len(self.dataset.test),
+            source=source(self.settings),
+        )
+
+
+def settled(settings: Settings, given: dict[str, str]) -> Settings:
+    """Return the settings with every name and default resolved, without reading any data.
+
+    ``given`` are the method's options as the user typed them. Two runs are of the same experiment iff their
+    settled settings are equal; settled ones, with their options given again, are left as they are.
+
+    Raises:
+        UserError: anything in the settings that the user can mend and that the data has no say in.
+    """
+    settings = named(settings)
+    method = parse(settings.method)
+    augmentation, _ = data_catalogue.pipeline(settings.dataset, settings.augmentation)
+    options = method.values(given, settings.reading)
+    known = None if is_own(settings.dataset) else data_catalogue.record(settings.dataset)
+    agree(settings, method, known.domains if known else ())
+    division(settings)
+    sample_clients(settings.sampling, settings.clients, settings.participation, settings.seed, 0)
+    if not is_own(str(settings.model)):
+        model_catalogue.find(str(settings.model))
+    if known:
+        _label_maps(settings, known.classes)
+    reads = PARAMETERS[settings.partition]
+    return settings.model_copy(
+        update={
+            "method": method.name,
+            "options": options,
+            "augmentation": augmentation,
+            **{name: None for name in ("alpha", "phi", "rho") if name not in reads},
+        }
+    )
+
+
+def prepare(
+    settings: Settings, given: dict[str, str], data_dir: Path | None = None, run: Run | None = None
+) -> Federation:
+    """Resolve names and defaults, load the data, divide it, and draw the initial weights.
+
+    ``given`` are the method's options as the user typed them. The returned settings name everything. The
+    clients hold the rows that ``run``, which is to be continued, has stored.
+
+    Raises:
+        UserError: anything in the settings that the user can mend.
+    """
+    settings = settled(settings, given)  # loading may take long: what is wrong is said before
+    method, device = parse(settings.method), torch.device(settings.device)
+    _, pipeline = data_catalogue.pipeline(settings.dataset, settings.augmentation)
+    dataset = data_catalogue.load(settings.dataset, data_dir, settings.test_data)
+    spec, model = network(settings, method, dataset, pipeline.side)
+    clients, held_out = client_rows(settings, dataset, run)
+    rows = [held.to(device) for held in clients]
+    check_batches(model, method, settings, rows, dataset.train, pipeline)
+    used = replace(dataset, train=dataset.train.to(device), test=evaluated(settings, dataset).to(device))
+    maps = _label_maps(settings, len(dataset.classes))
+    return Federation(
+        settings, model.to(device), spec, used, pipeline, rows, method, maps, held_out.to(device)
+    )
+
+
+def _label_maps(settings: Settings, classes: int) -> Tensor | None:
+    """Return each round's labels of the classes under concept shift (T, C), or None without one."""
+    if settings.shift == "none":
+        return None
+    maps = run_maps(
+        classes,
+        settings.rounds,
+        settings.seed,
+        settings.shift_sequence,
+        settings.shift,
+        settings.shift_probability,
+    )
+    return torch.from_numpy(maps).to(settings.device)
+
+
+def open_run(
+    federation: Federation,
+    registry: Registry,
+    name: str,
+    *,
+    resume: bool,
+    preset: PresetUse | None = None,
+) -> Run:
+    """Register a new run, or with ``resume`` return the one of that name, which may get more rounds.
+
+    Raises:
+        UserError: the name is taken, or the run to resume is not there, diverged, was trained by another
+            program, or has other settings.
+    """
+    manifest = federation.describe(name, preset)
+    if not resume:
+        return registry.create(
+            manifest, None if federation.fresh else packed(federation.stored(federation.rows))
+        )
+    run = registry.run(name)
+    old = run.manifest()
+    if old.added:
+        raise UserError(f"{name!r} was trained by another program and cannot be continued by this one")
+    if old.diverged:
+        raise UserError(
+            f"{name!r} diverged in round {old.diverged} and cannot be continued; train it anew with a lower "
+            "--lr under another --name"
+        )
+    for section in ("settings", "model", "data"):
+        before, now = getattr(old, section).model_dump(), getattr(manifest, section).model_dump()
+        if section == "settings" and before["rounds"] < now["rounds"]:
+            before["rounds"] = now["rounds"]
+            if now["shift"] != "none":
+                raise UserError(
+                    f"{name!r} has concept shifts, drawn for all rounds at once; use another --name"
+                )
+        changed = [
+            f"{key} {before.get(key)} → {now.get(key)}"
+            for key in {**before, **now}
+            if key != "source" and before.get(key) != now.get(key)
+        ]
+        if changed:
+            raise UserError(
+                f"cannot resume {name!r} with other {section}: {'; '.join(changed)}; use another --name"
+            )
+    return run
+
+
+def local_settings(settings: Settings, weights: Weights) -> LocalSettings:
+    """Return what the local loop needs of the settings."""
+    return LocalSettings(
+        settings.epochs, settings.batch_size, settings.momentum, settings.nesterov, settings.weight_decay,
+        settings.clip, settings.precision, settings.compile, settings.drop_last, weights,
+        settings.optimizer_state, settings.steps_limit,
+    )  # fmt: skip

@@ -1,0 +1,106 @@
+"""The network that a run trains: of the catalogue or the user's own, and what method and data need of it."""
+
+import torch
+from torch import nn
+
+from fedscope import own as code
+from fedscope.checkpoints.file.schema import ModelSpec, Settings
+from fedscope.checkpoints.file.schema import parse as parse_record
+from fedscope.data.sets import catalogue as data_catalogue
+from fedscope.data.sets.datasets import Dataset
+from fedscope.errors import UserError
+from fedscope.federated.record.method import Method
+from fedscope.models import catalogue as model_catalogue
+from fedscope.models import own
+from fedscope.streams import torch_stream
+
+TRIED = 2  # samples: enough for a BatchNorm without positions
+
+
+def network(
+    settings: Settings, method: Method, dataset: Dataset, resized: int | None
+) -> tuple[ModelSpec, nn.Module]:
+    """Return the network that the method trains on this data, with its initial weights.
+
+    ``resized`` is the side that the pipeline scales images to, if it does.
+
+    Raises:
+        UserError: the network does not exist, or does not fit the data or the method.
+    """
+    options = settings.options
+    needs = {key: value for need in method.needs for key, value in need(options).items()}
+    if settings.head is not None:
+        needs["head"] = settings.head
+    assert settings.model
+    make = _own if code.is_own(settings.model) else _of_catalogue
+    spec, model = make(settings, method, needs, dataset, resized)
+    for check in method.checks:
+        check(model, options)
+    for name, taps in method.taps.items():
+        if not taps(model, options):
+            raise UserError(
+                f"{name} reads the outputs of nn.ReLU modules, and {settings.model} has none (functions such "
+                "as F.relu do not count); use modules, or another --method"
+            )
+    return spec, model
+
+
+def rebuilt(spec: ModelSpec, generator: torch.Generator) -> nn.Module:
+    """Return the network ``spec`` with weights drawn from ``generator``."""
+    return model_catalogue.build(**spec.model_dump(exclude={"source"}), generator=generator)
+
+
+def _of_catalogue(
+    settings: Settings, method: Method, needs: dict[str, object], dataset: Dataset, resized: int | None
+) -> tuple[ModelSpec, nn.Module]:
+    name = str(settings.model)
+    found, shape = model_catalogue.find(name), dataset.train.images.shape[1:]
+    if len(shape) != 3 or shape[1] != shape[2]:
+        raise UserError(f"model {name} takes square images, {settings.dataset} has {tuple(shape)}")
+    side = resized or shape[1]
+    if not found.takes(side):
+        raise UserError(f"model {name} takes {found.sides}, {settings.dataset} has {side}; {_mend(settings)}")
+    if needs.get("head") and not found.residual and settings.head is None:
+        raise UserError(_headless(method, name))
+    sizes = {"classes": len(dataset.classes), "channels": shape[0]}
+    known = {"name": name, **sizes, "shortcut": settings.shortcut}
+    spec = parse_record(ModelSpec, known | needs, "model")
+    return spec, rebuilt(spec, torch_stream(settings.seed, "initialisation"))
+
+
+def _own(
+    settings: Settings, method: Method, needs: dict[str, object], dataset: Dataset, _resized: int | None
+) -> tuple[ModelSpec, nn.Module]:
+    name = str(settings.model)
+    if needs.pop("head", False):
+        if settings.head:
+            raise UserError(f"{name} is a network of your own, to which no head is added; leave --head out")
+        raise UserError(_headless(method, name))
+    if needs or settings.shortcut:
+        what = f"{method.name} drops residual blocks" if needs else "--shortcut is for residual networks"
+        raise UserError(f"{what}, which {name} is not known to have; choose another --model")
+    model = own.network(name, torch_stream(settings.seed, "initialisation"))
+    rows = torch.arange(min(TRIED, len(dataset.train)))
+    _, pipeline = data_catalogue.pipeline(settings.dataset, settings.augmentation)
+    inputs, labels = pipeline.test(dataset.train.images, rows), dataset.train.labels[rows]
+    classes = own.check_classifier(model, name, inputs, labels, len(dataset.classes))
+    if settings.stack > 1:
+        own.check_stack(model, name, inputs, labels)
+    return ModelSpec(name=name, classes=classes, source=code.digest(name)), model
+
+
+def _headless(method: Method, name: str) -> str:
+    return (
+        f"{method.name} trains a network with a projection head, which {name} cannot have; choose "
+        "a residual network with --model, or --no-head to use what the classifier reads"
+    )
+
+
+def _mend(settings: Settings) -> str:
+    """Say what to change so that the network and the images go together."""
+    if code.is_own(settings.dataset):
+        return "choose another --model"
+    known = data_catalogue.record(settings.dataset)
+    found = model_catalogue.find(str(settings.model))
+    fitting = [name for name, other in known.pipelines.items() if found.takes(other.side or known.side)]
+    return f"use --augmentation {fitting[0]}" if fitting else "choose another --model"

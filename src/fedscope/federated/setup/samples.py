@@ -1,0 +1,52 @@
+"""The samples of a run: which rows each client trains on, and what the models are evaluated on."""
+
+import torch
+
+from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.rows import HeldRows, rows_held, rows_spec
+from fedscope.data.partition.division import Divided, divided
+from fedscope.data.partition.partition import FRESH
+from fedscope.data.sets.datasets import Dataset, Split, part
+from fedscope.errors import UserError
+
+
+def client_rows(settings: Settings, dataset: Dataset, run: Run | None = None, round: int = 1) -> Divided:
+    """Return the clients' rows in ``round``, counted from 1: those that ``run`` stored, else drawn.
+
+    New clients of every round are drawn in any case, as those of later rounds will be.
+
+    Raises:
+        UserError: there is no such division of this data, or it is drawn otherwise now than in the run.
+    """
+    spec = rows_spec(run, round) if run else None
+    if run is None or spec is None:
+        return divided(dataset.train, settings, round)
+    held = rows_held(
+        None if settings.partition in FRESH else run,
+        spec.sha256,
+        lambda: HeldRows.of(*divided(dataset.train, settings, round)),
+        round=round,
+        size=len(dataset.train),
+        versions=run.manifest().versions,
+    )
+    return Divided([torch.from_numpy(rows) for rows in held.clients], torch.from_numpy(held.validation))
+
+
+def evaluated(settings: Settings, dataset: Dataset) -> Split:
+    """Return the samples that the run's models are evaluated on.
+
+    Raises:
+        UserError: the data set has no such split, or too few samples.
+    """
+    split = dataset.test if settings.evaluate_on == "test" else dataset.validation
+    if split is None:
+        raise UserError(f"{dataset.name} has no validation split; use --evaluate-on test")
+    if settings.test_samples is not None:
+        split = split.take(part(split, settings.test_samples, settings.seed, "test"))
+    if settings.eval_drop_last:
+        whole = len(split) // settings.batch_size * settings.batch_size
+        if not whole:
+            raise UserError(f"{len(split)} samples are no whole batch; use --no-eval-drop-last")
+        split = split.take(torch.arange(whole))
+    return split

@@ -1,0 +1,216 @@
+"""Lines over a shared axis: accuracy by round, eigenvalues by rank, accuracy by a method's strength."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+from numpy.typing import NDArray
+
+from fedscope.errors import UserError
+from fedscope.figures import style
+from fedscope.figures.inch_layout import Page, wrapped
+
+# inches
+LEFT, RIGHT, TOP, BOTTOM = 0.42, 0.1, 0.06, 0.36
+AXES_HEIGHT, LOW_HEIGHT, GAP = 1.9, 1.0, 0.12
+LEGEND_ROW, TITLE_LINE, SMALL_LINE = 0.125, 0.15, 0.115
+MOST_COLUMNS = 4  # of the legend's names above panels side by side
+MOST_MARKED = 12  # points of the longest line, up to which each gets a marker
+FEW_DECADES = 2.5  # up to which a logarithmic axis has ticks at 2 and 5 too
+
+Values = NDArray[np.float64]
+Scale = Literal["linear", "log"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: (m,) places and values, and where known the half-width of the band around it (m,)."""
+
+    label: str
+    x: Values
+    y: Values
+    band: Values | None = None
+    level: bool = False  # a single value, drawn across the axes
+    family: str = ""  # lines of one family share a colour; the one that is named so is dashed
+    shaded: bool = False  # the band, at marked points too, where there are bars without
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Lines in one pair of axes."""
+
+    lines: Sequence[Line]
+    x_label: str
+    y_label: str
+    title: str = ""
+
+
+def curves_figure(
+    lines: Sequence[Line],
+    *,
+    x_label: str,
+    y_label: str,
+    x_scale: Scale = "linear",
+    y_scale: Scale = "linear",
+    caption: str = "",
+    width: float = style.SINGLE_COLUMN,
+) -> Figure:
+    """Draw lines in one pair of axes, see :func:`panels_figure`."""
+    panel = Panel(lines, x_label, y_label)
+    return panels_figure([panel], x_scale=x_scale, y_scale=y_scale, caption=caption, width=width)
+
+
+def rounds_figure(lines: Sequence[Line], *, y_label: str, title: str = "", caption: str = "") -> Figure:
+    """Draw lines over the rounds that all share, and beside them whole those that are longer."""
+    shared = min(len(line.x) for line in lines)
+    longer = [line for line in lines if len(line.x) > shared]
+    if not longer:
+        return panels_figure([Panel(lines, "round", y_label)], title=title, caption=caption)
+    cut = [
+        replace(
+            line,
+            x=line.x[:shared],
+            y=line.y[:shared],
+            band=line.band if line.band is None else line.band[:shared],
+        )
+        for line in lines
+    ]
+    panels = [
+        Panel(cut, "round", y_label, f"all, to round {shared}"),
+        Panel(longer, "round", y_label, f"those trained to round {max(len(line.x) for line in longer)}"),
+    ]
+    return panels_figure(panels, beside=True, title=title, caption=caption, width=style.WIDE_COLUMN)
+
+
+def panels_figure(
+    panels: Sequence[Panel],
+    *,
+    beside: bool = False,
+    title: str = "",
+    caption: str = "",
+    x_scale: Scale = "linear",
+    y_scale: Scale = "linear",
+    width: float = style.SINGLE_COLUMN,
+) -> Figure:
+    """Draw lines in colours and styles that are told apart in print and by colour-blind readers.
+
+    A line has one look in all panels. These stand below each other on one x axis, or ``beside`` each other on
+    one y axis. The legend stands above. Points that are not finite, or not positive on a
+    logarithmic axis, leave a gap. ``width`` is in inches.
+
+    Raises:
+        UserError: when a panel has no line, or none with a finite value.
+    """
+    if not all(any(np.isfinite(line.y).any() for line in panel.lines) for panel in panels):
+        raise UserError("there is no finite value to draw")
+    named = {line.label: line for panel in panels for line in panel.lines}
+    looks = dict(zip(named, _looks([*named.values()]), strict=True))
+    columns = MOST_COLUMNS if beside else 2
+    titles = TITLE_LINE * any(panel.title for panel in panels)
+    heads = wrapped(title, width=width, size=style.TITLE_SIZE)
+    notes = wrapped(caption, width=width, size=style.SMALL_SIZE)
+    above = TOP + TITLE_LINE * len(heads) + SMALL_LINE * len(notes)
+    above += LEGEND_ROW * -(-len(named) // columns) + 0.05 + titles
+    with style.paper_style():
+        heights = [AXES_HEIGHT] if beside else [AXES_HEIGHT, *[LOW_HEIGHT] * (len(panels) - 1)]
+        page = Page(width=width, height=above + sum(heights) + GAP * (len(heights) - 1) + BOTTOM)
+        below = page.write_lines(
+            heads, top=TOP, step=TITLE_LINE, fontsize=style.TITLE_SIZE, fontweight="bold"
+        )
+        page.write_lines(notes, top=below, step=SMALL_LINE, fontsize=style.SMALL_SIZE, color=style.FAINT_INK)
+        side = width - LEFT - RIGHT
+        if beside:
+            side = (side - GAP * (len(panels) - 1)) / len(panels)
+        axes: list[Axes] = []
+        for place, panel in enumerate(panels):
+            left = LEFT + beside * place * (side + GAP)
+            top = above if beside else above + sum(heights[:place]) + GAP * place
+            height = AXES_HEIGHT if beside else heights[place]
+            box = page.box(left=left, top=top, width=side, height=height)
+            first = axes[0] if axes else None
+            axes.append(
+                page.figure.add_axes(box, sharey=first) if beside else page.figure.add_axes(box, sharex=first)
+            )
+            _draw_panel(axes[-1], panel, looks, x_scale, y_scale)
+            axes[-1].tick_params(labelleft=not beside or not place, labelbottom=beside or panel is panels[-1])
+            axes[-1].xaxis.label.set_visible(beside or panel is panels[-1])
+            axes[-1].yaxis.label.set_visible(not beside or not place)
+            axes[-1].yaxis.set_label_coords(-0.66 * LEFT / side, 0.5)
+        _draw_legend(axes[0], named, looks, columns, up=(0.03 + titles) / heights[0])
+    return page.figure
+
+
+def _draw_panel(
+    axes: Axes, panel: Panel, looks: Mapping[str, dict[str, Any]], x_scale: Scale, y_scale: Scale
+) -> None:
+    axes.set(xlabel=style.typeset(panel.x_label), ylabel=style.typeset(panel.y_label))
+    axes.set_title(style.typeset(panel.title), fontsize=style.TEXT_SIZE, pad=3)
+    axes.set_xscale(x_scale)
+    axes.set_yscale(y_scale)
+    marked = max(len(line.x) for line in panel.lines) <= MOST_MARKED
+    for line in panel.lines:
+        _draw(axes, line, looks[line.label], y_scale, marked=marked)
+    _ticks(axes, x_scale, y_scale)
+    axes.grid(axis="y")
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_legend(
+    axes: Axes, lines: Mapping[str, Line], looks: Mapping[str, dict[str, Any]], columns: int, *, up: float
+) -> None:
+    names = [*lines]
+    order = [name for first in range(columns) for name in names[first::columns]]  # filled column by column
+    axes.legend(
+        [Line2D([], [], **looks[name]) for name in order], [style.typeset(name) for name in order],
+        loc="lower left", bbox_to_anchor=(0, 1 + up), borderaxespad=0, labelspacing=0.25, handlelength=2.6,
+        ncols=columns, columnspacing=1.2,
+    )  # fmt: skip
+
+
+def _looks(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    families = list(dict.fromkeys(line.family or line.label for line in lines))
+    if len(families) == 1:
+        return [style.curve_look(place) for place in range(len(lines))]
+    colors, looks = style.method_colors(len(families)), []
+    for line in lines:
+        place = families.index(line.family or line.label)
+        dashes = style.LINESTYLES[place % len(style.LINESTYLES)]
+        if line.family:
+            dashes = "--" if line.label == line.family else "-"
+        looks.append({"color": colors[place], "linestyle": dashes})
+    return looks
+
+
+def _draw(axes: Axes, line: Line, look: dict[str, Any], y_scale: Scale, *, marked: bool) -> None:
+    values = np.where(line.y > 0, line.y, np.nan) if y_scale == "log" else line.y
+    label = style.typeset(line.label)
+    if line.level:
+        axes.axhline(float(values[0]), label=label, **look)
+        if line.band is not None:
+            low, high = float(values[0] - line.band[0]), float(values[0] + line.band[0])
+            axes.axhspan(low, high, color=look["color"], alpha=0.12, linewidth=0)
+    elif marked and not line.shaded:
+        axes.errorbar(line.x, values, line.band, label=label, marker="o", markersize=2.5, capsize=1.5, **look)
+    else:
+        axes.plot(line.x, values, label=label, marker="o" if marked else "", markersize=2.5, **look)
+        if line.band is not None:
+            low_end, high_end = values - line.band, values + line.band
+            axes.fill_between(line.x, low_end, high_end, color=look["color"], alpha=0.2, linewidth=0)
+
+
+def _ticks(axes: Axes, x_scale: Scale, y_scale: Scale) -> None:
+    for axis, scale in ((axes.xaxis, x_scale), (axes.yaxis, y_scale)):
+        if scale != "log":
+            axis.set_major_locator(MaxNLocator(6, integer=axis is axes.xaxis))
+            continue
+        low, high = axis.get_view_interval()
+        few = np.log10(high / low) < FEW_DECADES
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=12))
+        if few:
+            axis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.set_minor_locator(NullLocator())

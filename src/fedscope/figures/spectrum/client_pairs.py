@@ -1,0 +1,187 @@
+"""How much the clients' curvature differs: H_N and H_D of every pair of clients, as matrices."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import LogLocator, MaxNLocator
+from numpy.typing import NDArray
+
+from fedscope.errors import UserError
+from fedscope.figures import style
+from fedscope.figures.color_scale import format_value
+from fedscope.figures.inch_layout import POINTS, Page, wrapped
+from fedscope.figures.label_placement import text_size
+from fedscope.figures.numbers import format_estimate
+from fedscope.statistics.resolution import UNRESOLVED, entry_resolved, pairs_resolved
+
+MOST_CHECKPOINTS = 6
+MOST_NAMED = 14  # clients that get a tick each
+SYMBOLS = {"H_N": "$H_N$", "H_D": "$H_D$"}
+SMALLEST, LARGEST = 5.5, 6.0  # numbers in the cells, in points
+
+HATCHED = f"hatched: {UNRESOLVED}, out of its range or an interval that excludes nothing"
+
+# inches
+LEFT, RIGHT, TOP, BOTTOM = 0.4, 0.1, 0.06, 0.34
+GAP, BAR, BAR_LABELS = 0.25, 0.07, 0.32
+TITLE_LINE, SMALL_LINE, UNDER_HEADER = 0.15, 0.115, 0.04
+
+Record = Mapping[str, Any]
+Grid = NDArray[np.float64]
+
+
+def client_matrix_figure(
+    crossings: Sequence[Record],
+    labels: Sequence[str],
+    *,
+    reading: str = "parameter",
+    width: float = style.WIDE_COLUMN,
+) -> Figure:
+    """Draw the clients × clients matrices of H_N and H_D side by side, a row per checkpoint.
+
+    A crossing is the entry ``cross_client`` of a record of ``fedscope hessian --json``. All rows share two
+    colour scales; H_N's is logarithmic where all pairs are positive and span a decade, H_D's ends at 1.
+    Values stand in the cells where there is room. Pairs of a client with itself, 0 and 1 by definition, are
+    left white and crossed out; unresolved pairs are hatched and have no value, see
+    :mod:`fedscope.statistics.resolution`. ``reading`` is of the
+    diagonals: parameter or tensor; ``width`` is in inches.
+
+    Raises:
+        UserError: no checkpoint, more than six, or a record without the matrices of this reading.
+        ValueError: when the numbers of crossings and labels differ.
+    """
+    if not 1 <= len(crossings) <= MOST_CHECKPOINTS:
+        raise UserError(f"one figure shows 1 to {MOST_CHECKPOINTS} checkpoints, not {len(crossings)}")
+    matrices = {
+        symbol: [_matrix(one, symbol, reading, label) for one, label in zip(crossings, labels, strict=True)]
+        for symbol in SYMBOLS
+    }
+    side = (width - 2 * LEFT - RIGHT - GAP) / 2
+    with style.paper_style():
+        headings = [[_mean(one, symbol, reading) for symbol in SYMBOLS] for one in crossings]
+        header = TITLE_LINE + SMALL_LINE + UNDER_HEADER
+        band = header + side + BOTTOM
+        hatched = any(_unresolved(grid).any() for grids in matrices.values() for grid in grids)
+        foot = SMALL_LINE * hatched
+        page = Page(width=width, height=TOP + len(crossings) * band + BAR + BAR_LABELS + foot)
+        for place, (symbol, grids) in enumerate(matrices.items()):
+            norm, left = _norm(grids, symbol), LEFT + place * (side + GAP + LEFT)
+            for row, grid in enumerate(grids):
+                top = TOP + row * band
+                page.write(headings[row][place], center=left + side / 2, top=top + TITLE_LINE,
+                           fontsize=style.SMALL_SIZE, color=style.FAINT_INK)  # fmt: skip
+                box = page.box(left=left, top=top + header, width=side, height=side)
+                _draw(page.figure.add_axes(box), grid, norm, _clients(crossings[row]), side)
+            box = page.box(left=left, top=page.height - foot - BAR - BAR_LABELS, width=side, height=BAR)
+            _draw_bar(page.figure, page.figure.add_axes(box), norm, SYMBOLS[symbol])
+        for row, label in enumerate(labels):
+            (line, *_) = wrapped(label, width=width, size=style.TITLE_SIZE)
+            page.write(line, center=width / 2, top=TOP + row * band, fontsize=style.TITLE_SIZE,
+                       fontweight="bold")  # fmt: skip
+        if hatched:
+            page.write(HATCHED, center=width / 2, top=page.height - foot - 0.02, fontsize=style.SMALL_SIZE,
+                       color=style.FAINT_INK)  # fmt: skip
+    return page.figure
+
+
+def _matrix(crossing: Record, symbol: str, reading: str, label: str) -> Grid:
+    found = (crossing.get("matrices") or {}).get(symbol, {}).get(reading)
+    if found is None:
+        raise UserError(
+            f"the record of {label} has no {symbol} of pairs of clients in the {reading} reading; measure it "
+            "again with 'fedscope hessian --clients --recompute --json FILE'"
+        )
+    numbers = [[np.nan if value is None else value for value in row] for row in found]
+    resolved = np.array(pairs_resolved(crossing, symbol, reading))
+    grid = np.where(resolved, np.array(numbers, dtype=np.float64), np.nan)
+    np.fill_diagonal(grid, np.nan)
+    return grid
+
+
+def _clients(crossing: Record) -> list[int]:
+    return list(crossing.get("numbers") or range(crossing["clients"]))
+
+
+def _mean(crossing: Record, symbol: str, reading: str) -> str:
+    estimate = crossing[symbol][reading]
+    pairs = "distinct pairs" if crossing["pairs"] == "distinct" else "all pairs with self-pairs"
+    if estimate is None or not entry_resolved(estimate, symbol):
+        return f"{SYMBOLS[symbol]} over {pairs}: {UNRESOLVED}"
+    value = style.typeset(format_estimate(estimate["value"], estimate["stderr"]))
+    return f"{SYMBOLS[symbol]} = {value}, mean over {pairs}"
+
+
+def _norm(grids: Sequence[Grid], symbol: str) -> Normalize:
+    finite = np.concatenate([grid[np.isfinite(grid)] for grid in grids])
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    if symbol == "H_D":
+        return Normalize(min(low, 0.999), 1.0)
+    if low > 0 and high > 10 * low:
+        return LogNorm(low, high)
+    return Normalize(min(low, 0.0), high if high > min(low, 0.0) else min(low, 0.0) + 1.0)
+
+
+def _draw(axes: Axes, grid: Grid, norm: Normalize, clients: Sequence[int], side: float) -> None:
+    count = len(grid)
+    axes.set(xlim=(-0.5, count - 0.5), ylim=(count - 0.5, -0.5), xlabel="client", ylabel="client")
+    for row, column in zip(*np.nonzero(_unresolved(grid)), strict=True):
+        axes.add_patch(
+            Rectangle(
+                (column - 0.5, row - 0.5),
+                1,
+                1,
+                facecolor=style.NOT_FINITE_FILL,
+                linewidth=0,
+                hatch="/////",
+                edgecolor=style.NOT_FINITE_HATCH,
+            )
+        )
+    edges = np.arange(count + 1) - 0.5
+    colormap = style.loss_colormap()
+    axes.pcolormesh(
+        edges, edges, np.ma.masked_invalid(grid), cmap=colormap, norm=norm, edgecolors="face", linewidth=0.1
+    )
+    for i in range(count):
+        axes.plot([i - 0.5, i + 0.5], [i - 0.5, i + 0.5], color="0.7", linewidth=0.4, zorder=1)
+    _write_values(axes, grid, norm, side * POINTS / count)
+    every = -(-count // MOST_NAMED)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_ticks(range(0, count, every), [str(number) for number in clients[::every]])
+        axis.set_tick_params(length=0)
+
+
+def _unresolved(grid: Grid) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = ~np.isfinite(grid) & ~np.eye(len(grid), dtype=bool)
+    return found
+
+
+def _write_values(axes: Axes, grid: Grid, norm: Normalize, cell: float) -> None:
+    """Write the values into cells of ``cell`` points, in the largest size at which all of them fit."""
+    texts = {
+        (row, column): format_value(grid[row, column], digits=2)
+        for row, column in zip(*np.nonzero(np.isfinite(grid)), strict=True)
+    }
+    widest = max((text_size(text, LARGEST)[0] for text in texts.values()), default=0.0)
+    size = min(LARGEST, 0.9 * cell / widest * LARGEST) if widest else 0.0
+    if size < SMALLEST:
+        return
+    for (row, column), text in texts.items():
+        ink = style.ink_on(style.loss_colormap()(norm(grid[row, column])))
+        axes.text(column, row, text, fontsize=size, color=ink, ha="center", va="center_baseline")
+
+
+def _draw_bar(figure: Figure, axes: Axes, norm: Normalize, symbol: str) -> None:
+    bar = figure.colorbar(
+        ScalarMappable(norm, style.loss_colormap()), cax=axes, orientation="horizontal",
+        ticks=LogLocator(subs=(1, 2, 5), numticks=5) if isinstance(norm, LogNorm) else MaxNLocator(4),
+        format=lambda value, _: format_value(value),
+    )  # fmt: skip
+    bar.set_label(f"{symbol}{' (log scale)' if isinstance(norm, LogNorm) else ''}")
+    bar.minorticks_off()
+    bar.outline.set_linewidth(0.4)

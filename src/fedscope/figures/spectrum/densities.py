@@ -1,0 +1,152 @@
+"""Eigenvalue densities of several checkpoints on shared axes."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, SymmetricalLogLocator
+from numpy.typing import NDArray
+
+from fedscope.errors import UserError
+from fedscope.figures import style
+from fedscope.figures.inch_layout import Page, wrapped
+from fedscope.records.entries import density_entry, finite
+
+if TYPE_CHECKING:
+    from fedscope.landscape.spectral.results import Density
+
+MOST_DECADES = 10.0
+
+# inches
+LEFT, RIGHT, TOP, BOTTOM = 0.46, 0.1, 0.06, 0.36
+AXES_HEIGHT = 1.9
+LEGEND_LINE = 0.112
+
+Values = NDArray[np.float64]
+
+
+def density_figure(
+    densities: "Sequence[Mapping[str, Any] | Density]",
+    labels: Sequence[str] | None = None,
+    *,
+    lambda_max: Sequence[float] | None = None,
+    x_scale: Literal["symlog", "linear"] = "symlog",
+    caption: str = "",
+    width: float = style.SINGLE_COLUMN,
+) -> Figure:
+    """Overlay densities, each in its own colour and line style; the density axis is logarithmic.
+
+    A density is what ``spectral_density`` returns, or the entry of a record of ``fedscope hessian --json``:
+    grid, density, its 95 % band, σ. ``labels`` stand in the legend; left out, the curves are numbered.
+
+    The density axis ends just under the lowest bump of any curve, at most ten decades below the highest, so
+    that single outlying eigenvalues stay visible. The symmetric-logarithmic eigenvalue axis is linear up to
+    the power of ten above the widest broadening σ, under which nothing is resolved.
+    ``lambda_max`` marks each checkpoint's largest eigenvalue with a triangle; ``caption``
+    stands above; ``width`` is in inches.
+
+    Raises:
+        UserError: when there is no density, or none is positive anywhere.
+        ValueError: when the numbers of densities, labels and eigenvalues differ.
+    """
+    if not densities:
+        raise UserError("there is no spectrum to draw: compute one with 'fedscope hessian --density'")
+    entries = [one if isinstance(one, Mapping) else finite(density_entry(one)) for one in densities]
+    labels = labels or [f"spectrum {number}" for number in range(1, len(entries) + 1)]
+    curves = [(_values(one["grid"]), _values(one["density"])) for one in entries]
+    low, high = density_range([density for _, density in curves])
+    markers = [float("nan")] * len(curves) if lambda_max is None else lambda_max
+    notes = wrapped(caption, width=width, size=style.SMALL_SIZE)
+    legend = LEGEND_LINE * (len(curves) + len(notes)) + 0.05
+    with style.paper_style():
+        page = Page(width=width, height=TOP + legend + AXES_HEIGHT + BOTTOM)
+        box = page.box(left=LEFT, top=TOP + legend, width=width - LEFT - RIGHT, height=AXES_HEIGHT)
+        look = {"fontsize": style.SMALL_SIZE, "color": style.FAINT_INK}
+        page.write_lines(notes, top=TOP, step=LEGEND_LINE, **look)
+        axes = page.figure.add_axes(box)
+        for index, (curve, label, marker) in enumerate(zip(curves, labels, markers, strict=True)):
+            line = style.curve_look(index)
+            _draw_curve(axes, curve, label, marker, line)
+            _draw_band(axes, curve[0], entries[index].get("band"), line["color"])
+        axes.set_yscale("log")
+        axes.set(ylim=(low, high), xlabel="eigenvalue", ylabel="density")
+        axes.yaxis.set_major_locator(LogLocator(numticks=7))
+        axes.yaxis.set_minor_locator(NullLocator())
+        _scale_eigenvalues(axes, x_scale, sigma=max(float(one["sigma"]) for one in entries))
+        axes.spines[["top", "right"]].set_visible(False)
+        # the legend stands above the axes, where no curve can run into it
+        axes.legend(
+            loc="lower left", bbox_to_anchor=(0, 1.01), borderaxespad=0, labelspacing=0.25, handlelength=3
+        )
+    return page.figure
+
+
+def _draw_curve(
+    axes: Axes, curve: tuple[Values, Values], label: str, marker: float, look: Mapping[str, Any]
+) -> None:
+    grid, density = curve
+    missing = int((~np.isfinite(density)).sum())
+    if np.isfinite(marker):
+        label += f", λ_max = {marker:.3g}"
+        # on the axis itself, at its own eigenvalue
+        axes.plot(
+            marker,
+            0.02,
+            marker="v",
+            markersize=4,
+            color=look["color"],
+            markeredgecolor="white",
+            markeredgewidth=0.4,
+            linestyle="",
+            transform=axes.get_xaxis_transform(),
+            zorder=4,
+        )
+    if missing:
+        label += f" ({missing} of {density.size} points not finite)"
+    # zero has no logarithm; the tails of the Gaussians underflow to it far below the axis
+    positive = np.where(density > 0, density, np.nan)
+    axes.plot(grid, positive, label=style.typeset(label), **look)
+
+
+def _draw_band(axes: Axes, grid: Values, band: Sequence[Any] | None, color: Any) -> None:
+    if band is not None:
+        low, high = (_values(end) for end in band)
+        tiny = np.finfo(np.float64).tiny  # zero has no logarithm
+        axes.fill_between(grid, np.maximum(low, tiny), high, color=color, alpha=0.2, linewidth=0)
+
+
+def _values(numbers: Sequence[float | None]) -> Values:
+    """Return JSON's numbers, null as NaN."""
+    return np.array([np.nan if number is None else number for number in numbers], dtype=np.float64)
+
+
+def _scale_eigenvalues(axes: Axes, x_scale: Literal["symlog", "linear"], *, sigma: float) -> None:
+    if x_scale == "linear":
+        axes.xaxis.set_major_locator(MaxNLocator(6))
+        return
+    threshold = 10.0 ** math.ceil(math.log10(sigma))
+    axes.set_xscale("symlog", linthresh=threshold, linscale=0.6)
+    locator = SymmetricalLogLocator(base=10, linthresh=threshold)
+    locator.set_params(numticks=9)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def density_range(densities: Sequence[Values]) -> tuple[float, float]:
+    """Return limits that hold every bump, at most ``MOST_DECADES`` below the highest."""
+    positive = [np.where(np.isfinite(density), density, 0.0) for density in densities]
+    top = max(float(density.max()) for density in positive)
+    if not top > 0:
+        raise UserError("no density is positive and finite: compute the spectrum with more probes or steps")
+    bumps = [density[1:-1][_is_bump(density)] for density in positive]
+    visible = [float(b) for b in np.concatenate(bumps) if b > top * 10**-MOST_DECADES]
+    return min([*visible, top / 100]) / 5, top * 3
+
+
+def _is_bump(density: Values) -> NDArray[np.bool_]:
+    inner = density[1:-1]
+    rises: NDArray[np.bool_] = (inner > density[:-2]) & (inner >= density[2:])
+    return rises

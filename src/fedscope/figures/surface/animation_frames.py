@@ -1,0 +1,120 @@
+"""A landscape along training: one frame per round on one scale, for a film or as a strip of panels."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from fedscope.errors import UserError
+from fedscope.figures.color_scale import Scale, shared_scale
+from fedscope.figures.surface.from_records import draw, read_surface
+from fedscope.figures.surface.panels import grid_of
+from fedscope.figures.surface.surfaces import Kind
+from fedscope.figures.text.labels import distinct_methods, titles
+
+MOST_COLUMNS = 6
+MOST_PANELS = 36
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What is seen at one round."""
+
+    records: tuple[Record, ...]  # one per run
+    names: tuple[str, ...]
+    reached: int | None = None  # of a trajectory: how many of its marks
+
+
+def is_film(records: Sequence[Record]) -> bool:
+    """Say whether these records are rounds to be seen one after the other, or one trajectory."""
+    if len(records) == 1 and records[0].get("path"):
+        return True
+    return bool(records) and all(record.get("directions_of") for record in records)
+
+
+def frames(records: Sequence[Record]) -> list[Frame]:
+    """Return one frame per round, in order; of a trajectory, one per mark that is reached.
+
+    Raises:
+        UserError: the records are neither, or not all runs have the same rounds.
+    """
+    if not is_film(records):
+        raise UserError(
+            "these records are not rounds of a run: make them with 'fedscope plot-landscape RUN --rounds "
+            "A:B:C'"
+        )
+    if len(records) == 1 and records[0].get("path"):
+        marks = records[0]["marks"]
+        return [Frame((records[0],), (mark["label"],), i + 1) for i, mark in enumerate(marks)]
+    by_round: dict[int, list[Record]] = {}
+    for record in records:
+        by_round.setdefault(record["checkpoint"]["round"], []).append(record)
+    runs = [[record["checkpoint"]["run"] for record in found] for found in by_round.values()]
+    if any(names != runs[0] for names in runs):
+        raise UserError("the runs have not the same rounds: give them one --rounds")
+    return [Frame(tuple(found), _names(found)) for _, found in sorted(by_round.items())]
+
+
+def frame_figures(film: Sequence[Frame], *, kind: Kind = "both", metric: str = "loss") -> list[Figure]:
+    """Draw every frame by itself, all of one size and on the scale of all."""
+    scale, heading = _scale(film, metric), _heading(film)
+    return [
+        draw(
+            frame.records, kind=kind, metric=metric, names=frame.names, captions=[""] * len(frame.names),
+            scale=scale, title=heading, reached=frame.reached,
+        )
+        for frame in film
+    ]  # fmt: skip
+
+
+def strip_figure(film: Sequence[Frame], *, kind: Kind = "contour", metric: str = "loss") -> Figure:
+    """Draw all frames in one figure: of one run in rows of up to six, of several a row per run.
+
+    Raises:
+        UserError: more panels than a page holds.
+    """
+    runs, rounds = len(film[0].records), len(film)
+    columns = rounds if runs > 1 else -(-rounds // -(-rounds // MOST_COLUMNS))
+    if columns > MOST_COLUMNS or runs * rounds > MOST_PANELS:
+        raise UserError(
+            f"{rounds} rounds of {runs} run{'s' * (runs > 1)} are too many for one strip: take a larger step "
+            "in --rounds, or write a .gif"
+        )
+    places = [(place, frame) for place in range(runs) for frame in film]
+    return draw(
+        [frame.records[place] for place, frame in places], kind=kind, metric=metric,
+        names=[frame.names[place] for place, frame in places], captions=[""] * len(places),
+        scale=_scale(film, metric), columns=columns, title=_heading(film),
+    )  # fmt: skip
+
+
+def _names(records: Sequence[Record]) -> tuple[str, ...]:
+    round = f"round {records[0]['checkpoint']['round']}"
+    if len(records) == 1:
+        return (round,)
+    names = distinct_methods(records) or [record["checkpoint"]["run"] for record in records]
+    return tuple(f"{name}, {round}" for name in names)
+
+
+def _heading(film: Sequence[Frame]) -> str:
+    first = film[0].records[0]
+    parts = titles([first]) if len(film[0].records) == 1 else []
+    if film[0].reached is None:
+        directions = _DIRECTIONS.get(first["directions"], f"the {first['directions']} directions")
+        parts.append(f"along {directions} of round {first['directions_of']['round']}")
+    return f"{' '.join(parts)} ({first['problem']['samples']} samples)"
+
+
+_DIRECTIONS = {
+    "eigen": "the eigenvectors",
+    "ggn": "the Gauss–Newton eigenvectors",
+    "random": "the random directions",
+}
+
+
+def _scale(film: Sequence[Frame], metric: str) -> Scale:
+    surfaces = [(read_surface(record), frame.names[0]) for frame in film for record in frame.records]
+    return shared_scale([grid_of(surface, metric, name) for surface, name in surfaces], metric)

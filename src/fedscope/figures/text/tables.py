@@ -1,0 +1,165 @@
+"""The Hessian table: one row per checkpoint, every number with its error.
+
+Built from the JSON of ``fedscope hessian --json`` (schema ``fedscope/hessian/1``), so that a table can be
+made again from files without computing anything.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedscope.errors import UserError
+from fedscope.figures.numbers import format_estimate
+from fedscope.figures.text.labels import label
+from fedscope.records.entries import HESSIAN_SCHEMA as SCHEMA
+from fedscope.statistics.resolution import UNRESOLVED, entry_resolved
+
+ABSENT = "–"
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of text, ready for any renderer."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]  # each as long as ``columns``
+    notes: tuple[str, ...]
+
+    def markdown(self) -> str:
+        """Return the table as GitHub-flavoured Markdown: first column left, the others right."""
+        rule = ["---", *["---:"] * (len(self.columns) - 1)]
+        lines = [_row(cells) for cells in (self.columns, rule, *self.rows)]
+        notes = [f"- {note}" for note in self.notes]
+        return "\n".join([f"**{self.title}**", "", *lines, *([""] if notes else []), *notes]) + "\n"
+
+
+def hessian_table(records: Sequence[Record]) -> Table:
+    """Tabulate λ_max, trace and, where any record has them, the cross-client H_N and H_D.
+
+    Settings that all records share stand in the notes, a setting in which they differ gets a column. A value
+    that was not finite reads "not finite", one that says nothing (:mod:`fedscope.statistics.resolution`)
+    "unresolved", a quantity that was not computed "–".
+
+    Raises:
+        UserError: when there is no record, or one is not a Hessian record.
+    """
+    check_hessian(records)
+    shared, differing = _settings([record["problem"] for record in records])
+    crossed = any(record["cross_client"] for record in records)
+    columns = ["checkpoint", *differing, "λ_max ± data", "trace ± probe ± data"]
+    if crossed:
+        columns += [f"{symbol} ({reading})" for symbol, reading in _CROSS_CLIENT]
+    rows = [tuple(_cells(record, differing, crossed=crossed)) for record in records]
+    title = TITLES.get(str(shared.get("operator", "")), "Curvature of the loss")
+    return Table(title, tuple(columns), tuple(rows), tuple(_notes(records, shared)))
+
+
+def check_hessian(records: Sequence[Mapping[str, Any]]) -> None:
+    """Check that these are records of ``fedscope hessian --json``.
+
+    Raises:
+        UserError: there is none, or one has another schema.
+    """
+    if not records:
+        raise UserError("there is no record: make one with 'fedscope hessian --json FILE'")
+    for record in records:
+        if record.get("schema") != SCHEMA:
+            raise UserError(
+                f"a record has the schema {record.get('schema')!r}, not {SCHEMA!r}: "
+                "make it with 'fedscope hessian --json FILE'"
+            )
+
+
+TITLES = {
+    "hessian": "Hessian of the loss",
+    "ggn": "Gauss–Newton matrix of the loss",
+    "fisher": "Empirical Fisher information",
+}
+_CROSS_CLIENT = [(symbol, reading) for symbol in ("H_N", "H_D") for reading in ("tensor", "parameter")]
+
+
+def _cells(record: Record, settings: Sequence[str], *, crossed: bool) -> list[str]:
+    top, trace = record["lambda_max"], record["trace"]
+    cells = [label(record["checkpoint"]), *(_text(record["problem"].get(key)) for key in settings)]
+    cells.append(_number(top, "stderr_data"))
+    cells.append(_number(trace, "stderr_probe", "stderr_data"))
+    if crossed:
+        cross = record["cross_client"]
+        cells += [
+            _relation(cross[symbol][reading], symbol) if cross else ABSENT
+            for symbol, reading in _CROSS_CLIENT
+        ]
+    return cells
+
+
+def _relation(entry: Record | None, symbol: str) -> str:
+    return UNRESOLVED if entry and not entry_resolved(entry, symbol) else _number(entry, "stderr")
+
+
+def _number(entry: Record | None, *errors: str) -> str:
+    if entry is None:
+        return ABSENT
+    return format_estimate(entry["value"], *(entry[name] for name in errors))
+
+
+_FORM = ("form", "form_reason")  # which changes how long a measurement takes and nothing else
+
+
+def _settings(problems: Sequence[Record]) -> tuple[dict[str, Any], list[str]]:
+    """Split the problems' settings into those that all share, with their values, and the others' names."""
+    names = list(dict.fromkeys(name for problem in problems for name in problem if name not in _FORM))
+    differing = [
+        name for name in names if any(problem.get(name) != problems[0].get(name) for problem in problems)
+    ]
+    return {name: problems[0][name] for name in names if name not in differing}, differing
+
+
+def _notes(records: Sequence[Record], shared: Record) -> list[str]:
+    notes = []
+    if shared:
+        notes.append(", ".join(f"{name} {_text(value)}" for name, value in shared.items()))
+    crossed = [record["cross_client"] for record in records if record["cross_client"]]
+    cells = [
+        _relation(cross[symbol][reading], symbol) for cross in crossed for symbol, reading in _CROSS_CLIENT
+    ]
+    if UNRESOLVED in cells:
+        stopped = any(
+            cross.get("converged") is False for cross in crossed
+        )  # never where the probes were fixed
+        notes.append(
+            "unresolved: out of its range, or its 95 % interval excludes nothing; raise "
+            f"{'--client-max-probes' if stopped else '--client-probes'} (the value is in --json)"
+        )
+    notes.append(
+        "± data: standard error over the samples, at the eigenvector found on them (λ_max itself is biased "
+        "upward on few samples); ± probe: of the trace estimate, over its random probes"
+    )
+    residuals = [record["lambda_max"]["residual"] for record in records if record["lambda_max"]]
+    if any(residual is not None for residual in residuals):
+        largest = max(residual for residual in residuals if residual is not None)
+        notes.append(f"λ_max: residual ‖Hv − λv‖ at most {format_estimate(largest)}")
+    return [*notes, *dict.fromkeys(map(_pairs, crossed))]
+
+
+def _pairs(cross: Record) -> str:
+    """Return over which pairs of clients H_N and H_D are means."""
+    meaning = (
+        "distinct pairs" if cross["pairs"] == "distinct" else "all pairs, each client with itself included,"
+    )
+    rounds = [round for round in cross.get("rounds", []) if round is not None]
+    when = (
+        f"; uploads of rounds {min(rounds)} to {max(rounds)}" if rounds and min(rounds) < max(rounds) else ""
+    )
+    return f"H_N, H_D: mean over {meaning} of {cross['clients']} clients{when}, ± standard error"
+
+
+def _text(value: object) -> str:
+    return ABSENT if value is None else str(value)
+
+
+def _row(cells: Sequence[str]) -> str:
+    escaped = (" ".join(cell.replace("\\", "\\\\").replace("|", "\\|").split()) for cell in cells)
+    return f"| {' | '.join(escaped)} |"

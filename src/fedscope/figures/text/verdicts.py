@@ -1,0 +1,94 @@
+"""What the numbers of Hessian records say: which checkpoint is flatter.
+
+Built from the JSON of ``fedscope hessian --json``, like the table.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedscope.errors import UserError
+from fedscope.figures.numbers import format_estimate
+from fedscope.figures.text.labels import label, method_name
+from fedscope.figures.text.tables import Table
+from fedscope.records.differences import Difference, differences
+from fedscope.statistics.resolution import UNRESOLVED
+
+Record = Mapping[str, Any]
+FLATTENING = frozenset({"man", "fedsam", "fedasam"})  # whose papers report flatter minima
+
+
+def comparison_table(records: Sequence[Record]) -> Table:
+    """Tabulate each record's differences to the first one, with errors and verdicts.
+
+    Raises:
+        UserError: fewer than two records, or they were not made on the same samples.
+    """
+    if len(records) < 2:
+        raise UserError("a comparison needs two or more records")
+    reference, *others = records
+    found = [differences(reference, other) for other in others]
+    names = list(dict.fromkeys(one.quantity for row in found for one in row))
+    rows = [
+        (label(other["checkpoint"]), *_cells(row, names)) for other, row in zip(others, found, strict=True)
+    ]
+    title = f"Difference to {label(reference['checkpoint'])}"
+    remarks = [_surprise(reference, other, row) for other, row in zip(others, found, strict=True)]
+    notes = (
+        "± standard error over probes and samples together, which the checkpoints share; lower or higher: "
+        f"the 95 % interval leaves out zero{_few_batches(found, len(reference['batch_sizes']))}",
+        *(remark for remark in remarks if remark),
+    )
+    return Table(title, ("checkpoint", *names), tuple(rows), notes)
+
+
+def surprises(records: Sequence[Record]) -> list[str]:
+    """Return why a method that flattens by its paper is sharper here, for each record where it is.
+
+    Raises:
+        UserError: two or more records were not made on the same samples.
+    """
+    return list(comparison_table(records).notes[1:]) if len(records) > 1 else []
+
+
+def _few_batches(found: Sequence[Sequence[Difference]], batches: int) -> str:
+    """Return what to do about differences of twice their error that too few batches leave undecided."""
+    wide = [
+        one
+        for row in found
+        for one in row
+        if one.quantity in ("λ_max", "trace")
+        and one.verdict == "undecided"
+        and abs(one.value) > 2 * one.stderr
+    ]
+    if not wide:
+        return ""
+    return f", but is wide where {batches} batches tell the error; a smaller --batch-size makes more"
+
+
+def _surprise(reference: Record, other: Record, row: Sequence[Difference]) -> str | None:
+    """Return what to make of a method sharper than what it was added to, though its paper says flatter."""
+    mine, yours = (str(record["problem"].get("method") or "") for record in (reference, other))
+    added = set(yours.split("+")) - set(mine.split("+"))
+    sharper = [one for one in row if one.quantity in ("λ_max", "trace") and one.verdict == "higher"]
+    if not sharper or not added & FLATTENING or mine.split("+")[0] != yours.split("+")[0]:
+        return None
+    numbers = ", ".join(f"{one.quantity} by {format_estimate(one.value, one.stderr)}" for one in sharper)
+    return (
+        f"{method_name(yours)} is sharper here than {method_name(mine)}, {numbers}, though its paper finds "
+        "it flatter. The curvature of cross-entropy falls as the training samples are fitted, so that on "
+        "small data, or after few rounds, the method that fits more slowly is sharper: compare accuracies, "
+        "and later rounds"
+    )
+
+
+def _cells(row: Sequence[Difference], names: Sequence[str]) -> list[str]:
+    by_name = {one.quantity: one for one in row}
+    return [_cell(by_name[name]) if name in by_name else "–" for name in names]
+
+
+def _cell(difference: Difference) -> str:
+    if math.isnan(difference.value):
+        return UNRESOLVED
+    stderr = None if math.isnan(difference.stderr) else difference.stderr
+    return f"{format_estimate(difference.value, stderr)}: {difference.verdict}"

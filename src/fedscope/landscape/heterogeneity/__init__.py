@@ -1,0 +1,1 @@
+"""How much curvature differs between clients."""

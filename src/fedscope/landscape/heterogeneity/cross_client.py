@@ -1,0 +1,190 @@
+"""Cross-client curvature: how much the Hessian diagonals of the clients differ (Mendieta et al. 2022, 3.2).
+
+The number of probes is found in stages: each stage's errors say how many probes the goal needs, and the next
+one takes them at once, at most ``_GROWTH`` times as many. So there are only a few looks at the errors, and
+intervals keep their coverage, which stopping at the first small error would not (as for Stein's two stages,
+Stein 1945).
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Protocol, get_args
+
+import torch
+from torch import Tensor
+
+from fedscope.choices import CLIENT_RTOL, Pairs, Reading
+from fedscope.errors import UserError
+from fedscope.landscape.heterogeneity.results import CrossClient
+from fedscope.landscape.heterogeneity.similarity import Comparison, compare, relative_reach
+from fedscope.landscape.operators.base import Blocks, Operator
+from fedscope.landscape.operators.probes import DEFAULT_SEED
+from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.spectral.diagonal import deflated_diagonal
+from fedscope.landscape.spectral.results import Diagonal, Estimate, probe_mean
+
+_GROWTH = 4  # most probes after a stage, in those before it
+_MARGIN = 1.1  # more probes than the errors say, as they are estimates
+
+
+class Diagonals(Protocol):
+    """How a client's diagonal is estimated: :func:`deflated_diagonal`, or :func:`diagonal`."""
+
+    def __call__(
+        self,
+        op: Operator,
+        *,
+        probes: int,
+        generator: torch.Generator,
+        groups: int,
+        progress: Progress | None,
+    ) -> Diagonal:
+        """Return independent estimates of op's diagonal by ``groups`` of the probes."""
+
+
+def cross_client(
+    operators: Iterable[Operator],
+    *,
+    rtol: float | None = None,
+    probes: int | None = None,
+    max_probes: int = 1024,
+    aim: Reading = "parameter",
+    seed: int = DEFAULT_SEED,
+    pairs: Pairs = "distinct",
+    groups: int = 16,
+    estimator: Diagonals = deflated_diagonal,
+    progress: Progress | None = None,
+) -> CrossClient:
+    """Compare the Hessian diagonals of K clients, for whole diagonals and for tensors' block traces.
+
+    Every client sees the same probes, so that equal clients give exactly H_N = 0 and H_D = 1. The readings
+    are ``parameter`` (D has n entries) and ``tensor`` (D has one entry per parameter tensor: its block's
+    trace). How values and errors come about: :mod:`fedscope.landscape.heterogeneity.similarity`.
+
+    All values are the corrected estimates as they are: noise may carry H_N and a squared norm below 0 and H_D
+    beyond ±1. Then they are not ``resolved``, nor where their interval leaves nothing of their range out.
+    Where noise makes a client's squared norm negative, its pairs and the averages are NaN: take more probes.
+
+    Args:
+        operators: one per client, taken one at a time. With ``rtol`` they are taken again in each stage, from
+            the start, so a generator will not do. G·n numbers per client are kept, in the operator's dtype,
+            on the CPU.
+        rtol: probes until the half-widths of the 95 % intervals of H_N and H_D are at most rtol times their
+            values; 0.1 if neither this nor ``probes`` is given.
+        probes: take exactly so many per client instead, beside the products of ``estimator``'s basis; a
+            sampler that then ends has given exact values.
+        max_probes: an end to the search for ``rtol``: the H_N of like clients has no relative precision.
+        aim: the reading whose intervals ``rtol`` is about.
+        seed: of the generator that every client's probes are drawn from.
+        pairs: average over ``distinct`` pairs, or over the whole matrix, ``all_including_self``, as the
+            published script does: that multiplies H_N by (K−1)/K and makes H_D ((K−1)·H_D + 1)/K.
+        groups: G, at least 3 and at most ``probes``; the errors have G − 1 degrees of freedom.
+        estimator: of each diagonal, such as ``partial(diagonal, sampler=orthogonal)``.
+        progress: called after every product; the total is not known.
+
+    Raises:
+        UserError: fewer than 2 clients, fewer than 3 groups, unknown ``pairs``, both ``rtol`` and ``probes``,
+            or clients whose parameters differ in names or sizes.
+    """
+    if pairs not in get_args(Pairs):
+        raise UserError(f"pairs is {pairs!r}; choose one of {', '.join(get_args(Pairs))}")
+    if groups < 3:
+        raise UserError(f"{groups} groups cannot give a standard error of products; take at least 3")
+    if rtol is not None and probes is not None:
+        raise UserError("give rtol or probes, not both: one says when to stop, the other how many to take")
+    if probes is None and isinstance(operators, Iterator):
+        raise UserError("rtol needs the operators in several stages; give a list of them, not an iterator")
+    goal = CLIENT_RTOL if rtol is None else rtol
+    tally = _Tally(seed, groups, estimator, progress)
+    tally.add(operators, min(2 * groups, max_probes) if probes is None else probes)
+    found = tally.compare(pairs)
+    while probes is None and (more := _missing(found[aim], tally.probes, goal, max_probes, groups)):
+        tally.add(operators, more)
+        found = tally.compare(pairs)
+    return CrossClient(
+        clients=len(tally.parameter),
+        pairs=pairs,
+        H_N={reading: one.H_N for reading, one in found.items()},
+        H_D={reading: one.H_D for reading, one in found.items()},
+        H_N_matrix={reading: one.H_N_matrix for reading, one in found.items()},
+        H_D_matrix={reading: one.H_D_matrix for reading, one in found.items()},
+        H_N_resolved={reading: one.H_N_resolved for reading, one in found.items()},
+        H_D_resolved={reading: one.H_D_resolved for reading, one in found.items()},
+        squared_norms={reading: one.squared_norms for reading, one in found.items()},
+        probes=(tally.probes,) * len(tally.parameter),
+        deflated=tally.deflated,
+        converged=probes is not None or _reach(found[aim]) <= goal,
+        matvecs=tally.matvecs,
+        traces=tuple(_trace(groups) for groups in tally.tensor),
+    )
+
+
+def _trace(groups: Tensor) -> Estimate:
+    """Return the trace from the (G, T) block traces of groups of probes; one group is exact."""
+    sums = groups.sum(1)
+    return probe_mean(sums, exact=False) if len(sums) > 1 else Estimate(float(sums), 0.0)
+
+
+def _reach(found: Comparison) -> float:
+    return max(relative_reach(one) if one.resolved else math.inf for one in (found.H_N, found.H_D))
+
+
+def _missing(found: Comparison, probes: int, goal: float, most: int, groups: int) -> int:
+    """Return how many probes the next stage takes; none where the goal is reached, or ``most`` are spent."""
+    excess = _reach(found) / goal
+    if excess <= 1:
+        return 0
+    factor = min(_MARGIN * excess**2, _GROWTH)
+    more = math.ceil((factor - 1) * probes / groups) * groups
+    return min(more, (most - probes) // groups * groups)
+
+
+class _Tally:
+    """Every client's group means over the probes so far."""
+
+    def __init__(self, seed: int, groups: int, estimator: Diagonals, progress: Progress | None) -> None:
+        self.parameter: list[Tensor] = []
+        self.tensor: list[Tensor] = []
+        self.probes = self.matvecs = self.deflated = 0
+        self._groups, self._estimator, self._progress = groups, estimator, progress
+        self._draws = torch.Generator().manual_seed(seed).get_state()  # where the next stage's probes begin
+        self._blocks: Blocks | None = None
+
+    def add(self, operators: Iterable[Operator], probes: int) -> None:
+        """Take ``probes`` more of each client, the same for all."""
+        after = self._draws
+        for client, op in enumerate(operators):
+            if self._blocks not in (None, op.blocks):
+                raise UserError(
+                    f"client {client} has other parameters than client 0; compare equal architectures"
+                )
+            self._blocks = op.blocks
+            generator = torch.Generator()
+            generator.set_state(self._draws)
+            found = self._estimator(
+                op, probes=probes, generator=generator, groups=self._groups, progress=self._after()
+            )
+            after = generator.get_state()
+            self.matvecs += found.matvecs
+            self.deflated = found.trace.deflated
+            self._merge(client, found, op.dtype)
+        if len(self.parameter) < 2:
+            raise UserError(f"{len(self.parameter)} client given; cross-client curvature compares at least 2")
+        self._draws = after
+        self.probes += probes
+
+    def compare(self, pairs: Pairs) -> dict[Reading, Comparison]:
+        """Return the comparison in both readings."""
+        return {"tensor": compare(self.tensor, pairs), "parameter": compare(self.parameter, pairs)}
+
+    def _merge(self, client: int, found: Diagonal, dtype: torch.dtype) -> None:
+        new = found.groups.to("cpu", dtype), found.tensor_groups.cpu()
+        for kept, groups in zip((self.parameter, self.tensor), new, strict=True):
+            if client == len(kept):
+                kept.append(groups)
+            else:
+                kept[client].lerp_(groups, found.probes / (self.probes + found.probes))
+
+    def _after(self) -> Progress | None:
+        progress, before = self._progress, self.matvecs
+        return None if progress is None else lambda done, _, *text: progress(before + done, None, *text)

@@ -1,0 +1,34 @@
+"""What comparing clients returns: a frozen record. Symbols: K clients."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fedscope.choices import Pairs, Reading
+from fedscope.landscape.printing import Printed
+from fedscope.landscape.spectral.results import Estimate
+
+
+@dataclass(frozen=True, repr=False)
+class CrossClient(Printed):
+    """How much the curvature of the clients' models differs (Mendieta et al. 2022, section 3.2).
+
+    For clients k and j with diagonals D: H_N = (‖D_k‖ − ‖D_j‖)², H_D = ⟨D_k, D_j⟩ / (‖D_k‖·‖D_j‖), averaged
+    over pairs. The published scripts have the ``tensor`` reading only, and no error bars.
+    """
+
+    clients: int
+    pairs: Pairs
+    H_N: Mapping[Reading, Estimate]
+    H_D: Mapping[Reading, Estimate]
+    H_N_matrix: Mapping[Reading, Tensor]  # (K, K) float64
+    H_D_matrix: Mapping[Reading, Tensor]  # (K, K) float64
+    H_N_resolved: Mapping[Reading, Tensor]  # (K, K) bool: of each pair
+    H_D_resolved: Mapping[Reading, Tensor]  # (K, K) bool
+    squared_norms: Mapping[Reading, tuple[Estimate, ...]]  # K: ‖D_k‖²
+    probes: tuple[int, ...]  # of each client
+    converged: bool | None  # whether the intervals are as narrow as was asked for; None: there are none
+    matvecs: int
+    traces: tuple[Estimate, ...]  # of each client, from the same products
+    deflated: int = 0  # rows of each client's basis, whose part of the diagonal is exact, at its last probes

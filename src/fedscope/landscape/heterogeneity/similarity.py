@@ -1,0 +1,216 @@
+"""H_N and H_D of several clients, with errors, from independent estimates of their diagonals.
+
+For the diagonals D_k: H_N^{kj} = (‖D_k‖ − ‖D_j‖)² and H_D^{kj} = ⟨D_k, D_j⟩ / (‖D_k‖·‖D_j‖)
+(Mendieta et al. 2022, section 3.2).
+
+The squared norm of an estimate D̂ exceeds ‖D‖² by the probes' variance, which here is seldom small. So the
+probes of each client form G groups with means g^a, and inner products use different groups only:
+
+    I_kj = Σ_{a≠b} ⟨g_k^a, g_j^b⟩ / (G (G − 1)),   E[I_kj] = ⟨D_k, D_j⟩.
+
+What is not linear in the I_kj (norms, cosines) is corrected to first order by the jackknife over groups,
+whose covariance C of the norms ν̂ also says how far H_N is raised by squaring noise. Over distinct pairs
+
+    H_N = 2/(K − 1) · ‖x‖², x = ν − ν̄;   θ̂ = ‖x̂‖² − tr C,   Var θ̂ = 4 xᵀCx + 2 tr C²,
+
+a variance that grows with the value, so the interval of H_N is the set of values that the estimate does not
+contradict, each judged by its own variance (Wilson 1927), and not symmetric. H_N^{kj} is at most the larger
+of ‖D_k‖² and ‖D_j‖², so an interval from 0 to the upper end of theirs excludes nothing.
+
+Symbols: K clients, G groups, n parameters; the Gram matrix is (K, G, K, G).
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from fedscope.choices import Pairs
+from fedscope.landscape.spectral.results import Estimate
+from fedscope.statistics.intervals import jackknife_variance
+
+_CHUNK = 1 << 22  # float64 numbers converted at a time
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """H_N and H_D of one kind of diagonal."""
+
+    H_N: Estimate
+    H_D: Estimate
+    H_N_matrix: Tensor  # (K, K) float64, as estimated: noise may carry entries below 0
+    H_D_matrix: Tensor  # (K, K) float64, as estimated: noise may carry entries beyond ±1
+    H_N_resolved: Tensor  # (K, K) bool
+    H_D_resolved: Tensor  # (K, K) bool
+    squared_norms: tuple[Estimate, ...]  # K: ‖D_k‖²
+
+
+def compare(rows: list[Tensor], pairs: Pairs, *, sure: bool = True) -> Comparison:
+    """Compare K clients by their (G, n) means over groups of probes that all clients share.
+
+    One group is taken as exact, or without an error known if not ``sure``. Equal clients give exactly
+    H_N = 0 and H_D = 1. Where a client's I_kk, or that of a leave-one-out set, is not positive, its norm is
+    below the noise: its pairs are NaN, and so are the averages.
+    """
+    same_as = _first_equal(rows)
+    chosen = sorted(set(same_as))
+    place = torch.tensor([chosen.index(j) for j in same_as])  # equal clients share one Gram block
+    gram = _gram(rows, chosen)
+    groups = gram.shape[1]
+    squares, norms, cosines = _relations(_inner(gram), place)
+    if groups == 1:
+        return _plain(squares, norms, cosines, pairs, 0.0 if sure else math.nan)
+    left = [_relations(_inner(gram[:, kept][..., kept]), place) for kept in _all_but_one(groups)]
+    left_squares, left_norms, left_cosines = (torch.stack(parts) for parts in zip(*left, strict=True))
+    norms = groups * norms - (groups - 1) * left_norms.mean(0)
+    cosines = groups * cosines - (groups - 1) * left_cosines.mean(0)
+    covariance, dof = _jackknife_covariance(left_norms), groups - 1
+    spread = covariance.diagonal()[:, None] + covariance.diagonal() - 2 * covariance
+    gaps = norms[:, None] - norms
+    squared_norms = _squared_norms(squares, jackknife_variance(left_squares).sqrt(), dof)
+    most = _most_of_pairs(squared_norms)
+    cosine_errors = jackknife_variance(left_cosines).sqrt()
+    average_error = jackknife_variance(_average(left_cosines, pairs)).sqrt()
+    return Comparison(
+        H_N=_gap(gaps, spread, dof, pairs, float(most.max())),
+        H_D=_cosine(float(_average(cosines, pairs)), float(average_error), dof),
+        H_N_matrix=gaps**2 - spread,
+        H_D_matrix=cosines,
+        H_N_resolved=_resolved(partial(_squared_gap, dof=dof), gaps, spread, most),
+        H_D_resolved=_resolved(partial(_cosine, dof=dof), cosines, cosine_errors),
+        squared_norms=squared_norms,
+    )
+
+
+def relative_reach(estimate: Estimate) -> float:
+    """Return the half-width of the 95 % interval relative to the value; infinite where there is none."""
+    low, high = estimate.interval()
+    reach = (high - low) / 2
+    if reach == 0:
+        return 0.0
+    return reach / abs(estimate.value) if estimate.value and math.isfinite(reach) else math.inf
+
+
+def _plain(squares: Tensor, norms: Tensor, cosines: Tensor, pairs: Pairs, stderr: float) -> Comparison:
+    """Compare diagonals that are taken as they are, all with the same error: 0, or NaN for one not known."""
+    errors = torch.full_like(cosines, stderr)
+    squared_norms = _squared_norms(squares, torch.full_like(squares, stderr), math.inf)
+    most = _most_of_pairs(squared_norms)
+    gaps = (norms[:, None] - norms) ** 2
+    return Comparison(
+        H_N=Estimate(float(_average(gaps, pairs)), stderr, low=0, high=float(most.max())),
+        H_D=_cosine(float(_average(cosines, pairs)), stderr, math.inf),
+        H_N_matrix=gaps,
+        H_D_matrix=cosines,
+        H_N_resolved=_resolved(lambda value, most: Estimate(value, stderr, low=0, high=most), gaps, most),
+        H_D_resolved=_resolved(partial(_cosine, dof=math.inf), cosines, errors),
+        squared_norms=squared_norms,
+    )
+
+
+def _squared_norms(values: Tensor, stderrs: Tensor, dof: float) -> tuple[Estimate, ...]:
+    pairs = zip(values.tolist(), stderrs.tolist(), strict=True)
+    return tuple(Estimate(value, stderr, dof, low=0) for value, stderr in pairs)
+
+
+def _most_of_pairs(squared_norms: tuple[Estimate, ...]) -> Tensor:
+    """Return what each pair's H_N (K, K) is at most: the larger of the upper ends of ‖D_k‖² and ‖D_j‖²."""
+    ends = torch.tensor([norm.interval()[1] for norm in squared_norms], dtype=torch.float64)
+    ends = ends.nan_to_num(nan=math.inf)
+    return torch.maximum(ends[:, None], ends)
+
+
+def _cosine(value: float, stderr: float, dof: float) -> Estimate:
+    return Estimate(value, stderr, dof, low=-1, high=1)
+
+
+def _squared_gap(gap: float, variance: float, most: float, dof: int) -> Estimate:
+    """Return H_N of one pair from the difference of its norms and the variance of that difference's error."""
+    value = gap**2 - variance
+    error = math.sqrt(4 * variance * max(value, 0.0) + 2 * variance**2)
+    return Estimate(value, error, dof, slope=4 * variance, low=0, high=most)
+
+
+def _resolved(estimate: Callable[..., Estimate], *matrices: Tensor) -> Tensor:
+    """Return which of the pairs are resolved, (K, K) bool, from what an estimate is made of, each (K, K)."""
+    rows = zip(*(matrix.tolist() for matrix in matrices), strict=True)
+    return torch.tensor([[estimate(*pair).resolved for pair in zip(*row, strict=True)] for row in rows])
+
+
+def _gap(gaps: Tensor, spread: Tensor, dof: int, pairs: Pairs, most: float) -> Estimate:
+    """Return H_N from the differences of norms (K, K) and the variances of their errors (K, K)."""
+    clients = len(gaps)
+    center = torch.eye(clients, dtype=torch.float64) - 1 / clients
+    x, C = gaps.mean(1), -center @ spread @ center / 2  # zero where all clients are equal
+    scale = 2 / (clients - 1) if pairs == "distinct" else 2 / clients
+    square = float(x @ x)
+    value = float(_average(gaps**2 - spread, pairs))
+    slope = 4 * scale * float(x @ C @ x) / square if square > 0 else 0.0
+    floor = 2 * scale**2 * _square_trace(C, dof)
+    return Estimate(value, math.sqrt(slope * max(value, 0.0) + floor), dof, slope, low=0, high=most)
+
+
+def _square_trace(C: Tensor, dof: int) -> float:
+    """Return tr Σ², unbiased, for a sample covariance C of Σ with ``dof`` degrees of freedom (Wishart)."""
+    trace, squares = float(C.trace()), float((C**2).sum())
+    unbiased = dof**2 / ((dof - 1) * (dof + 2)) * (squares - trace**2 / dof)
+    return max(unbiased, trace**2 / len(C))
+
+
+def _jackknife_covariance(left_out: Tensor) -> Tensor:
+    """Return the jackknife covariance (K, K) of a vector from its (G, K) leave-one-out values."""
+    groups = len(left_out)
+    centred = left_out - left_out.mean(0)
+    return (groups - 1) / groups * centred.T @ centred
+
+
+def _all_but_one(groups: int) -> list[list[int]]:
+    return [[a for a in range(groups) if a != g] for g in range(groups)]
+
+
+def _first_equal(rows: list[Tensor]) -> list[int]:
+    return [
+        next(j for j, other in enumerate(rows) if other is row or torch.equal(other, row)) for row in rows
+    ]
+
+
+def _gram(rows: list[Tensor], chosen: list[int]) -> Tensor:
+    """Return the inner products of the chosen clients' group means as (K, G, K, G) float64."""
+    groups, n = rows[0].shape
+    size = len(chosen) * groups
+    gram = torch.zeros(size, size, dtype=torch.float64)
+    width = max(1, _CHUNK // size)
+    for begin in range(0, n, width):
+        piece = torch.cat([rows[j][:, begin : begin + width] for j in chosen]).double()
+        gram += piece @ piece.T
+    return ((gram + gram.T) / 2).view(len(chosen), groups, len(chosen), groups)
+
+
+def _inner(gram: Tensor) -> Tensor:
+    """Return I as (K, K): different groups only, or the plain product of one exact group."""
+    groups = gram.shape[1]
+    total = gram.sum((1, 3))
+    if groups == 1:
+        return total
+    return (total - gram.diagonal(dim1=1, dim2=3).sum(-1)) / (groups * (groups - 1))
+
+
+def _relations(inner: Tensor, place: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return I_kk, √I_kk and I_kj / √(I_kk I_jj) of the clients; NaN where I_kk came out negative."""
+    inner = inner[place][:, place]
+    squares = inner.diagonal()
+    # √(x·x) = x in IEEE arithmetic while √x·√x need not be: so a client's cosine with itself is exactly 1.
+    cosines = inner / torch.outer(squares, squares).sqrt()
+    norms = torch.where(squares > 0, squares, torch.nan).sqrt()
+    return squares, norms, torch.where((norms[:, None] + norms).isnan(), torch.nan, cosines)
+
+
+def _average(matrices: Tensor, pairs: Pairs) -> Tensor:
+    """Average (…, K, K) over pairs."""
+    clients = matrices.shape[-1]
+    if pairs == "all_including_self":
+        return matrices.mean((-2, -1))
+    return matrices[..., ~torch.eye(clients, dtype=torch.bool)].mean(-1)

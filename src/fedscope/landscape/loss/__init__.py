@@ -1,0 +1,1 @@
+"""The loss of a network as a function of its parameters, on fixed batches."""

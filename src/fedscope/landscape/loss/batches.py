@@ -1,0 +1,107 @@
+"""The samples behind a curvature operator: fixed, in a fixed order, with their counts."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from fedscope.errors import UserError
+from fedscope.landscape.loss.trees import Tree, count, leaves, mapped, split
+
+Batch = tuple[Tree, Tree]
+
+
+class Batches:
+    """Pairs (inputs, targets), the same in every pass; the last batch may be smaller.
+
+    An operator needs the same samples in every product, so nothing here shuffles, augments or drops.
+
+    Args:
+        inputs: a tensor whose first dimension counts samples; or a tuple, list or dict of such tensors, which
+            the model gets as its arguments (:mod:`fedscope.landscape.loss.trees`).
+        targets: the same, with the same first dimension; the loss gets it as it is.
+        batch_size: samples per batch.
+
+    Raises:
+        UserError: no samples, differing lengths, or ``batch_size`` < 1.
+    """
+
+    def __init__(self, inputs: Tree, targets: Tree, batch_size: int = 256) -> None:
+        if batch_size < 1:
+            raise UserError(f"batch_size is {batch_size}; it must be at least 1")
+        _check_pair(inputs, targets)
+        self._pairs = tuple(zip(split(inputs, batch_size), split(targets, batch_size), strict=True))
+
+    @classmethod
+    def from_iterable(cls, loader: Iterable[object]) -> "Batches":
+        """Run once through ``loader`` (an iterator will do) and keep its batches in the order they came.
+
+        An item is a pair (inputs, targets); or a dict, which is both: the model gets it by name and the loss
+        whole.
+
+        Raises:
+            UserError: no batch, an empty batch, or an item that is neither or whose tensors differ in length.
+        """
+        return cls._of([_pair(item) for item in loader])
+
+    @classmethod
+    def of(cls, data: "Batches | Iterable[object]") -> "Batches":
+        """Return ``data``, if it is no such thing yet run through once (:meth:`from_iterable`)."""
+        return data if isinstance(data, cls) else cls.from_iterable(data)
+
+    @classmethod
+    def _of(cls, pairs: Iterable[Batch]) -> "Batches":
+        batches = cls.__new__(cls)
+        batches._pairs = tuple(pairs)
+        if not batches._pairs:
+            raise UserError("the data has no batches; give at least one sample")
+        return batches
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Samples in each batch."""
+        return tuple(count(inputs) for inputs, _ in self._pairs)
+
+    @property
+    def samples(self) -> int:
+        """Samples in all batches together."""
+        return sum(self.sizes)
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of all samples, their order and how they are batched."""
+        digest = hashlib.sha256(f"{self.sizes}".encode())
+        for tensor in leaves(self._pairs):
+            digest.update(f"{tensor.dtype} {tuple(tensor.shape)}\0".encode())
+            digest.update(tensor.cpu().contiguous().numpy().data)
+        return digest.hexdigest()
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self._pairs)
+
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> "Batches":
+        """Return the batches on ``device``; floating tensors in ``dtype``, labels as they are."""
+
+        def moved(tensor: Tensor) -> Tensor:
+            return tensor.to(device, dtype) if tensor.is_floating_point() else tensor.to(device)
+
+        return Batches._of((mapped(moved, inputs), mapped(moved, targets)) for inputs, targets in self)
+
+
+def _pair(item: object) -> Batch:
+    if isinstance(item, Mapping):
+        item = item, item
+    if not isinstance(item, tuple | list) or len(item) != 2:
+        raise UserError(f"a batch must be a pair (inputs, targets) or a dict, not {type(item).__name__}")
+    _check_pair(item[0], item[1])
+    return item[0], item[1]
+
+
+def _check_pair(inputs: Tree, targets: Tree) -> None:
+    if count((inputs, targets)) == 0:
+        raise UserError("a batch is empty; give at least one sample")

@@ -1,0 +1,118 @@
+"""What BatchNorm does while curvature is measured: an explicit, recorded choice.
+
+``eval`` uses the running statistics stored in the checkpoint. ``recalibrate`` first re-estimates them on
+the given batches, as averaged weights need. ``batch`` uses the statistics of the batch itself; the loss is
+then no longer a mean over samples, so it is defined for a single batch only.
+"""
+
+import copy
+from collections.abc import Callable
+from typing import get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from fedscope.choices import BatchNormMode
+from fedscope.errors import UserError
+from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.loss.trees import arguments, count, mapped, within
+
+
+def frozen_copy(model: nn.Module, *, bn: BatchNormMode = "eval", batches: Batches) -> nn.Module:
+    """Return a deep copy of ``model`` fit for repeated, identical evaluations; ``model`` is not touched.
+
+    In the copy dropout is off, no parameter requires a gradient, and BatchNorm acts as ``bn`` says.
+
+    Args:
+        model: any module; its parameters' device and dtype must suit ``batches``.
+        bn: ``eval``, ``recalibrate`` or ``batch``.
+        batches: the samples to be analysed; read by ``recalibrate`` only.
+
+    Raises:
+        UserError: an unknown mode; batch statistics (by ``batch``, or because a layer keeps no running
+            ones) over more than one batch; a batch too small for ``recalibrate``.
+    """
+    if bn not in get_args(BatchNormMode):
+        raise UserError(f"bn is {bn!r}; choose one of {', '.join(get_args(BatchNormMode))}")
+    frozen = copied(model).eval().requires_grad_(False)
+    frozen.zero_grad(set_to_none=True)
+    layers = [module for module in frozen.modules() if isinstance(module, _BatchNorm)]
+    if bn == "batch":
+        _forget_running_statistics(layers)
+    if len(batches) > 1 and has_batch_statistics(frozen):
+        raise UserError(
+            f"BatchNorm would use batch statistics, which {len(batches)} batches do not share: put all "
+            f"{batches.samples} samples in one batch, or use bn='eval' with layers that keep running ones"
+        )
+    if bn == "recalibrate":
+        recalibrate(frozen, batches)
+    return frozen
+
+
+def copied(model: nn.Module) -> nn.Module:
+    """Return a deep copy, also of a network that keeps tensors it computed from others.
+
+    Its hooks and forward compute them anew (``weight_norm``), or keep them for the user to look at.
+    """
+    kept = (t for module in model.modules() for t in within(list(vars(module).values())) if not t.is_leaf)
+    return copy.deepcopy(model, {id(t): t.detach().clone() for t in kept})
+
+
+def has_batch_statistics(model: nn.Module) -> bool:
+    """Say whether a BatchNorm of a frozen model normalises by the batch's own statistics."""
+    return any(module.running_mean is None for module in model.modules() if isinstance(module, _BatchNorm))
+
+
+def written_buffers(model: nn.Module, evaluate: Callable[[], object]) -> dict[tuple[nn.Module, str], Tensor]:
+    """Return the buffers of ``model`` that an evaluation changes, as they were; the model has them back."""
+    held = [(m, name, b) for m in model.modules() for name, b in m.named_buffers(recurse=False)]
+    before = [buffer.detach().clone() for _, _, buffer in held]
+    try:
+        evaluate()
+        after = [module.get_buffer(name) for module, name, _ in held]
+        return {
+            (module, name): old
+            for (module, name, _), old, new in zip(held, before, after, strict=True)
+            if not torch.equal(old, new)
+        }
+    finally:
+        for (module, name, _), old in zip(held, before, strict=True):
+            module._buffers[name] = old
+
+
+def _forget_running_statistics(layers: list[_BatchNorm]) -> None:
+    # In eval mode a layer without running statistics normalises by the batch's own.
+    for layer in layers:
+        layer.running_mean = None
+        layer.running_var = None
+        layer.num_batches_tracked = None
+
+
+@torch.no_grad()
+def recalibrate(model: nn.Module, batches: Batches) -> None:
+    """Re-estimate the running statistics of a frozen model on these batches, in place.
+
+    Raises:
+        UserError: a batch is too small.
+    """
+    layers = [module for module in model.modules() if isinstance(module, _BatchNorm)]
+    for layer in layers:
+        layer.reset_running_stats()
+        layer.train()
+    momenta = [layer.momentum for layer in layers]
+    seen = 0
+    for inputs, _ in batches:
+        samples = count(inputs)
+        seen += samples
+        for layer in layers:
+            # Momentum n_b / n_so_far turns the running update into the sample-weighted mean.
+            layer.momentum = samples / seen
+        try:
+            positional, named = arguments(mapped(Tensor.clone, inputs))  # forward may write to them
+            model(*positional, **named)
+        except ValueError as error:
+            raise UserError(f"a batch of {samples} is too small to recalibrate BatchNorm: {error}") from error
+    for layer, momentum in zip(layers, momenta, strict=True):
+        layer.momentum = momentum
+        layer.eval()

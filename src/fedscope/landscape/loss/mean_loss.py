@@ -1,0 +1,76 @@
+"""Is a loss a mean over samples? Everything here that weights batches by their counts needs it to be."""
+
+import torch
+from torch import nn
+
+from fedscope.errors import UserError
+from fedscope.landscape.loss.batches import Batch, Batches
+from fedscope.landscape.loss.flat_loss import SAMPLE, FlatLoss, LossFunction
+from fedscope.landscape.loss.trees import Tree, count, joined, some
+
+
+class NoMeanError(UserError):
+    """The loss of several samples is not the mean of theirs, so that they must stay in one batch."""
+
+
+_ROUNDING = 1e-5  # of a float32 mean over a batch, relative
+
+
+@torch.no_grad()
+def check_mean(model: nn.Module, loss_fn: LossFunction, batches: Batches) -> None:
+    """Try the loss on the first samples: on these twice over, and on its two parts.
+
+    A sum doubles where every sample is there twice, and its curvature is that of the mean times a number of
+    samples; it is refused. The mean over the parts, weighted by their samples, differs from the whole for a
+    mean over unequal numbers of tokens, or a loss between samples. Then the result would depend on how the
+    samples fall into batches, and a single batch is required.
+
+    Raises:
+        UserError: the loss is no scalar, or a sum.
+        NoMeanError: it is no mean, and there are several batches.
+    """
+    loss = FlatLoss(model, loss_fn, batches)
+    inputs, targets = _first(loss.batches)
+    samples, cut = count(inputs), count(inputs) // 3
+    whole = _value(loss, inputs, targets)
+    if _doubles(loss, inputs, targets, whole):
+        raise UserError(
+            f"the loss is a sum over samples: {whole:.6g} for a batch of {samples}, twice that for each of "
+            "them twice; divide it by their number (reduction='mean')"
+        )
+    if len(batches) == 1 or not cut:
+        return
+    parts = slice(None, cut), slice(cut, None)
+    try:
+        values = [_value(loss, some(inputs, rows), some(targets, rows)) for rows in parts]
+    except Exception:  # whatever it raises: a network that takes so many samples and no others has no parts
+        return
+    mean = (cut * values[0] + (samples - cut) * values[1]) / samples
+    if abs(mean - whole) > _ROUNDING * max(map(abs, (whole, *values))):
+        raise NoMeanError(
+            f"the loss is no mean over samples: {whole:.6g} for a batch of {samples}, {mean:.6g} for "
+            "its parts; average over each sample's own terms, then over samples, or take all as one batch "
+            f"with --batch-size {batches.samples}"
+        )
+
+
+def _first(batches: Batches) -> Batch:
+    """Return the first batch; of one or two samples, which have no parts, with the next ones."""
+    taken = list(batches)[: 1 if batches.sizes[0] > 2 else SAMPLE]
+    try:
+        return joined([inputs for inputs, _ in taken]), joined([targets for _, targets in taken])
+    except UserError:  # of several lengths
+        return taken[0]
+
+
+def _value(loss: FlatLoss, inputs: Tree, targets: Tree) -> float:
+    with loss.exact():
+        return float(loss.on_batch(inputs, targets))
+
+
+def _doubles(loss: FlatLoss, inputs: Tree, targets: Tree, whole: float) -> bool:
+    try:
+        twice = _value(loss, joined([inputs, inputs]), joined([targets, targets]))
+    except Exception:  # whatever it raises: one that takes so many samples and no others is no plain sum
+        return False
+    return whole != 0 and abs(twice - 2 * whole) <= _ROUNDING * abs(whole)

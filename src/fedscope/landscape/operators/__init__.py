@@ -1,0 +1,1 @@
+"""Symmetric operators known by their products: the Hessian and its relatives."""

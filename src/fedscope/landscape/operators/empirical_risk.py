@@ -1,0 +1,204 @@
+"""What the curvature operators of a loss share: a weighted mean over batches of symmetric products."""
+
+import hashlib
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+from torch.distributed import ProcessGroup
+
+from fedscope.choices import BatchNormMode
+from fedscope.errors import UserError
+from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.loss.checks import (
+    check_repeats,
+    check_symmetric,
+    close,
+    explained,
+    once_differentiable,
+    once_error,
+)
+from fedscope.landscape.loss.flat_loss import SAMPLE, FlatLoss, LossFunction, signs
+from fedscope.landscape.loss.forms import Form
+from fedscope.landscape.loss.trees import Tree, count, flat, some
+from fedscope.landscape.operators.base import Operator, Product
+from fedscope.landscape.operators.graph_cache import Cost, Graph, Graphs, Plan, cut, measured
+from fedscope.landscape.operators.parallel import add_up, share
+
+_IMAGES = 256 << 20  # bytes of the batches' products that wait to be projected together
+
+
+class LossOperator(Operator):
+    """A = Σ_b (n_b/N)·A_b over the parameters that require a gradient, or over some of them.
+
+    Batches are weighted by their sample counts and summed in float64; parameters the loss does not use
+    have zero rows. A batch is cut into parts whose graphs stay small, where its loss is the weighted mean of
+    theirs, and graphs are kept between products as far as ``memory`` goes; ``plan`` says what came of it.
+
+    Args:
+        model: any module; copied, never modified.
+        loss_fn: (output, targets) ↦ scalar batch mean.
+        batches: the samples, the same in every product; a loader is run through once and kept
+            (:meth:`Batches.from_iterable`), so that one that shuffles or augments is fixed.
+        bn: what BatchNorm does, see ``frozen_copy``.
+        parameters: patterns such as ``layer3.*`` or ``*.weight`` (:mod:`fnmatch`); the operator is the
+            diagonal block of the parameters whose names match one. None: all that require a gradient.
+        memory: bytes that graphs may take together; None: a quarter of what is free, at most 4 GiB.
+        group: processes that share the batches (``torch.distributed.group.WORLD``, say). Each must be given
+            the same model and all batches, and call for the same products; all get the same bits.
+
+    Attributes:
+        names: the parameter tensors, in order.
+        numels: their lengths.
+
+    Raises:
+        UserError: see ``FlatLoss``; or, at the first product, what ``preflight`` refuses: an operation that
+            cannot be differentiated as often as the operator needs, outputs that differ from one evaluation
+            to the next, products that are not symmetric.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss_fn: LossFunction,
+        batches: Batches | Iterable[object],
+        *,
+        bn: BatchNormMode = "eval",
+        parameters: Sequence[str] | None = None,
+        memory: int | None = None,
+        group: ProcessGroup | None = None,
+    ) -> None:
+        if memory is not None and memory < 0:
+            raise UserError(f"memory is {memory} bytes; it must be at least 0")
+        self._loss = FlatLoss(model, loss_fn, batches, bn=bn, parameters=parameters)
+        self.names = self._loss.names
+        self.numels = self._loss.numels
+        super().__init__(
+            sum(self.numels),
+            dtype=self._loss.dtype,
+            device=self._loss.device,
+            blocks=tuple(zip(self.names, self.numels, strict=True)),
+            weights=self._loss.batches.sizes,
+        )
+        self._memory = memory
+        self._group = group
+        self._prepared: Graphs | None = None
+
+    @property
+    def loss(self) -> FlatLoss:
+        """The loss that this is an operator of."""
+        return self._loss
+
+    @property
+    def form(self) -> Form:
+        """Whether the network is evaluated in a faster form, and if not, why."""
+        return self._loss.form
+
+    @property
+    def plan(self) -> Plan:
+        """How the products are computed."""
+        return self._graphs().plan
+
+    @cached_property
+    @torch.no_grad()
+    def fingerprint(self) -> str:
+        """A hash of what decides the products: kind, names, weights, samples, and what these give.
+
+        That is every batch's loss, and a product with the first batch's first part, so that another
+        network or loss is told from this one even where it differs in its derivatives alone.
+        """
+        graphs = self._graphs()
+        with self._loss.exact(), torch.enable_grad():
+            product = self._times(graphs.graph(0, 0), signs(self._loss.center))
+        digest = hashlib.sha256(f"{type(self).__name__} {self.names} {self._memory}".encode())
+        digest.update(self._loss.batches.sha256.encode())
+        for tensor in (self._loss.center, self._loss.losses, product):
+            digest.update(tensor.cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+    @abstractmethod
+    def _graph(self, inputs: Tree, targets: Tree) -> Graph:
+        """Return the tensors of some samples, with their graphs, that every product with them begins at."""
+
+    @abstractmethod
+    def _times(self, graph: Graph, v: Tensor) -> Tensor:
+        """Return A_b v (n,), leaving the graph usable."""
+
+    def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
+        graphs, count = self._graphs(), len(self._loss.batches)
+        totals = torch.zeros_like(rows, dtype=torch.float64)
+        forms = totals.new_zeros(len(rows), count)
+        projections = None if onto is None else totals.new_zeros(len(rows), count, len(onto))
+        mine, some_at_a_time = share(count, self._group), max(1, _IMAGES // (rows.numel() * rows.itemsize))
+        for first in range(0, len(mine), some_at_a_time):
+            together, images = mine[first : first + some_at_a_time], []
+            for b in together:
+                products = torch.zeros_like(totals)
+                for part in graphs.parts(b):
+                    self._add(products, rows, b, part)
+                totals.add_(products, alpha=self._loss.batches.sizes[b] / self._loss.batches.samples)
+                forms[:, b] = torch.linalg.vecdot(rows.double(), products)
+                if onto is not None:
+                    images.append(products.to(self.dtype))
+            if onto is not None and projections is not None:
+                inner = (onto @ torch.cat(images).T).T.double()
+                projections[:, list(together)] = inner.view(len(together), len(rows), -1).transpose(0, 1)
+        add_up(self._group, totals, forms, projections)
+        return [
+            Product(total.to(self.dtype), forms[i], None if projections is None else projections[i])
+            for i, total in enumerate(totals)
+        ]
+
+    def _add(self, products: Tensor, rows: Tensor, b: int, part: int) -> None:
+        graphs = self._graphs()
+        with torch.enable_grad(), self._loss.exact():
+            graph = graphs.graph(b, part)
+            for product, v in zip(products, rows, strict=True):
+                product.add_(self._times(graph, v), alpha=graphs.share(b, part))
+
+    def _graphs(self) -> Graphs:
+        """Return the graphs; at the first call, look at what they rest on and cost."""
+        if self._prepared is None:
+            batches, whole = list(self._loss.batches), self._loss.coupled
+            cost = self._checked_cost(*batches[0])
+            longest = max(self._loss.batches.sizes)
+            most = longest if whole else cost.fitting(longest, self._memory)
+            whole = whole or (most < longest and not self._separable(most))
+            self._prepared = Graphs(
+                self._graph, batches, cost, most=longest if whole else most, memory=self._memory
+            )
+        return self._prepared
+
+    def _checked_cost(self, inputs: Tree, targets: Tree) -> Cost:
+        if not self._loss.coupled:
+            inputs, targets = some(inputs, slice(SAMPLE)), some(targets, slice(SAMPLE))
+
+        def outputs() -> Tensor:
+            return flat(self._loss.outputs(inputs))
+
+        with torch.enable_grad(), self._loss.exact(), explained(self._loss.model, outputs):
+            check_repeats(outputs)
+            graph, cost = measured(self._graph, (inputs, targets), whole=self._loss.coupled)
+            if once_differentiable(graph):
+                raise once_error(self._loss.model, outputs)
+            check_symmetric(lambda v: self._times(graph, v), self._loss.center)
+        return cost
+
+    @torch.no_grad()
+    def _separable(self, most: int) -> bool:
+        """Say whether every batch's loss is the mean of its parts', as for most losses, but not for all."""
+        with self._loss.exact():
+            for batch, whole in zip(self._loss.batches, self._loss.losses.double(), strict=True):
+                parts = cut(batch, most)
+                sums = [count(x) * self._loss.on_batch(x, y).double() for x, y in parts]
+                if not close(torch.stack(sums).sum() / count(batch[0]), whole, self.dtype):
+                    return False
+        return True
+
+    def _check_used(self, value: Tensor) -> None:
+        if not value.requires_grad:
+            raise UserError(
+                "the loss does not depend on the trainable parameters; check the model and the loss"
+            )

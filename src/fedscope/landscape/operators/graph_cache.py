@@ -1,0 +1,199 @@
+"""How a pass over the data is cut into autograd graphs, and which of them are kept for the next pass.
+
+A product with A_b needs a graph (two thirds of the work is then still to do; a kept graph saves the rest).
+A graph's memory is f + s·n for n samples, measured on two small graphs. Batches are cut so that one graph
+stays near 512 MiB, where it was as fast as any and memory is bounded; as many as the budget allows are kept.
+
+How batches are cut depends on the network, the batches and ``memory`` alone, never on what happens to be
+free: the same inputs give the same bits.
+"""
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from fedscope.errors import UserError
+from fedscope.landscape.loss.batches import Batch
+from fedscope.landscape.loss.trees import Tree, count, leaves, some
+
+Graph = tuple[Tensor, ...]
+"""The tensors of some samples, with their graphs, that every product begins at."""
+
+_WORKING = 1 << 29
+_MOST = 4 << 30
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How products are computed: printed, it says so in one line."""
+
+    microbatch: int  # samples of the largest graph
+    graphs: int  # in one pass over the data
+    kept: int  # of them, between products
+    size: int  # bytes of the largest graph
+    memory: int  # bytes that graphs may take, the kept ones and the one at work
+
+    def __str__(self) -> str:
+        return (
+            f"{self.graphs} graphs of at most {self.microbatch} samples ({self.size / 2**20:.0f} MiB), "
+            f"{self.kept} kept between products"
+        )
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The bytes of a graph of so many samples."""
+
+    fixed: float
+    each: float
+
+    def __call__(self, samples: int) -> int:
+        """Return them."""
+        return round(self.fixed + self.each * samples)
+
+    def fitting(self, longest: int, memory: int | None) -> int:
+        """Return the most samples, at least one and at most ``longest``, whose graph stays within bounds."""
+        room = (_WORKING if memory is None else min(memory, _WORKING)) - self.fixed
+        return longest if self(longest) - self.fixed <= room else max(1, int(room / self.each))
+
+
+class Graphs:
+    """The graphs of a sequence of batches, built when first used and kept as far as the plan says.
+
+    Args:
+        build: (inputs, targets) ↦ graph.
+        batches: what the products run over.
+        size: (samples) ↦ bytes of a graph.
+        most: samples of a graph; as many as the longest batch has where batches cannot be cut.
+        memory: bytes, or None for a quarter of what is free, at most 4 GiB.
+
+    Raises:
+        UserError: batches cannot be cut and one exceeds the ``memory`` that was given.
+    """
+
+    def __init__(
+        self,
+        build: Callable[[Tree, Tree], Graph],
+        batches: Sequence[Batch],
+        size: Callable[[int], int],
+        *,
+        most: int,
+        memory: int | None,
+    ) -> None:
+        self._build = build
+        self._parts = [cut(batch, most) for batch in batches]
+        sizes = [size(count(inputs)) for parts in self._parts for inputs, _ in parts]
+        longest = max(count(inputs) for inputs, _ in batches)
+        if memory is not None and max(sizes) > memory and most == longest > 1:
+            raise UserError(
+                f"the graph of a batch of {longest} takes about {max(sizes) / 2**20:.0f} MiB, memory is "
+                f"{memory / 2**20:.0f} MiB, and a batch whose samples interact (bn='batch', or a loss that "
+                "is no mean over samples) cannot be cut: give more memory or smaller batches"
+            )
+        budget = _free(next(leaves(batches[0])).device) if memory is None else memory
+        self.plan = Plan(
+            max(count(inputs) for parts in self._parts for inputs, _ in parts),
+            len(sizes),
+            _kept(sizes, budget),
+            max(sizes),
+            budget,
+        )
+        self._kept: dict[tuple[int, int], Graph] = {}
+
+    def parts(self, b: int) -> range:
+        """Return the numbers of batch b's parts."""
+        return range(len(self._parts[b]))
+
+    def share(self, b: int, part: int) -> float:
+        """Return the part's fraction of batch b's samples."""
+        return count(self._parts[b][part][0]) / sum(count(inputs) for inputs, _ in self._parts[b])
+
+    def graph(self, b: int, part: int) -> Graph:
+        """Return the graph of a part. The caller lets go of it before asking for the next."""
+        if (b, part) in self._kept:
+            return self._kept[b, part]
+        graph = self._build(*self._parts[b][part])
+        if len(self._kept) < self.plan.kept:
+            self._kept[b, part] = graph
+        return graph
+
+
+def measured(build: Callable[[Tree, Tree], Graph], batch: Batch, *, whole: bool) -> tuple[Graph, Cost]:
+    """Return a batch's graph, and what graphs cost by it and, unless only ``whole`` will do, by its half."""
+    inputs, targets = batch
+    samples = count(inputs)
+    half = samples if whole else max(1, samples // 2)
+    graph, size = _saved_bytes(lambda: build(inputs, targets))
+    if half == samples:
+        return graph, Cost(0, size / samples)
+    _, less = _saved_bytes(lambda: build(some(inputs, slice(half)), some(targets, slice(half))))
+    each = (size - less) / (samples - half)
+    return graph, Cost(max(0.0, size - each * samples), each)
+
+
+def _saved_bytes(build: Callable[[], Graph]) -> tuple[Graph, int]:
+    """Return a graph and the bytes of the distinct storages that it holds on to."""
+    storages: dict[int, int] = {}
+
+    def seen(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        storages[storage.data_ptr()] = storage.nbytes()
+        return tensor.detach()
+
+    with torch.autograd.graph.saved_tensors_hooks(seen, lambda tensor: tensor):
+        graph = build()
+    return graph, sum(storages.values())
+
+
+def cut(batch: Batch, most: int) -> list[Batch]:
+    """Return a batch in near-equal parts of at most ``most`` samples."""
+    samples = count(batch[0])
+    rows = torch.arange(samples).tensor_split(math.ceil(samples / most))
+    parts = [slice(int(part[0]), int(part[-1]) + 1) for part in rows]
+    return [(some(batch[0], part), some(batch[1], part)) for part in parts]
+
+
+def _kept(sizes: list[int], budget: int) -> int:
+    """Return how many of the first graphs fit, beside the one at work unless all fit."""
+    if sum(sizes) <= budget:
+        return len(sizes)
+    kept, room = 0, budget - max(sizes)
+    while sizes[kept] <= room:
+        room -= sizes[kept]
+        kept += 1
+    return kept
+
+
+def _free(device: torch.device) -> int:
+    """Return a quarter of the memory that is free on the device, or in this process's control group."""
+    if device.type == "cuda":
+        free = torch.cuda.mem_get_info(device)[0]
+    else:
+        free = _available()
+        limit, used = (_number(Path("/sys/fs/cgroup") / name) for name in ("memory.max", "memory.current"))
+        if limit is not None and used is not None:
+            free = min(free, limit - used)
+    return max(0, min(free // 4, _MOST))
+
+
+def _available() -> int:
+    """Return the bytes that can be had without swapping; half of all memory where the system does not say."""
+    try:
+        line = next(
+            line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable")
+        )
+        return 1024 * int(line.split()[1])
+    except (OSError, StopIteration):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
+def _number(file: Path) -> int | None:
+    try:
+        return int(file.read_text())
+    except (OSError, ValueError):  # not on this system, or "max"
+        return None

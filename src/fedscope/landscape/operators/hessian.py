@@ -1,0 +1,21 @@
+"""The Hessian of a model's mean loss, by double backward (Pearlmutter 1994)."""
+
+import torch
+from torch import Tensor
+
+from fedscope.landscape.loss.derivatives import joined, pulled
+from fedscope.landscape.loss.trees import Tree
+from fedscope.landscape.operators.empirical_risk import LossOperator
+from fedscope.landscape.operators.graph_cache import Graph
+
+
+class Hessian(LossOperator):
+    """H = Σ_b (n_b/N)·∇²loss_b(w). Arguments and errors as of :class:`LossOperator`."""
+
+    def _graph(self, inputs: Tree, targets: Tree) -> Graph:
+        loss = self._loss.on_batch(inputs, targets)
+        self._check_used(loss)
+        return pulled((loss,), self._loss.parameters, (torch.ones_like(loss),), again=True)
+
+    def _times(self, graph: Graph, v: Tensor) -> Tensor:
+        return joined(pulled(graph, self._loss.parameters, self._loss.split(v)))

@@ -1,0 +1,73 @@
+"""What products with an orthonormal basis tell of an operator, kept to be used again.
+
+For orthonormal rows Q (m, n), T = Q A Qᵀ and a unit vector q outside: A Qᵀ = Qᵀ T + q bᵀ. With P = QᵀQ the
+operator splits into a part that Q, T, q and b know exactly and a remainder,
+
+    A = Qᵀ T Q + (Qᵀ b) qᵀ + q (Qᵀ b)ᵀ + (1 − P) A (1 − P),
+
+so an estimator that has a Krylov basis at hand need only estimate the remainder ("deflation": Girard 1987;
+Meyer, Musco, Musco and Woodruff 2021 for a sketch instead of a Krylov basis).
+
+Symbols: n coordinates, m basis vectors, B batches.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedscope.landscape.operators.base import Operator, Product
+
+
+@dataclass(frozen=True)
+class Subspace:
+    """An orthonormal basis Q with A's products: A Qᵀ = Qᵀ T + q bᵀ."""
+
+    basis: Tensor  # (m, n) in the operator's dtype: Q, one vector per row
+    projected: Tensor  # (m, m) float64 on the CPU: T
+    batches: Tensor | None  # (B, m, m) float64 on the CPU: Q A_b Qᵀ, where A is a mean over batches
+    outside: Tensor  # (n,) in the operator's dtype: q, or zeros where the basis is invariant
+    coupling: Tensor  # (m,) float64 on the CPU: b
+    matvecs: int  # products it cost
+    beyond: Tensor | None = None  # (B, m, d) float64 on the CPU: Q A_b (1 − P) S, E[S Sᵀ] = 1, if sketched
+
+    @property
+    def trace(self) -> float:
+        """Tr T: the exact part of tr A."""
+        return float(self.projected.trace())
+
+    def diagonal(self) -> Tensor:
+        """Return the exact part of A's diagonal, (n,) float64: that of Qᵀ T Q + (Qᵀ b) qᵀ + q (Qᵀ b)ᵀ."""
+        projected, coupling = self.projected.to(self.basis.device), self.coupling.to(self.basis.device)
+        pieces = []
+        for piece, outside in zip(self.basis.split(_WIDTH, 1), self.outside.split(_WIDTH), strict=True):
+            wide = piece.double()
+            own = (wide * (projected @ wide)).sum(0)
+            pieces.append(own + 2 * outside.double() * (coupling @ wide))
+        return torch.cat(pieces)
+
+    def without(self, v: Tensor) -> Tensor:
+        """Return (1 − P) v for (n,) or rows (m, n), in v's dtype."""
+        return v - (v @ self.basis.T.to(v.dtype)) @ self.basis.to(v.dtype)
+
+
+class Remainder(Operator):
+    """(1 − P) A (1 − P): what a subspace leaves to be estimated."""
+
+    def __init__(self, base: Operator, known: Subspace) -> None:
+        super().__init__(
+            base.shape[0], dtype=base.dtype, device=base.device, blocks=base.blocks, weights=base.weights
+        )
+        self._base = base
+        self._known = known
+
+    def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
+        inner = self._known.without(rows)
+        outer = None if onto is None else self._known.without(onto)
+        return [
+            Product(self._known.without(product.vector), product.forms, product.onto)
+            for product in self._base._apply(inner, outer)
+        ]
+
+
+_WIDTH = 1 << 16  # columns converted to float64 at a time

@@ -1,0 +1,67 @@
+"""Random probe vectors z with E[z zᵀ] = I, for Hutchinson-type estimates.
+
+A sampler that ends has then given a complete set, Σ z zᵀ / M = I: averages over it are exact.
+Draws are made on the generator's device and moved, so that a CPU generator gives the same probes everywhere.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from fedscope.errors import UserError
+from fedscope.landscape.operators.base import Operator, Product
+
+DEFAULT_SEED = 0
+LARGEST_ORTHOGONAL = 16384
+BLOCK = 8  # probes per pass over the data
+
+Sampler = Callable[[int, torch.Generator, torch.dtype, torch.device], Iterator[Tensor]]
+"""(n, generator, dtype, device) ↦ probes of shape (n,)."""
+
+
+def default_generator() -> torch.Generator:
+    """Return a fresh CPU generator seeded with ``DEFAULT_SEED``: a call without one repeats itself."""
+    return torch.Generator().manual_seed(DEFAULT_SEED)
+
+
+def rademacher(
+    n: int, generator: torch.Generator, dtype: torch.dtype, device: torch.device
+) -> Iterator[Tensor]:
+    """Yield independent ±1 vectors without end (Hutchinson 1990): the least variance of i.i.d. entries."""
+    while True:
+        coins = torch.randint(2, (n,), generator=generator, device=generator.device)
+        yield (2 * coins - 1).to(device, dtype)
+
+
+def orthogonal(
+    n: int, generator: torch.Generator, dtype: torch.dtype, device: torch.device
+) -> Iterator[Tensor]:
+    """Yield √n times the n columns of a Haar-random orthogonal matrix, then end: an exact full set.
+
+    Raises:
+        UserError: n is beyond ``LARGEST_ORTHOGONAL``; the matrix would not fit in memory.
+    """
+    if n > LARGEST_ORTHOGONAL:
+        raise UserError(
+            f"orthogonal probes need an {n} × {n} matrix; use rademacher beyond {LARGEST_ORTHOGONAL}"
+        )
+    gaussian = torch.randn(n, n, generator=generator, device=generator.device, dtype=torch.float64)
+    columns, triangle = torch.linalg.qr(gaussian)
+    # QR's signs are a convention; a non-negative diagonal of R makes the law uniform (Mezzadri 2007).
+    columns *= triangle.diagonal().sign() * n**0.5
+    yield from columns.T.to(device, dtype).contiguous()
+
+
+def ended(vectors: Iterator[Tensor]) -> bool:
+    """Say whether a sampler has given its whole, exact set."""
+    return next(vectors, None) is None
+
+
+def probe_products(op: Operator, vectors: Iterator[Tensor], count: int) -> Iterator[tuple[Tensor, Product]]:
+    """Yield the next ``count`` probes with their products, taken ``BLOCK`` at a time; fewer if they end."""
+    for begin in range(0, count, BLOCK):
+        block = list(islice(vectors, min(BLOCK, count - begin)))
+        if block:
+            yield from zip(block, op.products(torch.stack(block)), strict=True)

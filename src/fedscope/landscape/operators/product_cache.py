@@ -1,0 +1,126 @@
+"""Products on disk: an operator that computes no product twice, not even after ``kill -9``.
+
+Every estimator here is a deterministic function of products, and the products are nearly all of its cost. So
+the one thing kept is each product, in a file named by the vector's bits: run again after an interruption, the
+algorithm takes the same steps, finds the products it had, and goes on with the same bits. Krylov bases, probe
+sums and diagonals need no state of their own.
+
+One file holds n numbers in the operator's dtype, and a few more. A file that cannot be read is computed
+anew; where no more can be written (disk full, no room left), products are computed and not kept.
+"""
+
+import hashlib
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedscope.errors import UserError
+from fedscope.landscape.operators.base import Operator, Product
+from fedscope.landscape.operators.empirical_risk import LossOperator
+from fedscope.landscape.surroundings import surroundings
+from fedscope.storage import atomic_file, read_bytes
+
+_COLUMNS = 64  # of a basis, that tell it from others
+_MOST = 1 << 36  # bytes of a file
+
+
+@dataclass
+class Room:
+    """What journals may still take on disk together."""
+
+    left: int = 8 << 30  # bytes
+
+
+class Journaled(Operator):
+    """An operator whose products are kept in a folder, which whoever has the result deletes.
+
+    Args:
+        base: the operator; the folder must belong to it alone, that is, be named by what decides its bits.
+        folder: made at the first product.
+        below: the folder below which links are refused (:mod:`fedscope.storage`).
+        room: what this journal may take; it may share it with others.
+
+    Attributes:
+        computed: products that were computed, not found.
+        found: products that were found.
+    """
+
+    def __init__(
+        self, base: Operator, folder: Path, *, below: Path | None = None, room: Room | None = None
+    ) -> None:
+        super().__init__(
+            base.shape[0], dtype=base.dtype, device=base.device, blocks=base.blocks, weights=base.weights
+        )
+        self._base = base
+        self._folder, self._below = folder, below
+        self._room = room or Room()
+        self.computed = self.found = 0
+
+    def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
+        path = self._folder / f"{_key(rows, onto)}.npz"
+        products = self._read(path)
+        if products is not None:
+            self.found += len(products)
+            return products
+        products = self._base._apply(rows, onto)
+        self.computed += len(products)
+        self._write(path, products)
+        return products
+
+    def _read(self, path: Path) -> list[Product] | None:
+        try:
+            stored = read_bytes(path, _MOST)
+            with io.BytesIO(stored) as file, np.load(file, allow_pickle=False) as content:
+                parts = {name: torch.from_numpy(content[name]).to(self.device) for name in content.files}
+        except (UserError, OSError, ValueError, KeyError, EOFError, BadZipFile):
+            return None
+        self._room.left -= len(stored)
+        vectors, forms, onto = parts["vectors"], parts.get("forms"), parts.get("onto")
+        return [
+            Product(vector, None if forms is None else forms[i], None if onto is None else onto[i])
+            for i, vector in enumerate(vectors)
+        ]
+
+    def _write(self, path: Path, products: list[Product]) -> None:
+        parts = {
+            "vectors": [product.vector for product in products],
+            "forms": [product.forms for product in products if product.forms is not None],
+            "onto": [product.onto for product in products if product.onto is not None],
+        }
+        arrays: dict[str, Any] = {
+            name: torch.stack(part).cpu().numpy() for name, part in parts.items() if part
+        }
+        self._room.left -= sum(array.nbytes for array in arrays.values())
+        if self._room.left < 0:
+            return
+        try:
+            with atomic_file(path, below=self._below) as file:
+                np.savez(file, **arrays)
+        except OSError:
+            self._room.left = 0  # the disk is full, or not ours to write on: go on without
+
+
+def _key(rows: Tensor, onto: Tensor | None) -> str:
+    """Return the name of a product: the bits of the vectors, and of some columns of the rows projected onto.
+
+    Those rows are the basis that the algorithm had built by then. A restart changes them but not the vector
+    that follows, so that runs which restart otherwise agree in the vector and even in the rows' number.
+    """
+    digest = hashlib.sha256(f"{tuple(rows.shape)} {0 if onto is None else len(onto)}\0".encode())
+    digest.update(rows.cpu().contiguous().numpy().data)
+    if onto is not None:
+        digest.update(onto[:, :: max(1, onto.shape[1] // _COLUMNS)].cpu().contiguous().numpy().data)
+    return digest.hexdigest()[:32]
+
+
+def identity(op: LossOperator) -> str:
+    """Return what names an operator's bits: kind, weights, samples, outputs, and what computes them."""
+    digest = hashlib.sha256(op.fingerprint.encode())
+    digest.update(surroundings(op.device).encode())
+    return digest.hexdigest()[:32]

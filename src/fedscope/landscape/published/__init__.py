@@ -1,0 +1,1 @@
+"""What other programs compute, as they compute it."""

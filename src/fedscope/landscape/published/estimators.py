@@ -1,0 +1,159 @@
+"""Reading ``code``: what the scripts published with Mendieta et al. 2022 compute, whatever one thinks of it.
+
+- Trace: Rademacher probes; the running mean of zᵀHz stops when it moved by less than 1e-3 of itself, or after
+  100. That bounds no error, and a flat step may end it by chance, so the number of probes differs between
+  models. The scripts divide by mean + 1e-6, which stops at once where the mean is negative; here by
+  |mean| + 1e-6.
+- "Diagonal": one number per parameter tensor, the mean of Σ z⊙Hz over it, that is its block's trace.
+- λ_max: power iteration from a Gaussian start, so the eigenvalue of largest magnitude, sign included; stops
+  when two Rayleigh quotients differ by less than 1e-3 of the former, and returns the former. 1e-6 is added to
+  every norm. Further eigenvectors are made orthogonal to the earlier ones at each iteration.
+- Pairs: the mean over the whole K × K matrices, each client with itself included.
+
+The products are meant to be :class:`~fedscope.landscape.published.resampling.Resampled`. There are no error
+bars.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedscope.choices import Pairs
+from fedscope.landscape.heterogeneity.results import CrossClient
+from fedscope.landscape.heterogeneity.similarity import compare
+from fedscope.landscape.operators.base import Operator
+from fedscope.landscape.operators.probes import default_generator, rademacher
+from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.spectral.results import Estimate
+
+MAX_ITERATIONS = 100
+TOLERANCE = 1e-3
+_TINY = 1e-6
+
+
+@dataclass(frozen=True)
+class PublishedTrace:
+    """A running mean of zᵀHz when it stopped, whole and by parameter tensor."""
+
+    value: float
+    tensor: Tensor  # (T,) float64; adds up to the value
+    iterations: int  # products
+
+
+@dataclass(frozen=True)
+class PublishedEigenpairs:
+    """Eigenvalues of largest magnitude as power iteration left them, in the order found."""
+
+    values: Tensor  # (k,) float64
+    vectors: Tensor  # (n, k) in the operator's dtype
+    iterations: tuple[int, ...]  # products of each
+
+
+def published_trace(
+    op: Operator,
+    *,
+    generator: torch.Generator | None = None,
+    max_iterations: int = MAX_ITERATIONS,
+    tol: float = TOLERANCE,
+    progress: Progress | None = None,
+) -> PublishedTrace:
+    """Estimate the trace, and that of each of the operator's blocks, by the scripts' stopping rule.
+
+    Args:
+        op: symmetric operator.
+        generator: draws the probes; a fixed default if not given.
+        max_iterations: most probes.
+        tol: relative change of the running mean that ends the iteration.
+        progress: called after every product.
+    """
+    probes = rademacher(op.shape[0], generator or default_generator(), op.dtype, op.device)
+    lengths = [length for _, length in op.blocks]
+    total = torch.zeros(len(lengths), dtype=torch.float64)
+    mean = 0.0
+    for done, z in zip(range(1, max_iterations + 1), probes, strict=False):
+        sample = z.double() * op.matvec(z).double()
+        total += torch.stack([piece.sum() for piece in sample.split(lengths)]).cpu()
+        before, mean = mean, float(total.sum()) / done
+        if progress:
+            progress(done, None)
+        if abs(mean - before) / (abs(before) + _TINY) < tol:
+            break
+    return PublishedTrace(mean, total / done, done)
+
+
+def published_eigenpairs(
+    op: Operator,
+    *,
+    k: int = 1,
+    generator: torch.Generator | None = None,
+    max_iterations: int = MAX_ITERATIONS,
+    tol: float = TOLERANCE,
+    progress: Progress | None = None,
+) -> PublishedEigenpairs:
+    """Find k eigenpairs of largest magnitude, one after the other, by the scripts' power iteration.
+
+    Args:
+        op: symmetric operator.
+        k: pairs wanted.
+        generator: draws the Gaussian starts; a fixed default if not given.
+        max_iterations: most products for each; the last quotient is returned if it comes to that.
+        tol: relative change of the Rayleigh quotient that ends the iteration.
+        progress: called after every product.
+    """
+    generator = generator or default_generator()
+    vectors: list[Tensor] = []
+    values: list[float] = []
+    iterations: list[int] = []
+    for _ in range(k):
+        start = torch.randn(op.shape[0], generator=generator, device=generator.device)
+        v = _normalised(start.to(op.device, torch.float64))
+        value: float | None = None
+        for done in range(1, max_iterations + 1):
+            for earlier in vectors:
+                v = v - (v @ earlier) * earlier
+            v = _normalised(v).to(op.dtype)
+            image = op.matvec(v).double()
+            quotient = float(image @ v.double())
+            v = _normalised(image)
+            if progress:
+                progress(sum(iterations) + done, None)
+            if value is not None and abs(value - quotient) / (abs(value) + _TINY) < tol:
+                break
+            value = quotient
+        assert value is not None
+        vectors.append(v)
+        values.append(value)
+        iterations.append(done)
+    return PublishedEigenpairs(
+        torch.tensor(values, dtype=torch.float64),
+        torch.stack(vectors, dim=1).to(op.dtype),
+        tuple(iterations),
+    )
+
+
+def published_comparison(traces: list[PublishedTrace], pairs: Pairs = "all_including_self") -> CrossClient:
+    """Compare the clients' vectors of tensor traces as they are, without a correction or an error bar."""
+    found = compare([trace.tensor[None] for trace in traces], pairs, sure=False)
+    probes = tuple(trace.iterations for trace in traces)
+    return CrossClient(
+        clients=len(traces),
+        pairs=pairs,
+        H_N={"tensor": found.H_N},
+        H_D={"tensor": found.H_D},
+        H_N_matrix={"tensor": found.H_N_matrix},
+        H_D_matrix={"tensor": found.H_D_matrix},
+        H_N_resolved={"tensor": found.H_N_resolved},
+        H_D_resolved={"tensor": found.H_D_resolved},
+        squared_norms={"tensor": found.squared_norms},
+        probes=probes,
+        converged=None,
+        matvecs=sum(probes),
+        traces=tuple(Estimate(trace.value, math.nan) for trace in traces),
+    )
+
+
+def _normalised(v: Tensor) -> Tensor:
+    unit: Tensor = v / (v.norm() + _TINY)
+    return unit

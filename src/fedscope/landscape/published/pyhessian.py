@@ -1,0 +1,98 @@
+"""λ_max and the trace by the PyHessian package (Yao et al. 2020), the published papers' own estimator.
+
+It stops where consecutive values differ little, so it has neither residuals nor standard errors to give:
+they are NaN here, and ``converged`` is False. λ_max is its power iteration's eigenvalue of largest magnitude
+(sign included), taken one iteration before the last.
+"""
+
+import math
+import warnings
+from collections.abc import Iterator
+
+import torch
+from pyhessian import hessian as PyHessian
+from torch import Tensor, nn
+
+from fedscope.choices import BatchNormMode
+from fedscope.errors import UserError
+from fedscope.landscape.loss.batches import Batch, Batches
+from fedscope.landscape.loss.batchnorm import frozen_copy
+from fedscope.landscape.loss.flat_loss import LossFunction
+from fedscope.landscape.loss.trees import mapped
+from fedscope.landscape.operators.probes import DEFAULT_SEED
+from fedscope.landscape.spectral.results import Eigenpairs, Trace
+
+
+def pyhessian_spectrum(
+    model: nn.Module,
+    loss_fn: LossFunction,
+    batches: Batches,
+    *,
+    seed: int = DEFAULT_SEED,
+    max_iter: int = 100,
+    tol: float = 1e-3,
+    bn: BatchNormMode = "eval",
+) -> tuple[Eigenpairs, Trace]:
+    """Return PyHessian's top eigenpair and trace, on a frozen copy of the model and the same batches.
+
+    Its draws come from PyTorch's global generator, which is seeded here and put back afterwards.
+
+    Args:
+        model: any module; copied, never modified.
+        loss_fn: (output, targets) ↦ scalar batch mean.
+        batches: the samples; weighted by their counts by PyHessian as well.
+        seed: of both estimators.
+        max_iter: most iterations of either.
+        tol: relative change at which either stops.
+        bn: what BatchNorm does, see ``frozen_copy``.
+    """
+    trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    first = trained[0][1]
+    if not all(isinstance(part, Tensor) for pair in batches for part in pair):
+        raise UserError("PyHessian takes batches of one input tensor and one target tensor; drop --engine")
+    batches = batches.to(first.device, first.dtype)
+    frozen = frozen_copy(model, bn=bn, batches=batches)
+    used = _require_used(frozen, loss_fn, batches, {name for name, _ in trained})
+    counted = _CountedPasses(batches)
+    cuda = first.device.type == "cuda"
+    with torch.random.fork_rng(devices=[first.device] if cuda else []), warnings.catch_warnings():
+        # It calls backward(create_graph=True), whose reference cycle is undone by zero_grad below.
+        warnings.filterwarnings("ignore", message="Using backward\\(\\) with create_graph=True")
+        torch.manual_seed(seed)
+        engine = PyHessian(frozen, loss_fn, dataloader=counted, cuda=cuda)
+        values, vectors = engine.eigenvalues(maxIter=max_iter, tol=tol, top_n=1)
+        eigen_products = counted.passes
+        samples = engine.trace(maxIter=max_iter, tol=tol)
+    frozen.zero_grad(set_to_none=True)
+    pieces = dict(zip(used, vectors[0], strict=True))
+    vector = torch.cat([pieces.get(name, torch.zeros_like(p)).detach().reshape(-1) for name, p in trained])
+    pair = Eigenpairs.bare(
+        torch.tensor(values, dtype=torch.float64), vector[:, None].to(first.dtype), eigen_products, seed
+    )
+    mean = sum(samples) / len(samples)
+    return pair, Trace(mean, math.nan, math.nan, len(samples), counted.passes - eigen_products, seed)
+
+
+def _require_used(model: nn.Module, loss_fn: LossFunction, batches: Batches, trained: set[str]) -> list[str]:
+    """Let the trained parameters that the loss uses require a gradient; PyHessian fails on the others."""
+    wanted = [(name, p.requires_grad_(True)) for name, p in model.named_parameters() if name in trained]
+    inputs, targets = next(iter(batches))
+    loss = loss_fn(model(inputs.clone()), targets)
+    gradients: tuple[Tensor | None, ...] = torch.autograd.grad(
+        loss, [p for _, p in wanted], allow_unused=True
+    )
+    for (_, p), gradient in zip(wanted, gradients, strict=True):
+        p.requires_grad_(gradient is not None)
+    return [name for name, p in wanted if p.requires_grad]
+
+
+class _CountedPasses:
+    """The batches, as a loader that counts how often it is run through: once per product."""
+
+    def __init__(self, batches: Batches) -> None:
+        self._batches = batches
+        self.passes = 0
+
+    def __iter__(self) -> Iterator[Batch]:
+        self.passes += 1
+        return iter([(mapped(Tensor.clone, x), y) for x, y in self._batches])  # forward may write to them

@@ -1,0 +1,1 @@
+"""What products tell of a spectrum: eigenvalues, trace, diagonal, density."""

@@ -1,0 +1,87 @@
+"""What the choice of samples does to eigenvalues, from the Krylov projections of the batches' own operators.
+
+An eigenvalue of a sample's H has two errors against the population's. It scatters, to first order by
+vᵀ(H_b − H)v. And it is biased outward, λ_max upward: v was chosen to fit the sample. To second order that is
+Σ_j |v_jᵀ(H_b − H)v|² / (λ − λ_j). The delete-one-batch jackknife measures the bias, and costs no product (for
+batches of unequal sizes: Busing, Meijer and van der Leeden 1999). Within the Krylov space it has Q H_b Qᵀ. To
+directions outside, H does not couple v, and a batch does by ‖(1 − P)H_b v‖, of which a few random signs tell;
+their own curvature counts as none beside λ. With eigenvalues i^−0.8 they were four fifths of λ_max's bias
+after 10 steps, a third after 90.
+
+Symbols: B batches of n_b samples, N in all; m rows of the basis, P = QᵀQ; k eigenvalues.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedscope.landscape.operators.krylov_basis import Subspace
+from fedscope.statistics.intervals import data_stderr
+
+SKETCH = 8  # random signs: a squared length is known to √(2/8), over B batches to about √(2/(8B))
+_LARGEST = 256  # rows of the projections that are diagonalised for each batch
+
+
+@dataclass(frozen=True)
+class DataErrors:
+    """Of k eigenvalues."""
+
+    forms: Tensor | None  # (k, B) float64: vᵀH_b v
+    stderr: Tensor  # (k,) float64
+    bias: Tensor  # (k,) float64
+    dof: float
+
+
+def eigenvalue_errors(known: Subspace, weights: Sequence[int] | None, positions: Tensor) -> DataErrors:
+    """Return the data's errors of eigenvalues of ``known.projected``; NaN with fewer than two batches.
+
+    Args:
+        known: a Krylov space in which they have converged.
+        weights: n_b of the batches.
+        positions: (k,) which they are among all m, ascending.
+    """
+    if known.batches is None or weights is None or len(weights) < 2:
+        missing = torch.full((len(positions),), math.nan, dtype=torch.float64)
+        return DataErrors(None, missing, missing.clone(), math.nan)
+    theta, s = torch.linalg.eigh(known.projected)
+    forms = torch.einsum("ik,bij,jk->kb", s[:, positions], known.batches, s[:, positions])
+    stderr = torch.tensor([data_stderr(of_pair, weights) for of_pair in forms], dtype=torch.float64)
+    kept = theta.abs().argsort(descending=True)[:_LARGEST]
+    kept = torch.cat([kept, positions]).unique()  # ascending
+    small = s[:, kept].T @ known.batches @ s[:, kept]
+    bias = _bias(small, weights, torch.searchsorted(kept, positions))
+    if known.beyond is not None:
+        coupling = torch.einsum("bmd,mk->bkd", known.beyond, s[:, positions]).norm(dim=2)
+        bias += _bias_beyond(coupling, weights, theta[positions])
+    return DataErrors(forms, stderr, bias, len(weights) - 1)
+
+
+def _bias(batches: Tensor, weights: Sequence[int], positions: Tensor) -> Tensor:
+    """Return Σ_b (1 − n_b/N)·(θ without batch b) − (B − 1)·θ, for (B, p, p) parts of the matrix."""
+    shares = _shares(weights)
+    whole = torch.einsum("b,bij->ij", shares, batches)
+    total: Tensor = (1 - len(shares)) * torch.linalg.eigvalsh(whole)[positions]
+    for share, part in zip(shares.tolist(), batches, strict=True):
+        # (whole − share·part) / (1 − share) is the mean of the others; its factor 1 − share cancels.
+        total += torch.linalg.eigvalsh(whole - share * part)[positions]
+    return total
+
+
+def _bias_beyond(coupling: Tensor, weights: Sequence[int], theta: Tensor) -> Tensor:
+    """Return what ``coupling`` (B, k), ‖(1 − P)H_b v‖, adds to the jackknife's bias of θ (k,).
+
+    Without batch b the eigenvalue (1 − n_b/N)·θ is coupled by (n_b/N)·‖(1 − P)H_b v‖ to one of 0, and moves
+    away from it as that of a 2 × 2 matrix does.
+    """
+    shares = _shares(weights)[:, None]
+    half = (1 - shares) * theta / 2
+    moved: Tensor = torch.hypot(half, shares * coupling) - half.abs()
+    return (moved * theta.sign()).sum(0)
+
+
+def _shares(weights: Sequence[int]) -> Tensor:
+    counts = torch.tensor(weights, dtype=torch.float64)
+    return counts / counts.sum()

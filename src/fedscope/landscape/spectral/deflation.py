@@ -1,0 +1,91 @@
+"""How far to enlarge a Krylov basis before probes are cheaper.
+
+The variance of zᵀRz over ±1 probes is at most 2‖R‖²_F, and the remainder R = (1 − P)A(1 − P) of a basis with
+A Qᵀ = Qᵀ T + q bᵀ has ‖R‖²_F = ‖A‖²_F − ‖T‖²_F − 2‖b‖². So what a Krylov step lowers the variance by is
+known exactly once it is taken: 2(α² + 2β²). Probes to a standard error ε are needed as variance/ε², so that
+steps are worth their products while each lowers the variance by more than ε². (For a converged eigenvalue θ
+that took c products: θ > ε √(c/2).)
+
+Symbols: m basis vectors, M probes.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from fedscope.landscape.operators.base import Operator
+from fedscope.landscape.operators.krylov_basis import Subspace
+from fedscope.landscape.spectral.lanczos import Lanczos
+
+MEMORY = 2 << 30  # bytes of a basis
+
+Extend = Callable[[int], Subspace]
+"""steps ↦ the same basis with as many rows more, or fewer (none) where no more are possible."""
+
+
+def affordable(op: Operator) -> int:
+    """Return how many rows of a basis fit in ``MEMORY``."""
+    return MEMORY // (op.shape[0] * op.dtype.itemsize)
+
+
+def growing(op: Operator, known: Subspace | None, generator: torch.Generator, max_basis: int) -> Extend:
+    """Return what lets the basis of ``known`` grow by Lanczos steps, or begins one at random.
+
+    Args:
+        op: the operator.
+        known: of a Lanczos process with it.
+        generator: draws the start, and replacements after a breakdown.
+        max_basis: rows it may have.
+    """
+    if known is None:
+        start = torch.randn(op.shape[0], generator=generator, device=generator.device, dtype=torch.float64)
+        process = Lanczos(op, start, generator=generator, by_batch=True)
+    else:
+        process = Lanczos.resumed(op, known, generator=generator)
+
+    def extend(steps: int) -> Subspace:
+        room = min(max_basis, op.shape[0]) - process.steps
+        for _ in range(min(steps, room)):
+            if process.finite:
+                process.step()
+        return process.subspace()
+
+    return extend
+
+
+def variance_saved(known: Subspace, last: int) -> float:
+    """Return by how much the ``last`` ones of the m Krylov steps lowered 2‖R‖²_F, on average."""
+    return 2 * (_explained(known, len(known.coupling)) - _explained(known, -last)) / last
+
+
+def _explained(known: Subspace, rows: int) -> float:
+    """Return ‖T‖² + 2‖b‖² of the basis' first rows; the next row of T is their coupling."""
+    T = known.projected
+    coupling = known.coupling if rows == len(T) else T[rows, :rows]
+    return float((T[:rows, :rows] ** 2).sum() + 2 * (coupling**2).sum())
+
+
+def deflate_further(images: Tensor, probes: Tensor, known: Subspace, rows: int) -> None:
+    """Turn R z into R' z, in place, for a basis that has grown.
+
+    With the projector N on the new rows, R'z = (1 − N)R(1 − N)z = (1 − N)Rz − q b_Nᵀz_N.
+
+    Args:
+        images: R z, (M, n), products with what the first ``rows`` of the basis leave.
+        probes: z, (M, n).
+        known: the basis as it is now.
+        rows: those it had.
+    """
+    parts = [every.split(_WIDTH, 1) for every in (known.basis[rows:], probes, images)]
+    z_onto = images.new_zeros(len(probes), len(known.basis) - rows, dtype=torch.float64)
+    image_onto = z_onto.clone()
+    for new, z, image in zip(*parts, strict=True):
+        z_onto += z.double() @ new.double().T
+        image_onto += image.double() @ new.double().T
+    coupled = z_onto @ known.coupling[rows:].to(images.device)
+    for new, image, q in zip(parts[0], parts[2], known.outside.split(_WIDTH), strict=True):
+        image -= (image_onto @ new.double() + torch.outer(coupled, q.double())).to(image.dtype)
+
+
+_WIDTH = 1 << 16  # columns converted to float64 at a time

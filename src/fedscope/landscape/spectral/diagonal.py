@@ -1,0 +1,180 @@
+"""The diagonal of H, and each tensor's block trace, from the same Hutchinson products.
+
+E[z ⊙ Hz] = diag(H) for independent ±1 entries (Bekas, Kokiopoulou and Saad 2007). Summed over a parameter
+tensor the same products estimate the trace of its diagonal block, the "diagonal" that the published FedAlign
+script compares between clients. What a subspace knows exactly is left out of H and its diagonal added, as in
+:mod:`fedscope.landscape.spectral.hutchinson_trace`.
+
+A network's few large eigenvalues make most of the noise: the variance of (z ⊙ Hz)_i is Σ_{j≠i} H_ij². With a
+Krylov basis in place of them (:func:`deflated_diagonal`) the same number of products tells many times more.
+"""
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from fedscope.errors import UserError
+from fedscope.landscape.operators.base import Operator
+from fedscope.landscape.operators.krylov_basis import Subspace
+from fedscope.landscape.operators.probes import Sampler, default_generator, ended, probe_products, rademacher
+from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.spectral.deflation import affordable, growing
+from fedscope.landscape.spectral.probe_tally import TraceTally, remainder
+from fedscope.landscape.spectral.results import Diagonal, Estimate
+from fedscope.statistics.intervals import jackknife_variance
+
+
+def diagonal(
+    op: Operator,
+    *,
+    known: Subspace | None = None,
+    probes: int = 64,
+    sampler: Sampler = rademacher,
+    generator: torch.Generator | None = None,
+    groups: int = 8,
+    progress: Progress | None = None,
+) -> Diagonal:
+    """Estimate diag(H), element by element and summed over the operator's blocks, with standard errors.
+
+    Probe i belongs to group i mod G; the groups' means are independent estimates, from which products of
+    diagonals can be formed without bias (what ``known`` adds to each is not random). A sampler that ends
+    before ``probes`` is reached, or just then, has given a complete set (``orthogonal``): the values are
+    exact, the errors 0, and there is one group.
+
+    Args:
+        op: symmetric operator; its ``blocks`` name the tensors.
+        known: what a basis already tells of ``op``; its part of the diagonal is exact.
+        probes: products to take, at least 2.
+        sampler: distribution of the probes.
+        generator: draws the probes; a fixed default if not given.
+        groups: G, at most ``probes``.
+        progress: called after every product.
+
+    Raises:
+        UserError: fewer than 2 probes, or ``groups`` outside 1…probes.
+    """
+    if probes < 2:
+        raise UserError(f"{probes} probes were asked for; a standard error needs at least 2")
+    if not 1 <= groups <= probes:
+        raise UserError(f"{groups} groups of {probes} probes: choose 1 to {probes} groups, or more probes")
+    generator = generator or default_generator()
+    seed = generator.initial_seed()
+    vectors = sampler(op.shape[0], generator, op.dtype, op.device)
+    by_group = [_Moments() for _ in range(groups)]
+    element, block, tally = _Moments(), _Moments(), TraceTally(op, known, signs=sampler is rademacher)
+    exactly = known.diagonal() if known else torch.zeros((), dtype=torch.float64, device=op.device)
+    for i, (z, product) in enumerate(probe_products(remainder(op, known), vectors, probes)):
+        sample = exactly + z.double() * product.vector.double()
+        element.add(sample)
+        block.add(_block_sums(sample, op))
+        by_group[i % groups].add(sample)
+        tally.add(z, product)
+        if progress:
+            progress(i + 1, probes)
+    exact = ended(vectors)
+    means = torch.stack([element.mean] if exact else [group.mean for group in by_group])
+    return Diagonal(
+        parameter=element.mean,
+        tensor=block.mean,
+        parameter_stderr=torch.zeros_like(element.mean) if exact else element.stderr(),
+        tensor_stderr=torch.zeros_like(block.mean) if exact else block.stderr(),
+        dof=math.inf if exact else tally.probes - 1,
+        names=tuple(name for name, _ in op.blocks),
+        groups=means,
+        tensor_groups=torch.stack([_block_sums(mean, op) for mean in means]),
+        trace=tally.result(exact=exact, seed=seed),
+        probes=tally.probes,
+        matvecs=tally.probes,
+        seed=seed,
+    )
+
+
+def deflated_diagonal(
+    op: Operator,
+    *,
+    probes: int,
+    generator: torch.Generator,
+    groups: int = 8,
+    progress: Progress | None = None,
+) -> Diagonal:
+    """Estimate diag(H) beside a Krylov basis of one row for every two probes.
+
+    Between the two the products are then split nearly at best for the Hessians of trained networks: more rows
+    would lower the variance by less than the probes that they cost.
+
+    Args:
+        op: symmetric operator; its ``blocks`` name the tensors.
+        probes: products to take beside the ``probes // 2`` of the basis (fewer where 2 GiB hold no more).
+        generator: draws the probes, and one number that decides the basis: operators that are given
+            generators of the same state see the same probes, however their bases come about.
+        groups: of the probes, as in :func:`diagonal`.
+        progress: called after every probe, and once for the basis.
+
+    Raises:
+        UserError: as :func:`diagonal`.
+    """
+    start = torch.Generator().manual_seed(int(torch.randint(1 << 62, (), generator=generator)))
+    rows = min(probes // 2, affordable(op))
+    known = growing(op, None, start, rows)(rows) if rows > 0 else None
+    spent = known.matvecs if known else 0
+    if progress:
+        progress(spent, spent + probes)
+    found = diagonal(
+        op,
+        known=known,
+        probes=probes,
+        generator=generator,
+        groups=groups,
+        progress=progress and (lambda done, _, *text: progress(spent + done, spent + probes, *text)),
+    )
+    return replace(found, matvecs=spent + found.matvecs)
+
+
+def squared_norm(groups: Tensor) -> Estimate:
+    """Return ‖D‖² without bias from G independent estimates of a vector D, (G, n), with its standard error.
+
+    The square of their mean exceeds ‖D‖² by their variance; inner products of different groups do not:
+    Σ_{a≠b} ⟨g_a, g_b⟩ / (G (G − 1)). The standard error is the jackknife's, with G − 1 degrees of freedom.
+    One group is taken as exact.
+
+    Raises:
+        ValueError: two groups, which have no leave-one-out values.
+    """
+    count = len(groups)
+    gram = groups.double() @ groups.double().T
+    if count == 1:
+        return Estimate(float(gram), 0.0)
+    if count == 2:
+        raise ValueError("a standard error of a squared norm needs at least 3 groups")
+    of_each = gram.sum(1) - gram.diagonal()
+    total = of_each.sum()
+    left_out = (total - 2 * of_each) / ((count - 1) * (count - 2))
+    stderr = float(jackknife_variance(left_out).sqrt())
+    return Estimate(float(total) / (count * (count - 1)), stderr, count - 1)
+
+
+def _block_sums(vector: Tensor, op: Operator) -> Tensor:
+    return torch.stack([piece.sum() for piece in torch.split(vector, [length for _, length in op.blocks])])
+
+
+class _Moments:
+    """Element-wise running mean and sum of squared deviations (Welford 1962): exact for constants."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.mean = torch.zeros(())
+        self._squares = torch.zeros(())
+
+    def add(self, sample: Tensor) -> None:
+        self.count += 1
+        if self.count == 1:
+            self.mean, self._squares = sample.clone(), torch.zeros_like(sample)
+            return
+        change = sample - self.mean
+        self.mean += change / self.count
+        self._squares += change * (sample - self.mean)
+
+    def stderr(self) -> Tensor:
+        return (self._squares / (self.count - 1) / self.count).sqrt()

@@ -1,0 +1,146 @@
+"""The trace: tr A = tr QAQᵀ + E[zᵀ(1 − P)A(1 − P)z], the first exact, the second by Hutchinson's probes.
+
+P projects on the rows of Q, a Krylov basis that λ_max has usually paid for already. It holds the directions
+of large curvature, and with them most of the variance 2‖A‖²_F of Hutchinson's (1990) estimator: deflation
+(Girard 1987) with a Krylov basis in place of the random sketch of Hutch++ (Meyer et al. 2021).
+
+It stops by Stein's (1945) two stages: the first probes fix the variance s² and with it how many are needed
+for the standard error that was asked; s² is not looked at again. So Student's interval with the first
+stage's degrees of freedom holds, as it does not if one stops once the running standard error is small.
+The variance of ±1 probes is told by their whole products, much better than by the values zᵀRz: see ``tally``.
+"""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from fedscope.choices import MIN_PROBES
+from fedscope.errors import UserError
+from fedscope.landscape.operators.base import Operator, Product
+from fedscope.landscape.operators.krylov_basis import Subspace
+from fedscope.landscape.operators.probes import Sampler, default_generator, ended, probe_products, rademacher
+from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.spectral.deflation import Extend, affordable, deflate_further, growing, variance_saved
+from fedscope.landscape.spectral.probe_tally import TraceTally, remainder
+from fedscope.landscape.spectral.results import Trace
+
+DEFAULT_RTOL = 0.05
+STEPS = 8  # Krylov steps between two looks at what they save
+
+
+def trace(
+    op: Operator,
+    *,
+    known: Subspace | None = None,
+    rtol: float | None = None,
+    probes: int | None = None,
+    sampler: Sampler = rademacher,
+    generator: torch.Generator | None = None,
+    max_probes: int = 1000,
+    min_probes: int = MIN_PROBES,
+    max_basis: int | None = None,
+    progress: Progress | None = None,
+) -> Trace:
+    """Estimate tr A with its standard errors.
+
+    ``stderr_probe`` is the error on these samples, with ``dof_probe`` degrees of freedom. ``stderr_data`` is
+    that of the samples as a draw from their population, from the batches' own trace estimates; it is
+    corrected for the probes' noise in them (see ``probed_data_error``).
+    A sampler that ends (``orthogonal``) gives the exact value, with ``stderr_probe`` 0. A non-finite product
+    ends the run and the value is not finite.
+
+    Args:
+        op: symmetric operator.
+        known: what a basis already tells of ``op``; its part of the trace is exact.
+        rtol: the standard error wanted, relative to the value; 0.05 if neither this nor ``probes`` is given.
+        probes: take exactly so many instead.
+        sampler: distribution of the probes.
+        generator: draws the probes; a fixed default if not given.
+        max_probes: an end to the search for ``rtol``: a trace near zero has no relative precision.
+        min_probes: with ``rtol``, the probes of the first stage.
+        max_basis: with ``rtol``, Lanczos enlarges the basis (or begins one) up to so many rows, as long as it
+            saves more probes than it costs products; by default as many as fit in 2 GiB, and 0 for none.
+        progress: called after every product; the total is known with ``probes`` only.
+
+    Raises:
+        UserError: both ``rtol`` and ``probes`` given, fewer than 1 probe, or a first stage of fewer than 2.
+    """
+    if rtol is not None and probes is not None:
+        raise UserError("give rtol or probes, not both: one says when to stop, the other how many to take")
+    most = max_probes if probes is None else probes
+    if most < 1:
+        raise UserError(f"{most} probes were asked for; at least 1 is needed")
+    if probes is None and min_probes < 2:
+        raise UserError(f"min_probes is {min_probes}; a standard error needs at least 2")
+    generator = generator or default_generator()
+    seed = generator.initial_seed()
+    vectors = sampler(op.shape[0], generator, op.dtype, op.device)
+    tally = TraceTally(op, known, signs=sampler is rademacher)
+    run = _Run(op, vectors, tally, lambda done: progress(done, probes, tally.text) if progress else None)
+    if probes is not None:
+        run.take(probes)
+    else:
+        goal = DEFAULT_RTOL if rtol is None else rtol
+        room = affordable(op) if max_basis is None else max_basis
+        run.first_stage(min(min_probes, max_probes), goal, lambda: growing(op, known, generator, room))
+        while tally.finite and (missing := min(tally.needed(goal), max_probes) - tally.probes) > 0:
+            if not run.take(int(missing)):
+                break
+    return tally.result(exact=ended(vectors), seed=seed, steps=run.steps)
+
+
+class _Run:
+    """Takes probes and Krylov steps, and lets the tally know."""
+
+    def __init__(
+        self, op: Operator, vectors: Iterator[Tensor], tally: TraceTally, seen: Callable[[int], None]
+    ) -> None:
+        self._op, self._vectors, self._tally, self._seen = op, vectors, tally, seen
+        self.steps = 0
+
+    def take(self, count: int) -> list[tuple[Tensor, Product]]:
+        """Take up to ``count`` probes: fewer if they end, none after a product that was not finite."""
+        taken: list[tuple[Tensor, Product]] = []
+        for z, product in probe_products(remainder(self._op, self._tally.known), self._vectors, count):
+            if not self._tally.finite:
+                break
+            self._tally.add(z, product)
+            taken.append((z, product))
+            self._seen(self._tally.probes + self.steps)
+        return taken
+
+    def first_stage(self, count: int, rtol: float, growing: Callable[[], Extend]) -> None:
+        """Take the probes that fix the variance, and let the basis grow as long as that saves products."""
+        tally = self._tally
+        taken = self.take(count)
+        if tally.finite and self._growth_pays(rtol):
+            probes = torch.stack([z for z, _ in taken])
+            images = torch.stack([product.vector for _, product in taken])
+            extend = growing()
+            while self._growth_pays(rtol) and (grown := self._grown(extend)):
+                deflate_further(images, probes, grown, _rows(tally.known))
+                tally.deflate(grown, probes, images)
+                self._seen(tally.probes + self.steps)  # with the estimate of the larger basis
+        tally.fix_variance()
+
+    def _growth_pays(self, rtol: float) -> bool:
+        known, tally = self._tally.known, self._tally
+        if tally.needed(rtol) <= tally.probes:
+            return False
+        if known is None or len(known.basis) <= STEPS:
+            return True
+        return variance_saved(known, STEPS) > (rtol * tally.mean) ** 2
+
+    def _grown(self, extend: Extend) -> Subspace | None:
+        """Return the basis with more rows; ``None`` if it cannot grow."""
+        before, after = self._tally.known, extend(STEPS)
+        if len(after.basis) == _rows(before):
+            return None
+        self.steps += after.matvecs - (before.matvecs if before else 0)
+        self._seen(self._tally.probes + self.steps)
+        return after
+
+
+def _rows(known: Subspace | None) -> int:
+    return 0 if known is None else len(known.basis)

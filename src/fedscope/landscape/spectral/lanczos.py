@@ -1,0 +1,274 @@
+"""Lanczos with full reorthogonalisation and thick restart, and what its products teach beside.
+
+After m steps, A Qᵀ = Qᵀ H + q bᵀ + E: orthonormal rows Q (m, n), the next row q, its coupling b (m,). H holds
+the coefficients measured when each image was orthogonalised twice against the whole basis (Parlett 1998,
+section 6.9), so that no ghost eigenvalues appear and ‖A v − θ v‖ of a v = Qᵀ s follows from H, b and s alone.
+T is H's symmetric part, tridiagonal up to rounding; its skew part is what rounding did to the products. E is
+what storing rows in the operator's dtype lost. A restart replaces Q by p of its Ritz vectors; b then
+couples q to all of them (Wu and Simon 2000; Stewart 2001). Where the Krylov space is exhausted (‖b‖ ≈ 0) a
+fresh random vector orthogonal to the basis takes q's place with b = 0, so that up to n steps are possible.
+"""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from fedscope.landscape.operators.base import Operator
+from fedscope.landscape.operators.krylov_basis import Subspace
+from fedscope.landscape.operators.probes import default_generator, rademacher
+
+_PIECE = 1 << 18  # numbers of the basis read at a time: they stay in a core's cache
+
+
+class Lanczos:
+    """An incremental Lanczos process: call ``step`` as often as needed, while there are fewer than n rows.
+
+    Args:
+        op: symmetric operator.
+        start: (n,) starting vector, not zero; normalised here.
+        generator: draws the replacements after a breakdown.
+        by_batch: also collect Q A_b Qᵀ of each of B batches' part A_b, B·m² numbers, where there are any.
+        sketched: d, of random signs ±1/√d that also see what each A_b Qᵀ has outside the basis; d rows more.
+
+    Attributes:
+        steps: rows of the basis, m.
+        matvecs: products taken.
+        betas: the β of each step, with which the next row was coupled; exactly 0 marks a breakdown.
+        ending: whether the basis spans an invariant space, to some roundings (β near 0).
+        cut: how many rows did so when a row was last added to such a basis.
+        coupling: b, float64 on the CPU.
+        finite: False once a product was not finite; no further step may be taken.
+    """
+
+    def __init__(
+        self,
+        op: Operator,
+        start: Tensor,
+        *,
+        generator: torch.Generator,
+        by_batch: bool = False,
+        sketched: int = 0,
+    ) -> None:
+        self._op = op
+        self._generator = generator
+        self._sketched = sketched if by_batch and len(op.weights or ()) > 1 else 0
+        self._signs_and_rows = torch.empty(self._sketched + 1, op.shape[0], dtype=op.dtype, device=op.device)
+        signs = rademacher(op.shape[0], default_generator(), op.dtype, op.device)
+        for row in range(self._sketched):
+            self._signs_and_rows[row] = next(signs) / math.sqrt(self._sketched)
+        self._measured = torch.zeros(1, 1, dtype=torch.float64)  # H, with room to grow
+        counts = torch.tensor(op.weights or (), dtype=torch.float64, device=op.device)
+        self._shares = counts / counts.sum()
+        self._batches = torch.zeros(len(counts), 1, 1, dtype=torch.float64) if by_batch else None
+        self._images = torch.zeros(len(counts), self._sketched, 0, dtype=torch.float64)  # Sᵀ A_b Qᵀ
+        self._scale = 0.0  # of ‖A‖
+        self._lost = 0.0  # ‖E‖_F², a bound
+        self.steps = self.matvecs = self.cut = 0
+        self.betas: list[float] = []
+        self.coupling = torch.zeros(0, dtype=torch.float64)
+        self.finite, self.ending = True, False
+        self._store(start.to(op.device, torch.float64))
+
+    @classmethod
+    def resumed(cls, op: Operator, known: Subspace, *, generator: torch.Generator) -> "Lanczos":
+        """Return the process that taught ``known``, of which it keeps a copy, ready for further steps."""
+        m, n = known.basis.shape
+        process = cls(op, known.outside, generator=generator, by_batch=known.batches is not None)
+        process._signs_and_rows = torch.cat([known.basis, known.outside[None]])[:n]
+        process._measured = known.projected.clone()
+        process._batches = None if known.batches is None else known.batches.clone()
+        process._scale = max(float(known.projected.abs().max()), float(known.coupling.norm()))
+        process._lost = m * (process._eps * process._scale) ** 2
+        process.steps, process.matvecs = m, known.matvecs
+        process.coupling = known.coupling.clone()
+        return process
+
+    @property
+    def _rows(self) -> Tensor:
+        return self._signs_and_rows[self._sketched :]
+
+    @property
+    def basis(self) -> Tensor:
+        """The (m, n) basis, one vector per row."""
+        return self._rows[: self.steps]
+
+    @property
+    def projected(self) -> Tensor:
+        """T: (m, m) float64 on the CPU."""
+        measured = self._measured[: self.steps, : self.steps]
+        return (measured + measured.T) / 2
+
+    @property
+    def noise(self) -> float:
+        """The spectral norm of H's skew part: how far rounding has shifted any eigenvalue of T."""
+        measured = self._measured[: self.steps, : self.steps]
+        return float(torch.linalg.matrix_norm((measured - measured.T) / 2, 2))
+
+    def residuals(self, theta: Tensor, s: Tensor) -> Tensor:
+        """Return bounds on ‖A v − θ v‖ of v = Qᵀ s, stored in the operator's dtype, for columns s: (k,)."""
+        inside = self._measured[: self.steps, : self.steps] @ s - theta * s
+        known: Tensor = (inside.square().sum(0) + (self.coupling @ s).square()).sqrt()
+        return known + math.sqrt(self._lost) + self._eps * self._scale
+
+    def subspace(self) -> Subspace:
+        """Return what the products so far have taught."""
+        m = self.steps
+        return Subspace(
+            basis=self.basis,
+            projected=self.projected,
+            batches=None if self._batches is None else self._batches[:, :m, :m],
+            outside=self._rows[m]
+            if self.finite and m < self._op.shape[0]
+            else torch.zeros_like(self._rows[0]),
+            coupling=self.coupling,
+            matvecs=self.matvecs,
+            beyond=self._beyond(),
+        )
+
+    def _beyond(self) -> Tensor | None:
+        """Return Q A_b (1 − P) S, (B, m, d); None without a sketch."""
+        if self._batches is None or not self._sketched:
+            return None
+        m = self.steps
+        inside = torch.zeros(self._sketched, m, dtype=torch.float64, device=self._op.device)
+        for columns, piece in self._pieces(m):
+            inside += self._signs_and_rows[: self._sketched, columns] @ piece.T
+        return (self._images - inside.cpu() @ self._batches[:, :m, :m]).transpose(1, 2)
+
+    def step(self) -> None:
+        """Take one product and extend the basis.
+
+        Raises:
+            ValueError: the basis already spans the whole space, or a product was not finite.
+        """
+        m, n = self.steps, self._op.shape[0]
+        if m == n or not self.finite:
+            raise ValueError(f"no step is possible after {m} steps (finite: {self.finite})")
+        seen = self._rows[: m + 1]
+        onto = None if self._batches is None else self._signs_and_rows[: self._sketched + m + 1]
+        product = self._op.product(seen[-1], onto=onto)
+        self.matvecs += 1
+        by_batch = images = None
+        if self._batches is not None and product.onto is not None:
+            images, by_batch = product.onto[:, : self._sketched], product.onto[:, self._sketched :]
+        guess = None if by_batch is None else self._shares.to(by_batch.device) @ by_batch
+        column, remainder = self._orthogonalised(seen, product.vector.double(), guess)
+        beta, size = float(remainder.norm()), float(column.norm())
+        self.finite = math.isfinite(size) and math.isfinite(beta)
+        self._scale = max(self._scale, size, beta)
+        broken = m + 1 == n or beta <= 10 * self._eps * self._scale
+        if self.ending:
+            self.cut = m
+        self.ending = beta <= 1000 * self._eps * self._scale
+        self._record(column.cpu(), None if by_batch is None else by_batch.cpu())
+        if images is not None:
+            self._images = torch.cat([self._images, images.cpu()[:, :, None]], dim=2)
+        self.coupling = torch.zeros(m + 1, dtype=torch.float64)
+        self.coupling[m] = 0.0 if broken else beta
+        self.betas.append(float(self.coupling[m]))
+        self._lost += (self._eps * math.hypot(size, beta)) ** 2 + (beta**2 if broken else 0.0)
+        if self.finite and m + 1 < n:
+            self._store(self._fresh() if broken else remainder)
+
+    def restart(self, keep: Tensor, cut: int) -> None:
+        """Replace the basis by the p rows keepᵀ Q.
+
+        Args:
+            keep: (m, p) orthonormal float64 columns, eigenvectors of T.
+            cut: how many of them, the first, lie in the space of the rows before ``cut``.
+        """
+        m, p = self.steps, keep.shape[1]
+        wide = keep.to(self._rows.device)
+        for columns, piece in self._pieces(m):
+            self._rows[:p, columns] = (wide.T @ piece.double()).to(self._rows.dtype)
+        self._rows[p] = self._rows[m]
+        image = self._measured[:m, :m] @ keep
+        smaller = keep.T @ image
+        self._lost += float((image - keep @ smaller).square().sum()) + p * (self._eps * self._scale) ** 2
+        self._measured[:p, :p] = smaller
+        if self._batches is not None:
+            self._batches[:, :p, :p] = keep.T @ self._batches[:, :m, :m] @ keep
+            if self._sketched:
+                self._images = self._images @ keep
+        self.coupling = keep.T @ self.coupling
+        self.steps, self.cut = p, cut
+
+    def combine(self, coefficients: Tensor) -> Tensor:
+        """Return Qᵀ·coefficients, (n, k) in the operator's dtype, for (m, k) float64 coefficients."""
+        wide = coefficients.T.to(self._op.device)
+        rows = self._rows.new_empty(len(wide), self._op.shape[0])
+        for columns, piece in self._pieces(self.steps):
+            rows[:, columns] = (wide @ piece.double()).to(rows.dtype)
+        return rows.T
+
+    @property
+    def _eps(self) -> float:
+        return torch.finfo(self._op.dtype).eps
+
+    def _record(self, column: Tensor, by_batch: Tensor | None) -> None:
+        m = self.steps
+        if m == len(self._measured):
+            self._measured = _wider(self._measured)
+            self._batches = None if self._batches is None else _wider(self._batches)
+        self._measured[m, :m] = self.coupling
+        self._measured[: m + 1, m] = column
+        if by_batch is None:
+            self._batches = None
+        elif self._batches is not None:
+            self._batches[:, : m + 1, m] = by_batch
+            self._batches[:, m, : m + 1] = by_batch
+        self.steps = m + 1
+
+    def _fresh(self) -> Tensor:
+        generator = self._generator
+        draw = torch.randn(
+            self._op.shape[0], generator=generator, device=generator.device, dtype=torch.float64
+        )
+        return self._orthogonalised(self.basis, draw.to(self._op.device))[1]
+
+    def _store(self, vector: Tensor) -> None:
+        row = self.steps
+        if row == len(self._rows):
+            n, filled = self._op.shape[0], self._sketched + row
+            room = self._rows.new_empty(self._sketched + min(2 * row, n), n)
+            room[:filled] = self._signs_and_rows
+            self._signs_and_rows = room
+        self._rows[row] = (vector / vector.norm()).to(self._rows.dtype)
+
+    def _orthogonalised(
+        self, rows: Tensor, vector: Tensor, guess: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return what ``rows`` take of a float64 vector, (len(rows),), and what is left of it, in two rounds.
+
+        Products are in the rows' dtype, a piece at a time, their sums in float64; the second round
+        measures what the first left, so that the first round's coefficients need only be a ``guess``.
+        """
+        dtype, vector = rows.dtype, vector.clone()
+        if guess is None:
+            guess = torch.zeros(len(rows), dtype=torch.float64, device=vector.device)
+            for columns, piece in self._pieces(len(rows)):
+                guess += piece @ vector[columns].to(dtype)
+        first, second = guess.to(dtype), torch.zeros_like(guess)
+        for columns, piece in self._pieces(len(rows)):
+            vector[columns] -= piece.T @ first
+            second += piece @ vector[columns].to(dtype)
+        again = second.to(dtype)
+        for columns, piece in self._pieces(len(rows)):
+            vector[columns] -= piece.T @ again
+        return first.double() + again.double(), vector
+
+    def _pieces(self, rows: int) -> Iterator[tuple[slice, Tensor]]:
+        width = max(1, _PIECE // rows)
+        for begin in range(0, self._op.shape[0], width):
+            columns = slice(begin, begin + width)
+            yield columns, self._rows[:rows, columns]
+
+
+def _wider(square: Tensor) -> Tensor:
+    """Return room for twice as many rows and columns of (…, m, m), filled as far as known."""
+    m = square.shape[-1]
+    room = square.new_zeros(*square.shape[:-2], 2 * m, 2 * m)
+    room[..., :m, :m] = square
+    return room

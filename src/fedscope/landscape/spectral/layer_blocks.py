@@ -1,0 +1,63 @@
+"""λ_max of parts of a network: the largest eigenvalue of each layer's diagonal block of the curvature."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from fedscope.landscape.operators.base import Operator
+from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
+from fedscope.landscape.spectral.results import Eigenpairs
+
+Restricted = Callable[[Sequence[str]], Operator]
+"""Patterns of names ↦ the operator of the parameters that match one, see ``LossOperator``."""
+
+
+def layer_eigenpairs(
+    restricted: Restricted,
+    layers: Sequence[str],
+    *,
+    k: int = 1,
+    tol: float = 1e-3,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> dict[str, Eigenpairs]:
+    """Return the k largest eigenpairs of each layer's block, by pattern.
+
+    By Cauchy's interlacing theorem the j-th value of a block is at most the j-th of the whole.
+
+    Args:
+        restricted: makes the operator, such as
+            ``lambda names: Hessian(model, loss_fn, batches, parameters=names)``.
+        layers: a pattern each, such as ``layer1.*`` (:mod:`fnmatch`).
+        k: pairs of each, as many as a small layer has at most.
+        tol: residual relative to the layer's own |λ_max|.
+        seed: of the starting vectors; a layer's does not depend on which others are asked for.
+        progress: called after every product with the number of all so far.
+
+    Raises:
+        UserError: a pattern without a match, or k below 1.
+    """
+    found: dict[str, Eigenpairs] = {}
+    for layer in layers:
+        operator, spent = restricted([layer]), sum(pairs.matvecs for pairs in found.values())
+        found[layer] = top_eigenpairs(
+            operator,
+            k=min(k, operator.shape[0]),
+            tol=tol,
+            generator=torch.Generator().manual_seed(seed),
+            progress=_shifted(progress, spent),
+        )
+    return found
+
+
+def layer_patterns(names: Sequence[str]) -> list[str]:
+    """Return a pattern for each module with own parameters, in order, such as ``layer1.0.bn1.*``.
+
+    A module that has parameters and submodules is taken together with them.
+    """
+    return list(dict.fromkeys(f"{name.rpartition('.')[0]}.*" if "." in name else name for name in names))
+
+
+def _shifted(progress: Progress | None, spent: int) -> Progress | None:
+    return progress and (lambda done, _, *text: progress(spent + done, None, *text))

@@ -1,0 +1,142 @@
+"""The running trace estimate of a series of probes, beside what a subspace knows exactly.
+
+For independent ±1 entries Var zᵀRz = 2 Σ_{i≠j} R_ij² = 2 Σ_i Var (z ⊙ Rz)_i, so that the n coordinates of few
+products tell the variance, where the values zᵀRz themselves would leave it unknown by a factor: with
+d = z ⊙ Rz, ‖d‖ = ‖Rz‖ and M probes,
+
+    s² = 2 (M Σ‖d‖² − ‖Σd‖²) / (M (M − 1)).
+
+Its own error is nearly that of the mean of 2‖Rz‖², and gives its degrees of freedom (Satterthwaite 1946).
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from fedscope.landscape.operators.base import Operator, Product
+from fedscope.landscape.operators.krylov_basis import Remainder, Subspace
+from fedscope.landscape.spectral.results import Trace
+from fedscope.statistics.intervals import probed_data_error
+
+
+def remainder(op: Operator, known: Subspace | None) -> Operator:
+    """Return what is left to the probes: all of ``op`` if nothing is known."""
+    return op if known is None else Remainder(op, known)
+
+
+class TraceTally:
+    """tr A = tr QAQᵀ + mean of zᵀRz, and the batches' shares of it.
+
+    Symbols: M probes z, B batches, R the remainder.
+    """
+
+    def __init__(self, op: Operator, known: Subspace | None, *, signs: bool) -> None:
+        self.known = known
+        self._signs = signs  # probes of independent ±1 entries
+        self._weights = op.weights
+        self._forms: list[float] = []  # M values zᵀRz
+        self._squares: list[float] = []  # M values ‖Rz‖²
+        self._sum = torch.zeros(op.shape[0], dtype=torch.float64, device=op.device)  # of z ⊙ Rz
+        self._batches: list[Tensor] = []  # M × (B,): the batches' traces, as each probe estimates them
+        self._variance: tuple[float, float] | None = None  # of zᵀRz, and its degrees of freedom
+
+    @property
+    def probes(self) -> int:
+        """M: products added."""
+        return len(self._forms)
+
+    @property
+    def finite(self) -> bool:
+        """Whether the newest zᵀRz is finite."""
+        return all(map(math.isfinite, self._forms[-1:]))
+
+    @property
+    def mean(self) -> float:
+        """The estimate so far."""
+        return (self.known.trace if self.known else 0.0) + sum(self._forms) / self.probes
+
+    @property
+    def text(self) -> str:
+        """The estimate so far with its error, while the computation runs."""
+        variance, _ = self._variance or self._spread()
+        return f"{self.mean:.5g} ± {math.sqrt(variance / self.probes):.2g}"
+
+    def add(self, z: Tensor, product: Product) -> None:
+        """Add one probe and its product with the remainder."""
+        self._count(z, product.vector)
+        if product.forms is not None and self.known is None:
+            self._batches.append(product.forms.cpu())
+        elif product.forms is not None and self.known and self.known.batches is not None:
+            self._batches.append(product.forms.cpu() + self.known.batches.diagonal(dim1=1, dim2=2).sum(1))
+
+    def deflate(self, known: Subspace, probes: Tensor, images: Tensor) -> None:
+        """Let more be known: ``images`` (M, n) are the products of all probes with what is left."""
+        self.known, self._forms, self._squares = known, [], []
+        self._sum.zero_()
+        for z, image in zip(probes, images, strict=True):
+            self._count(z, image)
+
+    def fix_variance(self) -> None:
+        """Tell the error from the probes so far, also when more are added."""
+        self._variance = self._spread()
+
+    def needed(self, rtol: float) -> float:
+        """Return how many probes give a standard error of rtol times the size of the mean.
+
+        0 where there is no variance, or none can be told from a single probe.
+        """
+        variance, _ = self._variance or self._spread()
+        goal = (rtol * self.mean) ** 2
+        if not variance > 0:
+            return 0
+        return math.ceil(variance / goal) if goal > 0 else math.inf
+
+    def result(self, *, exact: bool, seed: int, steps: int = 0) -> Trace:
+        """Return the estimate.
+
+        Args:
+            exact: the probes were a complete set.
+            seed: of their generator.
+            steps: products spent on making ``known`` larger.
+        """
+        variance, dof = (0.0, math.inf) if exact else (self._variance or self._spread())
+        known = self.known.trace if self.known else 0.0
+        stderr_data, dof_data = math.nan, math.nan
+        if self._batches:
+            batches = torch.stack(self._batches)
+            stderr_data, dof_data = probed_data_error(
+                batches.mean(0)[None] if exact else batches, self._weights
+            )
+        return Trace(
+            value=self.mean,
+            stderr_probe=math.sqrt(variance / self.probes),
+            stderr_data=stderr_data,
+            probes=self.probes,
+            matvecs=self.probes + steps,
+            seed=seed,
+            dof_probe=dof,
+            dof_data=dof_data,
+            deflated=len(self.known.basis) if self.known else 0,
+            samples=tuple(known + form for form in self._forms),
+            batches=tuple(torch.stack(self._batches).mean(0).tolist()) if self._batches else (),
+        )
+
+    def _count(self, z: Tensor, image: Tensor) -> None:
+        sample = z.double() * image.double()
+        self._forms.append(float(sample.sum()))
+        self._squares.append(float(sample @ sample))
+        self._sum += sample
+
+    def _spread(self) -> tuple[float, float]:
+        """Return the variance of zᵀRz and the degrees of freedom of this estimate."""
+        count = self.probes
+        if count < 2:
+            return math.nan, 0
+        if not self._signs:
+            return float(torch.tensor(self._forms, dtype=torch.float64).var()), count - 1
+        squares = torch.tensor(self._squares, dtype=torch.float64)
+        together = count * squares.sum() - self._sum.cpu() @ self._sum.cpu()
+        variance = float((2 * together / (count * (count - 1))).clamp(min=0))
+        error = 4 * float(squares.var()) / count
+        return variance, max(count - 1, 2 * variance**2 / error) if error > 0 else math.inf

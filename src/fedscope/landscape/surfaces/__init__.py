@@ -1,0 +1,1 @@
+"""The loss on lines and planes through weight space."""

@@ -1,0 +1,80 @@
+"""Directions for loss surfaces, as flat vectors over the trainable parameters."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from fedscope.errors import UserError
+from fedscope.landscape.operators.probes import default_generator
+from fedscope.landscape.surfaces.results import Mark
+
+if TYPE_CHECKING:
+    from fedscope.landscape.spectral.results import Eigenpairs
+
+
+@dataclass(frozen=True)
+class Directions:
+    """One or two directions through a point of weight space, what they are called, and what lies near them.
+
+    Vectors and origin are (n,), over the trainable parameters, or (n + s,), over the coordinates of
+    :class:`~fedscope.landscape.loss.state_space.StateSpace`: BatchNorm's running statistics then move along.
+    """
+
+    name: str
+    vectors: tuple[Tensor, ...]  # one or two
+    axes: tuple[str, ...]
+    origin: Tensor | None = None  # None: the model's own weights
+    marks: tuple[Mark, ...] = ()
+    path: bool = False  # the marks are a trajectory, in order
+    limits: tuple[tuple[float, float], ...] | None = None  # each axis' natural range, where there is one
+
+
+def eigen_directions(pairs: "Eigenpairs", name: str = "eigen") -> Directions:
+    """Return the top two eigenvectors at unit norm, the largest component of each made positive.
+
+    Args:
+        pairs: of the Hessian, or of another operator.
+        name: of the directions: ``ggn`` for the Gauss–Newton matrix.
+
+    Raises:
+        UserError: fewer than two eigenpairs.
+    """
+    if pairs.vectors.shape[1] < 2:
+        raise UserError("eigen directions need two eigenpairs; compute them with k = 2 or more")
+    first, second = (_with_fixed_sign(pairs.vectors[:, i]) for i in (0, 1))
+    return Directions(name, (first, second), ("eigenvector 1", "eigenvector 2"))
+
+
+def random_directions(model: nn.Module, generator: torch.Generator | None = None) -> Directions:
+    """Return two Gaussian directions, filter-normalised (Li et al. 2018, section 4).
+
+    Each filter (slice along the first dimension of a tensor of two or more dimensions; a row of a linear
+    layer) is scaled to the norm of the model's filter; tensors of fewer dimensions (biases, BatchNorm) are
+    zero, as published. The surface is then comparable between models whose weights differ in scale.
+
+    Args:
+        model: its parameters that require a gradient, in the order of ``named_parameters``.
+        generator: draws the directions; a fixed default if not given.
+    """
+    generator = generator or default_generator()
+    parameters = [p.detach() for p in model.parameters() if p.requires_grad]
+    first, second = (
+        torch.cat([_filter_normalised(p, generator).reshape(-1) for p in parameters]) for _ in range(2)
+    )
+    return Directions("random", (first, second), ("random 1", "random 2"))
+
+
+def _with_fixed_sign(vector: Tensor) -> Tensor:
+    unit: Tensor = vector / vector.double().norm().to(vector.dtype)
+    return unit * torch.sign(unit[unit.abs().argmax()])
+
+
+def _filter_normalised(weights: Tensor, generator: torch.Generator) -> Tensor:
+    if weights.ndim < 2:
+        return torch.zeros_like(weights)
+    draw = torch.randn(weights.shape, generator=generator, device=generator.device, dtype=torch.float64)
+    filters = draw.to(weights.device).flatten(1)
+    scale: Tensor = weights.double().flatten(1).norm(dim=1, keepdim=True) / filters.norm(dim=1, keepdim=True)
+    return (filters * scale).view(weights.shape).to(weights.dtype)

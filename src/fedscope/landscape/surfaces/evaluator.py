@@ -1,0 +1,165 @@
+"""The numbers at a point o + a·d₀ (+ b·d₁) of weight space: a pure function of the coordinates."""
+
+import hashlib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedscope.choices import BatchNormMode
+from fedscope.errors import UserError
+from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.loss.batchnorm import frozen_copy, recalibrate
+from fedscope.landscape.loss.checks import check_repeats
+from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction
+from fedscope.landscape.loss.state_space import StateSpace
+from fedscope.landscape.surfaces.directions import Directions
+from fedscope.landscape.surfaces.fused_forward import Forward, Precision
+from fedscope.landscape.surfaces.metrics import Metering, Metric
+
+Point = tuple[float, ...]
+Row = tuple[float, ...]
+"""loss, its standard error, then each metric and its standard error."""
+
+
+class Points:
+    """Evaluates points.
+
+    BatchNorm's statistics, by ``bn`` and the directions. ``eval``: as they are in the model, or at an origin
+    that has them; they move where the directions have coordinates for them. ``recalibrate``: re-estimated,
+    once, at the model, where the slice goes through the model and has no coordinates for statistics, so that
+    the surface has the curvature of the model's Hessian; else at every point, because no one network's would
+    do for all. ``batch``: the batch's own.
+
+    Args:
+        model: any module; copied, never modified.
+        loss_fn: (output, targets) ↦ scalar batch mean.
+        batches: the samples.
+        directions: vectors and origin over n or n + s coordinates.
+        bn: see above.
+        metrics: by name.
+        precision: of the network's arithmetic.
+
+    Attributes:
+        form: how the network is evaluated (:mod:`fedscope.landscape.loss.forms`).
+        seen: the points that were evaluated to learn what they are of, with their rows.
+
+    Raises:
+        UserError: vectors or origin of another length, or not finite; a network whose outputs differ from one
+            evaluation to the next.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss_fn: LossFunction,
+        batches: Batches,
+        directions: Directions,
+        *,
+        bn: BatchNormMode = "eval",
+        metrics: Mapping[str, Metric] | None = None,
+        precision: Precision = "fp32",
+    ) -> None:
+        model = getattr(model, "_orig_mod", model)
+        self._space = StateSpace.of(model)
+        through = directions.origin is None and all(len(v) == self._space.n for v in directions.vectors)
+        everywhere = bn == "recalibrate" and not through and bool(self._space.means)
+        self._loss = FlatLoss(model, loss_fn, batches, bn="eval" if everywhere else bn)
+        if precision == "bf16" and self._loss.dtype != torch.float32:
+            raise UserError(f"bf16 is for networks in float32, not {self._loss.dtype}; leave it out")
+        self.device, self.form = self._loss.device, self._loss.form
+        self.axes = len(directions.vectors)
+        self._origin, self._vectors = _checked(directions, self._loss, self._space, model)
+        self._moving = len(self._vectors[0]) > self._space.n and bn == "eval"
+        self._fixed = len(self._origin) > self._space.n and bn == "eval" and not self._moving
+        self._recalibrated = frozen_copy(model, batches=self._loss.batches) if everywhere else None
+        self.statistics = (
+            "of the batch" if bn == "batch"
+            else "moved" if self._moving
+            else "kept" if bn == "eval"
+            else f"recalibrated at {'every point' if everywhere else 'the origin'}"
+        )  # fmt: skip
+        self._forward = Forward(model, self._loss, precision)
+        check_repeats(self._forward.sample)
+        origin = (0.0,) * self.axes
+        self._load(origin)
+        outputs = self._forward.outputs()
+        self._metering = Metering(self._loss, loss_fn, metrics or {}, outputs)
+        self.names = self._metering.names
+        self.origin = self._row(outputs)
+        self.seen = {origin: self.origin}
+
+    def __call__(self, point: Point) -> Row:
+        """Return the row of a point."""
+        self._load(point)
+        return self._row(self._forward.outputs())
+
+    def _row(self, outputs: list[Any]) -> Row:
+        found = self._metering(outputs)
+        if self._forward.fused and not math.isfinite(found[0].value):
+            found = self._metering(self._forward.outputs(plain=True))  # as the network itself has it
+        return tuple(number for measured in found for number in (measured.value, measured.stderr))
+
+    def fingerprint(self) -> str:
+        """Return a hash of what decides the rows: slice, samples, settings, and what these give.
+
+        Another network, loss or metric is told from this one by its numbers, at the origin and a unit along
+        all directions: a loss that is cut at some height may differ from others far from a minimum only.
+        """
+        corner = (1.0,) * self.axes
+        self.seen[corner] = self(corner)
+        settings = self._loss.names, self.names, self.statistics, self._forward.precision, self.seen
+        digest = hashlib.sha256(f"{settings}".encode())
+        digest.update(self._loss.batches.sha256.encode())
+        for tensor in (self._origin, *self._vectors, self._loss.center, *self._loss.model.buffers()):
+            digest.update(tensor.cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+    def _load(self, point: Point) -> None:
+        at = self._origin.clone()
+        for coordinate, vector in zip(point, self._vectors, strict=True):
+            at[: len(vector)] += coordinate * vector
+        weights = at[: self._space.n]
+        self._forward.load(weights, self._statistics_at(at))
+
+    def _statistics_at(self, at: Tensor) -> Mapping[str, Tensor] | None:
+        if self._recalibrated is not None:
+            own = dict(self._recalibrated.named_parameters())
+            for name, piece in zip(self._loss.names, self._loss.split(at[: self._space.n]), strict=True):
+                own[name].copy_(piece)
+            with self._loss.exact():
+                recalibrate(self._recalibrated, self._loss.batches)
+            buffers = dict(self._recalibrated.named_buffers())
+            return {name: buffers[name] for name in (*self._space.means, *self._space.variances)}
+        if self._moving or self._fixed:
+            return self._space.statistics(at)
+        return None
+
+
+def _checked(
+    directions: Directions, loss: FlatLoss, space: StateSpace, model: nn.Module
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Return origin and vectors, float64 on the loss' device, if they fit the model."""
+    n, s = space.n, space.size - space.n
+    kinds = {tuple(vector.shape) for vector in directions.vectors}
+    for shape in kinds:
+        if shape not in ((n,), (n + s,)):
+            also = f", or ({n + s},) with BatchNorm's statistics" if s else ""
+            raise UserError(
+                f"a direction has shape {shape}; the model's trainable parameters need ({n},){also}"
+            )
+    if len(kinds) > 1:
+        raise UserError(f"the directions have shapes {sorted(kinds)}; give both with BatchNorm's statistics")
+    length, origin = next(iter(kinds))[0], directions.origin
+    if origin is None:
+        origin = loss.center if length == n else space.flat(model.state_dict())
+    if tuple(origin.shape) not in ((length,), (n + s,)):
+        raise UserError(f"the origin has shape {tuple(origin.shape)}; the directions have ({length},)")
+    vectors = tuple(vector.to(loss.device, torch.float64) for vector in directions.vectors)
+    if not all(vector.isfinite().all() for vector in vectors):
+        raise UserError(
+            "a direction has entries that are not finite, so that no point of it can be evaluated"
+        )
+    return origin.to(loss.device, torch.float64), vectors

@@ -1,0 +1,127 @@
+"""The interactive HTML: one self-contained file from plain records, which works offline and is sent around.
+
+A *run* is what ``fedscope runs show --json`` prints of one, ``{"manifest", "metrics"}``, and under
+``checkpoints`` the hashes of its files by name. The other records are those of ``fedscope hessian --json``
+and ``fedscope plot-landscape --json``. Nothing is computed here, and the same records give the same bytes.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedscope.errors import UserError
+from fedscope.figures.surface.from_records import draw
+from fedscope.figures.surface.surfaces import MOST_CHECKPOINTS
+from fedscope.figures.text.labels import data_name
+from fedscope.report import clients, curves, metrics, page, pairs, planes, provenance, spectra, training
+from fedscope.report.subjects import Key, Record, Subject, key_of, subjects
+from fedscope.report.summary import summary
+
+__all__ = ["landscape_page", "report_page"]
+
+MOST_NAMED = 4  # subjects in the page's title
+Subjects = Mapping[Key, Subject]
+
+
+def report_page(runs: Sequence[Record], curvatures: Sequence[Record], landscapes: Sequence[Record]) -> str:
+    """Return the report of runs and of what was measured of them: a whole HTML document.
+
+    Raises:
+        UserError: there is nothing at all to report.
+    """
+    if not (runs or curvatures or landscapes):
+        raise UserError("there is nothing to report: name a run, or hand in a --record")
+    who = subjects(runs, [*curvatures, *landscapes])
+    names = _names(who)
+    data_sets = {run["manifest"]["data"]["name"] for run in runs}
+    data_sets |= {str(r["problem"].get("dataset")) for r in [*curvatures, *landscapes]} - {"None"}
+    title = f"{names} on {', '.join(map(data_name, sorted(data_sets)))}" if data_sets else names
+    return _page(title, "Report", runs, curvatures, landscapes, who)
+
+
+def landscape_page(landscapes: Sequence[Record]) -> str:
+    """Return the page of landscapes alone.
+
+    Raises:
+        UserError: there is none, or one cannot be drawn.
+    """
+    if not landscapes:
+        raise UserError("there is no landscape to draw: name a checkpoint")
+    for group in planes.groups(landscapes):
+        if reason := planes.obstacle(group):
+            raise UserError(reason)
+    who = subjects([], landscapes)
+    return _page(_names(who), "Loss landscapes", [], [], landscapes, who)
+
+
+def _names(who: Subjects) -> str:
+    """Return the subjects' names for a title, of many the first ones."""
+    names = [subject.name for subject in who.values()]
+    if len(names) > MOST_NAMED:
+        return f"{', '.join(names[: MOST_NAMED - 1])} and {len(names) - MOST_NAMED + 1} others"
+    return ", ".join(names)
+
+
+def _page(
+    title: str,
+    kind: str,
+    runs: Sequence[Record],
+    curvatures: Sequence[Record],
+    landscapes: Sequence[Record],
+    who: Subjects,
+) -> str:
+    shown = [(who[key_of(record["checkpoint"])], record) for record in curvatures]
+    density, spectrum = spectra.density_chart(shown), spectra.spectrum_chart(shown)
+    charts = {
+        "convergence": curves.convergence(runs, who),
+        "density": [density] if density else [],
+        "spectrum": [spectrum] if spectrum else [],
+    }
+    of_pairs = pairs.pair_charts(shown)
+    drawn = [_drawn(place, group, who) for place, group in enumerate(planes.groups(landscapes))]
+    context = {
+        "title": title,
+        "kind": kind,
+        "whole": kind == "Report",
+        "subjects": list(who.values()),
+        "summary": summary(runs, curvatures, landscapes, who),
+        "runs": training.runs_table(runs, who) if runs else None,
+        "training": training.training_table(runs, who),
+        "curvature": metrics.curvature_table(runs, curvatures, who) if runs or curvatures else None,
+        "clients": clients.clients_table(shown),
+        "comparison": metrics.comparison(curvatures, who),
+        "charts": charts,
+        "pairs": of_pairs,
+        "target": curves.target(runs),
+        "groups": drawn,
+        "of_runs": [provenance.source_of_run(run) for run in runs],
+        "of_curvatures": [provenance.source_of_analysis(record) for record in curvatures],
+    }
+    parts = (*charts.values(), *of_pairs.values(), *(group["lines"] for group in drawn))
+    every = [chart for part in parts for chart in part]
+    data = {
+        "charts": {chart.id: {"data": chart.data, "layout": chart.layout} for chart in every},
+        "planes": [group["scene"] for group in drawn],
+        "curves": curves.series(runs, who),
+    }
+    return page.render(context, data, provenance.provenance(runs, [*curvatures, *landscapes]))
+
+
+def _drawn(place: int, group: planes.Group, who: Subjects) -> dict[str, Any]:
+    """Return what the template and the script need of a group of landscapes."""
+    obstacle = planes.obstacle(group)
+    flat = group.is_line or obstacle
+    return {
+        "title": group.title,
+        "obstacle": obstacle,
+        "lines": planes.line_charts(group, who, place) if group.is_line and not obstacle else [],
+        "scene": None if flat else planes.plane_data(group, who),
+        "pictures": [] if flat else _pictures(planes.newest(group)),
+        "captions": [planes.caption(record) for record in planes.newest(group)],
+        "sources": [provenance.source_of_analysis(record) for record in group.records],
+    }
+
+
+def _pictures(records: Sequence[Record]) -> list[str]:
+    """Return the static figures of the landscapes, as many to a figure as one holds."""
+    parts = [records[i : i + MOST_CHECKPOINTS] for i in range(0, len(records), MOST_CHECKPOINTS)]
+    return [page.picture(draw(part)) for part in parts]

@@ -1,0 +1,90 @@
+"""From sections to the one file: template, style, scripts and data, and a policy that lets nothing out.
+
+The file asks for nothing: its policy allows its own style, its own scripts by their hashes, and images
+that are in it. A text that found its way in as a script would not run.
+"""
+
+import base64
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from matplotlib.figure import Figure
+from plotly.offline import get_plotlyjs
+
+from fedscope import __version__
+from fedscope.figures import style
+
+TEMPLATES = Path(__file__).parent / "templates"
+SCRIPTS = ("look.js", "planes.js", "report.js")
+DPI = 200  # of the pictures in the page
+
+
+def render(context: Mapping[str, Any], data: Any, provenance: Any) -> str:
+    """Return the page: ``context`` fills the template, ``data`` is what its script draws.
+
+    ``provenance`` stands in the page as JSON and behind a link that saves it.
+
+    Raises:
+        ValueError: when a number in the data is not finite.
+    """
+    scripts = [get_plotlyjs(), *((TEMPLATES / name).read_text(encoding="utf-8") for name in SCRIPTS)]
+    about = _dumped(provenance, indent=1)
+    return (
+        _environment()
+        .get_template("report.html")
+        .render(
+            **context,
+            policy=_policy(scripts),
+            css=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
+            scripts=[Markup(script) for script in scripts],
+            data=_embedded(data),
+            provenance=_embedded(provenance),
+            provenance_link="data:application/json;base64," + base64.b64encode(about.encode()).decode(),
+            version=__version__,
+        )
+    )
+
+
+def picture(figure: Figure) -> str:
+    """Return a static figure as a data: address of a PNG; the same figure gives the same text."""
+    buffer = io.BytesIO()
+    with style.paper_style():
+        figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": f"fedscope {__version__}"})
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+@cache
+def _environment() -> Environment:
+    loader = FileSystemLoader(TEMPLATES)
+    return Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+
+
+def _policy(scripts: list[str]) -> str:
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{one}'" for one in hashes)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _embedded(content: Any) -> Markup:
+    """Return JSON that no HTML parser takes for the end of its element, or for a comment."""
+    text = _dumped(content)
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return Markup(text)
+
+
+def _dumped(content: Any, indent: int | None = None) -> str:
+    separators = (",", ":") if indent is None else None
+    return json.dumps(content, allow_nan=False, ensure_ascii=False, indent=indent, separators=separators)

@@ -1,0 +1,119 @@
+"""Heat maps of the pairs of clients: H_N and H_D of each pair, their mean and its error in the caption."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedscope.report import look
+from fedscope.report.cells import compared
+from fedscope.report.look import Chart
+from fedscope.report.metrics import READINGS
+from fedscope.report.subjects import Record, Subject
+from fedscope.statistics.resolution import pairs_resolved
+
+SYMBOLS = ("H_N", "H_D")
+UNRESOLVED_FILL = "#767676"  # stands out from white and from dark paper
+MOST_WRITTEN = 12  # clients, up to whom every cell says its number
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """The pairs of one checkpoint's clients: rows of numbers, ``None`` where there is none."""
+
+    subject: Subject
+    name: str  # "H_N (tensor)"
+    values: list[list[float | None]]  # without the diagonal and what is unresolved
+    unresolved: list[tuple[int, int]]
+    mean: str
+
+    @property
+    def known(self) -> list[float]:
+        return [value for row in self.values for value in row if value is not None]
+
+
+def pair_charts(shown: Sequence[tuple[Subject, Record]]) -> dict[str, list[Chart]]:
+    """Return a heat map of the pairs per checkpoint, by metric; those of one reading share a colour scale."""
+    charts = {}
+    for symbol in SYMBOLS:
+        found = [_first(subject, record.get("cross_client"), symbol) for subject, record in shown]
+        matrices = [matrix for matrix in found if matrix]
+        scales: dict[str, list[float]] = {}
+        for matrix in matrices:
+            scales.setdefault(matrix.name, []).extend(matrix.known)
+        if matrices:
+            charts[symbol] = [
+                _heat_map(f"{symbol}-{place}", matrix, scales[matrix.name])
+                for place, matrix in enumerate(matrices)
+            ]
+    return charts
+
+
+def _first(subject: Subject, cross: Record | None, symbol: str) -> _Matrix | None:
+    """Return the matrix of the first reading that has any pair resolved."""
+    matrices = (cross or {}).get("matrices") or {}
+    for reading in READINGS:
+        if cross and (matrices.get(symbol) or {}).get(reading):
+            found = _matrix(subject, cross, symbol, reading)
+            if found.known:
+                return found
+    return None
+
+
+def _matrix(subject: Subject, cross: Record, symbol: str, reading: str) -> _Matrix:
+    grid, resolved = cross["matrices"][symbol][reading], pairs_resolved(cross, symbol, reading)
+    pairs = [(i, j) for i in range(len(grid)) for j in range(len(grid)) if i != j]
+    values: list[list[float | None]] = [[None] * len(grid) for _ in grid]
+    for i, j in pairs:
+        values[i][j] = grid[i][j] if resolved[i][j] else None
+    unresolved = [(i, j) for i, j in pairs if values[i][j] is None]
+    mean = compared(cross[symbol][reading], symbol).text
+    return _Matrix(subject, f"{symbol} ({reading})", values, unresolved, mean)
+
+
+def _heat_map(id: str, matrix: _Matrix, every: list[float]) -> Chart:
+    squared = matrix.name.startswith("H_N")
+    logarithmic = squared and min(every) > 0
+    squeeze = math.log10 if logarithmic else float
+    low, high = squeeze(min(every)), squeeze(max(every)) if squared else 1.0
+    marks = [low + (high - low) * i / 4 for i in range(5)]
+    trace: dict[str, Any] = {
+        "type": "heatmap",
+        "z": look.numbers([[None if v is None else squeeze(v) for v in row] for row in matrix.values]),
+        "zmin": low,
+        "zmax": high if high > low else low + 1,
+        "text": [["" if v is None else look.plain(v) for v in row] for row in matrix.values],
+        "texttemplate": "%{text}" if len(matrix.values) <= MOST_WRITTEN else "",
+        "hovertemplate": f"{matrix.name} of clients %{{y}} and %{{x}}: %{{text}}<extra></extra>",
+        "hoverongaps": False,
+        "colorscale": look.colorscale(),
+        "colorbar": {
+            "thickness": 12,
+            "tickvals": marks,
+            "ticktext": [look.plain(10**mark if logarithmic else mark) for mark in marks],
+        },
+    }
+    axis = {"dtick": 1 if len(matrix.values) <= MOST_WRITTEN else None, "showgrid": False}
+    layout = look.layout(
+        "client", "client", showlegend=False, xaxis=axis, yaxis={**axis, "autorange": "reversed"}
+    )
+    caption = f"{matrix.name} of {matrix.subject.name}'s clients, pair by pair; their mean: {matrix.mean}."
+    if matrix.unresolved:
+        caption += " Grey: unresolved."
+    traces = [trace, _unresolved(matrix)] if matrix.unresolved else [trace]
+    return Chart(id, caption, caption, traces, layout)
+
+
+def _unresolved(matrix: _Matrix) -> dict[str, Any]:
+    """Return the grey cells of what is unresolved; plotly writes on them in white."""
+    count = len(matrix.values)
+    places = set(matrix.unresolved)
+    return {
+        "type": "heatmap",
+        "z": [[1 if (i, j) in places else None for j in range(count)] for i in range(count)],
+        "colorscale": [[0, UNRESOLVED_FILL], [1, UNRESOLVED_FILL]],
+        "showscale": False,
+        "texttemplate": "?" if count <= MOST_WRITTEN else "",
+        "hovertemplate": f"{matrix.name} of clients %{{y}} and %{{x}}: unresolved<extra></extra>",
+        "hoverongaps": False,
+    }

@@ -1,0 +1,149 @@
+"""Spectra of several checkpoints on shared axes: densities with their bands, largest eigenvalues."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.scale import SymmetricalLogTransform
+from matplotlib.ticker import SymmetricalLogLocator
+from numpy.typing import NDArray
+
+from fedscope.figures.numbers import format_estimate
+from fedscope.figures.spectrum.densities import density_range
+from fedscope.report import look
+from fedscope.report.look import Chart
+from fedscope.report.metrics import negative_mass
+from fedscope.report.subjects import Record, Subject
+
+Values = NDArray[np.float64]
+Shown = Sequence[tuple[Subject, Record]]
+
+
+def density_chart(shown: Shown) -> Chart | None:
+    """Overlay the densities as the static figure does: logarithmic, over a symmetric-logarithmic axis.
+
+    The eigenvalue axis is linear up to the power of ten above the widest broadening σ. Nothing is returned
+    where no record has a density that is positive anywhere.
+    """
+    curves = [(subject, record, record["density"]) for subject, record in shown if record.get("density")]
+    curves = [curve for curve in curves if any((value or 0) > 0 for value in curve[2]["density"])]
+    if not curves:
+        return None
+    threshold = 10.0 ** math.ceil(math.log10(max(float(one["sigma"]) for _, _, one in curves)))
+    squeeze = SymmetricalLogTransform(10, threshold, 0.6).transform
+    traces = [trace for curve in curves for trace in _curve(*curve, squeeze)]
+    low, high = density_range([_array(one["density"]) for _, _, one in curves])
+    ends = [end for _, _, one in curves for end in (one["grid"][0], one["grid"][-1]) if end is not None]
+    ticks = SymmetricalLogLocator(base=10, linthresh=threshold).tick_values(min(ends), max(ends))
+    ticks = [tick for tick in ticks if min(ends) <= tick <= max(ends)]
+    masses = [
+        f"{subject.name}: width σ {format_estimate(one['sigma'])}{_negative(one)}"
+        for subject, _, one in curves
+    ]
+    layout = look.layout(
+        f"eigenvalue (linear within ±{look.plain(threshold)})",
+        "density",
+        xaxis={
+            "tickvals": look.numbers(squeeze(np.array(ticks)).tolist()),
+            "ticktext": [*map(look.plain, ticks)],
+        },
+        yaxis={"type": "log", "range": [math.log10(low), math.log10(high)], "exponentformat": "power"},
+        yaxis2={"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
+    )
+    return Chart(
+        "density",
+        f"Eigenvalue densities on a logarithmic scale. {'; '.join(masses)}.",
+        f"Logarithmic axes; the eigenvalues' is linear within ±{look.plain(threshold)}. "
+        f"Bands: 95 % intervals over the probes; triangles: λ_max. {'; '.join(masses)}.",
+        traces,
+        layout,
+    )
+
+
+def spectrum_chart(shown: Shown) -> Chart | None:
+    """Draw the eigenvalues that were computed one by one, with the errors of the data."""
+    traces, tops = [], []
+    spread = 0.5 / max(len(shown), 1)
+    for place, (subject, record) in enumerate(shown):
+        values = [entry["value"] for entry in record["eigenvalues"]]
+        if len(values) < 2 or None in values:
+            continue
+        errors = [entry.get("stderr_data") for entry in record["eigenvalues"]]
+        shift = spread * (place - (len(shown) - 1) / 2)
+        traces.append(
+            {
+                **look.of(subject),
+                "type": "scatter",
+                "mode": "markers",
+                "x": look.numbers([i + shift for i in range(1, len(values) + 1)]),
+                "y": look.numbers(values),
+                "error_y": {
+                    "type": "data",
+                    "array": look.numbers([error or 0 for error in errors]),
+                    "width": 3,
+                },
+                "marker": {"color": subject.color, "symbol": subject.symbol, "size": 8},
+                "text": [format_estimate(v, e) for v, e in zip(values, errors, strict=True)],
+                "hovertemplate": "%{text}",
+            }
+        )
+        tops.append(f"{subject.name} from {format_estimate(values[0])} to {format_estimate(values[-1])}")
+    if not traces:
+        return None
+    positive = all(value > 0 for trace in traces for value in trace["y"])
+    layout = look.layout(
+        "index, from the largest",
+        "eigenvalue",
+        xaxis={"dtick": 1, "range": [0.5, max(len(trace["y"]) for trace in traces) + 0.5]},
+        yaxis={"type": "log" if positive else "linear"},
+    )
+    alt = f"The eigenvalues found one by one: {'; '.join(tops)}."
+    return Chart("spectrum", alt, "Error bars are standard errors over the samples.", traces, layout)
+
+
+def _curve(subject: Subject, record: Record, entry: Record, squeeze: Any) -> list[dict[str, Any]]:
+    grid = _array(entry["grid"])
+    place = look.numbers(squeeze(grid).tolist())
+    curve = {
+        **look.of(subject),
+        "type": "scatter",
+        "mode": "lines",
+        "x": place,
+        "y": [value if (value or 0) > 0 else None for value in look.numbers(entry["density"])],
+        "line": look.line(subject),
+        "text": [look.plain(value) for value in grid],
+        "hovertemplate": "eigenvalue %{text}<br>density %{y:.3g}",
+    }
+    traces = [curve]
+    if entry.get("band"):
+        low, high = ([max(value or 0, 1e-300) for value in end] for end in entry["band"])
+        traces += look.band(subject, place, look.numbers(low), look.numbers(high))
+    top = record["lambda_max"]["value"]
+    if top is not None:
+        marker = {"symbol": "triangle-down", "size": 11, "color": subject.color}
+        outline = {"line": {"width": 1, "color": "white"}}
+        traces.append(
+            {
+                **look.of(subject),
+                "type": "scatter",
+                "mode": "markers",
+                "showlegend": False,
+                "x": look.numbers(squeeze(np.array([top])).tolist()),
+                "y": [0.03],
+                "yaxis": "y2",
+                "marker": {**marker, **outline},
+                "cliponaxis": False,
+                "hovertemplate": f"λ_max {format_estimate(top)}",
+            }
+        )
+    return traces
+
+
+def _negative(entry: Record) -> str:
+    mass = negative_mass(entry["negative_mass"])
+    return f", share of eigenvalues below −σ {mass}" if mass else ""
+
+
+def _array(values: Sequence[float | None]) -> Values:
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)

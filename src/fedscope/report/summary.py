@@ -1,0 +1,106 @@
+"""The summary on top of the page: what is compared, measured on what, the headline numbers, the verdicts."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from fedscope.figures.text.advice import redrawn
+from fedscope.figures.text.labels import data_name
+from fedscope.figures.text.verdicts import surprises
+from fedscope.report import verdicts
+from fedscope.report.cells import Cell, SortableTable, compared, measured
+from fedscope.report.metrics import rows_of
+from fedscope.report.subjects import Key, Record, Subject, key_of, row_names, run_key, stated
+from fedscope.report.training import final_accuracy, partition_of
+
+Subjects = Mapping[Key, Subject]
+SYMBOLS = ("H_N", "H_D")
+MARKS = {"lower": "lowest", "higher": "highest"}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What stands on top of the page."""
+
+    facts: tuple[tuple[str, str], ...]  # name and value
+    table: SortableTable
+    verdicts: tuple[tuple[str, str], ...]  # quantity, and what is decided of it
+    remark: str  # on what is not compared, or is not what a paper finds
+
+
+def summary(
+    runs: Sequence[Record], curvatures: Sequence[Record], landscapes: Sequence[Record], who: Subjects
+) -> Summary:
+    """Return the summary of runs, and of the curvature and landscapes of these or of other checkpoints."""
+    facts = {"Trained": [_trained(run) for run in runs]}
+    facts["Measured on"] = [_samples(record) for record in curvatures or landscapes]
+    facts["Not at the end"] = [word for run in runs for word in _earlier(run, curvatures)]
+    facts["Clients' rows"] = [word for record in curvatures if (word := redrawn(record))]
+    names = dict(zip(map(id, curvatures), row_names(curvatures, who), strict=True))
+    fitting = verdicts.comparable(curvatures)
+    found = verdicts.sentences(fitting, [names[id(record)] for record in fitting])
+    left = [names[id(record)] for record in curvatures if record not in fitting]
+    remarks = [f"{surprise}." for surprise in surprises(fitting)]
+    if left:
+        first = names[id(fitting[0])]
+        remarks.append(f"Not compared, as samples or settings are not {first}'s: {', '.join(left)}.")
+    return Summary(
+        tuple((name, " · ".join(dict.fromkeys(words))) for name, words in facts.items() if words),
+        _table(runs, curvatures, who),
+        tuple(found),
+        " ".join(remarks),
+    )
+
+
+def _table(runs: Sequence[Record], curvatures: Sequence[Record], who: Subjects) -> SortableTable:
+    rows = rows_of(runs, curvatures)
+    records = [record for _, record in rows if record]
+    best, names = verdicts.best(records), iter(row_names(records, who))
+    body = []
+    for run, record in rows:
+        subject = who[key_of(record["checkpoint"]) if record else run_key(run or {})]
+        name = next(names) if record else subject.name
+        marks = {
+            quantity: MARKS[verdicts.QUANTITIES[quantity].better]
+            for quantity, place in best.items()
+            if records[place] is record
+        }
+        accuracy = [final_accuracy(run)] if runs else []
+        body.append((Cell(name, name, subject.color), *accuracy, *_headline(record, marks)))
+    columns = ("final accuracy (%)",) if runs else ()
+    columns = ("method", *columns, "λ_max ± data", "trace ± probe ± data")
+    if any(record["cross_client"] for record in records):
+        columns = (*columns, *(f"{symbol} (tensor)" for symbol in SYMBOLS))
+    rows_shown = tuple(row[: len(columns)] for row in body)
+    return SortableTable("summary-table", "Headline numbers", columns, rows_shown)
+
+
+def _headline(record: Record | None, marks: Mapping[str, str]) -> Iterator[Cell]:
+    cross = record["cross_client"] if record else None
+    yield measured(record and record["lambda_max"], "stderr_data", mark=marks.get("λ_max"))
+    yield measured(record and record["trace"], "stderr_probe", "stderr_data", mark=marks.get("trace"))
+    for symbol in SYMBOLS:
+        yield compared(cross and cross[symbol]["tensor"], symbol, marks.get(f"{symbol} (tensor)"))
+
+
+def _trained(run: Record) -> str:
+    settings, manifest = stated(run), run["manifest"]
+    words = [f"{manifest['model']['name']} on {data_name(manifest['data']['name'])}", partition_of(settings)]
+    words.append(None if settings.get("seed") is None else f"seed {settings['seed']}")
+    return ", ".join(word for word in words if word)
+
+
+def _earlier(run: Record, curvatures: Sequence[Record]) -> Iterator[str]:
+    """Yield of which earlier round the measured model of a run is, whose accuracy is the last round's."""
+    last = run["metrics"][-1]["round"] if run["metrics"] else None
+    for record in curvatures:
+        place = record["checkpoint"]
+        if place["run"] == run["manifest"]["name"] and place["round"] not in (None, last):
+            yield f"curvature of round {place['round']}, accuracy of round {last}"
+
+
+def _samples(record: Record) -> str:
+    problem = record["problem"]
+    source = f" of {data_name(problem['dataset'])}" if problem.get("dataset") else ""
+    split = f", {problem['split']} split" if problem.get("split") else ""
+    seed = f", seed {problem['seed']}" if problem.get("seed") is not None else ""
+    return f"{problem['samples']:,} samples{source}{split}{seed}"

@@ -1,0 +1,117 @@
+"""What is decided between records, in sentences, and which of them is best in a quantity.
+
+Everything here follows from :func:`fedscope.records.differences.differences`: a difference is decided where
+its 95 % interval leaves out zero.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedscope.errors import UserError
+from fedscope.figures.numbers import format_estimate
+from fedscope.records.differences import Difference, differences
+from fedscope.report.subjects import Record
+from fedscope.statistics.resolution import entry_resolved
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A headline quantity, and what it means to be lower or higher in it; ``{}`` stands for the names."""
+
+    better: str  # the verdict that is good
+    lower: str
+    higher: str
+
+
+_FLAT = Quantity("lower", "{} {be} flatter than {reference}", "{} {be} sharper than {reference}")
+_CLIENTS = "the clients of {} %s than those of {reference}"
+QUANTITIES = {
+    "λ_max": _FLAT,
+    "trace": _FLAT,
+    "H_N (tensor)": Quantity("lower", _CLIENTS % "differ less", _CLIENTS % "differ more"),
+    "H_D (tensor)": Quantity("higher", _CLIENTS % "agree less", _CLIENTS % "agree more"),
+}
+
+
+def comparable(records: Sequence[Record]) -> list[Record]:
+    """Return the first record and those that were measured on its samples, as the same quantities."""
+    found = list(records[:1])
+    for other in records[1:]:
+        try:
+            differences(records[0], other)
+        except UserError:
+            continue
+        found.append(other)
+    return found
+
+
+def best(records: Sequence[Record]) -> dict[str, int]:
+    """Return the quantities in which one record is decidedly better than every other, and its place.
+
+    A quantity that one record lacks is left out; so are all where not all have the same samples.
+    """
+    found: dict[str, int] = {}
+    if len(comparable(records)) < len(records):
+        return found
+    for place, record in enumerate(records):
+        others = [other for other in records if other is not record]
+        rows = [differences(other, record) for other in others]
+        for name, quantity in QUANTITIES.items():
+            verdicts = [one.verdict for row in rows for one in row if one.quantity == name]
+            if others and verdicts == [quantity.better] * len(others):
+                found[name] = place
+    return found
+
+
+def sentences(records: Sequence[Record], names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return per quantity what is decided against the first record; ``names`` are those of the records.
+
+    Raises:
+        UserError: one is not comparable with the first.
+    """
+    rows = [differences(records[0], other) for other in records[1:]]
+    found = []
+    for quantity in QUANTITIES if rows else ():
+        pairs = [
+            (name, one)
+            for name, row in zip(names[1:], rows, strict=True)
+            for one in row
+            if one.quantity == quantity and not math.isnan(one.value)
+        ]
+        clauses = _clauses(QUANTITIES[quantity], names[0], pairs)
+        if unclear := [name for name, r in zip(names, records, strict=True) if _unresolved(r, quantity)]:
+            clauses.append(f"unresolved for {_listed(unclear)}")
+        if clauses:
+            found.append((quantity, "; ".join(clauses) + "."))
+    return found
+
+
+def _clauses(quantity: Quantity, reference: str, pairs: Sequence[tuple[str, Difference]]) -> list[str]:
+    clauses = []
+    for verdict, words in (
+        ("lower", quantity.lower),
+        ("higher", quantity.higher),
+        ("undecided", "undecided against {reference}: {}"),
+    ):
+        named = [f"{name} ({_signed(one)})" for name, one in pairs if one.verdict == verdict]
+        if named:
+            be = "is" if len(named) == 1 else "are"
+            clauses.append(words.format(_listed(named), be=be, reference=reference))
+    return clauses
+
+
+def _signed(difference: Difference) -> str:
+    stderr = None if math.isnan(difference.stderr) else difference.stderr
+    return "+" * (difference.value > 0) + format_estimate(difference.value, stderr)
+
+
+def _unresolved(record: Record, quantity: str) -> bool:
+    symbol, _, reading = quantity.partition(" ")
+    cross = record["cross_client"] if reading else None
+    entry = cross[symbol][reading.strip("()")] if cross else None
+    return entry is not None and not entry_resolved(entry, symbol)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,207 @@
+"""What a paper's table says in orderings, and whether our numbers bear it out.
+
+A statement is ``A < B in QUANTITY``, ``A > B in QUANTITY``, ``A lowest in QUANTITY`` or ``A highest in
+QUANTITY``, of rows. It is judged under every column where the rows are, unless the paper's own numbers there
+say otherwise: it *holds* where the 95 % interval of each difference lies on the claimed side of zero, it
+*does not hold* where one lies on the other side, and is *undecided* between, or while a row is not there to
+compare with. Over several columns it holds if it holds in all, and does not if it does not in one.
+
+The error of a difference is that over seeds (Welch) where there are two or more of both rows; else the
+measurements' own, paired over samples and probes where both were measured on the same ones. With one seed the
+spread between trainings is in no error, and the evidence says so.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fedscope.errors import UserError
+from fedscope.figures.numbers import format_estimate
+from fedscope.records.differences import differences
+from fedscope.reproduce.quantities import QUANTITIES, Number
+from fedscope.statistics.intervals import combined, interval
+
+Verdict = Literal["holds", "does not hold", "undecided"]
+LEVEL = 0.95
+_STATEMENT = re.compile(
+    r"(?P<row>.+?) (?:(?P<sign>[<>]) (?P<other>.+)|(?P<end>lowest|highest)) in (?P<quantity>\w+)"
+)
+_PAIRED = {"lambda_max": "λ_max", "trace": "trace"}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A cell's numbers, one per seed, and the record that each is from, if one is."""
+
+    numbers: tuple[Number, ...]
+    records: tuple[Mapping[str, Any] | None, ...] = ()
+    round: int | None = None  # None: of several
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement, what the numbers say of it, and why."""
+
+    statement: str
+    verdict: Verdict
+    evidence: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement in its parts."""
+
+    row: str
+    quantity: str
+    less: bool
+    other: str | None  # None: all other rows
+
+    @classmethod
+    def read(cls, text: str) -> "Statement":
+        """Return the parts of a statement.
+
+        Raises:
+            ValueError: it is none.
+        """
+        found = _STATEMENT.fullmatch(text)
+        if not found or found["quantity"] not in QUANTITIES:
+            raise ValueError(f"{text!r} is no statement")
+        less = found["sign"] == "<" or found["end"] == "lowest"
+        return cls(found["row"], found["quantity"], less, found["other"])
+
+    def contradicted(self, values: Mapping[str, float]) -> bool:
+        """Say whether a column's numbers, by row, are against the statement."""
+        others = [values[row] for row in values if row != self.row and self.other in (None, row)]
+        mine = values.get(self.row)
+        return mine is not None and any(other < mine if self.less else other > mine for other in others)
+
+
+Samples = Mapping[tuple[str, str, str], Sample]  # row, column, quantity → numbers
+Printed = Mapping[str, Mapping[str, float]]  # column → row → the paper's number of the quantity
+
+
+def judge(
+    text: str, samples: Samples, columns: Sequence[str], rows: Sequence[str], paper: Printed | None = None
+) -> Claim:
+    """Return the verdict on a statement; ``rows`` are those among which one is lowest or highest."""
+    statement = Statement.read(text)
+    verdicts: list[Verdict] = []
+    evidence = []
+    for column in columns:
+        heading = f"{column}: " if column else ""
+        there = {row: sample for (row, at, name), sample in samples.items()
+                 if (at, name) == (column, statement.quantity) and _known(sample)}  # fmt: skip
+        others = (
+            [statement.other]
+            if statement.other
+            else [row for row in rows if row in there and row != statement.row]
+        )
+        if statement.row not in there or not others or not all(other in there for other in others):
+            continue
+        printed = (paper or {}).get(column, {})
+        if statement.contradicted({row: value for row, value in printed.items() if row in rows}):
+            evidence.append(f"{heading}not judged, since the paper's own numbers say otherwise")
+            continue
+        found = [_compare(statement, there[statement.row], other, there[other]) for other in others]
+        verdict = _worst([one.verdict for one in found])
+        absent = [] if statement.other else [row for row in rows if row not in there and row != statement.row]
+        lacking = f"; without {', '.join(absent)}" if absent else ""
+        evidence.append(heading + _short(found, verdict) + lacking)
+        verdicts.append("undecided" if absent and verdict == "holds" else verdict)
+    if not verdicts:
+        return Claim(text, "undecided", tuple(evidence) or ("the rows are not both there",))
+    return Claim(text, _worst(verdicts), tuple(evidence))
+
+
+def _known(sample: Sample) -> bool:
+    return bool(sample.numbers) and all(number.value is not None for number in sample.numbers)
+
+
+def _worst(verdicts: Sequence[Verdict]) -> Verdict:
+    order: tuple[Verdict, ...] = ("does not hold", "undecided", "holds")
+    return next(verdict for verdict in order if verdict in verdicts)
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """One row against another."""
+
+    verdict: Verdict
+    lead: float  # how far it is on the claimed side
+    shown: str
+
+
+def _short(found: Sequence[_Compared], verdict: Verdict) -> str:
+    """Return the evidence for a verdict: of several rows that bear it out the one that decides."""
+    telling = sorted((one for one in found if one.verdict == verdict), key=lambda one: one.lead)
+    if len(found) == 1:
+        return telling[0].shown
+    which = "nearest" if verdict == "holds" else f"{len(telling)} of {len(found)}"
+    word = "" if verdict == "holds" else f" {'against' if verdict == 'does not hold' else verdict}"
+    return f"{which}{word}: {telling[0].shown}"
+
+
+def _compare(statement: Statement, ours: Sample, name: str, theirs: Sample) -> _Compared:
+    """Return whether ours is on the claimed side of theirs, and why."""
+    gap, error, dof = difference(statement.quantity, ours, theirs)
+    lead = -gap if statement.less else gap
+    shown = f"{statement.row} − {name} = " + format_estimate(gap, *([] if error is None else [error]))
+    if ours.round != theirs.round:
+        return _Compared("undecided", lead, f"{shown}, but after {_at(ours)} and {_at(theirs)}")
+    if error is None:
+        return _Compared("undecided", lead, f"{shown}, of no known error")
+    if min(len(ours.numbers), len(theirs.numbers)) == 1 and error:
+        shown += " (one seed)"
+    low, high = interval(lead, error, dof, LEVEL)
+    verdict: Verdict = "holds" if low > 0 else "does not hold" if high < 0 else "undecided"
+    return _Compared(verdict, lead, shown)
+
+
+def _at(sample: Sample) -> str:
+    return "several rounds" if sample.round is None else f"{sample.round} rounds"
+
+
+def difference(quantity: str, ours: Sample, theirs: Sample) -> tuple[float, float | None, float]:
+    """Return ours minus theirs, its standard error (None: not known) and the error's degrees of freedom."""
+    (mine, *mine_error), (yours, *yours_error) = mean(ours.numbers), mean(theirs.numbers)
+    gap = mine - yours
+    if len(ours.numbers) == len(theirs.numbers) == 1 and quantity in _PAIRED:
+        paired = _paired(quantity, ours, theirs)
+        if paired:
+            return gap, *paired
+    errors = (mine_error[0], mine_error[1]), (yours_error[0], yours_error[1])
+    if errors[0][0] is None or errors[1][0] is None:
+        return gap, None, math.inf
+    error, dof = combined(*((float(e or 0), float(d or 0)) for e, d in errors))
+    return gap, error, dof
+
+
+def mean(numbers: Sequence[Number]) -> tuple[float, float | None, float]:
+    """Return the mean over seeds, its standard error and the error's degrees of freedom."""
+    values = [float(number.value) for number in numbers if number.value is not None]
+    average = sum(values) / len(values)
+    if len(values) == 1:
+        return average, numbers[0].error, numbers[0].dof
+    return average, spread(values) / math.sqrt(len(values)), len(values) - 1
+
+
+def spread(values: Sequence[float]) -> float:
+    """Return the standard deviation of a sample of two or more."""
+    average = sum(values) / len(values)
+    return math.sqrt(sum((value - average) ** 2 for value in values) / (len(values) - 1))
+
+
+def _paired(quantity: str, ours: Sample, theirs: Sample) -> tuple[float, float] | None:
+    """Return error and degrees of freedom of a difference on the same samples and probes."""
+    if not (ours.records and theirs.records and ours.records[0] and theirs.records[0]):
+        return None
+    try:
+        found = differences(theirs.records[0], ours.records[0])
+    except UserError:
+        return None
+    for one in found:
+        if one.quantity == _PAIRED[quantity] and math.isfinite(one.stderr):
+            return combined(one.probe, one.data)
+    return None

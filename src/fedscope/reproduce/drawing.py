@@ -1,0 +1,186 @@
+"""An artefact's record as figures."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from fedscope.errors import UserError
+from fedscope.figures.numbers import format_estimate
+from fedscope.figures.runs.curves import Line, Values, curves_figure, rounds_figure
+from fedscope.figures.spectrum.densities import density_figure
+from fedscope.figures.spectrum.eigenvalues import eigenvalue_figure
+from fedscope.figures.surface.from_records import read_surface
+from fedscope.figures.surface.shown import RecordedSurface
+from fedscope.figures.surface.surfaces import MOST_CHECKPOINTS, landscape_figure
+from fedscope.figures.text.labels import family, measured_on
+
+Record = Mapping[str, Any]
+
+
+def figures(record: Record) -> list[Figure]:
+    """Return the figures of an artefact; of a table none, of many landscapes several pages.
+
+    Raises:
+        UserError: nothing in it can be drawn.
+    """
+    drawer = _DRAWERS.get(record["kind"])
+    if drawer is None or (not record["drawn"] and record["kind"] != "sweep"):
+        return []
+    return drawer(record)
+
+
+def samples_told(record: Record) -> str:
+    """Return on how many samples what is drawn was measured, and λ_max on them where it is known."""
+    shown = {one["row"]: one["record"] for one in record["drawn"] if "record" in one}
+    counts = dict.fromkeys(found["problem"]["samples"] for found in shown.values())
+    if not counts:
+        return ""
+    largest = ", ".join(
+        f"{row} {format_estimate(top['value'], top['stderr_data'])}"
+        for row, found in shown.items()
+        if (top := found.get("lambda_max"))
+    )
+    text = f"Measured on {' and '.join(f'{count:,}' for count in counts)} training samples."
+    if not largest:
+        return text
+    return (
+        f"{text} λ_max on these: {largest}. It is biased upward on few samples, so that a table or figure of "
+        "more samples shows a smaller one."
+    )
+
+
+def _curves(record: Record) -> list[Figure]:
+    lines = []
+    for row, ones in _by_row(record).items():
+        shortest = min(len(one["accuracy"]) for one in ones)
+        values = np.array([[100 * a for a in one["accuracy"][:shortest]] for one in ones])
+        band = values.std(0, ddof=1) if len(ones) > 1 else None
+        rounds = np.arange(1.0, shortest + 1)
+        lines.append(Line(row, rounds, values.mean(0), band, family=family(row, record["rows"])))
+    spread = "bands: ± one standard deviation over seeds" * any(line.band is not None for line in lines)
+    return [rounds_figure(lines, y_label="test accuracy (%)", caption=spread)]
+
+
+def _spectrum(record: Record) -> list[Figure]:
+    first = {row: ones[0]["record"] for row, ones in _by_row(record).items()}
+    spectra = [one["eigenvalues"] for one in first.values()]
+    caption = f"{measured_on([*first.values()])}; ± 95 % over the samples"
+    return [eigenvalue_figure(spectra, list(first), caption=caption)]
+
+
+def _density(record: Record) -> list[Figure]:
+    first = {row: ones[0]["record"] for row, ones in _by_row(record).items()}
+    return [
+        density_figure(
+            [one["density"] for one in first.values()],
+            list(first),
+            lambda_max=[float(one["lambda_max"]["value"]) for one in first.values()],
+            caption=measured_on([*first.values()]),
+        )
+    ]
+
+
+def _landscape(record: Record) -> list[Figure]:
+    shown: list[_Shown] = []
+    for row, ones in _by_row(record).items():
+        found = ones[0]["record"]
+        if "parts" in found:
+            return _objective(row, found["parts"])
+        values = found.get("curvature")
+        caption = f"λ₁ {values[0]:.3g}, λ₂ {values[1]:.3g}" if values and None not in values else ""
+        shown.append((row, caption, read_surface(found)))
+    pages = -(-len(shown) // MOST_CHECKPOINTS)
+    size = -(-len(shown) // pages)
+    return [_page(shown[at : at + size]) for at in range(0, len(shown), size)]
+
+
+def _objective(row: str, parts: Sequence[Record]) -> list[Figure]:
+    """Draw the term on its own scale: beside the losses its relief would not be seen."""
+    surfaces = {part["part"]: read_surface(part) for part in parts}
+    losses = [(name, row, surfaces[name]) for name in ("cross-entropy", "sum")]
+    name = "MAN term"
+    term = surfaces[name]
+    errors = {} if term.stderr is None else {name: term.stderr}
+    term = replace(
+        term, metrics={name: term.loss}, metrics_stderr=errors, center_metrics={name: term.center_loss}
+    )
+    return [_page(losses), landscape_figure([term], [name], captions=[row], metric=name)]
+
+
+_Shown = tuple[str, str, RecordedSurface]  # title, caption
+
+
+def _page(shown: Sequence[_Shown]) -> Figure:
+    titles, captions, surfaces = zip(*shown, strict=True)
+    return landscape_figure(surfaces, titles, captions=captions)
+
+
+def _sweep(record: Record) -> list[Figure]:
+    places, lines = record["sweep"]["values"], []
+    for column in record["columns"]:
+        for quantity in record["quantities"]:
+            entries = [
+                e for e in record["entries"] if (e["column"], e["quantity"]) == (column, quantity)
+                and e["value"] is not None
+            ]  # fmt: skip
+            swept = sorted(
+                (e for e in entries if places.get(e["row"]) is not None), key=lambda e: places[e["row"]]
+            )
+            if swept:
+                lines.append(
+                    _entries_line(record["sweep"]["label"], [places[e["row"]] for e in swept], swept)
+                )
+            level = [e for e in entries if e["row"] in places and places[e["row"]] is None]
+            lines += [_entries_line(e["row"], [0.0], [e], level=True) for e in level]
+    if not lines:
+        return []
+    option = record["sweep"]["option"]
+    return [
+        curves_figure(
+            lines,
+            x_label="α" if option.endswith("alpha") else option,
+            y_label=next(iter(record["quantities"].values())),
+            x_scale="log",
+            caption=_error_kind(record["entries"]) if any(line.band is not None for line in lines) else "",
+        )
+    ]
+
+
+def _error_kind(entries: Sequence[Record]) -> str:
+    if all(entry["seeds"] > 1 for entry in entries):
+        return "± one standard deviation over seeds"
+    return "± one standard error of the measurement, of one seed"
+
+
+def _entries_line(label: str, x: Sequence[float], entries: Sequence[Record], *, level: bool = False) -> Line:
+    values = _numbers([e["value"] for e in entries])
+    errors = [e["std"] if e["seeds"] > 1 else e["error"] for e in entries]
+    band = None if None in errors else _numbers(errors)
+    return Line(label, _numbers(x), values, band, level)
+
+
+_DRAWERS = {
+    "curves": _curves,
+    "spectrum": _spectrum,
+    "density": _density,
+    "landscape": _landscape,
+    "sweep": _sweep,
+}
+
+
+def _by_row(record: Record) -> dict[str, list[Any]]:
+    rows: dict[str, list[Any]] = {}
+    for row in record["rows"]:
+        ones = [one for one in record["drawn"] if one["row"] == row]
+        if ones:
+            rows[row] = ones
+    if not rows:
+        raise UserError(f"{record['recipe']} has nothing to draw yet")
+    return rows
+
+
+def _numbers(values: Sequence[float | None]) -> Values:
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)

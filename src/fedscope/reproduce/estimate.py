@@ -1,0 +1,127 @@
+"""How long what is missing will take here: from runs that were timed on this registry, else a guess.
+
+Everything is counted in image passes, the forward and backward pass of one image; a product of the Hessian
+counts as two of them, a loss as a third of one.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache, cached_property
+from statistics import fmean
+
+from fedscope.checkpoints.file.schema import Settings
+from fedscope.data.partition.partition import FRESH
+from fedscope.data.sets import catalogue as data_catalogue
+from fedscope.federated.methods import parse
+from fedscope.models import catalogue as model_catalogue
+from fedscope.models.summary import summary
+from fedscope.reproduce.inventory import Holdings
+from fedscope.reproduce.measure import Measure
+
+GUESS = {"fp32": 25e9, "bf16": 50e9}  # multiply-accumulates a second of one core: what a guess assumes
+PASS, PRODUCT, LOSS = 1.0, 2.0, 1 / 3
+SEARCH, TRACE, CLIENT, PUBLISHED = 40, 60, 48, 60  # products that an estimator typically takes
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Seconds of one core, and where they are from."""
+
+    seconds: float
+    basis: str  # measured, scaled, guess
+
+    def __add__(self, other: "Estimate") -> "Estimate":
+        """Add times; the basis is the weaker one."""
+        order = ("measured", "scaled", "guess")
+        return Estimate(self.seconds + other.seconds, max(self.basis, other.basis, key=order.index))
+
+
+NOTHING = Estimate(0.0, "measured")
+
+
+@dataclass
+class Clock:
+    """The speed of this machine, as the registry's runs show it."""
+
+    holdings: Holdings
+
+    @cached_property
+    def rates(self) -> dict[tuple[str, str, str], float]:
+        """Seconds of a core per image pass, by network, precision and method."""
+        spent: dict[tuple[str, str, str], list[float]] = {}
+        for held in (held for runs in self.holdings.runs.values() for held in runs):
+            own = held.manifest.settings
+            totals = spent.setdefault((str(own.model), own.precision, own.method), [0.0, 0.0])
+            for m in held.metrics:
+                totals[0] += float(str(m["seconds"])) * int(str(m.get("workers", 1))) * own.threads
+                totals[1] += float(str(m.get("gradients", 0))) * own.batch_size
+        return {key: seconds / passes for key, (seconds, passes) in spent.items() if passes}
+
+    def training(self, settings: Settings, done: int = 0) -> Estimate:
+        """Return the time of the rounds after the first ``done``."""
+        passes = (settings.rounds - done) * per_round(settings) * (2 if parse(settings.method).oracle else 1)
+        return self._time(settings, passes)
+
+    def measuring(self, settings: Settings, wanted: Measure) -> Estimate:
+        """Return the time of a measure; never more than a guess, since the estimators decide when to stop."""
+        held = settings.train_samples or data_catalogue.record(settings.dataset).expected["train"]
+        samples = min(wanted.samples or held, held)
+        products = 0.0
+        if wanted.kind != "hessian":
+            images = wanted.grid**2 * samples * LOSS + SEARCH * samples * PRODUCT
+        elif wanted.reading == "code":
+            products = (2 + settings.clients * wanted.clients) * PUBLISHED
+            images = products * wanted.product_batches * settings.batch_size * PRODUCT
+        else:
+            products = SEARCH + 2 * wanted.top_k + (wanted.probes or TRACE) + 80 * 10 * wanted.density
+            images = products * samples * PRODUCT
+            own = min(wanted.samples or held, held // settings.clients)
+            each = 1.5 * (wanted.client_probes or CLIENT)  # its basis' products among them
+            images += wanted.clients * settings.clients * each * own * PRODUCT
+        return Estimate(self._time(settings, images).seconds, "guess")
+
+    def _time(self, settings: Settings, passes: float) -> Estimate:
+        network, precision, method = str(settings.model), settings.precision, settings.method
+        if (network, precision, method) in self.rates:
+            return Estimate(passes * self.rates[network, precision, method], "measured")
+        alike = [rate for (own, kind, _), rate in self.rates.items() if (own, kind) == (network, precision)]
+        if alike:
+            return Estimate(passes * min(alike), "scaled")
+        per_image = 3 * _products(network, settings.dataset, settings.augmentation)
+        return Estimate(passes * per_image / GUESS[precision], "guess")
+
+
+def per_round(settings: Settings) -> float:
+    """Return the image passes of a round, on average."""
+    held = settings.train_samples or data_catalogue.record(settings.dataset).expected["train"]
+    share = settings.participation
+    if settings.partition in FRESH:
+        share = settings.clients * (settings.phi or 1.0) * _tail(settings)
+    return held * share * settings.epochs
+
+
+def _tail(settings: Settings) -> float:
+    """Return the share of a long-tailed draw that is kept: the mean of ρ^{r/(C−1)} over the ranks r."""
+    classes = data_catalogue.record(settings.dataset).classes
+    return fmean((settings.rho or 1.0) ** (rank / (classes - 1)) for rank in range(classes))
+
+
+def total(estimates: Iterable[Estimate]) -> Estimate:
+    """Return the sum."""
+    return sum(estimates, NOTHING)
+
+
+@cache
+def _products(network: str, dataset: str, augmentation: str | None) -> int:
+    known = data_catalogue.record(dataset)
+    _, pipeline = data_catalogue.pipeline(dataset, augmentation)
+    model = model_catalogue.outline(network, known.classes, known.channels)
+    return summary(model, known.channels, pipeline.side or known.side).multiply_accumulates
+
+
+def words(seconds: float) -> str:
+    """Return a duration as one says it."""
+    for unit, size in (("days", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.2g} s" if seconds >= 1 else "less than 1 s"

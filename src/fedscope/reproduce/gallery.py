@@ -1,0 +1,173 @@
+"""Writing an artefact's files, and the gallery's index from the records that lie in it."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedscope.errors import UserError
+from fedscope.figures import style
+from fedscope.reproduce.artefact import NOT_MEASURED, SCHEMA
+from fedscope.reproduce.drawing import figures
+from fedscope.reproduce.render import latex, markdown, table_csv
+from fedscope.reproduce.spec import names
+from fedscope.storage import read_bytes, remove, write_text
+from fedscope.storage.limits import parse_json
+
+Record = Mapping[str, Any]
+INDEX = "README.md"
+SUFFIXES = ("json", "md", "csv", "tex", "pdf", "png")  # of an artefact's files
+_HEAD = 1024  # bytes of an artefact in which its schema stands
+_HAS = {
+    "recipe": str,
+    "scale": str,
+    "printed_in": str,
+    "title": str,
+    "complete": bool,
+    "claims": list,
+}.items()
+
+
+def write(record: Record, out: Path) -> list[Path]:
+    """Write ``RECIPE-SCALE`` with .json, .md, .csv, and .tex or .pdf and .png; return the files.
+
+    Raises:
+        UserError: a figure cannot be drawn from what there is.
+    """
+    stem = out / f"{record['recipe']}-{record['scale']}"
+    written = [stem.with_name(f"{stem.name}.json")]
+    write_text(
+        written[0], json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n", below=None
+    )
+    images = []
+    drawn = figures(record)
+    made = {"artefact": record["recipe"], "scale": record["scale"], "checkpoints": checkpoints(record)}
+    for number, figure in enumerate(drawn, 1):
+        page = f"-{number}" if len(drawn) > 1 else ""
+        for suffix in ("pdf", "png"):
+            path = stem.with_name(f"{stem.name}{page}.{suffix}")
+            style.save(figure, path, record=made)
+            written.append(path)
+        images.append(written[-1].name)
+    for earlier in stem.parent.glob(f"{stem.name}-[0-9]*.p[dn][fg]"):
+        if earlier not in written:
+            remove(earlier, below=stem.parent)  # of other pages, which the index would show too
+    texts = {"md": markdown(record, images), "csv": table_csv(record)}
+    if record["entries"] or "grid" in record:
+        texts["tex"] = latex(record)
+    for suffix, text in texts.items():
+        written.append(stem.with_name(f"{stem.name}.{suffix}"))
+        write_text(written[-1], text, below=None)
+    return written
+
+
+def fuller(record: Record, out: Path) -> str | None:
+    """Return why an artefact is not to be replaced: the one that is there shows more of the same."""
+    path = out / f"{record['recipe']}-{record['scale']}.json"
+    try:
+        had, has = _shown(parse_json(_content(path))), _shown(record)
+    except (ValueError, TypeError, KeyError):
+        return None
+    if has >= had:
+        return None
+    return (
+        f"{path} shows {had} results, and of this registry it would show {has}: it stays as it is; "
+        "name its --registry, or another --out, or delete it"
+    )
+
+
+def _shown(record: Record) -> int:
+    """Return how many of a record's cells and curves are there."""
+    return len(record["drawn"]) + sum(
+        e["value"] is not None or e["text"] not in (None, NOT_MEASURED) for e in record["entries"]
+    )
+
+
+def checkpoints(record: Record) -> list[str]:
+    """Return the hashes of all checkpoints that were measured, each once."""
+    found = [c["sha256"] for run in record["runs"] for c in run["checkpoints"].values()]
+    return list(dict.fromkeys(found))
+
+
+def records(out: Path) -> Iterator[tuple[Path, Record]]:
+    """Yield the artefacts below a folder, in the papers' order and then by scale.
+
+    Other programs' files may lie there too.
+
+    Raises:
+        UserError: an artefact is damaged.
+    """
+    found = []
+    for path in sorted(out.rglob("*.json")):
+        content = _content(path)
+        if SCHEMA.encode() not in content[:_HEAD]:
+            continue
+        try:
+            record = parse_json(content)
+            if record["schema"] != SCHEMA or not all(isinstance(record[key], kind) for key, kind in _HAS):
+                raise ValueError("is no artefact")
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{path} cannot be read ({error}); build it again, or delete it") from error
+        found.append((path, record))
+    order = {name: place for place, name in enumerate(names())}
+    yield from sorted(found, key=lambda one: (order.get(one[1]["recipe"], len(order)), one[1]["scale"]))
+
+
+def index(out: Path) -> str:
+    """Return the gallery's index: every artefact below ``out``, and other pages by their title."""
+    lines = [
+        "# The gallery",
+        "",
+        "Tables and figures of real runs, each with the record of what made it (`fedscope figures index`).",
+        "",
+    ]
+    rows, named = [], set()
+    for path, record in records(out):
+        page = path.with_suffix(".md").relative_to(out).as_posix()
+        named.add(path.parent)
+        rows.append(
+            f"| [{record['recipe']}]({page}) | {record['printed_in']}: {record['title']} | {record['scale']} "
+            f"| {'' if record['complete'] else 'in part'} | {_verdicts(record)} |"
+        )
+    if rows:
+        lines += [
+            "| artefact | of the paper | scale | | the paper's orderings |",
+            "|---|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    others = [
+        folder for folder in sorted(out.iterdir()) if (folder / INDEX).is_file() and folder not in named
+    ] if out.is_dir() else []  # fmt: skip
+    if others:
+        lines += [
+            f"- [{folder.name}]({folder.name}/{INDEX}): {_heading(folder / INDEX)}" for folder in others
+        ]
+        lines.append("")
+    for path, record in records(out):
+        title = f"{record['recipe']}, {record['scale']}: {record['title']}"
+        images = sorted(path.parent.glob(f"{path.stem}*.png"))
+        lines += [f"**{title}**", ""] if images else []
+        for image in images:
+            lines += [f"![{title}]({image.relative_to(out).as_posix()})", ""]
+    return "\n".join(lines)
+
+
+def _content(path: Path) -> bytes:
+    """Return what is in a file, or nothing if it cannot be read."""
+    try:
+        return read_bytes(path)
+    except (OSError, UserError):
+        return b""
+
+
+def _verdicts(record: Record) -> str:
+    counts = Counter(claim["verdict"] for claim in record["claims"])
+    return ", ".join(f"{v}: {counts[v]}" for v in ("holds", "does not hold", "undecided") if counts[v])
+
+
+def _heading(path: Path) -> str:
+    found = re.search(r"^# (.+)$", _content(path).decode("utf-8", "replace"), re.MULTILINE)
+    return found[1] if found else path.parent.name

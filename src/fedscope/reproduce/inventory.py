@@ -1,0 +1,128 @@
+"""What the registry has of the cells: runs of their settings, and the checkpoints in them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from fedscope.checkpoints.file.schema import Manifest
+from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.errors import UserError
+from fedscope.reproduce.cells import Cell, identity
+from fedscope.reproduce.measure import Measure
+from fedscope.reproduce.spec import Model
+
+
+@dataclass(frozen=True)
+class Held:
+    """A run of the registry, as far as it has come."""
+
+    run: Run
+    manifest: Manifest
+
+    @cached_property
+    def metrics(self) -> list[dict[str, object]]:
+        """The rounds so far."""
+        return self.run.metrics()
+
+    @property
+    def done(self) -> int:
+        """How many rounds the newest checkpoint is after."""
+        if self.run.final.exists():
+            return self.manifest.settings.rounds
+        return len(self.metrics) if self.run.last.exists() else 0
+
+    def finite(self, round: int) -> bool:
+        """Say whether the run had not diverged by the end of ``round``."""
+        return self.manifest.diverged is None or round < self.manifest.diverged
+
+    def checkpoint(self, model: Model, round: int) -> Path | None:
+        """Return a global model after ``round`` rounds, if it was kept."""
+        now, chosen, kept = round == self.done, self.manifest.settings.eval_model, self.run.kept(round)
+        newest = self.run.final if self.run.final.exists() else self.run.last
+        if model == "best":
+            path = self.run.best if now else None
+        elif model == "server" or chosen == "cld":
+            path = kept if kept.exists() or not now else newest  # a run in training replaces its newest
+        else:
+            path = self.run.average(chosen, None if now else round)
+        return path if path and path.exists() else None
+
+
+@dataclass(frozen=True)
+class Found:
+    """The run that stands in a cell, after so many of its rounds."""
+
+    held: Held
+    round: int
+
+    def path(self, cell: Cell, measure: Measure) -> Path | None:
+        """Return the checkpoint that a measure is of, if there is one."""
+        if measure.clients and self.round != self.held.done:
+            return None  # the uploads are of later rounds
+        return self.held.checkpoint(measure.model or cell.model, self.round)
+
+
+@dataclass
+class Holdings:
+    """The runs of a registry, by what they are."""
+
+    registry: Registry
+    unreadable: list[str] = field(default_factory=list)
+
+    @cached_property
+    def runs(self) -> dict[str, list[Held]]:
+        """Every run by the identity of its experiment; one that cannot be read is left out and named."""
+        found: dict[str, list[Held]] = {}
+        for run in self.registry.folders():
+            try:
+                manifest = run.manifest()
+            except UserError:
+                self.unreadable.append(run.name)
+                continue
+            if manifest.added is None:
+                found.setdefault(identity(manifest.settings), []).append(Held(run, manifest))
+        return found
+
+    def find(self, cell: Cell, *, partial: bool = False) -> Found | None:
+        """Return the run that stands in a cell: whole, and with every checkpoint that is measured.
+
+        With ``partial`` one that has not come as far counts too, as far as it is.
+        """
+        wanted = cell.settings.rounds
+        sound = [held for held in self.runs.get(cell.identity, []) if held.finite(wanted)]
+        runs = sorted(sound, key=lambda held: _distance(held, cell))
+        for held in runs:
+            found = Found(held, wanted)
+            if held.done >= wanted and all(found.path(cell, m) for m in cell.measures.values()):
+                return found
+        started = [held for held in runs if held.done > 0 and held.finite(held.done)] if partial else []
+        if not started:
+            return None
+        best = max(started, key=lambda held: min(held.done, wanted))
+        return Found(best, min(best.done, wanted))
+
+    def unfinished(self, identity: str, rounds: int) -> Held | None:
+        """Return a run of an experiment that was interrupted and would come as far as ``rounds``."""
+        for held in self.runs.get(identity, []):
+            long = held.manifest.settings.rounds >= rounds
+            if long and not held.manifest.diverged and not held.run.final.exists():
+                return held
+        return None
+
+    def diverged(self, cell: Cell) -> Held | None:
+        """Return a run of the cell's experiment that diverged before the cell's round, as it would again."""
+        every = self.runs.get(cell.identity, [])
+        return next((held for held in every if not held.finite(cell.settings.rounds)), None)
+
+
+def _distance(held: Held, cell: Cell) -> tuple[bool, int, str]:
+    """Order runs of one experiment: the cell's own precision and length first."""
+    settings = held.manifest.settings
+    differs = settings.precision != cell.settings.precision
+    return differs, abs(settings.rounds - cell.settings.rounds), held.run.name
+
+
+def needed(cells: Sequence[Cell]) -> str:
+    """Return what a run must keep of its clients for these cells."""
+    return "last" if any(cell.asks_clients for cell in cells) else "none"

@@ -1,0 +1,77 @@
+"""The parts of an objective on one plane: cross-entropy, a method's term of the task loss, and their sum."""
+
+import time
+
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedscope.checkpoints.file.checkpoint import versions
+from fedscope.errors import UserError
+from fedscope.federated.methods import parse
+from fedscope.federated.methods.activation_norm import layers, norm
+from fedscope.federated.record.options import Values
+from fedscope.federated.record.taps import tapped
+from fedscope.landscape.surfaces.directions import random_directions
+from fedscope.landscape.surfaces.surface import surface
+from fedscope.records.entries import LANDSCAPE_SCHEMA, Record, finite, surface_entries
+from fedscope.streams import torch_stream
+from fedscope.workflows.curvature.measure import Stage
+from fedscope.workflows.sources.problem import Problem
+
+PARTS = ("cross-entropy", "MAN term", "sum")
+
+
+class WithTerm(nn.Module):
+    """A network that also returns MAN's term ζ·Σ_l mean(a_l²) of its batch: (logits (B, C), ())."""
+
+    def __init__(self, network: nn.Module, options: Values) -> None:
+        super().__init__()
+        self.network = network
+        self._options, self._names = options, layers(network, options)
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits and term."""
+        with tapped(self.network, self._names) as outputs:
+            logits = self.network(images)
+        return logits, norm([outputs[name] for name in self._names], logits, self._options)
+
+
+def objective_surfaces(problem: Problem, *, grid: int, span: float, stage: Stage) -> Record:
+    """Return the surfaces of :data:`PARTS` along two random filter-normalised directions, as one record.
+
+    ``parts`` are records of schema ``fedscope/landscape/1``, all on the plane and the samples of the first.
+
+    Raises:
+        UserError: the checkpoint's method has no MAN.
+    """
+    settings = problem.info.settings if problem.info else None
+    if settings is None or "man" not in parse(settings.method).name.split("+"):
+        raise UserError(f"{problem.path} was not trained with MAN, whose term is to be drawn")
+    start = time.perf_counter()
+    model = WithTerm(problem.model, settings.options)
+    directions = random_directions(model, torch_stream(problem.source.seed, "random"))
+    others = {
+        "MAN term": lambda out, _y: out[1],
+        "sum": lambda out, y: cross_entropy(out[0], y) + out[1],
+    }
+    with stage(f"{problem.title}: surfaces of the objective, points") as progress:
+        found = surface(
+            model, lambda out, y: cross_entropy(out[0], y), problem.batches, directions=directions,
+            span=span, grid=grid, metrics=others, progress=progress,
+        )  # fmt: skip
+    plane = {**surface_entries(found), "metrics": {}, "metrics_stderr": {}, "center_metrics": {}}
+    own = [{"loss": found.loss, "stderr": found.stderr, "center_loss": found.center_loss}]
+    for name, values in found.metrics.items():
+        error, center = found.metrics_stderr[name], found.center_metrics[name]
+        own.append({"loss": values, "stderr": error, "center_loss": center})
+    parts = [
+        finite({"schema": LANDSCAPE_SCHEMA, **plane, **numbers, "part": name})
+        for name, numbers in zip(PARTS, own, strict=True)
+    ]
+    return {
+        "checkpoint": problem.checkpoint,
+        "problem": problem.description,
+        "parts": parts,
+        "seconds": time.perf_counter() - start,
+        "versions": versions(),
+    }

@@ -1,0 +1,124 @@
+"""What a table shows of a run: each quantity's name, unit, and where its value and error come from.
+
+Accuracies are in percent, with the binomial standard error of the test samples; what was measured of the
+weights has the error of its own record, over samples and probes together.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fedscope.checkpoints.file.schema import Settings
+from fedscope.federated.server.summary import summary
+from fedscope.figures.intervals import error_of
+from fedscope.records.entries import Record
+from fedscope.statistics.resolution import UNRESOLVED, entry_resolved
+
+
+@dataclass(frozen=True)
+class Number:
+    """A value, its standard error (None: not known) and the error's degrees of freedom.
+
+    ``text`` stands for a value that is none, such as ``500+``.
+    """
+
+    value: float | None
+    error: float | None = None
+    dof: float = math.inf
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One column of a table."""
+
+    name: str
+    title: str
+    measure: str | None = None  # the recipe's measure that it is read from; None: the run's metrics
+    path: tuple[str, ...] = ()  # in the measure's record
+    static: bool = False  # of the published network and method, without a run
+    drawn: bool = False  # shown as a figure, not as a number
+
+
+_ALL = (
+    Quantity("accuracy", "accuracy (%)"),
+    Quantity("best_accuracy", "best accuracy (%)"),
+    Quantity("best_half_accuracy", "best accuracy by T/2 (%)"),
+    Quantity("rounds_to_target", "rounds to target"),
+    Quantity("shift_accuracy", "accuracy under shift (%)"),
+    Quantity("seconds_per_round", "seconds per round"),
+    Quantity("macs", "MACs (10⁶)", static=True),
+    Quantity("macs_e8", "MACs (10⁸)", static=True),
+    Quantity("parameters", "parameters held (10⁶)", static=True),
+    Quantity("lambda_max", "λ_max", "curvature", ("lambda_max",)),
+    Quantity("trace", "trace", "curvature", ("trace",)),
+    Quantity("H_N", "H_N, diagonals", "clients", ("cross_client", "H_N", "parameter")),
+    Quantity("H_D", "H_D, diagonals", "clients", ("cross_client", "H_D", "parameter")),
+    Quantity("H_N_tensor", "H_N, block traces", "clients", ("cross_client", "H_N", "tensor")),
+    Quantity("H_D_tensor", "H_D, block traces", "clients", ("cross_client", "H_D", "tensor")),
+    Quantity("lambda_max_code", "λ_max, published code", "published", ("lambda_max",)),
+    Quantity("trace_code", "trace, published code", "published", ("trace",)),
+    Quantity("H_N_code", "H_N, published code", "published", ("cross_client", "H_N", "tensor")),
+    Quantity("H_D_code", "H_D, published code", "published", ("cross_client", "H_D", "tensor")),
+    Quantity("curve", "accuracy by round", drawn=True),
+    Quantity("spectrum", "top eigenvalues", "spectrum", drawn=True),
+    Quantity("density", "eigenvalue density", "density", drawn=True),
+    Quantity("landscape", "landscape", "landscape", drawn=True),
+    Quantity("objective", "surfaces of the objective", "objective", drawn=True),
+)
+QUANTITIES: Mapping[str, Quantity] = {quantity.name: quantity for quantity in _ALL}
+
+
+def from_metrics(
+    name: str, settings: Settings, metrics: Sequence[Mapping[str, object]], tested: int | None
+) -> Number:
+    """Return what a run's rounds say; ``tested`` is the number of samples that accuracies are of."""
+    if name == "seconds_per_round":
+        seconds = [float(str(m["seconds"])) for m in metrics]
+        mean = sum(seconds) / len(seconds)
+        spread = math.sqrt(sum((s - mean) ** 2 for s in seconds) / max(1, len(seconds) - 1))
+        known = len(seconds) > 1
+        return Number(mean, spread / math.sqrt(len(seconds)) if known else None, len(seconds) - 1)
+    found = summary(settings, metrics)
+    if name == "rounds_to_target":
+        reached = found.get(name)
+        return Number(float(str(reached))) if reached is not None else Number(None, text=f"{len(metrics)}+")
+    value = found.get(name)
+    if value is None:
+        return Number(None, text="–")
+    share = float(str(value))
+    error = math.sqrt(share * (1 - share) / tested) if tested else None
+    return Number(100 * share, None if error is None else 100 * error)
+
+
+def from_record(name: str, record: Record) -> Number:
+    """Return what a measure's record says."""
+    if name == "spectrum":
+        return _sum(record["eigenvalues"])
+    entry = record
+    for part in QUANTITIES[name].path:
+        entry = entry.get(part) or {}
+    if not entry:
+        return Number(None, text="–")
+    value, path = entry.get("value"), QUANTITIES[name].path
+    if path[0] == "cross_client" and not entry_resolved(entry, path[1]):
+        return Number(None, text=UNRESOLVED)
+    if value is None:
+        return Number(None, text="not finite")
+    known = error_of(entry)
+    if not known:
+        return Number(float(value))
+    error, dof = known
+    return Number(float(value), error if math.isfinite(error) else None, dof)
+
+
+def _sum(eigenvalues: Sequence[Record]) -> Number:
+    """Return the sum of the top eigenvalues, less the upward bias that they have on few samples.
+
+    Their data errors, which are not independent, are added.
+    """
+    values, errors = [e["value"] for e in eigenvalues], [e["stderr_data"] for e in eigenvalues]
+    if None in values:
+        return Number(None, text="not finite")
+    bias = sum(e.get("bias_data") or 0.0 for e in eigenvalues)
+    return Number(sum(values) - bias, None if None in errors else sum(errors))

@@ -1,0 +1,181 @@
+"""A recipe: which runs a table or figure of a paper is made of, what is measured of them, what it claims.
+
+They stand in one ``.toml`` file per paper, each with what its recipes share and ``[recipes.NAME]``:
+
+    table, title, source   where it is printed, and what it shows
+    kind        table, curves, landscape, spectrum, density, sweep, or (without runs) cost, traffic
+    rows        label → method and options, added to the file's; instead of them with ``only_rows``
+    columns     label → preset, or {preset, model, rows, quantities, published, and settings of `train`}
+    quantities  what is shown of each cell (:mod:`.quantities`)
+    measures    name → fields of :class:`~.measuring.Measure`
+    sweep       of a figure whose rows differ in one option: that option, and what the line is called
+    claims      statements (:mod:`.claims`)
+    scales      name → a :class:`Scale`'s fields; ``measures`` there change single fields of the recipe's
+
+A cell is a row under a column; it has one run per seed. The scale ``paper`` is the experiment as published.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from fedscope.errors import UserError, suggestion
+
+Table = Mapping[str, Any]
+Kind = Literal["table", "curves", "landscape", "spectrum", "density", "sweep", "cost", "traffic"]
+Model = Literal["reported", "server", "best"]
+PAPERS = ("fedalign", "man", "fedfor")
+WITHOUT_RUNS = ("cost", "traffic")  # the same at every scale
+SCALES = ("paper", "cpu", "smoke")
+_COLUMN = ("preset", "model", "rows", "quantities", "published")
+
+
+@dataclass(frozen=True)
+class Column:
+    """An experiment of the paper: a preset, and what differs from it here."""
+
+    preset: str
+    settings: Table = field(default_factory=dict)
+    model: Model = "reported"  # which of a run's global models is measured
+    rows: tuple[str, ...] | None = None  # which rows have this column; None: all
+    quantities: tuple[str, ...] | None = None  # None: the recipe's
+    published: str | None = None  # which of the paper's columns stands beside; None: that of the same label
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of the published experiment is run, and why no more."""
+
+    name: str
+    why: tuple[str, ...] = ()
+    settings: Table = field(default_factory=dict)
+    by_row: Mapping[str, Table] = field(default_factory=dict)  # further settings of single rows
+    seeds: tuple[int, ...] | None = None  # None: the preset's
+    rows: tuple[str, ...] | None = None  # None: all
+    most_columns: int | None = None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One table or figure, at one scale."""
+
+    name: str
+    title: str
+    table: str
+    source: str
+    kind: Kind
+    scale: Scale
+    rows: Mapping[str, str]  # label → method and options
+    columns: Mapping[str, Column]
+    quantities: tuple[str, ...]
+    measures: Mapping[str, Table]
+    claims: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    models: Mapping[str, str] = field(default_factory=dict)  # of cost and traffic: network → data
+    sweep: Mapping[str, str] = field(default_factory=dict)  # the option that is varied, and a label
+
+    @property
+    def paper(self) -> str:
+        """The paper's name."""
+        return self.name.partition("/")[0]
+
+    @property
+    def stem(self) -> str:
+        """The file that it is rendered to, without a suffix, below the gallery."""
+        return f"{self.name}-{self.scale.name}"
+
+    def shows(self, column: str) -> tuple[str, ...]:
+        """Return the quantities of a column."""
+        own = self.columns[column].quantities
+        return self.quantities if own is None else own
+
+
+def recipe(name: str, scale: str = "paper") -> Recipe:
+    """Return the recipe ``name`` at a scale.
+
+    Raises:
+        UserError: there is no such recipe or scale.
+    """
+    if name not in names():
+        hint = suggestion(name, (*names(), *PAPERS, "all")) or "; `fedscope figures list` shows all"
+        raise UserError(f"unknown recipe {name!r}{hint}")
+    if scale not in SCALES:
+        raise UserError(f"unknown scale {scale!r}; choose one of {', '.join(SCALES)}")
+    paper, _, own = name.partition("/")
+    return _recipe(name, _file(paper), _file(paper)["recipes"][own], scale)
+
+
+def names() -> tuple[str, ...]:
+    """Return every recipe's name, in the papers' order."""
+    return tuple(f"{paper}/{own}" for paper in PAPERS for own in _file(paper)["recipes"])
+
+
+@cache
+def _file(paper: str) -> dict[str, Any]:
+    text = (files("fedscope.reproduce") / f"{paper}.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def _recipe(name: str, shared: Table, own: Table, scale: str) -> Recipe:
+    rows = {**({} if own.get("only_rows") else shared["rows"]), **own.get("rows", {})}
+    every = {**rows, **own.get("scales", {}).get(scale, {}).get("more_rows", {})}
+    ours, everyones = own.get("scales", {}).get(scale, {}), shared.get("scales", {}).get(scale, {})
+    if own.get("kind") in WITHOUT_RUNS:
+        scale, ours, everyones = "paper", {}, {}
+    changes = {**everyones, **ours, "settings": {**everyones.get("settings", {}), **ours.get("settings", {})}}
+    columns: dict[str, str | Table] = changes.get("columns") or own.get("columns") or {}
+    most = changes.get("most_columns")
+    return Recipe(
+        name=name,
+        title=own["title"],
+        table=own["table"],
+        source=shared["source"],
+        kind=own.get("kind", "table"),
+        scale=Scale(
+            scale,
+            (*everyones.get("why", ()), *ours.get("why", ())),
+            changes["settings"],
+            changes.get("by_row", {}),
+            _tuple(changes.get("seeds") or own.get("seeds")),
+            _tuple(changes.get("rows")),
+            most,
+        ),
+        rows={**{label: every[label] for label in changes.get("rows", ())}, **every},
+        columns={label: _column(entry) for label, entry in list(columns.items())[:most]},
+        quantities=tuple(own.get("quantities", ())),
+        measures=_measures(shared, own, everyones, ours),
+        claims=tuple(own.get("claims", ())),
+        notes=(*(shared.get("notes", ()) if own.get("kind", "table") == "table" else ()),
+               *own.get("notes", ())),
+        models=own.get("models", {}),
+        sweep=own.get("sweep", {}),
+    )  # fmt: skip
+
+
+def _column(entry: str | Table) -> Column:
+    if isinstance(entry, str):
+        return Column(entry)
+    return Column(
+        entry["preset"],
+        {key: value for key, value in entry.items() if key not in _COLUMN},
+        entry.get("model", "reported"),
+        _tuple(entry.get("rows")),
+        _tuple(entry.get("quantities")),
+        entry.get("published"),
+    )
+
+
+def _measures(*sources: Table) -> Mapping[str, Table]:
+    """Merge the fields of each measure, the later sources over the earlier."""
+    merged: dict[str, dict[str, Any]] = {}
+    for source in sources:
+        for name, fields in source.get("measures", {}).items():
+            merged[name] = {**merged.get(name, {}), **fields}
+    return merged
+
+
+def _tuple(values: Any) -> Any:
+    return None if values is None else tuple(values)

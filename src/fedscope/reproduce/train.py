@@ -1,0 +1,119 @@
+"""The runs that are missing, one for all cells that it can stand in, and how each is trained."""
+
+import hashlib
+import math
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedscope.checkpoints.file.schema import PresetUse, Settings, parse
+from fedscope.checkpoints.registry.registry import Registry
+from fedscope.federated.server.rounds import Metrics, train
+from fedscope.federated.setup.federation import open_run, prepare, settled
+from fedscope.federated.setup.presets import preset
+from fedscope.reproduce.cells import Cell
+from fedscope.reproduce.inventory import Holdings, needed
+from fedscope.reproduce.jobs import Say
+
+UNPRINTED = ("options", "device", "threads")
+
+
+@dataclass(frozen=True)
+class Training:
+    """A run to train, or to go on with."""
+
+    name: str
+    settings: Settings
+    use: PresetUse
+    until: int  # the last round that a cell needs
+    resume: bool
+    cells: tuple[Cell, ...]
+
+    def command(self, registry: Path) -> str:
+        """Return the `fedscope train` command that does the same."""
+        base, given, _ = preset(self.use.name).resolve({"method": self.settings.method}, {})
+        plain = settled(parse(Settings, base, "preset"), given)
+        before, now = plain.model_dump(mode="json"), self.settings.model_dump(mode="json")
+        words = [f"fedscope train --preset {self.use.name} --method {self.settings.method}"]
+        words += [
+            _flag(key, value)
+            for key, value in now.items()
+            if key not in UNPRINTED and value not in (before[key], None)
+        ]
+        changed = self.settings.options.items() - plain.options.items()
+        words += [f"--set {name}={value}" for name, value in sorted(changed)]
+        words += [f"--threads 1 --registry {registry} --name {self.name}", *["--resume"] * self.resume]
+        return " ".join(words)
+
+
+def _flag(setting: str, value: object) -> str:
+    """Return how `fedscope train` is told of a setting."""
+    name = setting.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{'' if value else 'no-'}{name}"
+    return f"--{name} {value}"
+
+
+def missing(cells: Iterable[Cell], holdings: Holdings, *, bf16: bool = True) -> list[Training]:
+    """Return what must be trained for these cells: each experiment once, as long as its longest cell.
+
+    Of an experiment that cells need at several rounds, the models of all these rounds are kept; one that
+    diverged is not trained again. Without ``bf16``, on a machine that only emulates it, new runs are trained
+    in fp32.
+    """
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if holdings.find(cell) is None and not holdings.diverged(cell):
+            groups.setdefault(cell.identity, []).append(cell)
+    return [_training(group, holdings, bf16=bf16) for group in groups.values()]
+
+
+def _training(cells: list[Cell], holdings: Holdings, *, bf16: bool) -> Training:
+    longest = max(cells, key=lambda cell: cell.settings.rounds)
+    rounds = {cell.settings.rounds for cell in cells}
+    every = math.gcd(*rounds - {max(rounds)})  # the last one's model is kept anyway; 0 where it is the only
+    begun = holdings.unfinished(longest.identity, max(rounds))
+    if begun:
+        return Training(begun.run.name, begun.manifest.settings, longest.use, max(rounds), True, tuple(cells))
+    changes = {"keep_every": every, "save_clients": needed(cells), **({} if bf16 else {"precision": "fp32"})}
+    settings = longest.settings.model_copy(update=changes)
+    return Training(_name(longest, settings), settings, longest.use, max(rounds), False, tuple(cells))
+
+
+def _name(cell: Cell, settings: Settings) -> str:
+    """Return the name of a new run: experiment, method, seed, and a digest of all that it is."""
+    text = settings.model_copy(update={"device": "cpu", "threads": 1}).model_dump_json()
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return f"{cell.use.name.replace('/', '-')}-{settings.method}-s{settings.seed}-{digest}"
+
+
+def train_run(
+    job: Training, registry: Path, data_dir: Path | None, device: str, threads: int, say: Say
+) -> None:
+    """Train a run, or what is left of it until the last round that a cell needs.
+
+    A run that was begun with more rounds is left there: it can be gone on with at any time.
+
+    Raises:
+        UserError: the data is not here, or another process trains the run.
+    """
+    settings = job.settings
+    if not job.resume:
+        settings = settings.model_copy(update={"device": device, "threads": threads})
+    given = {name: str(value) for name, value in settings.options.items()}
+    federation = prepare(settings, given, data_dir)
+    run = open_run(federation, Registry(registry), job.name, resume=job.resume, preset=job.use)
+
+    def report(m: Metrics) -> None:
+        round = int(str(m["round"]))
+        say(f"{job.name}: round {round}/{job.until}, accuracy {float(str(m['accuracy'])):.2%}")
+        if job.until <= round < settings.rounds:
+            raise _Enough
+
+    with run.held(), suppress(_Enough):
+        train(federation, run, report)
+
+
+class _Enough(Exception):
+    """A round is done, and its files are written, after which no cell needs more."""

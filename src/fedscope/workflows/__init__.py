@@ -1,0 +1,1 @@
+"""Floor 4: what a command does, as functions that anyone can call."""

@@ -1,0 +1,1 @@
+"""Curvature of checkpoints: requests in, records out."""

@@ -1,0 +1,150 @@
+"""The clients of a checkpoint compared, in the paper's reading or in that of its published code.
+
+Where the two disagree each point is an option of its own; the reading sets what was left open:
+
+    reading          paper                                  code
+    weights          each client's                          each client's, of its last participation
+    data             its own training rows                  the run's training data, resampled
+    pairs            distinct                               all, each client with itself included
+    diagonal         parameters (and tensors)               tensors
+    probes           until the intervals are narrow         until the running mean moves little
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar, get_args
+
+from torch import Tensor, nn
+
+from fedscope.choices import Reading
+from fedscope.landscape.heterogeneity.cross_client import Diagonals, cross_client
+from fedscope.landscape.heterogeneity.results import CrossClient
+from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.operators.base import Operator
+from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.spectral.diagonal import deflated_diagonal
+from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
+from fedscope.landscape.spectral.subspace_overlap import subspace_overlap
+from fedscope.records.entries import Record, eigenvalues, estimate_entry
+from fedscope.streams import key, torch_stream
+from fedscope.workflows.requests import Crossing
+from fedscope.workflows.sources.run_clients import Participants
+
+GROUPS = 16
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True)
+class Crossed:
+    """The comparison, and what it was of."""
+
+    result: CrossClient
+    options: Crossing  # settled
+    rounds: Mapping[int, int | None]  # client → the round that its weights are of
+    overlap: tuple[float, ...] = ()  # of each client, where asked for
+    largest: tuple[Record, ...] = ()  # the entry of each client's λ_max, where the overlap was asked for
+    overlap_converged: bool = True  # whether all clients' eigenpairs were found to the tolerance
+    matvecs: int = 0  # products, those for the overlap included
+
+    def record(self) -> Record:
+        """Return the ``cross_client`` entry of schema ``fedscope/hessian/1``; null what a reading has not."""
+        cross, options = self.result, self.options
+        staged = cross.converged is not None  # else by the published scripts, each client to its own end
+        return {
+            "clients": cross.clients,
+            "pairs": cross.pairs,
+            "weights": options.weights,
+            "data": options.data,
+            "aim": options.aim if staged else None,
+            "probes": max(cross.probes) if staged else cross.probes,
+            "deflated": cross.deflated,
+            "converged": cross.converged,
+            "numbers": list(self.rounds),
+            "rounds": list(self.rounds.values()),  # that each client's weights are of
+            "H_N": {name: estimate_entry(cross.H_N.get(name)) for name in get_args(Reading)},
+            "H_D": {name: estimate_entry(cross.H_D.get(name)) for name in get_args(Reading)},
+            "matrices": {"H_N": _readings(cross.H_N_matrix), "H_D": _readings(cross.H_D_matrix)},
+            "matrices_resolved": {"H_N": _readings(cross.H_N_resolved), "H_D": _readings(cross.H_D_resolved)},
+            "squared_norms": {
+                name: norms and [estimate_entry(norm) for norm in norms]
+                for name, norms in _readings(cross.squared_norms).items()
+            },
+            "traces": [estimate_entry(found) for found in cross.traces],
+            "lambda_max": self.largest or None,
+            "overlap_k": options.overlap,
+            "overlap": self.overlap or None,
+            "overlap_converged": self.overlap_converged if self.overlap else None,
+        }
+
+
+def _readings(found: Mapping[Reading, Kind]) -> dict[str, Kind | None]:
+    return {name: found.get(name) for name in get_args(Reading)}
+
+
+def compare_clients(
+    people: Participants,
+    options: Crossing,
+    curvature: Callable[[nn.Module, Batches], Operator],
+    *,
+    seed: int,
+    leading: Tensor | None = None,
+    tol: float = 1e-3,
+    estimator: Diagonals = deflated_diagonal,
+    progress: Progress | None = None,
+) -> Crossed:
+    """Compare clients in the paper's reading.
+
+    ``leading`` (n, k) are the global model's eigenvectors, at least as many as the overlap is asked of,
+    and ``tol`` the residual that each client's must reach;
+    ``estimator`` gives each diagonal, see :func:`cross_client`.
+    """
+    rounds: dict[int, int | None] = {}
+    overlaps, largest, certain, spent = [], list[Record](), True, 0
+    if options.overlap and leading is not None:
+        for client in people:
+            found = top_eigenpairs(
+                curvature(client.model, client.batches),
+                k=options.overlap,
+                tol=tol,
+                generator=torch_stream(seed, "lanczos"),
+                progress=_after(spent, progress),
+            )
+            spent += found.matvecs
+            certain = certain and found.converged
+            overlaps.append(subspace_overlap(found.vectors, leading[:, : options.overlap]))
+            largest.append(eigenvalues(found)[0])
+    result = cross_client(
+        _Operators(people, curvature, rounds),
+        rtol=None if options.probes else options.rtol,
+        probes=options.probes,
+        max_probes=options.max_probes,
+        aim=options.aim,
+        seed=key(seed, "cross-client"),
+        pairs=options.pairs or "distinct",
+        groups=min(GROUPS, options.probes or GROUPS),
+        estimator=estimator,
+        progress=_after(spent, progress),
+    )
+    spent += result.matvecs
+    return Crossed(result, options, rounds, tuple(overlaps), tuple(largest), certain, spent)
+
+
+class _Operators:
+    """The clients' operators, built again at each iteration so that one model is in memory at a time."""
+
+    def __init__(
+        self,
+        people: Participants,
+        curvature: Callable[[nn.Module, Batches], Operator],
+        rounds: dict[int, int | None],
+    ) -> None:
+        self._people, self._curvature, self._rounds = people, curvature, rounds
+
+    def __iter__(self) -> Iterator[Operator]:
+        for client in self._people:
+            self._rounds[client.number] = client.info.round if client.info else None
+            yield self._curvature(client.model, client.batches)
+
+
+def _after(before: int, progress: Progress | None) -> Progress | None:
+    return None if progress is None else lambda done, _, *text: progress(before + done, None, *text)

@@ -1,0 +1,113 @@
+"""The record of what was measured of one checkpoint, schema ``fedscope/hessian/1``."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fedscope.landscape.loss.forms import PLAIN, Form
+from fedscope.landscape.published.resampling import Loader
+from fedscope.landscape.spectral.results import Density, Eigenpairs, Trace
+from fedscope.records.entries import HESSIAN_SCHEMA, Record, density_entry, eigenvalues, trace_entry
+from fedscope.workflows.curvature.cross_client import Crossed
+from fedscope.workflows.requests import Request, Resampling
+from fedscope.workflows.results.lookup import trimmed
+from fedscope.workflows.sources.problem import Problem
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was measured; None where an earlier record has it, or it was not asked for."""
+
+    pairs: Eigenpairs | None = None
+    trace: Trace | None = None
+    density: Density | None = None
+    cross: Crossed | None = None
+    loader: Loader | None = None  # of reading code
+    layers: Mapping[str, Eigenpairs] | None = None
+    form: Form = PLAIN  # of the products
+    seconds: float = 0.0  # that it took
+
+    @property
+    def matvecs(self) -> int:
+        """The products that were made."""
+        parts = (self.pairs, self.trace, self.density, self.cross, *(self.layers or {}).values())
+        return sum(part.matvecs for part in parts if part)
+
+
+def problem_entry(problem: Problem, request: Request) -> Record:
+    """Return which network, samples and operator a record is of."""
+    return {
+        **problem.description,
+        "bn": request.bn,
+        "operator": request.operator,
+        **({"parameters": " ".join(request.parameters)} if request.parameters else {}),
+        "engine": request.engine,
+        "reading": request.reading,
+    }
+
+
+def measured_record(
+    problem: Problem, request: Request, found: Found, earlier: Record | None = None
+) -> Record:
+    """Return the record of what was found, and of what ``earlier`` has of the request beside it."""
+    known = trimmed(earlier, request) if earlier else {}
+    loader = _resampled(problem, found.loader, request.resampling) if found.loader else {}
+    return {
+        "schema": HESSIAN_SCHEMA,
+        "checkpoint": problem.checkpoint,
+        "samples_sha256": problem.batches.sha256,
+        "batch_sizes": problem.batches.sizes,
+        "problem": {**problem_entry(problem, request), **found.form.entry, **loader},
+        **_spectrum(found, request, known),
+        "trace": trace_entry(found.trace, converged=_reached(found.trace, request))
+        if found.trace
+        else known["trace"],
+        "density": density_entry(found.density) if found.density else known.get("density"),
+        "cross_client": found.cross.record() if found.cross else known.get("cross_client"),
+        "matvecs": found.matvecs + known.get("matvecs", 0),
+        "seconds": found.seconds + known.get("seconds", 0.0),
+        "versions": dict(request.versions or {}),
+    }
+
+
+def _spectrum(found: Found, request: Request, known: Record) -> Record:
+    own = found.layers and [{"name": name, **eigenvalues(pairs)[0]} for name, pairs in found.layers.items()]
+    layers = own or known.get("layers")
+    if found.pairs is None:
+        names = ("lambda_max", "eigenvalues", "both_ends", "converged", "noise")
+        return {**{name: known[name] for name in names}, "layers": layers}
+    pairs = found.pairs
+    entries = eigenvalues(pairs)
+    return {
+        "lambda_max": entries[0],
+        "eigenvalues": _wanted(entries, request),
+        "both_ends": request.both_ends,  # the last half of these are the smallest
+        "layers": layers,
+        "converged": pairs.converged if request.certified else None,
+        "noise": pairs.noise if math.isfinite(pairs.noise) else None,
+    }
+
+
+def _wanted(entries: list[Record], request: Request) -> list[Record]:
+    """Return as many entries of either end as were asked for."""
+    top, bottom = entries[: request.top_k], entries[len(entries) - request.top_k :]
+    return [*top, *bottom] if request.both_ends else top
+
+
+def _reached(total: Trace, request: Request) -> bool | None:
+    if not request.certified:
+        return None
+    return bool(request.probes or total.stderr_probe <= request.trace_rtol * abs(total.value))
+
+
+def _resampled(problem: Problem, source: Loader, resampling: Resampling) -> Record:
+    """Return what reading ``code`` adds to the problem's entry, and what it has otherwise."""
+    pipeline = problem.info.data.augmentation if problem.info and resampling.augment else "none"
+    return {
+        "samples": source.samples,
+        "batch_size": source.batch_size,
+        "product_batches": source.batches,
+        "resample": resampling.resample,
+        "augmentation": pipeline,
+        "seed": resampling.seed,
+    }

@@ -1,0 +1,1 @@
+"""Landscapes of checkpoints: which slice, evaluated and kept."""

@@ -1,0 +1,56 @@
+"""Landscapes kept in the registry as Hessian results are, and all that is kept of a checkpoint."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from fedscope.landscape.loss.flat_loss import FlatLoss
+from fedscope.landscape.operators.hessian import Hessian
+from fedscope.landscape.surfaces.directions import random_directions
+from fedscope.records.entries import Record
+from fedscope.workflows.curvature.measure import Stage
+from fedscope.workflows.landscape.scan import Plane, Shared, scan, sliced
+from fedscope.workflows.results.cache import Keeper, key
+from fedscope.workflows.sources.problem import Problem
+
+
+def kept_scans(
+    center: Problem, problems: Sequence[Problem], plane: Plane, stage: Stage, keep: Path | None
+) -> list[Record]:
+    """Return the records of ``scan``, of each problem along the directions of ``center``.
+
+    A record is taken from ``keep`` where it is there; the directions are found, once, when one is missing.
+    """
+    results, products, shared = Keeper(keep), Keeper(keep), None
+    records = []
+    for problem in problems:
+        name = _name(problem, plane, center.sha256)
+        record = results.result(name)
+        if record is None:
+            shared = shared or Shared(sliced(center, plane, stage, keeper=products), center.checkpoint)
+            record = scan(problem, plane, stage, shared=shared, keep=keep)
+            results.finish(name, record)
+        records.append({**record, "checkpoint": problem.checkpoint})
+    products.let_go()
+    return records
+
+
+def _name(problem: Problem, plane: Plane, lender: str) -> str:
+    own = (problem.model, problem.loss_fn, problem.batches)
+    loss = FlatLoss(*own, bn=plane.bn)
+    asked = {
+        **asdict(plane),
+        "versions": None,
+        "schema": "landscape",
+        "problem": problem.description,
+        "directions_of": lender,
+        # what an operator does not see: a loss that differs from another far from the network only
+        "away": loss.value(loss.center + random_directions(problem.model).vectors[0]),
+    }
+    return key(Hessian(*own, bn=plane.bn), asked)
+
+
+def kept_of(keep: Path, hashes: Collection[str]) -> list[Record]:
+    """Return the results in ``keep`` of the checkpoints with these content hashes, whatever was asked."""
+    found = Keeper(keep).results()
+    return [r for r in found if "schema" in r and r.get("checkpoint", {}).get("sha256") in hashes]

@@ -1,0 +1,102 @@
+"""What to measure of a checkpoint, and how well; plain data, so that asking for it needs no PyTorch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from fedscope.choices import (
+    CLIENT_RTOL,
+    BatchNormMode,
+    Holding,
+    OperatorName,
+    Pairs,
+    Reading,
+    ReadingName,
+    Weights,
+)
+from fedscope.errors import UserError
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """How clients are compared; what is None is set by the reading."""
+
+    weights: Weights | None = None
+    data: Holding | None = None
+    pairs: Pairs | None = None
+    probes: int | None = None  # per client; None: until rtol
+    rtol: float = CLIENT_RTOL  # half-widths of the intervals of H_N and H_D, relative to the values
+    max_probes: int = 128
+    aim: Reading = "parameter"  # the diagonals whose intervals rtol is about
+    overlap: int | None = None  # leading eigenvectors to compare with the global model's
+
+    def settled(self, reading: ReadingName) -> "Crossing":
+        """Return the options with nothing left open."""
+        return replace(
+            self,
+            weights=self.weights or "client",
+            data=self.data or ("own" if reading == "paper" else "global"),
+            pairs=self.pairs or ("distinct" if reading == "paper" else "all_including_self"),
+        )
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """Which samples a product of reading ``code`` sees."""
+
+    batches: int | None = 10  # of each product; None: all of the loader
+    batch_size: int | None = None  # None: the run's
+    samples: int | None = None  # that the loader goes through; None: all
+    augment: bool = True
+    resample: bool = True  # False: every product sees the batches of the first
+    seed: int = 1  # of the loader, and of the vectors
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to measure, and how well."""
+
+    top_k: int = 1
+    both_ends: bool = False  # also the k smallest
+    layers: bool = False  # also λ_max of each layer's own block
+    tol: float = 1e-3
+    probes: int | None = None  # fixed number of trace probes; None: until trace_rtol
+    trace_rtol: float = 0.05
+    density: bool = False
+    clients: bool = False
+    crossing: Crossing = field(default_factory=Crossing)
+    reading: ReadingName = "paper"
+    resampling: Resampling = field(default_factory=Resampling)  # of reading code
+    engine: Literal["fedscope", "pyhessian"] = "fedscope"
+    operator: OperatorName = "hessian"
+    parameters: tuple[str, ...] = ()  # patterns of names; none: all parameters
+    bn: BatchNormMode = "eval"
+    versions: Mapping[str, str] | None = None
+
+    @property
+    def certified(self) -> bool:
+        """Whether our own estimators measure it, whose errors are known."""
+        return self.engine == "fedscope" and self.reading == "paper"
+
+
+def check_request(request: Request, *, parallel: bool) -> None:
+    """Refuse what does not go together.
+
+    Raises:
+        UserError: it does not; what to drop.
+    """
+    if not request.certified and (request.both_ends or request.layers or parallel):
+        raise UserError(
+            "--both-ends, --layers and torchrun are for fedscope's own estimators; drop --engine pyhessian "
+            "and --reading code"
+        )
+    if request.engine == "pyhessian":
+        if request.density or request.clients or request.top_k > 1 or request.probes:
+            raise UserError(
+                "--engine pyhessian gives λ_max and the trace by its own stopping rules; drop --density, "
+                "--clients, --top-k and --probes"
+            )
+        if request.operator != "hessian" or request.parameters:
+            raise UserError("--engine pyhessian has the whole Hessian only; drop --operator and --parameters")
+        if request.reading == "code":
+            raise UserError("--reading code has its own estimators; drop --engine pyhessian")

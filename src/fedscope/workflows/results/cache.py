@@ -1,0 +1,111 @@
+"""What an analysis leaves in the registry: products while it runs, its result when it is done.
+
+    FOLDER/products/IDENTITY/…npz   of one operator, until the results that rest on it are written
+    FOLDER/points/IDENTITY.rows     of one slice, for good: it is small
+    (:mod:`fedscope.landscape.surfaces.point_cache`) FOLDER/KEY.json                 a result of any command,
+    the recipes' included
+
+All are named by content alone: the weights, the samples, what network and loss make of them (so that a
+changed network is another one, whatever it is called), the request, and the analysis' own source; the
+recipes' results by the weights and the request. One of another name that holds what is asked for is found by
+what its record says (:mod:`fedscope.workflows.results.lookup`). So what is found is not stale, and a folder
+that is deleted costs time only. Paths in a result are relative to the registry, which may be moved.
+"""
+
+import hashlib
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from fedscope.landscape.operators.base import Operator
+from fedscope.landscape.operators.empirical_risk import LossOperator
+from fedscope.landscape.operators.product_cache import Journaled, Room, identity
+from fedscope.records.entries import Record
+from fedscope.storage import expire, is_writable, remove_tree, write_text
+from fedscope.workflows.results import lookup as reuse
+
+_DAYS = 30
+
+
+class Keeper:
+    """Keeps products and results in a folder, or nothing without one.
+
+    Args:
+        folder: made when needed; one that cannot be written to is read only.
+
+    Raises:
+        UserError: the folder is a link: it lies in a registry, or in the user's cache.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        if folder is not None:
+            is_writable(folder / "any", below=folder.parent)
+        self.file: Path | None = None  # of the result that was found or written last
+        self._room = Room()
+        self._used: set[Path] = set()  # not the journals: they would keep every operator's graphs alive
+
+    def operator(self, base: LossOperator) -> Operator:
+        """Return an operator whose products are found after an interruption."""
+        if self._folder is None:
+            return base
+        folder = self._folder / "products" / identity(base)
+        if not is_writable(folder / "any", below=self._folder.parent):
+            return base
+        if not self._used:  # what runs that nobody has gone on with have left
+            expire(folder.parent, _DAYS, below=self._folder.parent)
+        self._used.add(folder)
+        return Journaled(base, folder, below=self._folder.parent, room=self._room)
+
+    def result(self, key: str) -> Record | None:
+        """Return the result of this key, if there is one that can be read."""
+        if self._folder is None:
+            return None
+        found = reuse.read(self._folder / f"{key}.json")
+        self.file = self._folder / f"{key}.json" if found else None
+        return found
+
+    def results(self, sha256: str | None = None) -> list[Record]:
+        """Return every result that can be read, whatever made it, or those that name a checkpoint's hash."""
+        return reuse.results(self._folder, sha256) if self._folder else []
+
+    def finish(self, key: str, record: Record) -> None:
+        """Write a result, then let go of the products it rests on; where the disk is full, they stay."""
+        if self._folder is None or not is_writable(self._folder / f"{key}.json", below=self._folder.parent):
+            return
+        plain = json.loads(json.dumps(record, allow_nan=False))  # as it will be read: keys are texts
+        plain = _portable(plain, self._folder.parent)
+        content = {"sha256": reuse.digest(plain), "record": plain}
+        try:
+            text = json.dumps(content, ensure_ascii=False)
+            write_text(self._folder / f"{key}.json", text, below=self._folder.parent)
+        except OSError:
+            return
+        self.file = self._folder / f"{key}.json"
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Delete the products: what rests on them is safe."""
+        for folder in self._used:
+            with suppress(OSError):
+                remove_tree(folder, below=folder.parents[2])
+
+
+def _portable(value: Any, registry: Path) -> Any:
+    """Return a record whose checkpoints' paths are relative to the registry, where they lie in it."""
+    if isinstance(value, list):
+        return [_portable(item, registry) for item in value]
+    if not isinstance(value, dict):
+        return value
+    moved = {name: _portable(item, registry) for name, item in value.items()}
+    path = moved.get("path")
+    if isinstance(path, str) and Path(path).is_relative_to(registry):
+        moved["path"] = Path(path).relative_to(registry).as_posix()
+    return moved
+
+
+def key(op: LossOperator, request: dict[str, Any]) -> str:
+    """Return the name of a result: an operator's identity and what was asked."""
+    text = json.dumps(request, sort_keys=True, default=str)
+    return hashlib.sha256(f"{identity(op)} {text}".encode()).hexdigest()[:32]

@@ -1,0 +1,200 @@
+"""Which parts of a request an earlier record answers: λ_max and eigenvalues, trace, layers, density, clients.
+
+Reads records of ``fedscope hessian --json`` alone, from the files that results are kept in, so that neither
+checkpoints nor PyTorch are loaded to find one. A record answers for weights by their hash, for samples by
+their number, seed and batches, and for the estimators by its own errors: residuals, standard errors and
+intervals as small as are asked for now.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from fedscope.choices import MIN_PROBES
+from fedscope.errors import UserError
+from fedscope.storage import read_text
+from fedscope.workflows.requests import Crossing, Request
+
+Record = Mapping[str, Any]
+Part = Literal["eigenvalues", "trace", "layers", "density", "cross_client"]
+ALL: frozenset[Part] = frozenset(get_args(Part))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a record must be of: weights, problem, the program's version, and the clients' files."""
+
+    sha256: str
+    problem: Mapping[str, object]  # entries of a record's ``problem``
+    version: str | None  # None: any
+    uploads: Mapping[str, str]  # where clients are compared; names and hashes
+    rows: str | None = None  # the hash of which rows they hold, where that is known
+
+
+def earlier(
+    records: Iterable[Record], request: Request, wanted: Wanted, *, fuller: bool = False
+) -> tuple[Record, set[Part]] | None:
+    """Return the kept record that has most of a request, and the parts that it lacks.
+
+    None where no record has eigenvalues or a trace that will do, or the estimators are not our own.
+    """
+    if not request.certified:
+        return None
+    found = [
+        record
+        for record in records
+        if same_problem(record, wanted.sha256, wanted.problem)
+        and wanted.version in (None, record["versions"].get("fedscope"))
+    ]
+    return fullest(found, request, wanted.uploads, rows=wanted.rows, fuller=fuller)
+
+
+def results(folder: Path, sha256: str | None = None) -> list[dict[str, Any]]:
+    """Return every result in ``folder`` that can be read, in the order of their names.
+
+    With ``sha256``, those that name this hash: of a checkpoint, say.
+    """
+    return [record for path in sorted(folder.glob("*.json")) if (record := read(path, sha256)) is not None]
+
+
+def read(path: Path, sha256: str | None = None) -> dict[str, Any] | None:
+    """Return the result in a file; None where it is damaged, or nowhere names the hash ``sha256``."""
+    try:
+        text = read_text(path)
+        if sha256 is not None and sha256 not in text:
+            return None
+        found = json.loads(text)
+    except (UserError, OSError, ValueError, RecursionError):
+        return None
+    record = found.get("record") if isinstance(found, dict) else None
+    return record if isinstance(record, dict) and found.get("sha256") == digest(record) else None
+
+
+def digest(record: Record) -> str:
+    """Return what tells that a digit of a result's file was changed, by a failing disk say."""
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+
+
+def lacking(
+    record: Record,
+    request: Request,
+    uploads: Mapping[str, str],
+    *,
+    rows: str | None = None,
+    fuller: bool = False,
+) -> set[Part]:
+    """Return the parts of a request that a record of the same problem does not answer.
+
+    Args:
+        record: of schema ``fedscope/hessian/1``.
+        request: what is wanted.
+        uploads: the clients' files and their hashes, where they are to be compared.
+        rows: the hash of which rows the clients hold, where that is known.
+        fuller: a fixed number of probes is a least number.
+    """
+    found: set[Part] = set()
+    if not _has_eigenvalues(record, request.top_k, both_ends=request.both_ends, tol=request.tol):
+        found.add("eigenvalues")
+    if not _has_trace(record["trace"], request.probes, request.trace_rtol, fuller=fuller):
+        found.add("trace")
+    if request.layers and not record.get("layers"):
+        found.add("layers")
+    if request.density and not record.get("density"):
+        found.add("density")
+    if request.clients and not _has_clients(
+        record.get("cross_client"), request.crossing.settled(request.reading), uploads, rows, fuller=fuller
+    ):
+        found.add("cross_client")
+    return found
+
+
+def same_problem(record: Record, sha256: str, problem: Mapping[str, object]) -> bool:
+    """Say whether a record is of these weights, and of a problem with these entries."""
+    if record.get("checkpoint", {}).get("sha256") != sha256 or "lambda_max" not in record:
+        return False
+    return all(record["problem"].get(name) == value for name, value in problem.items())
+
+
+def fullest(
+    records: Iterable[Record],
+    request: Request,
+    uploads: Mapping[str, str],
+    *,
+    rows: str | None = None,
+    fuller: bool = False,
+) -> tuple[Record, set[Part]] | None:
+    """Return the record that lacks the fewest parts of a request, and these parts.
+
+    None where no record has eigenvalues or a trace that will do.
+    """
+    found = [(record, lacking(record, request, uploads, rows=rows, fuller=fuller)) for record in records]
+    found = [(record, parts) for record, parts in found if not {"eigenvalues", "trace"} <= parts]
+    return min(found, key=lambda pair: len(pair[1]), default=None)
+
+
+def trimmed(record: Record, request: Request) -> dict[str, Any]:
+    """Return a record without what was not asked for."""
+    upper, lower = ends(record)
+    chosen = upper[: request.top_k] + (lower[len(lower) - request.top_k :] if request.both_ends else [])
+    unasked = {
+        name: None
+        for name, wanted in (
+            ("layers", request.layers), ("density", request.density), ("cross_client", request.clients)
+        )
+        if not wanted
+    }  # fmt: skip
+    return {**record, **unasked, "eigenvalues": chosen, "both_ends": request.both_ends}
+
+
+def ends(record: Record) -> tuple[list[Record], list[Record]]:
+    """Return a record's largest eigenvalues and its smallest, each descending."""
+    every = list(record["eigenvalues"])
+    split = len(every) // 2 if record.get("both_ends") else len(every)
+    return every[:split], every[split:]
+
+
+def _has_eigenvalues(record: Record, k: int, *, both_ends: bool, tol: float) -> bool:
+    upper, lower = ends(record)
+    if record.get("converged") is not True or len(upper) < k or (both_ends and len(lower) < k):
+        return False
+    most = tol * abs(record["lambda_max"]["value"])
+    return all(entry["residual"] is not None and entry["residual"] <= most for entry in (*upper[:k], *lower))
+
+
+def _has_trace(trace: Record, probes: int | None, rtol: float, *, fuller: bool) -> bool:
+    if probes is not None:
+        return bool(trace["probes"] >= probes if fuller else trace["probes"] == probes)
+    stderr = trace["stderr_probe"]
+    sure = trace.get("converged") is True and stderr is not None and trace["probes"] >= MIN_PROBES
+    return sure and stderr <= rtol * abs(trace["value"])
+
+
+def _has_clients(
+    cross: Record | None, options: Crossing, uploads: Mapping[str, str], rows: str | None, *, fuller: bool
+) -> bool:
+    if not cross or cross.get("uploads") is None or not isinstance(cross["probes"], int):
+        return False
+    asked = (options.weights, options.data, options.pairs)
+    if asked != (cross.get("weights"), cross.get("data"), cross["pairs"]):
+        return False
+    if options.weights == "client" and not uploads.items() <= cross["uploads"].items():
+        return False
+    if rows and cross.get("rows_sha256") not in (None, rows):  # drawn again by another numpy
+        return False
+    if options.overlap and options.overlap != cross.get("overlap_k"):
+        return False
+    if options.probes is not None:
+        return cross["probes"] >= options.probes if fuller else cross["probes"] == options.probes
+    return bool(cross.get("converged")) and all(
+        _reach(cross[symbol][options.aim]) <= options.rtol for symbol in ("H_N", "H_D")
+    )
+
+
+def _reach(entry: Record | None) -> float:
+    if not entry or not entry["value"] or not entry.get("interval"):
+        return float("inf")
+    low, high = entry["interval"]
+    return float((high - low) / 2 / abs(entry["value"]))

@@ -1,0 +1,149 @@
+"""Records of runs for figures: metrics by round, and the curvature of the models that the run kept.
+
+A record (``fedscope/run-curves/1``) is plain data, so that a figure can be drawn again without the registry.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from itertools import accumulate
+from pathlib import Path
+
+from fedscope.checkpoints.file.checkpoint import describe_checkpoint
+from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.run import Run
+from fedscope.errors import UserError
+from fedscope.figures.intervals import error_of
+from fedscope.records.commands import registry_option
+from fedscope.records.run_curves import SCHEMA, Record
+from fedscope.storage import read_text
+
+ANALYSIS = ".analysis"  # in the registry: what `fedscope hessian` and `fedscope figures build` measured
+OURS = {
+    "operator": "hessian", "engine": "fedscope", "reading": "paper", "parameters": None,
+    "split": "train", "bn": "eval",
+}  # fmt: skip
+
+
+def run_records(store: Registry, references: Sequence[str]) -> list[Record]:
+    """Return a record for each reference: RUN, RUN@ROUND, RUN@all, with ``*`` and ``?`` in RUN for several.
+
+    The checkpoint that the reference names is the record's ``at``, and its round the last of the ``metrics``;
+    ``curvature`` has what the registry holds of this checkpoint and of the rounds that the run kept, whatever
+    command measured it.
+
+    Raises:
+        UserError: no such run or checkpoint, or a client's.
+    """
+    found = [one for reference in references for one in _matches(store, reference)]
+    curvatures = list(_curvatures(store.root / ANALYSIS))
+    return [_record(store, reference, curvatures) for reference in dict.fromkeys(found)]
+
+
+def _matches(store: Registry, reference: str) -> list[str]:
+    name, mark, which = reference.partition("@")
+    if not set(name) & set("*?"):
+        return [reference]
+    runs = [run.name for run in store.folders() if fnmatchcase(run.name, name)]
+    if not runs:
+        raise UserError(
+            f"no run in the registry {store.root} is named like {name!r}; see 'fedscope runs list'"
+        )
+    return [f"{run}{mark}{which}" for run in runs]
+
+
+def _record(store: Registry, reference: str, curvatures: Sequence[Record]) -> Record:
+    run = store.run(reference.partition("@")[0])
+    info, sha256 = describe_checkpoint(store.resolve(reference))
+    if info.kind == "client":
+        raise UserError(f"{reference} is the model of a client; give the run, RUN@ROUND or RUN@all")
+    manifest = run.manifest()
+    metrics = [line for line in run.metrics() if int(str(line["round"])) <= info.round]
+    settings = manifest.settings.model_dump(mode="json")
+    traffic = [
+        float(str(line.get("bytes_down", 0))) + float(str(line.get("bytes_up", 0))) for line in metrics
+    ]
+    hashes = _hashes(store, run, reference)
+    return {
+        "schema": SCHEMA,
+        "run": run.name,
+        "registry_option": registry_option(store.root),
+        "method": settings.pop("method"),
+        "seed": settings.pop("seed"),
+        "settings": {name: value for name, value in settings.items() if name not in _BESIDE},
+        "dataset": manifest.data.name,
+        "test_samples": manifest.data.test_samples,
+        "at": {
+            "round": info.round,
+            "average": info.average,
+            "sha256": sha256,
+            "accuracy": _accuracy(metrics, info.round, info.average),
+        },
+        "metrics": {
+            "round": [line["round"] for line in metrics],
+            **{name: [line.get(name) for line in metrics] for name in ("accuracy", "loss", "train_loss")},
+            "bytes": list(accumulate(traffic)),
+        },
+        "curvature": [
+            {
+                "sha256": record["checkpoint"]["sha256"],
+                **hashes[record["checkpoint"]["sha256"]],
+                **_kept(record),
+            }
+            for record in curvatures
+            if record["checkpoint"]["sha256"] in hashes
+        ],
+        "versions": manifest.versions,
+    }
+
+
+def _accuracy(metrics: Sequence[Record], round: int, average: str) -> float | None:
+    """Return the test accuracy of one of the global models of a round, where the metrics have it."""
+    line = next((line for line in metrics if line["round"] == round), {})
+    found: float | None = line.get("accuracies", {}).get(average, line.get("accuracy"))
+    return found
+
+
+_BESIDE = ("device", "threads", "stack", "compile", "save_clients", "keep_every", "target")
+
+
+def _hashes(store: Registry, run: Run, reference: str) -> dict[str, Record]:
+    """Return round and average of the run's kept global models and of the one named, by content hash."""
+    paths = [*map(run.kept, run.rounds()), store.resolve(run.name), store.resolve(reference)]
+    found: dict[str, Record] = {}
+    for path in paths:
+        info, sha256 = describe_checkpoint(path)
+        found[sha256] = {"round": info.round, "average": info.average}
+    return found
+
+
+def _curvatures(folder: Path) -> Iterator[Record]:
+    """Yield the Hessian records of our own estimators below ``folder`` that can be read."""
+    for path in sorted(folder.rglob("*.json")):
+        try:
+            record = json.loads(read_text(path))["record"]
+            usual = {name: record["problem"].get(name) for name in OURS}
+            if record["schema"] == "fedscope/hessian/1" and usual == OURS:
+                yield record
+        except (UserError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue
+
+
+def _kept(record: Record) -> Record:
+    trace = record["trace"]
+    return {
+        "samples": record["problem"]["samples"],
+        "lambda_max": _estimate(record["lambda_max"], "stderr_data"),
+        "trace": None if trace is None else _estimate(trace, "stderr_probe", "stderr_data"),
+        "layers": [
+            {"name": layer["name"], **_estimate(layer, "stderr_data")} for layer in record.get("layers") or ()
+        ],
+    }
+
+
+def _estimate(entry: Record, *errors: str) -> dict[str, float | None]:
+    """Return value, standard error of all ``errors`` and its degrees of freedom; null where unknown."""
+    known = None if None in map(entry.get, errors) else error_of(entry)
+    stderr, dof = known or (None, None)
+    return {"value": entry["value"], "stderr": stderr, "dof": dof if dof and math.isfinite(dof) else None}

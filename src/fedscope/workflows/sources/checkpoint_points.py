@@ -1,0 +1,139 @@
+"""Several checkpoints as points of one weight space, read one at a time; what they are called.
+
+With problem.py, samples.py and participants.py the modules here that know checkpoints.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import overload
+
+from torch import Tensor
+
+from fedscope.checkpoints.file.checkpoint import content_hash, describe_checkpoint, load_checkpoint
+from fedscope.checkpoints.file.schema import UNKNOWN, CheckpointInfo
+from fedscope.errors import UserError
+from fedscope.landscape.loss.state_space import StateSpace
+from fedscope.landscape.surfaces.planes import Networks
+from fedscope.workflows.sources.problem import Problem, checkpoint_entry, own_network
+from fedscope.workflows.sources.samples import Source
+
+
+@dataclass(frozen=True)
+class Waypoints:
+    """The checkpoints that a slice of weight space passes through or near, in order.
+
+    Args:
+        problem: one of them, whose network, data and samples all are compared on.
+        paths: their files.
+    """
+
+    problem: Problem
+    paths: Sequence[Path]
+
+    @cached_property
+    def networks(self) -> Networks:
+        """The checkpoints as points, of which none is in memory until it is asked for.
+
+        Raises:
+            UserError: a file cannot be read, or its network or data is another than the problem's.
+        """
+        for path, (info, _) in zip(self.paths, self._described, strict=True):
+            _check_comparable(self.problem, info, path)
+        space, source = StateSpace.of(self.problem.model), self.problem.source
+        states = _Points(self.paths, source, space, self.problem.model.state_dict())
+        return Networks(states, _labels(self.paths, [info for info, _ in self._described]), space.n)
+
+    @cached_property
+    def entries(self) -> list[dict[str, object]]:
+        """Which weights these are, for a result's ``networks`` entry."""
+        described = zip(self.paths, self._described, strict=True)
+        return [checkpoint_entry(path, sha256, info) for path, (info, sha256) in described]
+
+    @cached_property
+    def _described(self) -> list[tuple[CheckpointInfo | None, str]]:
+        if self.problem.source.model is None:
+            return [describe_checkpoint(path) for path in self.paths]
+        return [(None, content_hash(state_of(path, self.problem.source))) for path in self.paths]
+
+
+def state_of(path: Path, source: Source) -> Mapping[str, Tensor]:
+    """Return a checkpoint's state_dict, of a network of the catalogue or the user's own.
+
+    Raises:
+        UserError: it cannot be read, or does not fit the user's network.
+    """
+    return own_network(path, source)[0].state_dict() if source.model else load_checkpoint(path).state
+
+
+@dataclass(frozen=True)
+class _Points(Sequence[Tensor]):
+    """The coordinates of files, read anew at every use."""
+
+    paths: Sequence[Path]
+    source: Source
+    space: StateSpace
+    reference: Mapping[str, Tensor]  # what the networks must not differ in
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @overload
+    def __getitem__(self, i: int) -> Tensor: ...
+    @overload
+    def __getitem__(self, i: slice) -> Sequence[Tensor]: ...
+    def __getitem__(self, i: int | slice) -> Tensor | Sequence[Tensor]:
+        if isinstance(i, slice):
+            return [self[k] for k in range(len(self))[i]]
+        state = state_of(self.paths[i], self.source)
+        try:
+            self.space.check_fixed(state, self.reference)
+            return self.space.flat(state)
+        except UserError as error:
+            raise UserError(f"{self.paths[i]}: {error}") from error
+
+
+def _check_comparable(problem: Problem, info: CheckpointInfo | None, path: Path) -> None:
+    own = problem.info
+    if info is None or own is None:
+        return
+    for what, here, there in (
+        ("network", own.model, info.model),
+        ("data set", own.data.name, info.data.name),
+        ("data", own.data.fingerprint, info.data.fingerprint),
+    ):
+        if here != there:
+            names = f"{own.model.name} on {own.data.name}, and {info.model.name} on {info.data.name}"
+            raise UserError(
+                f"{problem.path} and {path} are of another {what} each ({names}); a slice of weight space "
+                "takes checkpoints of one"
+            )
+
+
+def _labels(paths: Sequence[Path], infos: Sequence[CheckpointInfo | None]) -> tuple[str, ...]:
+    """Return the shortest of some ways to call the checkpoints that tells them all apart."""
+    known = [info for info in infos if info is not None]
+    ways: list[Callable[[CheckpointInfo], str]] = [_method, _which]
+    if len({info.run for info in known}) == 1:
+        rounds, clients = {info.round for info in known}, {info.client for info in known}
+        ways = [_role] if len(rounds) == 1 else [_round] if clients == {None} else [_which]
+    candidates = [tuple(map(way, known)) for way in ways] if len(known) == len(infos) else []
+    candidates += [tuple(path.stem for path in paths), tuple(map(str, paths))]
+    return next((labels for labels in candidates if len(set(labels)) == len(labels)), candidates[-1])
+
+
+def _method(info: CheckpointInfo) -> str:
+    return info.settings.method if info.settings.method != UNKNOWN else info.run
+
+
+def _round(info: CheckpointInfo) -> str:
+    return f"round {info.round}"
+
+
+def _role(info: CheckpointInfo) -> str:
+    return "global" if info.client is None else f"client {info.client}"
+
+
+def _which(info: CheckpointInfo) -> str:
+    return f"{info.run}@{info.round}" if info.client is None else f"{info.run}@client{info.client}"

@@ -1,0 +1,203 @@
+"""From a checkpoint, or a user's own model and data, to what the analysis takes: a model, a loss and batches.
+
+With samples.py, participants.py and networks.py the modules here that know checkpoints, models and data.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedscope.checkpoints.file.checkpoint import Checkpoint, content_hash, load_checkpoint
+from fedscope.checkpoints.file.schema import UNKNOWN, CheckpointInfo
+from fedscope.checkpoints.foreign.fitting import fit
+from fedscope.checkpoints.foreign.reading import read
+from fedscope.checkpoints.registry.owned import data_note, names, network_note
+from fedscope.errors import UserError
+from fedscope.factories import called, imported, reason
+from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.loss.flat_loss import LossFunction
+from fedscope.landscape.loss.mean_loss import NoMeanError, check_mean
+from fedscope.landscape.loss.trees import Tree, joined, some
+from fedscope.models import catalogue as model_catalogue
+from fedscope.models import own
+from fedscope.workflows.sources.samples import MOST, Source, data_of, draw
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A network with its weights, the loss, and the samples; and what the results say about them."""
+
+    model: nn.Module
+    loss_fn: LossFunction
+    batches: Batches
+    source: Source
+    path: Path
+    sha256: str
+    info: CheckpointInfo | None  # None for a plain state_dict
+    notes: tuple[str, ...] = ()  # what was renamed or left out of another program's file
+
+    @property
+    def title(self) -> str:
+        """What progress calls it: RUN@ROUND, with its client or average; else the file's name."""
+        if self.info is None:
+            return self.path.stem
+        which = f" client {self.info.client}" if self.info.client is not None else ""
+        return f"{self.info.run}@{self.info.round}{which}"
+
+    @property
+    def method(self) -> str | None:
+        """The method that trained a registered run, if it is known."""
+        return self.info.settings.method if self.info and self.info.settings.method != UNKNOWN else None
+
+    @cached_property
+    def checkpoint(self) -> dict[str, object]:
+        """Which weights these are, for a result's ``checkpoint`` entry."""
+        return checkpoint_entry(self.path, self.sha256, self.info)
+
+    @cached_property
+    def description(self) -> dict[str, object]:
+        """Network, data and precision, for a result's ``problem`` entry."""
+        own = self.source
+        return {
+            "model": self.info.model.name if self.info else own.model,
+            "method": self.method,
+            "dataset": self.info.data.name if self.info else own.data,
+            **({"loss": own.loss} if own.loss else {}),
+            "split": own.split if self.info else None,
+            "samples": self.batches.samples,
+            "batch_size": max(self.batches.sizes),
+            "dtype": str(own.dtype).removeprefix("torch."),
+            "seed": own.seed,
+            "device": str(own.device),
+            "threads": torch.get_num_threads(),
+        }
+
+
+def checkpoint_entry(path: Path, sha256: str, info: CheckpointInfo | None) -> dict[str, object]:
+    """Return which weights a file holds; without ``info`` those of a plain state_dict."""
+    named = ("run", "round", "client", "average")
+    about = {name: getattr(info, name) if info else None for name in named}
+    return {"path": str(path), "sha256": sha256, **about}
+
+
+def load(paths: Sequence[Path], source: Source) -> list[Problem]:
+    """Build the problems of several checkpoints, all on the same samples.
+
+    Raises:
+        UserError: a file, its network or its data cannot be had; the message says how to mend it.
+    """
+    if not source.loss and all(names(path, source.model, source.data) for path in paths):
+        named = replace(source, model=None, data=None, named=(source.model, source.data))
+        return [_registered(path, named) for path in paths]
+    if not (source.model and source.data):
+        raise UserError(
+            "--model and --data go together, with --loss if it is not cross-entropy: MODULE:FACTORY for the "
+            "network and for its batches"
+        )
+    batches = _own_batches(source)
+    return [_own(path, source, batches) for path in paths]
+
+
+def _registered(path: Path, source: Source) -> Problem:
+    checkpoint = load_checkpoint(path)
+    _check_known(checkpoint)
+    data = data_of(path, checkpoint.info, source)
+    batches = data.batches(checkpoint.info, source, data.used[draw(len(data.used), source)])
+    model = network(checkpoint, source)
+    info = checkpoint.info
+    notes = tuple(filter(None, (network_note(info, source.named), data_note(info, source.named))))
+    return Problem(model, cross_entropy, batches, source, path, checkpoint.sha256, info, notes)
+
+
+def _check_known(checkpoint: Checkpoint) -> None:
+    spec, data = checkpoint.info.model, checkpoint.info.data
+    if spec.classes is None or not data.fingerprint:
+        raise UserError(
+            f"{checkpoint.path} is of the network {spec.name} on {data.name}, which fedscope lacks; add "
+            "--model MODULE:FACTORY and --data MODULE:FACTORY"
+        )
+
+
+def network(checkpoint: Checkpoint, source: Source) -> nn.Module:
+    """Return the checkpoint's network with its weights, in eval mode.
+
+    Raises:
+        UserError: the weights do not fit it.
+    """
+    network_note(checkpoint.info, source.named)  # before any of its code is run
+    spec = checkpoint.info.model.model_dump(exclude={"source"})
+    model = model_catalogue.build(**spec, generator=torch.Generator())
+    return _filled(model, checkpoint.state, source, checkpoint.path)
+
+
+def _filled(model: nn.Module, state: dict[str, Tensor], source: Source, path: Path) -> nn.Module:
+    try:
+        model.load_state_dict(state)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split("\n", 2)[1].split())[:200]
+        raise UserError(f"{path} does not fit {type(model).__name__}: {reason}") from error
+    return model.to(source.device, source.dtype).eval()
+
+
+def _own(path: Path, source: Source, batches: Batches) -> Problem:
+    model, notes, sha256 = own_network(path, source)
+    loss_fn = imported(source.loss, "--loss") if source.loss else cross_entropy
+
+    def named(output: Any, targets: Tree) -> Tensor:
+        try:
+            return loss_fn(output, targets)
+        except Exception as error:  # whatever the user's loss raises
+            name = source.loss or "cross-entropy (give another with --loss)"
+            raise UserError(f"the first batch of {source.data} fails in {name}: {reason(error)}") from error
+
+    try:
+        check_mean(model, named, batches)
+    except NoMeanError:
+        if source.batch_size or batches.samples > MOST:
+            raise
+        whole = [tuple(joined(list(parts)) for parts in zip(*batches, strict=True))]
+        batches = Batches.from_iterable(whole)
+        notes = (*notes, f"the loss is no mean over samples: all {batches.samples} are one batch")
+    except UserError:
+        raise
+    except Exception as error:  # whatever the user's network raises
+        raise UserError(
+            f"the first batch of {source.data} fails in {source.model}: {reason(error)}"
+        ) from error
+    return Problem(model, loss_fn, batches, source, path, sha256, None, notes)
+
+
+def own_network(path: Path, source: Source) -> tuple[nn.Module, tuple[str, ...], str]:
+    """Return the user's network with the weights of ``path``, what was renamed, and their content hash.
+
+    Raises:
+        UserError: there is no such network, or the weights do not fit it.
+    """
+    model = own.network(str(source.model))
+    fitted = fit(read(path), model.state_dict(keep_vars=True), str(path), entry=source.entry)
+    return _filled(model, fitted.state, source, path), fitted.notes, content_hash(fitted.state)
+
+
+def _own_batches(source: Source) -> Batches:
+    loader = called(str(source.data), "--data")
+    try:
+        batches = Batches.from_iterable(loader)
+    except UserError:
+        raise
+    except Exception as error:  # whatever the user's loader raises
+        raise UserError(f"--data {source.data}: {reason(error)}") from error
+    try:
+        inputs, targets = joined(list(batches))
+    except UserError:  # padded to a length of their own, say: they can be taken as they are
+        if source.samples or source.batch_size:
+            raise
+        return batches.to(source.device, source.dtype)
+    rows = draw(batches.samples, source)
+    inputs, targets = (some(part, rows) for part in (inputs, targets))
+    return Batches(inputs, targets, source.batch_of(len(rows))).to(source.device, source.dtype)

@@ -1,0 +1,244 @@
+"""The clients of a checkpoint's run: their weights, and the rows of the data that each trained on.
+
+Who held which rows is what the run stored; of a run that stored nothing it is drawn again from the settings,
+which every result says.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.file.checkpoint import describe_checkpoint, load_checkpoint
+from fedscope.checkpoints.file.schema import UNKNOWN, CheckpointInfo
+from fedscope.checkpoints.foreign.reading import clients_in
+from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.rows import HeldRows
+from fedscope.choices import Holding, Weights
+from fedscope.data.partition.partition import FRESH
+from fedscope.data.sets import catalogue as data_catalogue
+from fedscope.errors import UserError
+from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.loss.trees import joined
+from fedscope.landscape.published.resampling import Loader
+from fedscope.storage import open_regular
+from fedscope.workflows.requests import Resampling
+from fedscope.workflows.sources.problem import Problem, network, own_network
+from fedscope.workflows.sources.samples import Data, data_of, draw, rows_of
+
+
+@dataclass(frozen=True)
+class Client:
+    """One client: at which weights, on which samples."""
+
+    number: int
+    model: nn.Module
+    info: CheckpointInfo | None  # of the weights; None for a plain state_dict
+    batches: Batches
+    rows: Tensor | None  # its own training rows, where the samples are of those
+
+
+class Participants:
+    """The clients of a problem's run, in client order; each iteration builds them one at a time.
+
+    Args:
+        problem: the global model, and the samples to analyse on.
+        weights: each client's last upload by the problem's round (its very last where only that was kept, or
+            with ``latest``), or everywhere those of the problem.
+        data: the problem's samples for all clients, or each client's ``own`` training rows, at most as many.
+        latest: each client's last upload, from whichever round.
+
+    Raises:
+        UserError: fewer than two clients, the rows of a client are not known, or it has none.
+    """
+
+    def __init__(self, problem: Problem, weights: Weights, data: Holding, *, latest: bool = False) -> None:
+        if weights == "global" and data == "global":
+            raise UserError(
+                "at the global weights on the global data all clients are equal; add --client-data own"
+            )
+        self._problem, self._weights, self._own = problem, weights, data == "own"
+        self._files = client_files(problem, latest=latest) if weights == "client" else []
+        if self._own:
+            self._info, self._data = _run_data(problem)
+            self._rows = dict[int, HeldRows]()  # of a round
+            numbers = self.numbers
+            if len(numbers) < 2:
+                raise UserError("cross-client metrics need two or more clients; this run has one")
+            self._check_rows(numbers)
+
+    @property
+    def numbers(self) -> list[int]:
+        """Which clients these are."""
+        if self._weights == "client":
+            return [int(path.stem.removeprefix("client").lstrip("_")) for path in self._files]
+        assert self._problem.info
+        return list(range(self._problem.info.settings.clients))
+
+    def fingerprint(self) -> str:
+        """Return a hash of what decides the clients: their files, the run's settings, the samples of each."""
+        problem, source = self._problem, self._problem.source
+        info = problem.info.model_dump_json() if problem.info else ""
+        samples = (source.samples, source.split, source.batch_size, source.seed, source.dtype)
+        rows = self._held(self._info).spec.sha256 if self._own else ""
+        digest = hashlib.sha256(f"{self._weights} {self._own} {samples} {info} {rows}".encode())
+        for path in self._files:
+            with open_regular(path) as handle:
+                while chunk := handle.read(1 << 20):
+                    digest.update(chunk)
+        return digest.hexdigest()
+
+    def origin(self) -> dict[str, object]:
+        """Return what a result says of the clients: their files' hashes, and whether their rows were stored.
+
+        ``rows`` is ``stored``, or ``redrawn`` where the run is of a time when none was; None with the
+        problem's samples for all. ``rows_sha256`` is the hash of the rows, in the problem's round.
+        """
+        source, files = self._problem.source, self._files
+        uploads = {
+            path.name: own_network(path, source)[2] if source.model else describe_checkpoint(path)[1]
+            for path in files
+        }
+        if not self._own:
+            return {"uploads": uploads, "rows": None, "rows_sha256": None}
+        rows = "stored" if self._info.rows else "redrawn"
+        return {"uploads": uploads, "rows": rows, "rows_sha256": self._held(self._info).spec.sha256}
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __iter__(self) -> Iterator[Client]:
+        for place, number in enumerate(self.numbers):
+            model, info = self._network(place)
+            if not (self._own and info):
+                yield Client(number, model, info, self._problem.batches, None)
+                continue
+            rows = self.rows(number, info)
+            chosen = rows[draw(len(rows), self._problem.source, number)]
+            yield Client(number, model, info, self._data.batches(info, self._problem.source, chosen), rows)
+
+    def rows(self, number: int, info: CheckpointInfo) -> Tensor:
+        """Return the training rows that a client held in the round that ``info`` is of.
+
+        Raises:
+            UserError: they are not stored here, and are drawn otherwise now than in training.
+        """
+        return torch.from_numpy(self._held(info).clients[number])
+
+    def _held(self, info: CheckpointInfo) -> HeldRows:
+        round = info.round if info.settings.partition in FRESH else 1
+        if round not in self._rows:
+            self._rows[round] = rows_of(self._problem.path, info, self._data.split)
+        return self._rows[round]
+
+    def _network(self, place: int) -> tuple[nn.Module, CheckpointInfo | None]:
+        problem = self._problem
+        if self._weights == "global":
+            return problem.model, problem.info
+        path = self._files[place]
+        if problem.source.model:
+            return own_network(path, problem.source)[0], None
+        checkpoint = load_checkpoint(path)
+        return network(checkpoint, problem.source), checkpoint.info
+
+    def _check_rows(self, numbers: list[int]) -> None:
+        for number in numbers:
+            if not len(self.rows(number, self._info)):
+                raise UserError(f"client {number} holds no training rows; use --client-data global")
+
+
+def client_files(problem: Problem, *, latest: bool = False) -> list[Path]:
+    """Return each client's last upload by the checkpoint's round, or its very last where only that was kept.
+
+    Raises:
+        UserError: there are fewer than two.
+    """
+    folder = problem.path.parent
+    run = Run(layout.run_of(problem.path) or (folder.parent if folder.name == "clients" else folder))
+    files = run.clients(problem.info.round if problem.info and not latest else None)
+    files = files or [path for _, path in sorted(clients_in(folder).items())]
+    if len(files) < 2:
+        raise UserError(
+            f"comparing clients needs two or more of their checkpoints beside {problem.path}, found "
+            f"{len(files)}; train with --save-clients last"
+        )
+    return files
+
+
+def round_uploads(problem: Problem) -> list[Path]:
+    """Return the clients' uploads of the checkpoint's own round; of a plain state_dict those beside it.
+
+    Raises:
+        UserError: the checkpoint is itself a client's, or there are fewer than two.
+    """
+    if problem.info and problem.info.client is not None:
+        raise UserError(f"{problem.path} is a client's; name the global model, as RUN or RUN@ROUND")
+    files = client_files(problem)
+    if not problem.info:
+        return files
+    rounds = {path: describe_checkpoint(path)[0].round for path in files}
+    found = [path for path, round in rounds.items() if round == problem.info.round]
+    if len(found) < 2:
+        raise UserError(
+            f"{len(found)} client uploads beside {problem.path} are of its round {problem.info.round}, "
+            f"the newest of round {max(rounds.values())}; name that one, or train with --save-clients all"
+        )
+    return found
+
+
+def loader(problem: Problem, resampling: Resampling, client: Client | None = None) -> Loader:
+    """Return the published scripts' training loader: over the run's training data, or a client's own rows.
+
+    Over the samples given where the data is the user's own, which has no augmentation.
+
+    Raises:
+        UserError: too few samples for a batch.
+    """
+    source, generator = problem.source, torch.Generator().manual_seed(resampling.seed)
+    info = client.info if client and client.rows is not None else problem.info
+    if info is None:
+        inputs, labels = (joined(list(parts)) for parts in zip(*problem.batches, strict=True))
+        if not (isinstance(inputs, Tensor) and isinstance(labels, Tensor)):
+            raise UserError(
+                "the scripts' loader takes one input tensor and one target tensor; use paper settings"
+            )
+        size = resampling.batch_size or source.batch_of(len(labels))
+        return Loader(
+            lambda rows, _: inputs[rows],
+            labels,
+            batch_size=size,
+            batches=resampling.batches,
+            generator=generator,
+        )
+    data, held = data_of(problem.path, info, source), client.rows if client else None
+    rows = data.used if held is None else held
+    rows = rows[draw(len(rows), replace(source, samples=resampling.samples), client.number if client else 0)]
+    pipeline = data_catalogue.pipeline(info.data.name, info.data.augmentation)[1]
+
+    def fetch(chosen: Tensor, generator: torch.Generator) -> Tensor:
+        draws = pipeline.draw(len(chosen), generator) if resampling.augment else torch.empty(0, len(chosen))
+        return pipeline.train(data.split.images, rows[chosen], draws).to(source.device, source.dtype)
+
+    return Loader(
+        fetch,
+        data.labels(info)[rows].to(source.device),
+        batch_size=resampling.batch_size or info.settings.batch_size,
+        batches=resampling.batches,
+        generator=generator,
+    )
+
+
+def _run_data(problem: Problem) -> tuple[CheckpointInfo, Data]:
+    if problem.info is None:
+        raise UserError(
+            "which client trained on what is not known of a plain state_dict; use --client-data global"
+        )
+    if problem.info.settings.partition == UNKNOWN:
+        raise UserError("which client trained on what is not known of an added run; use --client-data global")
+    if problem.source.split != "train":
+        raise UserError("clients hold training rows; use --client-data global with --split test")
+    return problem.info, data_of(problem.path, problem.info, problem.source)
