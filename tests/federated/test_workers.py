@@ -178,7 +178,7 @@ def test_a_worker_that_dies_while_the_group_forms_is_noticed(tmp_path: Path) -> 
     script = tmp_path / "script.py"
     script.write_text(
         "import os, torch\n"
-        "from fedscope.federated import workers\n"
+        "from fedscope.federated.parallel import workers\n"
         "def die(*_):\n    os.kill(os.getpid(), 9)\n"
         "if __name__ != '__main__':\n    workers._group = die\n"
         "else:\n    with workers.started(2, torch.device('cpu'), 1, die): pass\n"

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedscope.landscape import Batches, Surface, surface
-from fedscope.workflows.results import cache as keeping
+from fedscope.landscape import Batches, Surface, surface, surroundings
 
 WORK = """
 import sys
@@ -153,7 +152,7 @@ def test_another_problem_never_finds_these_rows(tmp_path: Path, monkeypatch: pyt
 
     for name, change in OTHERS.items():
         assert is_new(lambda change=dict(change): _kept(tmp_path, **change)), name  # type: ignore[misc]
-    monkeypatch.setattr(keeping, "code", lambda: "changed")
+    monkeypatch.setattr(surroundings, "code", lambda: "changed")
     assert is_new(lambda: _kept(tmp_path)), "code"
     _kept(tmp_path, grid=3)  # another grid of the same slice has the same rows
     assert len(_files(tmp_path)) == len(OTHERS) + 2

@@ -48,7 +48,7 @@ KNOWN = {
     ("landscape/operators/graph_cache.py", "file.read_text"),
     ("landscape/operators/graph_cache.py", "read_text"),
     ("landscape/operators/product_cache.py", "np.savez"),
-    ("workflows/results/cache.py", "file.read_bytes"),
+    ("landscape/surroundings.py", "file.read_bytes"),
     ("own.py", "file.read_bytes"),
 }
 

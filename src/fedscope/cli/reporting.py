@@ -15,7 +15,8 @@ from fedscope.cli.rounds import parse
 from fedscope.errors import UserError
 from fedscope.figures.provenance import read_record
 from fedscope.records.commands import registry_option
-from fedscope.records.entries import HESSIAN_SCHEMA, LANDSCAPE_SCHEMA, Record
+from fedscope.records.entries import Record
+from fedscope.records.schemas import HESSIAN_SCHEMA, LANDSCAPE_SCHEMA
 from fedscope.report import report_page
 from fedscope.report.checked import checked
 from fedscope.storage import write_text

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from fedscope.landscape.surfaces.results import Surface
 
 Record = dict[str, Any]
-HESSIAN_SCHEMA = "fedscope/hessian/1"
-LANDSCAPE_SCHEMA = "fedscope/landscape/1"
 
 
 def eigenvalues(pairs: Eigenpairs) -> list[Record]:

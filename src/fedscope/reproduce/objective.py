@@ -13,7 +13,8 @@ from fedscope.federated.record.options import Values
 from fedscope.federated.record.taps import tapped
 from fedscope.landscape.surfaces.directions import random_directions
 from fedscope.landscape.surfaces.surface import surface
-from fedscope.records.entries import LANDSCAPE_SCHEMA, Record, finite, surface_entries
+from fedscope.records.entries import Record, finite, surface_entries
+from fedscope.records.schemas import LANDSCAPE_SCHEMA
 from fedscope.streams import torch_stream
 from fedscope.workflows.curvature.measure import Stage
 from fedscope.workflows.sources.problem import Problem

@@ -16,7 +16,7 @@ from fedscope.figures.surface.profiles import Barrier, profile_figure
 from fedscope.figures.surface.shown import RecordedAxis, RecordedMark, RecordedSurface
 from fedscope.figures.surface.surfaces import Kind, landscape_figure
 from fedscope.figures.text.labels import titles
-from fedscope.records.entries import LANDSCAPE_SCHEMA as SCHEMA
+from fedscope.records.schemas import LANDSCAPE_SCHEMA as SCHEMA
 
 Record = Mapping[str, Any]
 

@@ -11,7 +11,7 @@ from typing import Any
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import label
-from fedscope.records.entries import HESSIAN_SCHEMA as SCHEMA
+from fedscope.records.schemas import HESSIAN_SCHEMA as SCHEMA
 from fedscope.statistics.resolution import UNRESOLVED, entry_resolved
 
 ABSENT = "–"

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from fedscope.landscape.loss.forms import PLAIN, Form
 from fedscope.landscape.published.resampling import Loader
 from fedscope.landscape.spectral.results import Density, Eigenpairs, Trace
-from fedscope.records.entries import HESSIAN_SCHEMA, Record, density_entry, eigenvalues, trace_entry
+from fedscope.records.entries import Record, density_entry, eigenvalues, trace_entry
+from fedscope.records.schemas import HESSIAN_SCHEMA
 from fedscope.workflows.curvature.cross_client import Crossed
 from fedscope.workflows.requests import Request, Resampling
 from fedscope.workflows.results.lookup import trimmed

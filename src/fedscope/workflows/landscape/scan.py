@@ -19,7 +19,8 @@ from fedscope.landscape.surfaces.fused_forward import Precision
 from fedscope.landscape.surfaces.grid import grid_values
 from fedscope.landscape.surfaces.metrics import Metric, accuracy
 from fedscope.landscape.surfaces.surface import surface
-from fedscope.records.entries import LANDSCAPE_SCHEMA, Record, finite, surface_entries
+from fedscope.records.entries import Record, finite, surface_entries
+from fedscope.records.schemas import LANDSCAPE_SCHEMA
 from fedscope.workflows.curvature.measure import Stage
 from fedscope.workflows.landscape.named_slices import DirectionsName, Slice, slice_through
 from fedscope.workflows.results.cache import Keeper
