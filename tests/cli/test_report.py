@@ -10,7 +10,7 @@ from fedscope.checkpoints.registry.registry import Run
 from fedscope.cli import hessian, plot_landscape, report
 from tests.cli.conftest import Command
 from tests.figures.records import landscape
-from tests.figures.test_report import Page
+from tests.report.test_report import Page
 
 FEW = ("--samples", "48", "--threads", "1", "--grid", "3", "--top-k", "2", "--probes", "2",
        "--client-probes", "3")  # fmt: skip

@@ -13,9 +13,9 @@ from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.methods import METHODS, parse
 from fedscope.federated.record.tasks import LocalSettings, Task
 from fedscope.models.catalogue import build
+from tests.federated.parallel.test_workers import trained
 from tests.federated.runs import trained as whole_run
 from tests.federated.test_laws import settings_of
-from tests.federated.test_workers import trained
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

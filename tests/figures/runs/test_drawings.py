@@ -1,0 +1,157 @@
+"""Figures of runs: what is one line, which numbers are compared, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+
+from fedscope.errors import UserError
+from fedscope.figures.runs.drawings import draw, groups
+from fedscope.records.run_curves import SCHEMA, checked
+
+GALLERY = Path(__file__).parents[3] / "figures"
+
+
+def record(method: str = "fedavg", seed: int = 0, *, rounds: int = 4, **changes: Any) -> dict[str, Any]:
+    """A run whose accuracy is 10 % of its round and its seed per cent more."""
+    numbers = list(range(1, rounds + 1))
+    found = {
+        "schema": SCHEMA, "run": f"{method}-{seed}", "method": method, "seed": seed, "settings": {"lr": 0.1},
+        "dataset": "digits", "test_samples": 100, "versions": {},
+        "at": {"round": rounds, "average": "cld", "sha256": f"{method}{seed}{rounds}", "accuracy": 0.5},
+        "metrics": {
+            "round": numbers, "accuracy": [0.1 * n + 0.01 * seed for n in numbers],
+            "loss": [2.0] * rounds, "train_loss": [1.5] * rounds, "bytes": [2e6 * n for n in numbers],
+        },
+        "curvature": [curvature(f"{method}{seed}{n}", n) for n in numbers],
+    }  # fmt: skip
+    return {**found, **changes}
+
+
+def curvature(sha256: str, round: int, *, samples: int = 64, value: float = 5.0) -> dict[str, Any]:
+    estimate = {"value": value * round, "stderr": 0.1}
+    layers = [{"name": name, **estimate} for name in ("conv1.*", "fc.*")]
+    return {
+        "sha256": sha256, "round": round, "average": "cld", "samples": samples,
+        "lambda_max": estimate, "trace": estimate, "layers": layers,
+    }  # fmt: skip
+
+
+def places(axes: Axes, which: int) -> list[float]:
+    """Return where the points stand, across (0) or up (1)."""
+    return [float(np.asarray(line.get_data()[which])[0]) for line in axes.lines if line.get_marker() == "o"]
+
+
+def test_seeds_become_one_line_with_their_standard_deviation() -> None:
+    (axes,) = draw([record(seed=0), record(seed=2), record("fedprox")], "accuracy").axes
+    mean, (band,) = axes.lines[0], axes.collections
+    assert np.asarray(mean.get_ydata()) == pytest.approx([11, 21, 31, 41])
+    low, high = band.get_datalim(axes.transData).intervaly
+    assert (low, high) == pytest.approx((11 - np.sqrt(2), 41 + np.sqrt(2)))
+    legend = axes.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["FedAvg", "FedProx"]
+
+
+def test_a_method_and_what_adds_to_it_alone_have_colours_of_their_own() -> None:
+    (axes,) = draw([record("fedavg"), record("fedavg+man")], "accuracy").axes
+    assert axes.lines[0].get_color() != axes.lines[1].get_color()
+    (many,) = draw([record(m) for m in ("fedavg", "fedavg+man", "fedsam")], "accuracy").axes
+    assert many.lines[0].get_color() == many.lines[1].get_color() != many.lines[2].get_color()
+
+
+def test_runs_of_other_settings_are_not_averaged() -> None:
+    two = groups([record(seed=0), record(seed=1, settings={"lr": 0.2})])
+    assert [(group.name, len(group.records)) for group in two] == [("fedavg-0", 1), ("fedavg-1", 1)]
+
+
+def test_what_adds_to_a_method_stands_behind_it() -> None:
+    names = [group.name for group in groups([record(m) for m in ("fedavg+man", "fedsam", "fedavg")])]
+    assert names == ["FedAvg", "FedAvg+MAN", "FedSAM"]
+
+
+def test_curves_are_compared_on_the_rounds_that_all_have() -> None:
+    left, right = draw([record(rounds=4), record("fedprox", rounds=9)], "accuracy").axes
+    assert [len(np.asarray(line.get_xdata())) for line in left.lines] == [4, 4]
+    assert [len(np.asarray(line.get_xdata())) for line in right.lines] == [9]
+    assert (left.get_title(), right.get_title()) == ("all, to round 4", "those trained to round 9")
+
+
+def test_accuracy_by_traffic_names_its_unit() -> None:
+    (axes,) = draw([record()], "bytes").axes
+    assert axes.get_xlabel() == "sent by server and clients (MB)"
+    assert np.asarray(axes.lines[0].get_xdata()) == pytest.approx([2, 4, 6, 8])
+
+
+def test_sharpness_stands_below_accuracy_on_one_axis_of_rounds() -> None:
+    accuracy, largest, trace = draw([record()], "rounds").axes
+    assert accuracy.get_xlim() == largest.get_xlim() == trace.get_xlim()
+    assert np.asarray(largest.containers[0].lines[0].get_ydata()) == pytest.approx([5, 10, 15, 20])  # type: ignore[attr-defined]
+    with pytest.raises(UserError, match="fewer than two rounds of fedavg-0 is measured"):
+        draw([record(curvature=[])], "rounds")
+
+
+def test_methods_are_compared_on_one_number_of_samples() -> None:
+    many = record("fedprox", curvature=[curvature("fedprox04", 4, samples=9), curvature("fedprox04", 4)])
+    left, _ = draw([record(), many], "sharpness").axes
+    assert sorted(places(left, 0)) == [20, 20]
+    few = record("fedprox", curvature=[curvature("fedprox04", 4, samples=9)])
+    with pytest.raises(UserError, match="different numbers of samples"):
+        draw([record(), few], "sharpness")
+    with pytest.raises(UserError, match="'fedscope hessian fedprox-0@4 --samples 1024' measures it"):
+        draw([record(), record("fedprox", curvature=[])], "sharpness")
+
+
+def test_the_gap_is_test_less_training_loss_of_the_model_that_counts() -> None:
+    left, _ = draw([record()], "gap").axes
+    assert places(left, 1) == [0.5]
+    with pytest.raises(UserError, match="give fedavg-0@all"):
+        draw([record(settings={"eval_model": "all"})], "gap")
+
+
+def test_layers_stand_from_the_input_down() -> None:
+    (axes,) = draw([record(), record("fedprox")], "layers", title="Layers").axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["conv1.*", "fc.*"]
+    assert axes.get_ylim()[0] > axes.get_ylim()[1]
+    bare = record(curvature=[{**curvature("fedavg04", 4), "layers": []}])
+    with pytest.raises(UserError, match="--layers"):
+        draw([bare], "layers")
+
+
+def test_what_is_not_there_is_refused() -> None:
+    empty = record(metrics={name: [] for name in record()["metrics"]})
+    with pytest.raises(UserError, match="fedavg-0 has no metrics by round"):
+        draw([empty], "accuracy")
+    with pytest.raises(UserError, match="have no bytes"):
+        draw([record(metrics={**record()["metrics"], "bytes": [0, 0, 0, 0]})], "bytes")
+    with pytest.raises(UserError, match="no run to draw"):
+        draw([], "accuracy")
+    with pytest.raises(UserError, match="fedscope/hessian/1 is none of runs"):
+        checked([{"schema": "fedscope/hessian/1"}])
+
+
+def test_the_headline_shows_the_numbers_of_table_2() -> None:
+    table = json.loads((GALLERY / "man" / "table2-cpu.json").read_text())
+    printed = {
+        (entry["row"], entry["quantity"]): (entry["value"], entry["error"])
+        for entry in table["entries"]
+        if entry["column"] == "δ = 0.3, round 150"
+    }
+    shown = json.loads((GALLERY / "headline.json").read_text())
+    figure = draw(shown, "sharpness")
+    points = groups(shown)
+    assert len(points) == 8
+    for group in points:
+        (one,) = group.records
+        (measured,) = [c for c in one["curvature"] if c["samples"] == 4096]
+        for quantity in ("lambda_max", "trace"):
+            value, error = printed[group.name, quantity]
+            assert (measured[quantity]["value"], measured[quantity]["stderr"]) == pytest.approx(
+                (value, error)
+            )
+    drawn = sorted(places(figure.axes[0], 0))
+    values = [value for (_, quantity), (value, _) in printed.items() if quantity == "lambda_max"]
+    assert drawn == pytest.approx(sorted(values))

@@ -1,0 +1,114 @@
+"""Kept, rebuilt and cut graphs give the same products."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedscope.errors import UserError
+from fedscope.landscape import Batches, EmpiricalFisher, GaussNewton, Hessian
+from fedscope.landscape.operators.empirical_risk import LossOperator
+from fedscope.landscape.operators.graph_cache import Cost, Graphs
+from tests.landscape.cases import convnet
+from tests.landscape.nets import net_case
+
+KINDS: list[type[LossOperator]] = [Hessian, GaussNewton, EmpiricalFisher]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cut_batches_keep_their_forms_and_projections(kind: type[LossOperator]) -> None:
+    case = convnet()
+    roomy = kind(case.model, case.loss_fn, case.batches)
+    each = roomy.plan.size // 8
+    tight = kind(case.model, case.loss_fn, case.batches, memory=3 * each)
+    assert roomy.plan.microbatch == 8
+    assert 1 <= tight.plan.microbatch <= 3
+    assert tight.plan.graphs > roomy.plan.graphs == 4
+    g = torch.Generator().manual_seed(0)
+    v, onto = torch.randn(81, dtype=torch.float64, generator=g), torch.eye(81, dtype=torch.float64)[:5]
+    for left, right in zip(
+        vars(roomy.product(v, onto=onto)).values(), vars(tight.product(v, onto=onto)).values(), strict=True
+    ):
+        torch.testing.assert_close(left, right, rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kept_and_rebuilt_graphs_give_the_same_bits(kind: type[LossOperator]) -> None:
+    case = convnet()
+    rows = torch.randn(3, 81, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    operators = [kind(case.model, case.loss_fn, case.batches) for _ in range(3)]
+    size = operators[0].plan.size
+    operators[1] = kind(case.model, case.loss_fn, case.batches, memory=size)
+    operators[2] = kind(case.model, case.loss_fn, case.batches, memory=2 * size)
+    assert [operator.plan.kept for operator in operators] == [4, 0, 1]
+    products = [operator.products(rows) for operator in operators for _ in range(2)]  # twice each
+    for found in products[1:]:
+        for left, right in zip(products[0], found, strict=True):
+            assert torch.equal(left.vector, right.vector)
+            assert left.forms is not None
+            assert right.forms is not None
+            assert torch.equal(left.forms, right.forms)
+
+
+def test_a_block_of_vectors_is_the_vectors_one_by_one() -> None:
+    operator = net_case("tied").operator
+    rows = torch.randn(4, operator.shape[0], dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    for v, product in zip(rows, operator.products(rows), strict=True):
+        assert torch.equal(product.vector, operator.matvec(v))
+
+
+def test_a_loss_that_is_no_mean_over_samples_is_not_cut() -> None:
+    case = convnet()
+    weights = torch.tensor([1.0, 5.0, 0.1], dtype=torch.float64)
+    loss_fn = nn.CrossEntropyLoss(weight=weights)  # divides by the batch's own sum of weights
+    operator = Hessian(case.model, loss_fn, case.batches)
+    v = torch.ones(81, dtype=torch.float64)
+    assert operator.plan.microbatch == 8
+    with pytest.raises(UserError, match="cannot be cut"):
+        Hessian(case.model, loss_fn, case.batches, memory=operator.plan.size // 2).matvec(v)
+    whole = Batches(case.inputs, case.targets, 26)
+    coupled = Hessian(case.model, case.loss_fn, whole, bn="batch")
+    assert coupled.plan.microbatch == 26
+    with pytest.raises(UserError, match="bn='batch'"):
+        Hessian(case.model, case.loss_fn, whole, bn="batch", memory=coupled.plan.size // 2).matvec(v)
+
+
+def test_negative_memory_is_refused() -> None:
+    case = convnet()
+    with pytest.raises(UserError, match="memory is -1"):
+        Hessian(case.model, case.loss_fn, case.batches, memory=-1)
+
+
+def test_measured_bytes_are_those_of_the_saved_tensors() -> None:
+    """A chain of three elementwise products of a (samples, 1000) matrix: what it saves is known."""
+    operator = Hessian(_Cube(), lambda o, _: o.mean(), Batches(torch.randn(64, 1000), torch.zeros(64)))
+    # Forward and backward together hold x and a few float32 products of it, and nothing else large.
+    assert 2 * 64_000 * 4 <= operator.plan.size <= 12 * 64_000 * 4
+
+
+class _Cube(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.ones(1000))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x * self.w) ** 3
+
+
+def test_as_many_graphs_as_fit_are_kept_and_the_others_rebuilt() -> None:
+    built: list[int] = []
+
+    def build(inputs: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
+        built.append(len(inputs))
+        return (inputs,)
+
+    data = list(Batches(torch.zeros(10, 1), torch.zeros(10), 4))  # 4, 4, 2 samples
+    graphs = Graphs(build, data, Cost(10, 1), most=2, memory=40)  # 12 bytes each, five of them
+    assert [len(graphs.parts(b)) for b in range(3)] == [2, 2, 1]
+    assert (graphs.plan.kept, graphs.plan.graphs, graphs.plan.size) == (2, 5, 12)
+    for _ in range(2):
+        for b in range(3):
+            for part in graphs.parts(b):
+                assert len(graphs.graph(b, part)[0]) == 2
+    assert built == [2] * 5 + [2] * 3
+    assert str(graphs.plan) == "5 graphs of at most 2 samples (0 MiB), 2 kept between products"
+    assert [graphs.share(0, part) for part in graphs.parts(0)] == [0.5, 0.5]

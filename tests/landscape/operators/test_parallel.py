@@ -1,0 +1,69 @@
+"""Two processes that share the batches, against one."""
+
+import gc
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.multiprocessing.spawn import spawn
+
+from fedscope.landscape import GaussNewton, Hessian, Operator, surface
+from fedscope.landscape.surfaces.point_cache import PointFile
+from tests.landscape.cases import convnet
+
+
+def _products(operator: Operator) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(2, 81, dtype=torch.float64, generator=generator)
+    product = operator.product(rows[0], onto=rows)
+    assert product.forms is not None
+    assert product.onto is not None
+    block = operator.products(rows)
+    return [product.vector, product.forms, product.onto, *(each.vector for each in block)]
+
+
+def _grid(keep: Path | None) -> torch.Tensor:
+    case = convnet()
+    directions = torch.randn(2, 81, generator=torch.Generator().manual_seed(1)).unbind()
+    found = surface(
+        case.model, case.loss_fn, case.batches, directions=directions, grid=(9, 5), adaptive=0.01, keep=keep,
+        group=dist.group.WORLD if dist.is_initialized() else None,
+    )  # fmt: skip
+    assert found.stderr is not None
+    return torch.stack([found.loss, found.stderr])
+
+
+def _work(rank: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    store = f"file://{folder}/store"
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
+    try:
+        case = convnet()
+        found = [
+            _products(kind(case.model, case.loss_fn, case.batches, group=dist.group.WORLD))
+            for kind in (Hessian, GaussNewton)
+        ]
+        torch.save(found, Path(folder) / f"{rank}.pt")
+        kept = Path(folder) / f"kept{rank}"
+        torch.save([_grid(kept), _grid(kept)], Path(folder) / f"grids{rank}.pt")
+    finally:
+        dist.destroy_process_group()
+        gc.collect()  # ends the group's threads, which operators' cycles keep, before Python ends
+
+
+def test_two_processes_give_what_one_gives_and_the_same_bits(tmp_path: Path) -> None:
+    spawn(_work, args=(str(tmp_path),), nprocs=2)
+    first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
+    case = convnet()
+    for kind, ours, theirs in zip((Hessian, GaussNewton), first, second, strict=True):
+        for expected, a, b in zip(
+            _products(kind(case.model, case.loss_fn, case.batches)), ours, theirs, strict=True
+        ):
+            assert torch.equal(a, b)
+            torch.testing.assert_close(a, expected, rtol=1e-12, atol=1e-13)
+    for rank in (0, 1):
+        for ours in torch.load(tmp_path / f"grids{rank}.pt"):
+            assert torch.equal(ours, _grid(None))
+    (file,) = (tmp_path / "kept0" / "points").iterdir()  # the first process keeps, each row once
+    assert file.stat().st_size == len(PointFile(file, axes=2, numbers=2).read()) * (4 + 8 * 4 + 8)
+    assert not (tmp_path / "kept1").exists()

@@ -1,0 +1,117 @@
+"""Paired differences of two records: against the Hessian of the difference of the two losses."""
+
+import copy
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from fedscope.errors import UserError
+from fedscope.landscape import Hessian, orthogonal, trace
+from fedscope.records.differences import differences
+from fedscope.statistics.intervals import data_stderr
+from tests.landscape.cases import Case, mlp
+
+
+def _record(**parts: Any) -> dict[str, Any]:
+    """A record as ``measure`` makes it, as far as comparisons read it."""
+    empty = {"value": 1.0, "batches": [1.0, 1.0], "samples": []}
+    return {
+        "samples_sha256": "s", "batch_sizes": [5, 5], "problem": {"operator": "hessian"},
+        "lambda_max": empty, "trace": empty, "cross_client": None, **parts,
+    }  # fmt: skip
+
+
+def _moved(case: Case) -> Case:
+    model = copy.deepcopy(case.model)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.mul_(1.1)
+    return Case(case.name, model, case.loss_fn, case.inputs, case.targets, case.batch_size)
+
+
+def _batch_traces(case: Case) -> list[float]:
+    forms = [
+        torch.stack([z @ Hessian(case.model, case.loss_fn, type(case.batches)(x, y)).matvec(z) for z in eye])
+        for x, y in case.batches
+        for eye in [torch.eye(case.operator.shape[0], dtype=torch.float64)]
+    ]
+    return [float(part.sum()) for part in forms]
+
+
+def test_a_traces_difference_is_the_trace_of_the_difference() -> None:
+    here, there = mlp(), _moved(mlp())
+    exact = trace(there.operator + (-1) * here.operator, probes=51, sampler=orthogonal)
+    records = [
+        _record(
+            batch_sizes=list(case.batches.sizes),
+            lambda_max={"value": 0.0, "batches": [0.0] * 3},
+            trace={"value": float(case.dense().trace()), "batches": _batch_traces(case), "samples": []},
+        )
+        for case in (here, there)
+    ]
+    found = {difference.quantity: difference for difference in differences(*records)}["trace"]
+    assert found.value == pytest.approx(exact.value, rel=1e-9)
+    assert found.data[0] == pytest.approx(exact.stderr_data, rel=1e-9)
+    assert found.probe[0] == 0
+    back = {difference.quantity: difference for difference in differences(*records[::-1])}["trace"]
+    assert back.value == -found.value
+    assert back.data == found.data
+    alone = [data_stderr(torch.tensor(r["trace"]["batches"]), r["batch_sizes"]) for r in records]
+    assert found.data[0] < 0.5 * math.hypot(*alone)  # what the pairing is for
+
+
+def test_probes_are_paired_as_far_as_both_have_them() -> None:
+    generator = torch.Generator().manual_seed(0)
+    shared, m, n = 2000, 12, 30
+    values = []
+    claimed = []
+    for _ in range(shared):
+        common = torch.randn(n, generator=generator, dtype=torch.float64)
+        mine = common[:m] + 0.3 * torch.randn(m, generator=generator, dtype=torch.float64)
+        yours = 2 * common + 0.3 * torch.randn(n, generator=generator, dtype=torch.float64)
+        entries = [
+            {"value": float(x.mean()), "batches": [0.0, 0.0], "samples": x.tolist()} for x in (mine, yours)
+        ]
+        found = differences(_record(trace=entries[0]), _record(trace=entries[1]))[1]
+        values.append(found.value)
+        claimed.append(found.probe[0] ** 2)
+    truth = float(torch.tensor(values).var())
+    assert sum(claimed) / shared == pytest.approx(truth, rel=0.12)
+
+
+def test_verdicts() -> None:
+    def verdict(gap: float) -> str:
+        steady = {"value": 10.0, "batches": [9.9, 10.1], "samples": []}
+        moved = {"value": 10 + gap, "batches": [9.9 + gap + 0.01, 10.1 + gap - 0.01], "samples": []}
+        return differences(_record(lambda_max=steady), _record(lambda_max=moved))[0].verdict
+
+    assert verdict(-5) == "lower"
+    assert verdict(5) == "higher"
+    assert verdict(0.01) == "undecided"
+    single = _record(batch_sizes=[10], lambda_max={"value": 1.0, "batches": [1.0]})
+    assert differences(single, single)[0].verdict == "undecided"  # no error bar, no verdict
+
+
+@pytest.mark.parametrize(("errors", "verdict"), [(1.8, "undecided"), (2.1, "higher")])
+def test_a_verdict_leaves_five_per_cent_to_chance(errors: float, verdict: str) -> None:
+    """With many batches 1.96 standard errors decide; at a level of 90 % 1.8 of them would."""
+    sizes, step = [5] * 400, 0.1
+    steady = {"value": 10.0, "batches": [10.0] * 400, "samples": []}
+    stderr = data_stderr(torch.tensor([0.0, step] * 200), sizes)
+    gap = errors * stderr
+    moved = {
+        "value": 10.0 + gap,
+        "batches": [10.0 + gap - step / 2, 10.0 + gap + step / 2] * 200,
+        "samples": [],
+    }
+    records = [_record(batch_sizes=sizes, lambda_max=entry) for entry in (steady, moved)]
+    assert differences(*records)[0].verdict == verdict
+
+
+def test_unlike_records_are_refused() -> None:
+    with pytest.raises(UserError, match="same samples"):
+        differences(_record(), _record(samples_sha256="other"))
+    with pytest.raises(UserError, match="same quantity"):
+        differences(_record(), _record(problem={"operator": "ggn"}))

@@ -1,0 +1,148 @@
+"""What a record says of runs that were made up: values, marks, reductions, and what is missing."""
+
+from pathlib import Path
+
+import pytest
+
+from fedscope.checkpoints.registry.registry import Registry
+from fedscope.federated.setup.presets import preset
+from fedscope.records.entries import Record
+from fedscope.reproduce.artefact import Filled, assemble
+from fedscope.reproduce.cells import Choices, cells
+from fedscope.reproduce.inventory import Holdings
+from fedscope.reproduce.spec import recipe
+from tests.reproduce.test_inventory import cell, held
+
+LISTED = ", ".join(map(str, preset("man/t2/delta0.3").seeds))
+
+
+def record(root: Path, name: str, scale: str, *, partial: bool = False, **choices: object) -> Record:
+    one = recipe(name, scale)
+    wanted = cells(one, Choices(**choices))  # type: ignore[arg-type]
+    holdings = Holdings(Registry(root))
+    pairs = [(c, holdings.find(c, partial=partial)) for c in wanted]
+    lost = [(c, run) for c, found in pairs if not found and (run := holdings.diverged(c))]
+    return assemble(one, wanted, [Filled(c, found, root) for c, found in pairs if found], "command", lost)
+
+
+def entry(found: Record, row: str, quantity: str) -> Record:
+    """The row's entry in the first column that has the row."""
+    return next(e for e in found["entries"] if (e["row"], e["quantity"]) == (row, quantity))
+
+
+def test_seeds_give_mean_and_deviation(tmp_path: Path) -> None:
+    for seed, accuracy in ((1, 0.50), (2, 0.52), (3, 0.57)):
+        run = held(tmp_path, f"s{seed}", cell("FedAvg", "", "man/figure2"), seed=seed, rounds=500)
+        metrics: list[dict[str, object]] = [
+            {"round": n, "accuracy": accuracy if n > 40 else 0.1, "seconds": 1.0} for n in range(1, 501)
+        ]
+        run.write_metrics(metrics)
+    found = record(tmp_path, "man/table1", "cpu", seeds=(1, 2, 3), rows=("FedAvg",))
+    mean = entry(found, "FedAvg", "accuracy")
+    assert mean["value"] == pytest.approx(53)
+    assert mean["std"] == pytest.approx(13**0.5)  # of 50, 52, 57
+    assert mean["error"] == pytest.approx((13 / 3) ** 0.5)
+    assert mean["differs"]  # from 40.90 ± 0.62: 12.1 is more than twice √(13/3 + 0.62²)
+    reached = entry(found, "FedAvg", "rounds_to_target")
+    assert (reached["value"], reached["each"]) == (41, [41, 41, 41])
+    assert entry(found, "FedSAM", "accuracy")["value"] is None
+    assert found["complete"]
+
+
+def test_a_run_that_diverged_is_told_in_its_cell(tmp_path: Path) -> None:
+    run = held(tmp_path, "lost", cell("FedAvg", "", "man/figure2"), rounds=500, done=7, finished=False)
+    run.write_manifest(run.manifest().model_copy(update={"diverged": 7}))
+    found = record(tmp_path, "man/table1", "cpu", rows=("FedAvg", "FedSAM"))
+    assert entry(found, "FedAvg", "accuracy")["text"] == "diverged"
+    assert entry(found, "FedSAM", "accuracy")["text"] is None
+    seed = cell("FedAvg", "", "man/figure2").seed
+    assert f"diverged: FedAvg, seed {seed}, in round 7" in found["notes"]
+
+
+@pytest.mark.parametrize(("accuracy", "marked"), [(0.415, False), (0.424, False), (0.426, True)])
+def test_a_number_is_marked_beyond_twice_the_combined_error(
+    tmp_path: Path, accuracy: float, marked: bool
+) -> None:
+    """Printed is 40.90 ± 0.62, and of 10,000 samples 42.5 % is known to 0.49: the border is 42.48."""
+    run = held(tmp_path, "r", cell("FedAvg", "", "man/figure2"), rounds=500)
+    run.write_metrics([{"round": n, "accuracy": accuracy, "seconds": 1.0} for n in range(1, 501)])
+    found = entry(record(tmp_path, "man/table1", "cpu"), "FedAvg", "accuracy")
+    assert found["value"] == pytest.approx(100 * accuracy)
+    assert found["error"] == pytest.approx(0.494, abs=0.002)
+    assert found["differs"] is marked
+
+
+def test_what_is_left_out_is_said(tmp_path: Path) -> None:
+    found = record(tmp_path, "man/table2", "cpu", rows=("FedAvg", "FedAvg+MAN"))["reductions"]
+    assert found[:3] == [
+        "without FedSAM, FedSAM+MAN, FedDyn, FedDyn+MAN, FedDC, FedDC+MAN",
+        "without the columns δ = 0.6",
+        "1 of 3 seeds",
+    ]
+    assert not any("without" in text for text in record(tmp_path, "man/table2", "paper")["reductions"])
+
+
+def test_reductions_are_said_with_their_rows(tmp_path: Path) -> None:
+    held(tmp_path, "short", cell("FedDyn", "", "man/figure2"), precision="fp32", rounds=120)
+    held(tmp_path, "long", cell("FedAvg", "", "man/figure2"), rounds=700)
+    found = record(tmp_path, "man/figure2", "cpu", partial=True)
+    assert "precision fp32 → bf16" in found["reductions"]
+    assert "after 120 of 150 rounds (FedDyn)" in found["reductions"]
+    assert "at round 500 of a run of 700 (FedAvg)" in found["reductions"]
+    assert "trained in fp32 (FedDyn)" in found["reductions"]
+    assert (
+        "rounds 500 → 150 (FedSAM, FedSAM+MAN, FedDyn, FedDyn+MAN, FedDC, FedDC+MAN)" in found["reductions"]
+    )
+    assert not found["complete"]
+    assert [len(one["accuracy"]) for one in found["drawn"]] == [500, 120]
+    assert found["notes"][-1].endswith(
+        "no result of it: FedAvg+MAN, FedSAM, FedSAM+MAN, FedDyn+MAN, FedDC, FedDC+MAN"
+    )
+
+
+def test_other_seeds_than_the_paper_s_are_said(tmp_path: Path) -> None:
+    found = record(tmp_path, "man/table2", "paper", seeds=(1, 2, 3))["reductions"]
+    assert [text for text in found if "seeds" in text] == [f"seeds {LISTED} → 1, 2, 3"]
+    assert not any("seed" in text for text in record(tmp_path, "man/table2", "paper")["reductions"])
+
+
+def test_a_run_without_the_measure_is_no_missing_run(tmp_path: Path) -> None:
+    held(tmp_path, "r", cell("FedAvg", "", "man/figure2"), rounds=500)
+    found = record(tmp_path, "man/table2", "cpu", partial=True)
+    assert entry(found, "FedAvg", "trace")["text"] == "not measured"
+    assert entry(found, "FedSAM", "trace")["text"] is None
+
+
+def test_a_statement_is_not_judged_where_the_paper_s_own_numbers_say_otherwise(tmp_path: Path) -> None:
+    """Table 5 prints 44.36 for FedBN+FedFOR and 44.51 for FedBN in its first column."""
+    for column in ("column 1", "column 2"):
+        for row, accuracy in (
+            ("FedBN", 0.2),
+            ("FedBN+FedProx", 0.2),
+            ("FedBN+FedDyn", 0.2),
+            ("FedBN+FedFOR", 0.9),
+        ):
+            run = held(tmp_path, f"{row}{column[-1]}", cell(row, column, "fedfor/table5"))
+            rounds = run.manifest().settings.rounds
+            run.write_metrics(
+                [{"round": n, "accuracy": accuracy, "seconds": 1.0} for n in range(1, rounds + 1)]
+            )
+    (claim,) = record(tmp_path, "fedfor/table5", "cpu")["claims"]
+    assert claim["evidence"][0] == "column 1: not judged, since the paper's own numbers say otherwise"
+    assert claim["evidence"][1].startswith("column 2: nearest: FedBN+FedFOR − FedBN")
+    assert claim["verdict"] == "holds"
+
+
+def test_costs_need_no_run_and_are_the_paper_s(tmp_path: Path) -> None:
+    found = record(tmp_path, "fedalign/table5", "cpu")
+    assert entry(found, "FedAvg", "macs")["value"] == pytest.approx(87.25, abs=0.01)
+    assert not entry(found, "MOON", "macs")["differs"]  # 262.16, printed 262.2
+    assert entry(found, "StochDepth", "macs")["differs"]  # 83.1, printed 82.4
+    assert not entry(found, "FedProx", "parameters")["differs"]
+    assert {c["verdict"] for c in found["claims"] if "macs" in c["statement"]} == {"holds"}
+    table = record(tmp_path, "man/table3", "paper")["grid"]["rows"]
+    assert ["CIFAR-100, conv2", "10,240,000", "6,400", ""] in table  # 64·10²·64·5² and 64·10²
+    traffic = record(tmp_path, "fedfor/table1", "paper")["grid"]["rows"]
+    by_row = {(row[0], row[1]): row[5] for row in traffic}
+    assert by_row["FedFOR", "cross-device"].startswith("2.163 /")  # 4·(2P + Q), P = 269,722, Q = 1,376
+    assert by_row["FedFOR", "cross-silo"] == by_row["FedAvg", "cross-silo"]

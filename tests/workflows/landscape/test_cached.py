@@ -1,0 +1,105 @@
+"""Landscapes of several networks along one network's directions: found once, kept until all are done."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from fedscope.landscape import Hessian
+from fedscope.landscape.operators.progress import Progress
+from fedscope.workflows.landscape import cached as kept
+from fedscope.workflows.landscape import scan
+from fedscope.workflows.landscape.cached import kept_scans
+from fedscope.workflows.landscape.frames import scan_rounds
+from fedscope.workflows.landscape.scan import Plane
+from fedscope.workflows.sources.problem import Problem
+from fedscope.workflows.sources.samples import Source
+from tests.landscape.cases import mlp
+
+PLANE = Plane(grid=3)
+
+
+@contextmanager
+def silent(_: str) -> Iterator[Progress]:
+    yield lambda *_: None
+
+
+def rounds(count: int = 3, loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy) -> list[Problem]:
+    found = []
+    for i in range(count):
+        case = mlp()
+        with torch.no_grad():
+            next(case.model.parameters()).mul_(1 + 0.1 * i)
+        source = Source(dtype=torch.float64)
+        found.append(Problem(case.model, loss, case.batches, source, Path(f"{i}.pt"), f"{i:064x}", None))
+    return found
+
+
+@pytest.fixture
+def products(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One entry per product that is computed."""
+    made, apply = list[int](), Hessian._apply
+
+    def counted(self: Hessian, rows: Tensor, onto: Tensor | None) -> object:
+        made.append(len(rows))
+        return apply(self, rows, onto)
+
+    monkeypatch.setattr(Hessian, "_apply", counted)
+    return made
+
+
+def test_rounds_share_the_last_ones_directions_and_leave_points_only(tmp_path: Path) -> None:
+    frames = scan_rounds(rounds(), PLANE, silent, keep=tmp_path)
+    last = frames[-1]["checkpoint"]
+    assert [frame["directions_of"] for frame in frames] == [last] * 3
+    assert [frame["curvature"] is None for frame in frames] == [True, True, False]
+    assert last["sha256"] == f"{2:064x}"
+    assert len(list((tmp_path / "points").iterdir())) == 3
+    assert not list((tmp_path / "products").iterdir())
+
+
+def test_directions_are_found_once_and_again_after_an_interruption(
+    tmp_path: Path, products: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    *before, center = rounds()
+    kept_scans(center, [center], PLANE, silent, tmp_path / "alone")
+    once = len(products)
+    scans = list[str]()
+
+    def interrupted(problem: Problem, *args: object, **options: object) -> object:
+        scans.append(problem.sha256)
+        if len(scans) == 2:
+            raise KeyboardInterrupt
+        return scan.scan(problem, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(kept, "scan", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        kept_scans(center, [center, *before], PLANE, silent, tmp_path / "all")
+    assert len(products) == 2 * once
+    records = kept_scans(center, [center, *before], PLANE, silent, tmp_path / "all")
+    assert len(products) == 2 * once
+    assert len(scans) == 4  # the first is a result already
+    assert not list((tmp_path / "all" / "products").iterdir())
+    assert [record["curvature"] is None for record in records] == [False, True, True]
+    assert kept_scans(center, [center, *before], PLANE, silent, tmp_path / "all") == records
+    assert len(scans) == 4
+
+
+def test_a_loss_that_differs_far_away_only_is_another(tmp_path: Path) -> None:
+    def cut(height: float) -> Callable[[Tensor, Tensor], Tensor]:
+        def loss(output: Tensor, targets: Tensor) -> Tensor:
+            return cross_entropy(output, targets, reduction="none").clamp(min=height).mean()
+
+        return loss
+
+    plane, found = Plane("random", grid=3), []
+    for height in (0.0, 0.8):  # at the network no sample's loss is below 0.809
+        (problem,) = rounds(1, cut(height))
+        found += kept_scans(problem, [problem], plane, silent, tmp_path)
+    first, second = found
+    assert first["center_loss"] == second["center_loss"]
+    assert first["loss"] != second["loss"]
