@@ -54,3 +54,21 @@ def test_a_method_of_ones_own_takes_thirty_lines() -> None:
 def test_every_link_leads_somewhere(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
     assert all((page.parent / link).exists() for link in links), links
+
+
+def test_the_glossary_names_what_records_have() -> None:
+    """Each name under "in records" is an entry that the code writes or an address that it resolves."""
+    page = (DOCS[0].parent / "glossary.md").read_text(encoding="utf-8")
+    tables = re.findall(r"\| term \| in records \|[^\n]*\n\|[-|]+\n((?:\|[^\n]*\n)+)", page)
+    names = [
+        name
+        for table in tables
+        for row in table.splitlines()
+        for name in re.findall(r"`([^`]+)`", row.split("|")[2])
+    ]
+    sources = "\n".join(path.read_text("utf-8") for path in (DOCS[0].parents[1] / "src").rglob("*.py"))
+    assert len(names) > 20
+    known = {"RUN@best", "RUN@T:anchor", "directions: random"}
+    assert [
+        name for name in names if name not in known and not re.search(rf"\b{name.split()[0]}\b", sources)
+    ] == []

@@ -1,0 +1,75 @@
+"""The house as CONTRIBUTING draws it is the house as it is imported."""
+
+import re
+from itertools import product
+from pathlib import Path
+
+import grimp
+import pytest
+
+ROOT = Path(__file__).parents[1]
+GROUND = {
+    "storage",
+    "streams",
+    "process",
+    "own",
+    "factories",
+    "statistics",
+    "validation",
+    "choices",
+    "errors",
+}
+Edges = set[tuple[str, str]]
+
+
+@pytest.fixture(scope="module")
+def graph() -> grimp.ImportGraph:
+    return grimp.build_graph("fedscope", exclude_type_checking_imports=True)
+
+
+def drawn(heading: str) -> Edges:
+    """Return the arrows of the picture under a heading of CONTRIBUTING."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split(heading, 1)[1]
+    picture = text.split("```mermaid", 1)[1].split("```", 1)[0]
+    lines = re.findall(r"^ *(\w[\w &]*?) --> (\w[\w &]*)$", picture, re.M)
+    return {pair for left, right in lines for pair in product(left.split(" & "), right.split(" & "))}
+
+
+def imported(graph: grimp.ImportGraph, house: str, rooms: set[str]) -> Edges:
+    """Return which of the rooms import which, without arrows that others imply."""
+    found = {
+        (one, other)
+        for one, other in product(rooms, rooms)
+        if one != other
+        and graph.direct_import_exists(
+            importer=f"{house}.{one}", imported=f"{house}.{other}", as_packages=True
+        )
+    }
+    reach = set(found)
+    for middle, one, other in product(rooms, rooms, rooms):
+        if (one, middle) in reach and (middle, other) in reach:
+            reach.add((one, other))
+    implied = {
+        (one, other)
+        for one, other in found
+        if any((one, middle) in reach and (middle, other) in reach for middle in rooms)
+    }
+    return found - implied
+
+
+def test_the_picture_is_the_house(graph: grimp.ImportGraph) -> None:
+    rooms = {name.removeprefix("fedscope.") for name in graph.find_children("fedscope")}
+    assert drawn("## The house") == imported(graph, "fedscope", rooms - GROUND - {"__main__"})
+
+
+def test_the_ground_stands_on_nothing_above(graph: grimp.ImportGraph) -> None:
+    rooms = {name.removeprefix("fedscope.") for name in graph.find_children("fedscope")}
+    assert GROUND <= rooms
+    for one, other in product(GROUND, rooms - GROUND):
+        names = {"importer": f"fedscope.{one}", "imported": f"fedscope.{other}"}
+        assert not graph.direct_import_exists(**names, as_packages=True), names
+
+
+def test_the_picture_of_the_analysis(graph: grimp.ImportGraph) -> None:
+    rooms = {"loss", "operators", "spectral", "heterogeneity", "surfaces", "published"}
+    assert drawn("### The analysis") == imported(graph, "fedscope.landscape", rooms)
