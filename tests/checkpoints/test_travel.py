@@ -274,7 +274,7 @@ def test_an_object_that_was_cut_off_is_sent_again(run: Run, place: Counted, tmp_
         (lambda data: data.update(run="../evil"), "is no run name"),
         (lambda data: data.update(created="~ soon"), "of another run"),
         (lambda data: data.update(format="fedscope/remote/9"), "upgrade fedscope"),
-        (lambda data: data.update(format="fedscope/run/2"), "none of ours"),
+        (lambda data: data.update(format="fedscope/run/2"), "fedscope did not write it"),
         (lambda data: data.update(in_place=True), "missing"),
     ],
 )

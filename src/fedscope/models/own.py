@@ -31,7 +31,7 @@ def network(reference: str, generator: torch.Generator | None = None) -> nn.Modu
 
 
 def check_classifier(model: nn.Module, reference: str, inputs: Tensor, labels: Tensor, classes: int) -> int:
-    """Return how many classes the network tells apart, after a step on a few samples, which leave no trace.
+    """Return how many classes the network has, after a step on a few samples, which leave no trace.
 
     Args:
         model: float32, on the CPU.

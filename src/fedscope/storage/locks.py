@@ -1,4 +1,4 @@
-"""Locks between processes, on a file of their own; a process that dies lets go of its locks.
+"""Locks between processes, on a file of their own; a process that dies releases its locks.
 
 The system's ``flock`` itself: filelock's native locks know no readers that share one, and its lock for
 readers and writers is an SQLite database, which a reader would have to be able to write to.

@@ -57,7 +57,7 @@ def move(source: Path, target: Path, *, below: Path | None) -> None:
 
 
 def expire(folder: Path, days: float, *, below: Path | None) -> None:
-    """Delete the folders in ``folder`` that nobody has written to for ``days`` days.
+    """Delete the folders in ``folder`` that were not written to for ``days`` days.
 
     Links in it stay as they are, and what cannot be deleted is left for the next time.
     """

@@ -89,8 +89,8 @@ def load_checkpoint(path: Path) -> Checkpoint:
     """Read and verify a fedscope checkpoint.
 
     Raises:
-        UserError: no such file, truncated, not a checkpoint of ours or of a newer fedscope, or its content
-            does not match its hashes.
+        UserError: no such file, truncated, not a fedscope checkpoint or one of a newer fedscope, or its
+            content does not match its hashes.
     """
     return _verified(path, read_content(path))
 

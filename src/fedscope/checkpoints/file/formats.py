@@ -41,7 +41,7 @@ def upgraded(data: object, current: str, what: str) -> Data:
     found = data.get("format") if isinstance(data, dict) else None
     known = re.fullmatch(rf"{kind}/([1-9][0-9]{{0,3}})", found) if isinstance(found, str) else None
     if not isinstance(data, dict) or not known:
-        raise UserError(f"{what} has no format {kind}/…; it is none of ours, or damaged")
+        raise UserError(f"{what} has no format {kind}/…; fedscope did not write it, or it is damaged")
     if int(known[1]) > int(current.rpartition("/")[2]):
         raise UserError(
             f"{what} was written by a newer fedscope: it has format {found!r}, this one reads up to "

@@ -4,7 +4,7 @@ final, best, initial        the global model after the last round, at its best, 
 25                          the global model after 25 rounds
 all, sel, 25:all, 25:sel    a mean of clients, the newest or that after 25 rounds
 client3                     a client's last upload
-7:anchor                    what the clients of round 7 started from, where an upload of theirs is kept
+7:anchor                    what the clients of round 7 started from, where one of their uploads is kept
 """
 
 import re

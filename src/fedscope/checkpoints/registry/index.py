@@ -111,7 +111,7 @@ def _kept(root: Path, runs: list[Run]) -> dict[str, Row]:
             found[run.name] = row
         gone = [(name,) for name in known if name not in found]
         if new or gone:
-            with index:  # short: nobody waits while files are read
+            with index:  # a short transaction: files are read before it
                 index.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)", new)
                 index.executemany("DELETE FROM rows WHERE name = ?", gone)
         return found

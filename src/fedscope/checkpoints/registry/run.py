@@ -68,7 +68,7 @@ class Run:
         return self._of_round(round) / f"{name}.pt"
 
     def anchor(self, round: int) -> Path:
-        """The model that the clients of ``round`` started from, where an upload of theirs is kept."""
+        """The model that the clients of ``round`` started from, where one of their uploads is kept."""
         return self._of_round(round) / "anchor.pt"
 
     def kept(self, round: int) -> Path:
@@ -110,7 +110,7 @@ class Run:
 
     @contextmanager
     def held(self, *, shared: bool = False) -> Iterator[None]:
-        """Keep other processes from writing to the run meanwhile; a process that dies lets go of it.
+        """Keep other processes from writing to the run meanwhile; a process that dies releases it of it.
 
         Readers share it, and need no right to write.
 

@@ -121,7 +121,7 @@ def _fetch(remote: Remote, contents: Contents, name: str, target: BinaryIO, tick
 
 
 def _lost(remote: Remote, contents: Contents, name: str) -> UserError:
-    """Return why a listed file cannot be had: the run was pushed anew meanwhile, or the remote lost it."""
+    """Return why a listed file is missing: the run was pushed again meanwhile, or the remote lost it."""
     if read_list(remote, contents.run) != contents:
         return UserError(f"{contents.run!r} was pushed anew meanwhile; run the same command again")
     place = f"{remote.url}/{contents.place(name)}"

@@ -91,7 +91,7 @@ class Store(Remote):
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Turn what the backend raises into one line; a fault of ours passes."""
+        """Turn what the backend raises into one line; fedscope's own faults pass."""
         try:
             yield
         except UserError:

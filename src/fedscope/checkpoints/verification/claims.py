@@ -138,7 +138,7 @@ def _odd_record(record: Round, settings: Settings) -> Iterator[str]:
 
 
 def foreign_problem(name: str, info: CheckpointInfo, account: Account) -> str | None:
-    """Return why the checkpoint is none of this run, or another model of it than its name says."""
+    """Return why the checkpoint belongs to another run, or holds another model than its name says."""
     if section := difference(account.manifest, info):
         return f"is of another run: its {section} are not the manifest's"
     return next(_misplaced(name, info, account), None)

@@ -53,7 +53,7 @@ def _beside(account: Account) -> set[str]:
 
 
 def unforeseen(name: str, account: Account) -> str | None:
-    """Return why a file that a run may have is none that these settings keep."""
+    """Return why a run with these settings does not keep such a file."""
     settings, path = account.settings, Path(name)
     if not account.trained:
         return None

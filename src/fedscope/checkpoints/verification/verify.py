@@ -37,7 +37,7 @@ class Fault:
 def verify_root(registry: Registry) -> Iterator[Fault]:
     """Yield the faults of the registry's own folder: its index, leftovers, and checkpoints of no run.
 
-    Other programs' files may lie there too, and are none of a registry's.
+    Other programs' files may lie there too; they are not checked.
     """
     why = index.stranger(registry.root)
     if why:

@@ -99,7 +99,7 @@ def partition(
 
     ``owners`` (n,) says which client holds it, where the data come divided, for the kind ``own``.
 
-    A class of the data set that no row has is no class here: nobody holds it, and no number is drawn for it.
+    A class without a row is left out: no client holds it, and no number is drawn for it.
 
     Raises:
         UserError: more clients than the data can serve, no acceptable draw found, or no domains known where

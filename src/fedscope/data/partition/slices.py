@@ -20,7 +20,7 @@ def iid(labels: Labels, clients: int, generator: np.random.Generator) -> list[Ro
 def iid_per_class(labels: Labels, clients: int, generator: np.random.Generator) -> list[Rows]:
     """Give each client the next ⌊n_c/N⌋ rows of every class c, in class order; draws nothing.
 
-    Every client has the same class shares to the sample; n_c mod N rows of a class belong to nobody
+    Every client has the same class shares to the sample; n_c mod N rows of a class belong to no client
     (Yashwanth et al. 2024 on CIFAR-100, where nothing is left over).
 
     Raises:

@@ -114,7 +114,7 @@ class Graphs:
         return count(self._parts[b][part][0]) / sum(count(inputs) for inputs, _ in self._parts[b])
 
     def graph(self, b: int, part: int) -> Graph:
-        """Return the graph of a part. The caller lets go of it before asking for the next."""
+        """Return the graph of a part. The caller drops it before asking for the next."""
         if (b, part) in self._kept:
             return self._kept[b, part]
         graph = self._build(*self._parts[b][part])
@@ -182,7 +182,7 @@ def _free(device: torch.device) -> int:
 
 
 def _available() -> int:
-    """Return the bytes that can be had without swapping; half of all memory where the system does not say."""
+    """Return the bytes that are free without swapping; half of all memory where the system does not say."""
     try:
         line = next(
             line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable")

@@ -38,7 +38,7 @@ class Room:
 
 
 class Journaled(Operator):
-    """An operator whose products are kept in a folder, which whoever has the result deletes.
+    """An operator whose products are kept in a folder, which is deleted once the result is written.
 
     Args:
         base: the operator; the folder must belong to it alone, that is, be named by what decides its bits.

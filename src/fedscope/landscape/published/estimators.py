@@ -1,4 +1,4 @@
-"""Reading ``code``: what the scripts published with Mendieta et al. 2022 compute, whatever one thinks of it.
+"""Reading ``code``: what the scripts published with Mendieta et al. 2022 compute, unchanged.
 
 - Trace: Rademacher probes; the running mean of zᵀHz stops when it moved by less than 1e-3 of itself, or after
   100. That bounds no error, and a flat step may end it by chance, so the number of probes differs between

@@ -101,7 +101,7 @@ class Forward:
         return output.float()
 
     def _as_fused(self, model: nn.Module, sample: Tensor) -> Fused | None:
-        """Return the fused network, if it can be had and gives the same outputs on some samples."""
+        """Return the fused network, if there is one with the same outputs on some samples."""
         frozen = frozen_copy(model, batches=self._loss.batches)
         frozen.load_state_dict(self._loss.model.state_dict())
         try:

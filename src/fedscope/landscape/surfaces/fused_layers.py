@@ -160,7 +160,7 @@ class _Site(nn.Module):
 
 
 def fusible(model: nn.Module) -> bool:
-    """Say whether fusing may pay: float32 convolutions on the CPU, and nobody in between."""
+    """Say whether fusing may pay: float32 convolutions on the CPU, and no hooks in between."""
     modules = list(model.modules())
     floats = [t for t in model.state_dict().values() if t.is_floating_point()]
     return (

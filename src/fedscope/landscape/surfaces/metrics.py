@@ -1,6 +1,6 @@
 """Numbers of a network's outputs on the batches: the loss with its error, accuracy, and a user's own.
 
-A loss is a mean over samples. Where it can be had sample by sample, by its ``reduction`` or by
+A loss is a mean over samples. Where it is computed sample by sample, by its ``reduction`` or by
 :func:`torch.vmap`, and the mean is the batch's, its standard error comes from the spread over samples, else
 from that over batches.
 """
@@ -149,10 +149,10 @@ class Metering:
         with self._loss.exact():
             whole = float(self._loss.of(output, targets))
             for single in (_unreduced(loss_fn), _vectorised(loss_fn)):
-                # Whatever a loss raises that cannot be had so; and a warning says that it is slow.
-                with suppress(Exception), warnings.catch_warnings(action="error"):
-                    each = single(output, targets).double()
-                    slack = _ROUNDING * max(abs(whole), float(each.abs().max()))
+                # Whatever a loss raises that is not computed sample by sample; and a warning says that it is
+
+
+                    slow. with suppress(Exception), warnings.catch_warnings(action="error"): each = single(output, targets).double() slack = _ROUNDING * max(abs(whole), float(each.abs().max()))
                     if each.shape == (count(targets),) and abs(float(each.mean()) - whole) <= slack:
                         return single
         return None

@@ -31,7 +31,7 @@ def kept_scans(
             record = scan(problem, plane, stage, shared=shared, keep=keep)
             results.finish(name, record)
         records.append({**record, "checkpoint": problem.checkpoint})
-    products.let_go()
+    products.delete_products()
     return records
 
 

@@ -39,5 +39,5 @@ def scan_rounds(
         scan(problem, plane, stage, shared=shared, keep=keep, again=again, group=group)
         for problem in problems
     ]
-    keeper.let_go()
+    keeper.delete_products()
     return frames

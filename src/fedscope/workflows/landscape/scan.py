@@ -106,7 +106,7 @@ def scan(
             group=group,
             progress=progress,
         )
-    keeper.let_go()
+    keeper.delete_products()
     with stage(f"{problem.title}: curvature at the centre, axes") as progress:
         bending = _bending(problem, plane, chosen, values)
         progress(len(values), len(values))

@@ -53,7 +53,7 @@ class Keeper:
         folder = self._folder / "products" / identity(base)
         if not is_writable(folder / "any", below=self._folder.parent):
             return base
-        if not self._used:  # what runs that nobody has gone on with have left
+        if not self._used:  # products of runs that were never continued
             expire(folder.parent, _DAYS, below=self._folder.parent)
         self._used.add(folder)
         return Journaled(base, folder, below=self._folder.parent, room=self._room)
@@ -71,7 +71,7 @@ class Keeper:
         return reuse.results(self._folder, sha256) if self._folder else []
 
     def finish(self, key: str, record: Record) -> None:
-        """Write a result, then let go of the products it rests on; where the disk is full, they stay."""
+        """Write a result, then delete the products it rests on; where the disk is full, they stay."""
         if self._folder is None or not is_writable(self._folder / f"{key}.json", below=self._folder.parent):
             return
         plain = json.loads(json.dumps(record, allow_nan=False))  # as it will be read: keys are texts
@@ -83,9 +83,9 @@ class Keeper:
         except OSError:
             return
         self.file = self._folder / f"{key}.json"
-        self.let_go()
+        self.delete_products()
 
-    def let_go(self) -> None:
+    def delete_products(self) -> None:
         """Delete the products: what rests on them is safe."""
         for folder in self._used:
             with suppress(OSError):

@@ -90,7 +90,8 @@ def load(paths: Sequence[Path], source: Source) -> list[Problem]:
     """Build the problems of several checkpoints, all on the same samples.
 
     Raises:
-        UserError: a file, its network or its data cannot be had; the message says how to mend it.
+        UserError: a file, its network or its data is missing or does not fit; the message says how to mend
+        it.
     """
     if not source.loss and all(names(path, source.model, source.data) for path in paths):
         named = replace(source, model=None, data=None, named=(source.model, source.data))

@@ -45,14 +45,14 @@ class Source:
     entry: str = ""  # which of several networks in the file
     dtype: torch.dtype = torch.float32
     device: torch.device = torch.device("cpu")  # noqa: RUF009 (immutable)
-    batch_size: int | None = None  # None: 128, of one's own data fewer where that makes 16 batches
+    batch_size: int | None = None  # None: 128, of the user's own data fewer where that makes 16 batches
     seed: int = 0
 
     def batch_of(self, samples: int) -> int:
         """Return how many of so many samples make a batch.
 
-        The data's error bars come from the spread between batches, so that small data of one's own is cut
-        into 16 at least; a run's checkpoints are measured alike whatever their number of samples.
+        The data's error bars come from the spread between batches, so that small data of the user's own is
+        cut into 16 at least; a run's checkpoints are measured alike whatever their number of samples.
         """
         most = max(1, samples // LEAST_BATCHES) if self.data else MOST
         return self.batch_size or min(MOST, most)
@@ -97,7 +97,7 @@ def data_of(path: Path, info: CheckpointInfo, source: Source) -> Data:
     A run that held rows out of training is analysed on the others, or with split ``validation`` on these.
 
     Raises:
-        UserError: the data cannot be had, or is not what the checkpoint was trained on.
+        UserError: the data is missing, or is not what the checkpoint was trained on.
     """
     data_note(info, source.named)  # before any of its code is run
     dataset = data_catalogue.load(info.data.name, source.data_dir, info.settings.test_data)
