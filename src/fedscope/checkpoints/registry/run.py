@@ -110,7 +110,7 @@ class Run:
 
     @contextmanager
     def held(self, *, shared: bool = False) -> Iterator[None]:
-        """Keep other processes from writing to the run meanwhile; a process that dies releases it of it.
+        """Keep other processes from writing to the run meanwhile; a process that dies releases it.
 
         Readers share it, and need no right to write.
 

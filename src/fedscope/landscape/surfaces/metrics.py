@@ -149,10 +149,10 @@ class Metering:
         with self._loss.exact():
             whole = float(self._loss.of(output, targets))
             for single in (_unreduced(loss_fn), _vectorised(loss_fn)):
-                # Whatever a loss raises that is not computed sample by sample; and a warning says that it is
-
-
-                    slow. with suppress(Exception), warnings.catch_warnings(action="error"): each = single(output, targets).double() slack = _ROUNDING * max(abs(whole), float(each.abs().max()))
+                # A loss that does not run sample by sample raises anything; a warning says that it is slow.
+                with suppress(Exception), warnings.catch_warnings(action="error"):
+                    each = single(output, targets).double()
+                    slack = _ROUNDING * max(abs(whole), float(each.abs().max()))
                     if each.shape == (count(targets),) and abs(float(each.mean()) - whole) <= slack:
                         return single
         return None
