@@ -1,0 +1,200 @@
+"""Mutation testing on a seeded sample: small faults put into the code, and which of them the tests notice.
+
+    make mutants
+    python benchmarks/mutants.py [--count 300] [--seed 0] [--jobs 2] [--json FILE] [--only N]
+
+Cosmic Ray (https://cosmic-ray.readthedocs.io) knows the faults: an operator turned, a number changed, a condition
+negated, a loop left out. A place in the code is drawn first and then a fault for it, so that arithmetic, for which
+there are the most faults, does not outweigh conditions. Each worker has a copy of the tree and forks a process
+that has imported PyTorch. A mutant is tried on the test file of its module, then on the tests of its room and those
+that use it from further off (`BESIDE`); survivors are listed with their differences.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from difflib import unified_diff
+from itertools import chain
+from pathlib import Path
+
+import parso.python.tree  # noqa: F401  before Cosmic Ray, whose operators import it in a circle
+from cosmic_ray import plugins
+from cosmic_ray.ast import ast_nodes, get_ast_from_path
+from cosmic_ray.mutating import mutate_code
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("landscape", "records", "checkpoints", "workflows", "reproduce")
+PATIENCE = 240  # seconds for the tests of a mutant, all stages together
+LEFT_OUT = ("BitOr", "ExceptionReplacer", "RemoveDecorator")  # `X | None`, and what fails at import
+BESIDE = {
+    "records": ("tests/report", "tests/figures/text", "tests/figures/spectrum", "tests/figures/surface"),
+    "checkpoints": ("tests/checkpoints", "tests/cli/test_runs.py", "tests/federated/server"),
+    "workflows": ("tests/cli/test_answers.py", "tests/cli/test_rows.py", "tests/cli/test_slices.py"),
+    "landscape": ("tests/testing",),
+    "reproduce": ("tests/cli/test_figures.py",),
+}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One fault: which, and at which of the places that the module has for it."""
+
+    module: str  # below the root
+    line: int
+    fault: str
+    occurrence: int
+
+
+def mutants(module: Path) -> Iterator[Mutant]:
+    """Yield every fault that a module can have."""
+    nodes = list(ast_nodes(get_ast_from_path(module)))
+    for name in plugins.operator_names():
+        operator = plugins.get_operator(name)
+        if operator.arguments() or any(word in name for word in LEFT_OUT):
+            continue
+        places = chain.from_iterable(operator().mutation_positions(node) for node in nodes)
+        for occurrence, ((line, _), _) in enumerate(places):
+            yield Mutant(module.relative_to(ROOT).as_posix(), line, name, occurrence)
+
+
+def sample(count: int, seed: int) -> list[Mutant]:
+    """Draw places in the rooms' code without replacement, and a fault for each."""
+    places: dict[tuple[str, int], list[Mutant]] = defaultdict(list)
+    for room in ROOMS:
+        for module in sorted((ROOT / "src" / "fedscope" / room).rglob("*.py")):
+            for mutant in mutants(module):
+                places[mutant.module, mutant.line].append(mutant)
+    draw = random.Random(seed)
+    return [draw.choice(places[place]) for place in draw.sample(sorted(places), count)]
+
+
+def stages(mutant: Mutant) -> Iterator[list[str]]:
+    """Yield the tests to try, the nearest first."""
+    path = Path(mutant.module).relative_to("src/fedscope")
+    own = Path("tests") / path.parent / f"test_{path.stem}.py"
+    if (ROOT / own).exists():
+        yield [own.as_posix()]
+    room = next(folder for folder in (Path("tests") / path).parents if (ROOT / folder).is_dir())
+    yield [room.as_posix()]
+    yield [test for test in BESIDE[path.parts[0]] if (ROOT / test).exists()]
+
+
+def tried(mutant: Mutant, copy: Path) -> dict[str, object]:
+    """Put the fault into the copy, run the tests, and take it out again."""
+    module, began = copy / mutant.module, time.monotonic()
+    before = module.read_text(encoding="utf-8")
+    after = mutate_code(before, plugins.get_operator(mutant.fault)(), mutant.occurrence)
+    module.write_text(after, encoding="utf-8")
+    found = "survived"
+    for tests in stages(mutant):
+        left = PATIENCE - (time.monotonic() - began)
+        code = _run(tests, copy, left) if left > 0 else 0
+        if code:
+            found = "killed" if code == 1 else "killed at import" if code > 0 else "killed by time"
+            break
+    module.write_text(before, encoding="utf-8")
+    lines = (text.splitlines(keepends=True) for text in (before, after))
+    difference = "".join(line for line in unified_diff(*lines, n=0) if line[:2] not in ("--", "++", "@@"))
+    return {**asdict(mutant), "outcome": found, "difference": difference, "seconds": time.monotonic() - began}
+
+
+def _run(tests: list[str], copy: Path, seconds: float) -> int:
+    """Return pytest's exit code, of a forked process; below 0 where it took too long."""
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        os.chdir(copy)
+        sys.path[:0] = [str(copy / "src"), str(copy)]
+        os.environ["PYTHONPATH"] = f"{copy / 'src'}:{copy}"
+        silent = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(silent, stream)
+        import pytest
+
+        os._exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]))
+    end = time.monotonic() + seconds
+    while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
+        if time.monotonic() > end:
+            os.killpg(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            return -1
+        time.sleep(0.05)
+    return 5 if (code := os.waitstatus_to_exitcode(ended[1])) < 0 else code
+
+
+_copies: list[Path] = []
+
+
+def _prepare(folder: str) -> None:
+    """Give this worker a copy of the committed tree, and what every test imports."""
+    copy = Path(tempfile.mkdtemp(dir=folder))
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(copy)], check=True)
+    _copies.append(copy)
+    import matplotlib.figure
+    import pydantic
+    import pytest
+    import torch  # noqa: F401
+
+    torch.set_num_threads(1)
+
+
+def _work(mutant: Mutant) -> dict[str, object]:
+    return tried(mutant, _copies[0])
+
+
+def report(results: list[dict[str, object]]) -> str:
+    """Return the score, and the survivors with their differences, as Markdown."""
+    survived = [result for result in results if result["outcome"] == "survived"]
+    score = 1 - len(survived) / len(results)
+    lines = [f"{len(results)} mutants, {len(survived)} survived: score {100 * score:.1f} %", ""]
+    for result in survived:
+        lines += [
+            f"- `{result['module']}:{result['line']}` {result['fault']}",
+            "",
+            "      ".join(["", *str(result["difference"]).splitlines(keepends=True)]),
+        ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Try the sample, and print the score and the survivors."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--only", type=int, metavar="N", help="the N-th of the sample alone")
+    asked = parser.parse_args()
+    chosen = sample(asked.count, asked.seed)
+    chosen = chosen if asked.only is None else [chosen[asked.only]]
+    folder, results = tempfile.mkdtemp(prefix="mutants-"), []
+    context = multiprocessing.get_context("spawn")
+    try:
+        with ProcessPoolExecutor(asked.jobs, context, initializer=_prepare, initargs=(folder,)) as pool:
+            for number, result in enumerate(pool.map(_work, chosen)):
+                results.append(result)
+                print(
+                    f"{number} {result['outcome']}: {result['module']}:{result['line']} {result['fault']}",
+                    flush=True,
+                )
+                if asked.json:
+                    asked.json.write_text(json.dumps(results, indent=1))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(report(results))
+
+
+if __name__ == "__main__":
+    main()
