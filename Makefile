@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: demo test test-real lint check clean
+.PHONY: demo test test-real lint check mutants clean
 
 demo: $(STAMP)
 	$(BIN)/fedscope demo
@@ -29,6 +29,11 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	touch $@
+
+# Small faults put into the committed code, 300 drawn by a seed: which of them the tests notice.
+mutants: $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt cosmic-ray
+	$(BIN)/python benchmarks/mutants.py --json build/mutants.json
 
 clean:
 	rm -rf .venv demo build dist

@@ -3,11 +3,11 @@
     make mutants
     python benchmarks/mutants.py [--count 300] [--seed 0] [--jobs 2] [--json FILE] [--only N]
 
-Cosmic Ray (https://cosmic-ray.readthedocs.io) knows the faults: an operator turned, a number changed, a condition
-negated, a loop left out. A place in the code is drawn first and then a fault for it, so that arithmetic, for which
-there are the most faults, does not outweigh conditions. Each worker has a copy of the tree and forks a process
-that has imported PyTorch. A mutant is tried on the test file of its module, then on the tests of its room and those
-that use it from further off (`BESIDE`); survivors are listed with their differences.
+Cosmic Ray (https://cosmic-ray.readthedocs.io) knows the faults: an operator turned, a number changed, a
+condition negated, a loop left out. A line is drawn first and then a fault for it, so that arithmetic, for
+which there are the most faults, does not outweigh conditions. Each worker has a copy of the committed tree
+and forks a process that has imported PyTorch. A mutant is tried on the test file of its module, then on the
+tests of its room, then on tests elsewhere that use it (`BESIDE`). Survivors are listed with differences.
 """
 
 import argparse
@@ -41,7 +41,7 @@ LEFT_OUT = ("BitOr", "ExceptionReplacer", "RemoveDecorator")  # `X | None`, and 
 BESIDE = {
     "records": ("tests/report", "tests/figures/text", "tests/figures/spectrum", "tests/figures/surface"),
     "checkpoints": ("tests/checkpoints", "tests/cli/test_runs.py", "tests/federated/server"),
-    "workflows": ("tests/cli/test_answers.py", "tests/cli/test_rows.py", "tests/cli/test_slices.py"),
+    "workflows": ("tests/cli/test_plot_runs.py", "tests/cli/test_rows.py", "tests/cli/test_slices.py"),
     "landscape": ("tests/testing",),
     "reproduce": ("tests/cli/test_figures.py",),
 }
@@ -60,12 +60,15 @@ class Mutant:
 def mutants(module: Path) -> Iterator[Mutant]:
     """Yield every fault that a module can have."""
     nodes = list(ast_nodes(get_ast_from_path(module)))
+    lines = module.read_text(encoding="utf-8").splitlines()
     for name in plugins.operator_names():
         operator = plugins.get_operator(name)
         if operator.arguments() or any(word in name for word in LEFT_OUT):
             continue
         places = chain.from_iterable(operator().mutation_positions(node) for node in nodes)
         for occurrence, ((line, _), _) in enumerate(places):
+            if lines[line - 1].startswith("@dataclass"):
+                continue  # frozen or not, it does the same
             yield Mutant(module.relative_to(ROOT).as_posix(), line, name, occurrence)
 
 
@@ -105,8 +108,8 @@ def tried(mutant: Mutant, copy: Path) -> dict[str, object]:
             found = "killed" if code == 1 else "killed at import" if code > 0 else "killed by time"
             break
     module.write_text(before, encoding="utf-8")
-    lines = (text.splitlines(keepends=True) for text in (before, after))
-    difference = "".join(line for line in unified_diff(*lines, n=0) if line[:2] not in ("--", "++", "@@"))
+    changed = unified_diff(before.splitlines(keepends=True), after.splitlines(keepends=True), n=0)
+    difference = "".join(line for line in changed if line[:2] not in ("--", "++", "@@"))
     return {**asdict(mutant), "outcome": found, "difference": difference, "seconds": time.monotonic() - began}
 
 
@@ -142,10 +145,10 @@ def _prepare(folder: str) -> None:
     copy = Path(tempfile.mkdtemp(dir=folder))
     subprocess.run(["git", "clone", "-q", str(ROOT), str(copy)], check=True)
     _copies.append(copy)
-    import matplotlib.figure
-    import pydantic
-    import pytest
-    import torch  # noqa: F401
+    import matplotlib.figure  # noqa: F401
+    import pydantic  # noqa: F401
+    import pytest  # noqa: F401
+    import torch
 
     torch.set_num_threads(1)
 
