@@ -134,7 +134,10 @@ def read_only(scene: Scene) -> str:
             folder.chmod(0o755)
     open_files = ("metrics.jsonl", "index.sqlite")  # appended to, where the file itself may be written
     for path, content in before.items():
-        moved = not path.parent.exists() and path.parents[1] not in locked  # renamed
+        above = [
+            folder for folder in path.parents[1:] if folder == scene.root or scene.root in folder.parents
+        ]
+        moved = not path.parent.exists() and not set(above) <= set(locked)  # it, or one above, was renamed
         if not moved and path.name not in open_files and (not path.exists() or path.read_bytes() != content):
             scene.wrong(f"{' '.join(words)} changed {path.name} in a folder that is not to be written")
     return "refused" if code else "done"
