@@ -4,6 +4,7 @@ A server forks from the process that has imported everything; each command is a 
 from the server, with the caller's folder, environment and files. What the shell starts is a small client.
 """
 
+import gc
 import json
 import os
 import runpy
@@ -53,6 +54,7 @@ def programs(folder: Path) -> Iterator[Path]:
 
 
 def _serve(listener: socket.socket) -> None:
+    gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the commands but their clients
     while True:
         client, _ = listener.accept()

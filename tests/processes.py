@@ -4,6 +4,7 @@ A command that is killed, stopped or watched from outside needs a process; torch
 processor time, is not what such a test is about.
 """
 
+import gc
 import multiprocessing
 import os
 import sys
@@ -20,7 +21,10 @@ import torch
 
 from fedscope.cli.main import run
 
-PRELOADED = ["tests.processes", "fedscope.cli.training", "fedscope.reproduce.build"]
+PRELOADED = [
+    *("tests.processes", "fedscope.cli.training", "fedscope.reproduce.build"),
+    *("torch.fx.experimental.symbolic_shapes", "matplotlib.backends.backend_pdf", "rich_click"),
+]
 PATIENCE = 120  # seconds; what takes longer hangs
 
 
@@ -78,6 +82,7 @@ def finished(*arguments: str) -> tuple[int, str]:
 
 
 def _run(arguments: tuple[str, ...], errors: Connection, folder: str, environment: dict[str, str]) -> None:
+    gc.freeze()  # what is imported stays
     os.setsid()
     os.dup2(errors.fileno(), 2)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -121,7 +121,10 @@ def build(
     """
     if is_own(name):
         return network(name, generator)
-    model = outline(name, classes, channels, head=head, shortcut=shortcut).to_empty(device="cpu")
+    model = outline(name, classes, channels, head=head, shortcut=shortcut)
+    # Not `to_empty`: PyTorch allocates like a tensor without storage in Python, and imports SymPy to do so.
+    empty = {key: torch.empty(t.shape, dtype=t.dtype) for key, t in model.state_dict().items()}
+    model.load_state_dict(empty, assign=True)
     for _, module in sorted(model.named_modules(), key=lambda named: named[0].startswith("head.")):
         _initialise(module, generator, he=isinstance(model, ResNet))
     if keep != 1:

@@ -121,8 +121,7 @@ def _traffic(method: str, network: str) -> tuple[int, int]:
     """Return the bytes to and from a client in a round, as the trainer's accounting counts them."""
     found = parse(method)
     record = model_catalogue.find(network)
-    module = model_catalogue.build(network, record.classes, record.channels, torch.Generator().manual_seed(0))
-    model = FlatModel(module)
+    model = FlatModel(model_catalogue.outline(network, record.classes, record.channels))  # shapes alone
     situation = Situation(model, found, found.values({}, "paper"))
     size = model.values.shape[1] - len(situation.personal)
     down, up = (size + situation.further(layout) for layout in (situation.broadcast, situation.uploads))

@@ -114,6 +114,12 @@ class FlatModel:
                 self._places[name].of(chosen).fill_(True)
         return chosen
 
+    def positions(self, names: Collection[str]) -> Tensor:
+        """Return where in the P+Q numbers those of the tensors called ``names`` are, ascending, int64."""
+        found = sorted({self._places[name] for name in names if name in self._places}, key=lambda p: p.start)
+        pieces = [torch.arange(p.start, p.start + p.shape.numel(), device=self.values.device) for p in found]
+        return torch.cat(pieces) if pieces else torch.zeros(0, dtype=torch.int64, device=self.values.device)
+
     def state_dict(self, values: Tensor, counters: Tensor) -> dict[str, Tensor]:
         """Return copies of the tensors that ``values`` (P+Q,) and ``counters`` (n,) hold, on the CPU."""
         names = self.module.state_dict().keys()

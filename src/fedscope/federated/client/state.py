@@ -23,7 +23,7 @@ class Situation:
         self.model, self.options = model, options
         stack, (size, width) = len(model.values), (model.size, model.values.shape[1])
         own = method.personal(model.module, options) if method.personal else []
-        self.personal = model.mask(own).nonzero()[:, 0]  # places of the numbers that stay with a client
+        self.personal = model.positions(own)  # places of the numbers that stay with a client
 
         def layout(vectors: Sequence[Vector]) -> Layout:
             return Layout(vectors, size, width, len(self.personal))
