@@ -2,8 +2,6 @@
 
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,16 +12,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedscope.landscape import Batches, Surface, surface, surroundings
+from tests.processes import processes
 
-WORK = """
-import sys
-from pathlib import Path
-import torch
-from tests.landscape.test_resuming import evaluated
-torch.set_num_threads(1)
-folder = Path(sys.argv[1])
-torch.save(evaluated(folder, Path(sys.argv[2]), float(sys.argv[3])).loss, folder / "loss.pt")
-"""
+
+def work(folder: Path, log: Path, pause: float) -> None:
+    """What a process does that may be killed."""
+    torch.set_num_threads(1)
+    torch.save(evaluated(folder, log, pause).loss, folder / "loss.pt")
 
 
 def evaluated(folder: Path, log: Path, pause: float = 0, adaptive: float | None = None) -> Surface:
@@ -51,13 +46,19 @@ def test_killed_at_random_points_it_goes_on(tmp_path: Path) -> None:
     log, lines = tmp_path / "log", list[str]()
     draw = random.Random(7)
     for _ in range(3):
-        process = subprocess.Popen([sys.executable, "-c", WORK, str(tmp_path), str(log), "0.02"])
+        process = processes().Process(target=work, args=(tmp_path, log, 0.02))
+        process.start()
         wanted = len(lines) + draw.randint(3, 8)
-        while len(lines) < wanted and process.poll() is None:
+        while len(lines) < wanted and process.is_alive():
+            time.sleep(0.002)
             lines = log.read_text().splitlines() if log.exists() else []
-        process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
-    subprocess.run([sys.executable, "-c", WORK, str(tmp_path), str(log), "0"], check=True)
+        process.kill()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+    last = processes().Process(target=work, args=(tmp_path, log, 0))
+    last.start()
+    last.join()
+    assert last.exitcode == 0
     assert torch.equal(torch.load(tmp_path / "loss.pt"), whole.loss)
     values = log.read_text().splitlines()
     first = set(values[:2])  # the origin, and the grid's corner: each run begins there

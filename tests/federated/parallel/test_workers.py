@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
+from torch.multiprocessing.spawn import ProcessContext, start_processes
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.layout import LOCK
@@ -20,7 +21,7 @@ from fedscope.cli.main import call
 from fedscope.federated.parallel import workers
 from fedscope.federated.server.memory import Memory
 from tests.data.layouts import make
-from tests.processes import finished, started
+from tests.processes import finished, processes, started
 
 # Unequal clients, state on both sides, something to augment the order with, a ragged last batch.
 TRAIN = [
@@ -59,6 +60,22 @@ def bits(run: Run) -> list[object]:
     ]
 
 
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the workers from a process that has torch, where it is not the point how they start."""
+
+    def start(_: object, given: tuple[object, ...], count: int, **_options: object) -> ProcessContext:
+        processes()
+        return start_processes(_forked, given, count, join=False, start_method="forkserver")
+
+    monkeypatch.setattr(workers, "start_processes", start)
+
+
+def _forked(index: int, home: tuple[object, ...], *given: object) -> None:
+    """Be a worker: its parent is the process that forked it."""
+    workers._child(index, (os.getppid(), *home[1:]), *given)  # type: ignore[arg-type]
+
+
 def children(pid: int) -> list[int]:
     """Return the worker processes below ``pid``."""
     listing = subprocess.run(
@@ -82,6 +99,7 @@ def test_the_number_of_workers_changes_no_bit(tmp_path: Path, stack: int, count:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["feddc", "fedbn+fedcurv", "fedfor+mixup+stochdepth", "moon"])
+@pytest.mark.usefixtures("at_once")
 def test_every_kind_of_message_reaches_the_workers(tmp_path: Path, method: str) -> None:
     """Memories, uploads, broadcasts, personal tensors and draws: as with one process."""
     network = () if method == "feddc" else ("--model", "resnet_digits")
@@ -225,6 +243,7 @@ def test_ten_kills_change_no_bit(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize(
     "options",
     [
@@ -244,10 +263,11 @@ def test_protocols_do_not_depend_on_the_workers(tmp_path: Path, options: list[st
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("at_once")
 def test_domains_are_evaluated_alike_by_any_workers(tmp_path: Path) -> None:
     data = make("digits5", tmp_path / "data").parent
     options = [
-        "--preset", "fedfor/t4/col1", "--method", "fedbn", "--model", "digit_cnn6", "--clients", "5",
+        "--preset", "fedfor/t4/col1", "--method", "fedbn", "--model", "resnet20", "--clients", "5",
         "--participation", "1", "--batch-size", "32", "--momentum", "0", "--rounds", "2",
         "--steps-limit", "1", "--test-samples", "40", "--data-dir", str(data), "--save-clients", "none",
     ]  # fmt: skip
