@@ -4,7 +4,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -95,7 +95,7 @@ def cifar_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Iterator[object]:
+def pytest_collection() -> Generator[None, object, object]:
     """What is imported and collected stays: the garbage collector need not look for it."""
     gc.disable()
     try:
@@ -105,7 +105,7 @@ def pytest_collection() -> Iterator[object]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtestloop() -> Iterator[object]:
+def pytest_runtestloop() -> Generator[None, object, object]:
     """Nor need it visit all of that again and again, a fifth of the tests' time."""
     gc.freeze()
     gc.set_threshold(7_000)

@@ -66,7 +66,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def start(_: object, given: tuple[object, ...], count: int, **_options: object) -> ProcessContext:
         processes()
-        return start_processes(_forked, given, count, join=False, start_method="forkserver")
+        found: ProcessContext = start_processes(_forked, given, count, join=False, start_method="forkserver")
+        return found
 
     monkeypatch.setattr(workers, "start_processes", start)
 
