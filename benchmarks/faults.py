@@ -32,7 +32,7 @@ import fedscope.cli.landscapes
 import fedscope.cli.measuring
 import fedscope.cli.reporting
 import fedscope.cli.runs
-import fedscope.cli.training  # noqa: F401  these are what the commands import, before they are forked
+import fedscope.workflows.train.train  # noqa: F401  these are what the commands import, before they are forked
 from fedscope.checkpoints.file.checkpoint import versions
 
 FAULTS = PROCESSES | FILES

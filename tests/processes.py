@@ -22,7 +22,7 @@ import torch
 from fedscope.cli.main import run
 
 PRELOADED = [
-    *("tests.processes", "fedscope.cli.training", "fedscope.reproduce.build"),
+    *("tests.processes", "fedscope.workflows.train.train", "fedscope.reproduce.build"),
     *("torch.fx.experimental.symbolic_shapes", "matplotlib.backends.backend_pdf", "rich_click"),
 ]
 PATIENCE = 120  # seconds; what takes longer hangs

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from fedscope.errors import UserError
+
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 LIMIT = 2**30
 
@@ -27,6 +29,27 @@ def set_up(device: torch.device, threads: int, place: int = 0) -> None:
         torch.cuda.set_device(index)
         torch.backends.cudnn.deterministic = True
         torch.backends.cudnn.allow_tf32 = False
+
+
+def use_device(name: str, threads: int | None, workers: int = 1, place: int = 0) -> torch.device:
+    """Set the process up for long computations and return the device; ``auto`` prefers a GPU.
+
+    Without ``threads``, ``workers`` processes divide the cores; this is the ``place``-th of its machine.
+
+    Raises:
+        UserError: there is no such device here.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UserError(f"unknown device {name!r}; use auto, cpu or cuda") from error
+    count = torch.cuda.device_count() if device.type == "cuda" else device.type == "cpu"
+    if (device.index or 0) >= count:
+        raise UserError(f"there is no device {name!r} here; use --device auto or cpu")
+    set_up(device, threads or max(1, torch.get_num_threads() // workers), place)
+    return device
 
 
 def has_bfloat16(device: torch.device) -> bool:

@@ -189,7 +189,7 @@ def test_an_interrupted_training_names_its_run(fedscope: Command, monkeypatch: p
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("fedscope.cli.training.train", interrupted)
+        patch.setattr("fedscope.workflows.train.one_run.train", interrupted)
         done = fedscope("train", "-q", "--registry", "runs", "--clients", "2")
     again = "fedscope train --resume --name fedavg-digits --registry runs"
     assert (done.code, done.err) == (130, f"Error: interrupted; go on with `{again}`\n")

@@ -9,8 +9,9 @@ import pytest
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.schema import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
-from fedscope.cli import training
 from fedscope.federated.setup.federation import open_run
+from fedscope.workflows.train import one_run
+from fedscope.workflows.train.request import TrainRequest
 from tests.cli.conftest import Command
 
 TINY = ("--clients", "3", "--rounds", "1", "--epochs", "1", "--registry", "runs")
@@ -47,7 +48,7 @@ def test_a_name_that_another_process_takes_meanwhile_is_another_s(
             taken.append(open_run(*given, **more).name)
         return open_run(*given, **more)
 
-    monkeypatch.setattr(training, "open_run", too_late)
+    monkeypatch.setattr(one_run, "open_run", too_late)
     assert fedscope("train", *TINY, "--json").json["run"] == "fedavg-digits-4"
     assert taken == ["fedavg-digits", "fedavg-digits-2", "fedavg-digits-3"]
     taken.clear()
@@ -109,13 +110,13 @@ def test_a_preset_is_the_start_of_the_settings(fedscope: Command, cifar_dir: Pat
 def test_without_options_it_trains_fedavg_on_digits(
     fedscope: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = {}
+    seen: dict[str, object] = {}
 
-    def stop(fields: dict[str, object], *_: object, **__: object) -> None:
-        seen.update(fields)
+    def stop(request: TrainRequest, *_: object) -> None:
+        seen.update(request.settings)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedscope.cli.training.train_run", stop)
+    monkeypatch.setattr("fedscope.workflows.train.train.train", stop)
     assert fedscope("train").code == 130
     assert seen == {}
     assert (Settings().method, Settings().dataset) == ("fedavg", "digits")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedscope.cli.unused import SETTINGS
+from fedscope.workflows.unused import SETTINGS
 from tests.cli.conftest import Command
 
 

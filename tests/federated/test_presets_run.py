@@ -7,15 +7,15 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import torch
 from torch import nn
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.registry.run import Run
 from fedscope.checkpoints.verification.verify import verify_run
-from fedscope.cli.training import train_run
 from fedscope.federated.setup.presets import presets
 from fedscope.models.catalogue import NETWORKS
+from fedscope.workflows.train.request import TrainRequest
+from fedscope.workflows.train.train import train
 from tests.data.layouts import make
 
 SIZES = {
@@ -24,7 +24,6 @@ SIZES = {
     "digits5": {},
     "domainnet": {"per_class": 8},
 }
-CPU = torch.device("cpu")
 TRUNCATED = {
     "rounds": 1, "epochs": 1, "clients_limit": 1, "steps_limit": 1, "batch_size": 16, "test_samples": 12,
 }  # fmt: skip
@@ -92,11 +91,14 @@ def truncated_round(name: str, data_dir: Path, registry: Path) -> None:
     preset, place = presets()[name], list(presets()).index(name)
     method, *options = preset.methods[place % len(preset.methods)].split()
     given = dict(option.split("=") for option in options)
-    done = train_run(
-        {**TRUNCATED, "method": method}, given, registry, "run", preset=name, device=CPU, data_dir=data_dir
-    )
-    info = load_checkpoint(Path(str(done["final"]))).info
+    (done,) = train(
+        TrainRequest(
+            registry, {**TRUNCATED, "method": method}, given, preset=name, name="run", device="cpu",
+            data_dir=data_dir,
+        )
+    )  # fmt: skip
+    info = load_checkpoint(Path(done.final)).info
     assert (info.round, info.settings.method, info.settings.steps_limit) == (1, method, 1)
     assert info.metrics["loss"] is not None
-    assert done["rounds"] == 1
+    assert done.rounds == 1
     assert list(verify_run(Run(registry / "run"))) == []

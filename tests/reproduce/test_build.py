@@ -74,7 +74,7 @@ def test_a_full_registry_is_computed_nothing_of(place: Place, monkeypatch: pytes
     def refuse(*_: object) -> None:
         raise AssertionError("this was there")
 
-    monkeypatch.setattr(building, "train_run", refuse)
+    monkeypatch.setattr(building, "train_job", refuse)
     monkeypatch.setattr(measuring, "compute", refuse)
     _, faults = build(SMOKE, Choices(), place, lambda _: None)
     assert not faults

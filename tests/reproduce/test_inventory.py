@@ -14,7 +14,7 @@ from fedscope.reproduce.build import Place, Plan
 from fedscope.reproduce.cells import Cell, Choices, cells
 from fedscope.reproduce.inventory import Holdings
 from fedscope.reproduce.spec import recipe
-from fedscope.reproduce.train import Training, missing, train_run
+from fedscope.reproduce.train import Training, missing, train_job
 
 
 def cell(row: str, column: str = "δ = 0.3", name: str = "man/table2", scale: str = "cpu") -> Cell:
@@ -184,13 +184,13 @@ def test_a_run_with_more_rounds_is_trained_as_far_as_is_needed(tmp_path: Path) -
     longer = wanted.settings.model_copy(update={"rounds": 5, "keep_every": 1, "save_clients": "none"})
     for name, until in (("whole", 5), ("part", 3)):
         job = Training(name, longer, wanted.use, until, False, (wanted,))
-        train_run(job, tmp_path / name, None, "cpu", 1, lambda _: None)
+        train_job(job, tmp_path / name, None, "cpu", 1, lambda _: None)
     holdings = Holdings(Registry(tmp_path / "part"))
     found = holdings.find(wanted)
     assert found is not None
     assert (found.round, found.held.done) == (3, 3)
     assert not found.held.run.final.exists()
-    train_run(replace(job, until=5, resume=True), tmp_path / "part", None, "cpu", 1, lambda _: None)
+    train_job(replace(job, until=5, resume=True), tmp_path / "part", None, "cpu", 1, lambda _: None)
     first, second = (load_checkpoint(tmp_path / name / name / "final.pt") for name in ("whole", "part"))
     assert first.sha256 == second.sha256
 

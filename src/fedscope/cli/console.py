@@ -9,8 +9,9 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
@@ -33,18 +34,13 @@ from fedscope.cli.readable import readable
 from fedscope.cli.tables import GAP, Column, fit, parts, terminal_width, widths
 from fedscope.cli.verbosity import CURRENT
 from fedscope.storage import write_text
+from fedscope.workflows.progress import Progress as Steps
+from fedscope.workflows.progress import Reporter
 
 T = TypeVar("T")
 Piece = Sequence[Any]  # of what a command prints, as plain data
 MOST_NOTES = 2  # below a table
 PIPE = 160  # columns of a table in a file or a pipe
-
-
-class Report(Protocol):
-    """How a long step tells how far it is: units done, units in all (None: unknown), and a word about it."""
-
-    def __call__(self, done: int, total: int | None = None, text: str = "", /) -> None:
-        """Say how far the step is."""
 
 
 def errors() -> Console:
@@ -86,7 +82,7 @@ class _Word(ProgressColumn):
 
 
 @contextmanager
-def progress(title: str, *, lines: bool = False) -> Iterator[Report]:
+def progress(title: str, *, lines: bool = False) -> Iterator[Steps]:
     """Show a long step; ``lines`` prints each report's text as a line where there is no terminal."""
     console, start, last = errors(), time.perf_counter(), (0, "")
     bar = Progress(
@@ -114,10 +110,8 @@ def progress(title: str, *, lines: bool = False) -> Iterator[Report]:
     note(f"{title}: {done} in {time.perf_counter() - start:.1f} s{': ' + text if text and not lines else ''}")
 
 
-@contextmanager
-def silent(_title: str) -> Iterator[Report]:
-    """Show nothing of a long step, for processes beside the one that speaks."""
-    yield lambda _done, _total=None, _text="", /: None
+REPORTER = Reporter(progress, partial(progress, lines=True), note)
+"""What a workflow says, on the terminal."""
 
 
 def print_table(

@@ -4,20 +4,22 @@ from pathlib import Path
 
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.checkpoints.registry.registry import Registry
-from fedscope.cli import console, options
+from fedscope.cli import console
 from fedscope.cli.hessian_shown import show
 from fedscope.cli.reporting import as_record, page_of, runs_of
-from fedscope.cli.training import train_run
 from fedscope.figures.provenance import made_from
 from fedscope.figures.spectrum import from_records as hessian_records
 from fedscope.figures.style import save
 from fedscope.figures.surface import from_records as landscape_records
+from fedscope.process import use_device
 from fedscope.storage import check_target, write_text
 from fedscope.workflows.curvature.measure import measure
 from fedscope.workflows.landscape.scan import Plane, scan
 from fedscope.workflows.requests import Crossing, Request
 from fedscope.workflows.sources.problem import load
 from fedscope.workflows.sources.samples import Source
+from fedscope.workflows.train.request import TrainRequest
+from fedscope.workflows.train.train import train
 
 METHODS = ("fedavg", "fedavg+man")
 FILES = ("hessian.json", "landscape.json", "density.png", "landscape.png", "landscape.pdf", "report.html")
@@ -28,17 +30,19 @@ def run(registry: Path, threads: int | None, out: Path) -> None:
     """Write the report, pictures and records into the folder ``out``."""
     for name in FILES:
         check_target(out / name)
-    device = options.use_device("cpu", threads)
+    device = use_device("cpu", threads)
     store, source = Registry(registry), Source(samples=SAMPLES, device=device)
-    paths = []
+    paths: list[Path] = []
     for method in METHODS:
-        trained = train_run({"method": method}, {}, registry, None, stem=f"demo-{method}", device=device)
-        paths.append(Path(str(trained["final"])))
+        request = TrainRequest(
+            registry, {"method": method}, stem=f"demo-{method}", device="cpu", threads=threads
+        )
+        paths += [Path(one.final) for one in train(request, console.REPORTER)]
     problems = load(paths, source)
-    request = Request(
+    wanted = Request(
         top_k=2, density=True, clients=True, crossing=Crossing(probes=CLIENT_PROBES), versions=versions()
     )
-    records = [measure(problem, request, console.progress, keep=store.analysis) for problem in problems]
+    records = [measure(problem, wanted, console.progress, keep=store.analysis) for problem in problems]
     plane = Plane(grid=GRID, versions=versions())
     surfaces = [scan(problem, plane, console.progress) for problem in problems]
 

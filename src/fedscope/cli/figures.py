@@ -128,6 +128,7 @@ def build_command(
 
     Run the same command again after an interruption: it goes on where it stopped.
     """
+    from fedscope.process import use_device
     from fedscope.reproduce.build import Place, Plan, build
     from fedscope.reproduce.cells import Choices, rows
     from fedscope.reproduce.gallery import SUFFIXES
@@ -139,7 +140,7 @@ def build_command(
     if not recipes:
         known = dict.fromkeys(row for one in _recipes(names, scale) for row in one.rows)
         raise UserError(f"none of these has {' or '.join(only)}; they have {', '.join(known)}")
-    chosen_device = str(options.use_device(device, threads))
+    chosen_device = str(use_device(device, threads))
     place = Place(registry, out, data_dir, chosen_device, threads, workers)
     if dry_run:
         _show(Plan(tuple(recipes), chosen, place, partial), json_target=json_target)

@@ -29,6 +29,7 @@ from fedscope.storage import write_text
 from fedscope.workflows.landscape.frames import scan_rounds
 from fedscope.workflows.landscape.named_slices import THROUGH
 from fedscope.workflows.landscape.scan import Plane, scan
+from fedscope.workflows.progress import silent
 
 DRAWING = ("saved", "out", "kind", "metric", "seconds", "registry", "threads", "device")  # not what is drawn
 
@@ -104,7 +105,7 @@ def _scanned(
             f"--rounds shows each round along the same directions: --directions eigen, ggn or random, not "
             f"{plane.directions}; without --rounds, pca draws the rounds of RUN as a trajectory"
         )
-    stage = console.silent if group is not None and group.rank() else console.progress
+    stage = silent if group is not None and group.rank() else console.progress
     kept: dict[str, Any] = {"keep": Registry(source["registry"]).analysis, "again": again, "group": group}
     if round_range:
         runs = rounds.checkpoints(source["checkpoints"], rounds.parse(round_range), source["registry"])

@@ -19,6 +19,7 @@ from fedscope.cli.reading import request_of
 from fedscope.federated.parallel import workers
 from fedscope.records.entries import Record
 from fedscope.workflows.curvature.measure import measure
+from fedscope.workflows.progress import silent
 from fedscope.workflows.results.cache import Keeper
 
 
@@ -45,7 +46,7 @@ def run(
     paths = place.checkpoints if place else ()
     known = [hessian_answers.bases(given, path, clients=request.clients) for path in paths]
     with joined_group() as group:
-        stage = console.silent if group is not None and group.rank() else console.progress
+        stage = silent if group is not None and group.rank() else console.progress
         found = problems(**source)
         keepers = [Keeper(keep if group is None else None) for _ in found]
         records = [

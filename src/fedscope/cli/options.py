@@ -3,15 +3,11 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-from fedscope.errors import UserError
 from fedscope.storage import check_target
-
-if TYPE_CHECKING:
-    import torch
 
 T = TypeVar("T")
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -75,28 +71,3 @@ class Seeds(click.ParamType[tuple[int, ...]]):
 
 
 SEEDS = Seeds()
-
-
-def use_device(name: str, threads: int | None, workers: int = 1, place: int = 0) -> "torch.device":
-    """Set the process up for long computations and return the device; ``auto`` prefers a GPU.
-
-    Without ``threads``, ``workers`` processes divide the cores; this is the ``place``-th of its machine.
-
-    Raises:
-        UserError: there is no such device here.
-    """
-    import torch
-
-    from fedscope.process import set_up
-
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise UserError(f"unknown device {name!r}; use auto, cpu or cuda") from error
-    count = torch.cuda.device_count() if device.type == "cuda" else device.type == "cpu"
-    if (device.index or 0) >= count:
-        raise UserError(f"there is no device {name!r} here; use --device auto or cpu")
-    set_up(device, threads or max(1, torch.get_num_threads() // workers), place)
-    return device

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import click
 import numpy as np
 
 from fedscope.checkpoints.file.checkpoint import versions
@@ -12,7 +13,7 @@ from fedscope.checkpoints.registry.owned import data_note
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.registry.rows import rows_spec
 from fedscope.cli import console
-from fedscope.cli.unused import check_settings
+from fedscope.cli.unused import typed
 from fedscope.data.partition.division import division
 from fedscope.data.partition.heterogeneity import class_counts, effective_classes, total_variation
 from fedscope.data.partition.partition import FRESH
@@ -23,6 +24,7 @@ from fedscope.federated.setup.samples import client_rows
 from fedscope.figures.runs.partition import partition_figure
 from fedscope.figures.style import check_format, save
 from fedscope.figures.text.labels import data_name
+from fedscope.workflows.unused import check_settings
 
 SCHEMA = "fedscope/partition/1"
 MADE_OF = ("run", "dataset", "fingerprint", "train_samples", "partition", "seed")  # kept in the figure
@@ -47,7 +49,7 @@ def draw(
     check_format(Path(out))
     manifest = _manifest(registry, run, given) if run else None
     settings = manifest.settings if manifest else parse(Settings, given, OPTION)
-    check_settings(settings)
+    check_settings(settings, typed(click.get_current_context()))
     if manifest:
         data_note(manifest)
     dataset = catalogue.load(settings.dataset, data_dir, settings.test_data)

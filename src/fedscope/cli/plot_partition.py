@@ -7,7 +7,7 @@ import click
 
 from fedscope.cli import completion, options
 from fedscope.cli.command import Command
-from fedscope.cli.settings import setting
+from fedscope.cli.settings import settings
 
 
 @click.command(
@@ -18,16 +18,15 @@ from fedscope.cli.settings import setting
     },
 )
 @click.argument("run", required=False, shell_complete=completion.runs)
-@setting("dataset", "A data set; `fedscope data list` has them.")
+@settings("dataset", helps={"dataset": "A data set; `fedscope data list` has them."})
 @options.data_dir
-@setting("partition", "Who holds what: iid, dirichlet_balanced, dirichlet_equal… (docs/partitions.md).")
-@setting("alpha", "Dirichlet concentration; smaller is more heterogeneous.")
-@setting("clients", "Number of clients N.")
-@setting("exhausted", "dirichlet_equal: when a class is used up.")
-@setting("phi", "longtail_stateless: share of the data that a client draws.")
-@setting("rho", "longtail_stateless: the rarest class over the most frequent.")
-@setting("seed", "Of the training part and the division, as in `fedscope train`.")
-@setting("train_samples", "Divide a random part of this many samples. [default: all]")
+@settings(
+    "partition", "alpha", "clients", "exhausted", "phi", "rho", "seed", "train_samples",
+    helps={
+        "seed": "Of the training part and the division, as in `fedscope train`.",
+        "train_samples": "Divide a random part of this many samples. [default: all]",
+    },
+)  # fmt: skip
 @options.registry
 @click.option("--kind", type=click.Choice(["bubbles", "bars"]), default="bubbles", show_default=True,
               help="A bubble per client and class, or a stacked bar per client.")  # fmt: skip

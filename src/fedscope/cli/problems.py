@@ -10,11 +10,12 @@ import torch
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.registry.best import chosen_on
 from fedscope.checkpoints.registry.registry import Registry
-from fedscope.cli import console, options
+from fedscope.cli import console
 from fedscope.cli.unused import check_source
 from fedscope.data.sets.catalogue import DATASETS
 from fedscope.errors import UserError
 from fedscope.models.catalogue import NETWORKS
+from fedscope.process import use_device
 from fedscope.workflows.sources.problem import Problem, load
 from fedscope.workflows.sources.samples import Source
 
@@ -49,7 +50,7 @@ def problems(
         loss=loss,
         entry=entry,
         dtype=getattr(torch, dtype),
-        device=options.use_device(device, threads),
+        device=use_device(device, threads),
         batch_size=batch_size,
         seed=seed,
     )

@@ -1,5 +1,6 @@
-"""Options that are fields of a run's settings."""
+"""Options that are fields of a run's settings: flags, types, choices and defaults are the fields'."""
 
+from collections.abc import Mapping
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -10,13 +11,83 @@ from fedscope.checkpoints.file.schema import Settings
 from fedscope.cli import completion
 from fedscope.cli.options import Decorator
 
+HELP = {
+    "method": "A method, or a sum such as feddyn+man; `fedscope methods list` has them.",
+    "dataset": "A data set of `fedscope data list`, or MODULE:FACTORY of your own.",
+    "test_data": "MODULE:FACTORY of what to evaluate on, with data of your own. [default: a fifth]",
+    "model": "A network of `fedscope models list`, or MODULE:FACTORY. [default: the data set's]",
+    "head": "Projection head before the classifier. [default: the method's]",
+    "shortcut": "Shortcuts of resnet20: padding, or projection. [default: A]",
+    "augmentation": "Pipeline of the data set, such as fedalign, man or none. [default: its first]",
+    "partition": "Who holds what: iid, dirichlet_balanced, dirichlet_equal… (docs/partitions.md).",
+    "alpha": "Dirichlet concentration; smaller is more heterogeneous.",
+    "exhausted": "dirichlet_equal: when a class is used up.",
+    "phi": "longtail_stateless: share of the data that a client draws.",
+    "rho": "longtail_stateless: the rarest class over the most frequent.",
+    "clients": "Number of clients N.",
+    "participation": "Share of the clients that take part in a round.",
+    "sampling": "How the participants are drawn.",
+    "memory": "What clients remember of a method, or nothing.",
+    "rounds": "Communication rounds T.",
+    "epochs": "Local epochs E.",
+    "batch_size": "Local batch size B.",
+    "drop_last": "Leave out an epoch's last, smaller batch.",
+    "lr": "Local learning rate in the first round.",
+    "lr_decay": "Factor on the learning rate after each round.",
+    "momentum": "Momentum of the local SGD.",
+    "nesterov": "Nesterov momentum.",
+    "optimizer_state": "Momentum begins anew in each round, or is kept by each client.",
+    "weight_decay": "Weight decay, applied after clipping.",
+    "clip": "Clip the gradient's global norm at this value. [default: no clipping]",
+    "precision": "bf16: forward and backward pass under autocast.",
+    "compile": "Compile the network (torch.compile).",
+    "stack": "Train up to K clients of equal size as one batched computation; for small models.",
+    "train_samples": "Train on a random part of this many samples. [default: all]",
+    "test_samples": "Evaluate on a random part of this many samples. [default: all]",
+    "clients_limit": "Truncate: train only the first K of a round's clients. [default: all]",
+    "steps_limit": "Truncate: K steps per local epoch at most. [default: all]",
+    "validation": "Share of each client's rows to hold out of training, and choose the best round on.",
+    "evaluate_on": "Which split accuracies are of.",
+    "eval_model": "Whose accuracy counts: the server's model, the mean of the round's clients, or of all "
+    "clients' last.",
+    "eval_drop_last": "Leave out the evaluation's last, smaller batch.",
+    "target": "Accuracy to count the rounds to, such as 0.5. [default: none]",
+    "shift": "Concept shift: labels change over rounds.",
+    "shift_probability": "Of a shift in a round, under --shift bernoulli.",
+    "shift_sequence": "Which random sequence of shifts.",
+    "shift_metric": "How a run under concept shift is summarised.",
+    "weights": "Clients' weights in the mean: their samples, those an epoch uses, or equal. "
+    "[default: the method's]",
+    "reading": "Where paper and published code disagree.",
+    "seed": "Seed of every random stream.",
+    "save_clients": "Which of the clients' uploads to keep.",
+    "keep_every": "Also keep the global model every K rounds.",
+}
 
-def setting(name: str, help: str, *aliases: str) -> Decorator:
-    """Return the click option of a field of :class:`Settings`; type, choices and default are the field's.
 
-    ``aliases`` are further flags of it. A truth value becomes a pair, ``--nesterov/--no-nesterov``. What the
-    user leaves out is None.
+def settings(
+    *names: str, helps: Mapping[str, str] | None = None, aliases: Mapping[str, str] | None = None
+) -> Decorator:
+    """Return what adds the options of these fields of :class:`Settings`, or of all, to a command.
+
+    A truth value becomes a pair, ``--nesterov/--no-nesterov``. What the user leaves out is None.
+
+    Args:
+        names: of the fields; none: all.
+        helps: lines of help instead of the usual ones.
+        aliases: a second flag of a field.
     """
+    helps, aliases = {**HELP, **(helps or {})}, aliases or {}
+
+    def add(function: Any) -> Any:
+        for name in reversed(names or tuple(HELP)):
+            function = _option(name, helps[name], aliases.get(name))(function)
+        return function
+
+    return add
+
+
+def _option(name: str, help: str, alias: str | None) -> Decorator:
     field, flag = Settings.model_fields[name], f"--{name.replace('_', '-')}"
     kind = _kind(field.annotation)
     if kind is bool:
@@ -24,7 +95,8 @@ def setting(name: str, help: str, *aliases: str) -> Decorator:
     elif field.default not in (None, PydanticUndefined):
         help = f"{help} [default: {field.default}]"
     complete = completion.of(name) if name in ("method", "model", "dataset") else None
-    return click.option(flag, *aliases, name, type=kind, default=None, help=help, shell_complete=complete)
+    flags = (flag, alias) if alias else (flag,)
+    return click.option(*flags, name, type=kind, default=None, help=help, shell_complete=complete)
 
 
 def _kind(annotation: Any) -> Any:

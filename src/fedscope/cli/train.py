@@ -1,14 +1,21 @@
 """`fedscope train`: run a federated method and register its checkpoints."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean, stdev
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
-from fedscope.cli import catalogues, completion, config, options
+from fedscope.cli import catalogues, completion, config, console, options
 from fedscope.cli.command import Command
-from fedscope.cli.settings import setting
+from fedscope.cli.settings import settings
+from fedscope.cli.unused import typed
 from fedscope.errors import UserError
+
+if TYPE_CHECKING:
+    from fedscope.workflows.train.request import Trained
 
 GROUPS = {
     "Most used": ("--method", "--dataset", "--model", "--clients", "--rounds", "--name"),
@@ -46,34 +53,8 @@ EXAMPLES = {
     shell_complete=completion.of("preset"),
     help="Start from a paper's experiment; `fedscope presets list` has them.",
 )
-@setting("method", "A method, or a sum such as feddyn+man; `fedscope methods list` has them.")
-@setting("dataset", "A data set of `fedscope data list`, or MODULE:FACTORY of your own.", "--data")
-@setting("test_data", "MODULE:FACTORY of what to evaluate on, with data of your own. [default: a fifth]")
+@settings(aliases={"dataset": "--data"})
 @options.data_dir
-@setting("model", "A network of `fedscope models list`, or MODULE:FACTORY. [default: the data set's]")
-@setting("head", "Projection head before the classifier. [default: the method's]")
-@setting("shortcut", "Shortcuts of resnet20: padding, or projection. [default: A]")
-@setting("augmentation", "Pipeline of the data set, such as fedalign, man or none. [default: its first]")
-@setting("partition", "Who holds what: iid, dirichlet_balanced, dirichlet_equal… (docs/partitions.md).")
-@setting("alpha", "Dirichlet concentration; smaller is more heterogeneous.")
-@setting("exhausted", "dirichlet_equal: when a class is used up.")
-@setting("phi", "longtail_stateless: share of the data that a client draws.")
-@setting("rho", "longtail_stateless: the rarest class over the most frequent.")
-@setting("clients", "Number of clients N.")
-@setting("participation", "Share of the clients that take part in a round.")
-@setting("sampling", "How the participants are drawn.")
-@setting("memory", "What clients remember of a method, or nothing.")
-@setting("rounds", "Communication rounds T.")
-@setting("epochs", "Local epochs E.")
-@setting("batch_size", "Local batch size B.")
-@setting("drop_last", "Leave out an epoch's last, smaller batch.")
-@setting("lr", "Local learning rate in the first round.")
-@setting("lr_decay", "Factor on the learning rate after each round.")
-@setting("momentum", "Momentum of the local SGD.")
-@setting("nesterov", "Nesterov momentum.")
-@setting("optimizer_state", "Momentum begins anew in each round, or is kept by each client.")
-@setting("weight_decay", "Weight decay, applied after clipping.")
-@setting("clip", "Clip the gradient's global norm at this value. [default: no clipping]")
 @click.option(
     "--set",
     "given",
@@ -81,31 +62,6 @@ EXAMPLES = {
     metavar="OPTION=VALUE",
     help="An option of the method, such as man.zeta=0.1.",
 )
-@setting("precision", "bf16: forward and backward pass under autocast.")
-@setting("compile", "Compile the network (torch.compile).")
-@setting("stack", "Train up to K clients of equal size as one batched computation; for small models.")
-@setting("train_samples", "Train on a random part of this many samples. [default: all]")
-@setting("test_samples", "Evaluate on a random part of this many samples. [default: all]")
-@setting("clients_limit", "Truncate: train only the first K of a round's clients. [default: all]")
-@setting("steps_limit", "Truncate: K steps per local epoch at most. [default: all]")
-@setting("validation", "Share of each client's rows to hold out of training, and choose the best round on.")
-@setting("evaluate_on", "Which split accuracies are of.")
-@setting(
-    "eval_model",
-    "Whose accuracy counts: the server's model, the mean of the round's clients, or of all clients' last.",
-)
-@setting("eval_drop_last", "Leave out the evaluation's last, smaller batch.")
-@setting("target", "Accuracy to count the rounds to, such as 0.5. [default: none]")
-@setting("shift", "Concept shift: labels change over rounds.")
-@setting("shift_probability", "Of a shift in a round, under --shift bernoulli.")
-@setting("shift_sequence", "Which random sequence of shifts.")
-@setting("shift_metric", "How a run under concept shift is summarised.")
-@setting(
-    "weights",
-    "Clients' weights in the mean: their samples, those an epoch uses, or equal. [default: the method's]",
-)
-@setting("reading", "Where paper and published code disagree.")
-@setting("seed", "Seed of every random stream.")
 @click.option(
     "--seeds", type=options.SEEDS, metavar="A,B,…", help="Train one run per seed: NAME-sA, NAME-sB…"
 )
@@ -126,8 +82,6 @@ EXAMPLES = {
 )
 @options.registry
 @click.option("--name", shell_complete=completion.runs, help="Name of the run. [default: METHOD-DATASET]")
-@setting("save_clients", "Which of the clients' uploads to keep.")
-@setting("keep_every", "Also keep the global model every K rounds.")
 @click.option("--resume", is_flag=True, help="Continue the run --name; a finished one with more --rounds.")
 @click.option(
     "--tensorboard", is_flag=True, help="Write the metrics for TensorBoard too, into the run's folder."
@@ -155,14 +109,108 @@ def command(
     for kind in ("method", "dataset", "model"):
         catalogues.check(kind, fields.get(kind))
     catalogues.check("preset", preset)
-    from fedscope.cli import training  # torch: not for --help
-
-    fields = {key: value for key, value in fields.items() if value is not None}
     ctx = click.get_current_context()
-    if seeds and "seed" in fields and ctx.get_parameter_source("seed") is ParameterSource.COMMANDLINE:
+    if seeds and ctx.get_parameter_source("seed") is ParameterSource.COMMANDLINE:
         raise UserError("--seed is one run's, and --seeds are several; leave one of them out")
-    training.run(
-        fields, ctx.meta.get(config.OPTIONS, {}) | training.pairs(given), registry, name,
-        preset=preset, device=device, threads=threads, count=count, resume=resume, data_dir=data_dir,
-        tensorboard=tensorboard, json_target=json_target, seeds=seeds,
-    )  # fmt: skip
+    options_given = ctx.meta.get(config.OPTIONS, {}) | _pairs(given)
+    from fedscope.workflows.train.request import TrainRequest  # torch: not for --help
+    from fedscope.workflows.train.train import train
+
+    request = TrainRequest(
+        registry=registry,
+        settings={name: value for name, value in fields.items() if value is not None},
+        options=options_given,
+        preset=preset,
+        name=name,
+        seeds=seeds,
+        resume=resume,
+        data_dir=data_dir,
+        device=device,
+        threads=threads,
+        workers=count,
+        tensorboard=tensorboard,
+        named=typed(ctx),
+    )
+    trained = train(request, console.REPORTER)
+    if not trained:  # another process of torchrun's prints the result
+        return
+    entries = [one.entry() for one in trained]
+    if not console.in_json(json_target, entries if seeds else entries[0]):
+        if seeds:
+            _show_seeds(trained)
+        elif not trained[0].diverged:
+            _show(trained[0])
+    _refuse_diverged(trained)
+
+
+def _pairs(given: tuple[str, ...]) -> dict[str, str]:
+    """Split ``OPTION=VALUE`` texts.
+
+    Raises:
+        UserError: one has no ``=`` or an option stands twice.
+    """
+    result: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or name in result:
+            raise UserError(f"--set takes each option once as OPTION=VALUE, not {text!r}")
+        result[name] = value
+    return result
+
+
+def _show(result: "Trained") -> None:
+    """Print one run's summary as a table."""
+    cells = {
+        "run": result.run,
+        "rounds": str(result.rounds),
+        "final accuracy": console.percent(result.accuracy),
+        "best": console.percent(result.best_accuracy),
+        "best by T/2": console.percent(result.best_half_accuracy),
+    }
+    if result.target is not None:
+        cells[f"rounds to {console.percent(result.target)}"] = result.reached
+    if result.shift_accuracy is not None:
+        cells["under shift"] = console.percent(result.shift_accuracy)
+    cells["checkpoint"] = result.final
+    console.print_table(
+        "Trained", list(cells), [list(cells.values())], [f"best: chosen on {result.chosen_on}"]
+    )
+
+
+def _show_seeds(results: Sequence["Trained"]) -> None:
+    """Print the runs of several seeds, and the mean ± standard deviation over those that did not diverge."""
+    sound = [result for result in results if not result.diverged]
+    rows = [
+        [
+            result.run, str(result.seed), str(result.rounds),
+            *(
+                ("diverged", "diverged") if result.diverged
+                else map(console.percent, (result.accuracy, result.best_accuracy))
+            ),
+        ]
+        for result in results
+    ]  # fmt: skip
+    spreads = _spread([one.accuracy for one in sound]), _spread([one.best_accuracy or 0 for one in sound])
+    rows.append([f"mean ± sd of {len(sound)}", "", "", *spreads])
+    columns = ["run", "seed", "rounds", "final accuracy", "best"]
+    console.print_table("Trained", columns, rows, [f"best: chosen on {results[0].chosen_on}"])
+
+
+def _spread(values: Sequence[float]) -> str:
+    """Return the mean ± the standard deviation (n − 1), which takes two values."""
+    if not values:
+        return "–"
+    return f"{mean(values):.2%} ± {f'{stdev(values):.2%}' if len(values) > 1 else '–'}"
+
+
+def _refuse_diverged(results: Sequence["Trained"]) -> None:
+    """End with exit code 2 where a run diverged: all of it is kept, and the user can mend it.
+
+    Raises:
+        UserError: one did.
+    """
+    diverged = [result for result in results if result.diverged]
+    if diverged:
+        which = ", ".join(f"{result.run} in round {result.rounds}" for result in diverged)
+        mend = f"train anew with --lr below {diverged[0].lr:g}, or with --clip"
+        raise UserError(f"loss or weights not finite: {which} diverged, and is kept as it is; {mend}")

@@ -1,32 +1,16 @@
-"""Options that have no effect beside others: given on the command line they are refused.
+"""Options of a command that have no effect beside others: given on the command line they are refused.
 
-A rule names parameters of a command, says from the values of all parameters whether they have an effect, and
-why they have none. What is left at its default, or comes from the environment or a file, is never refused,
-nor what a ``--no-…`` beside it takes back: that is how a command is run again.
+What is left at its default, or comes from the environment or a file, is never refused, nor what a ``--no-…``
+beside it takes back: that is how a command is run again.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
 
-from fedscope.errors import UserError
-
-if TYPE_CHECKING:
-    from fedscope.checkpoints.file.schema import Settings
-
-Values = Mapping[str, Any]
-
-
-class Rule(NamedTuple):
-    """When parameters have an effect, and what the refusal says otherwise."""
-
-    parameters: str
-    have_effect: Callable[[Values], object]
-    why: str
+from fedscope.workflows.unused import Rule, Values, check
 
 
 def _compared(values: Values) -> bool:
@@ -46,13 +30,6 @@ def _suffix(values: Values) -> str:
     return Path(values["out"]).suffix.lower()
 
 
-def _is_read(parameter: str, values: Values) -> bool:
-    from fedscope.data.partition.partition import PARAMETERS
-
-    return parameter in PARAMETERS.get(values["partition"], _DIVIDING)
-
-
-_DIVIDING = ("alpha", "exhausted", "phi", "rho")
 _ANALYSIS = (Rule("entry", lambda v: v["model"], "without --model and --data"),)
 RULES: Mapping[str, Sequence[Rule]] = {
     "hessian": (
@@ -84,14 +61,6 @@ RULES: Mapping[str, Sequence[Rule]] = {
     ),
     "tag": (Rule("remove", lambda v: v["tags"], "without tags"),),
 }
-SETTINGS = (
-    *(Rule(name, partial(_is_read, name), "with --partition {partition}") for name in _DIVIDING),
-    Rule("memory", lambda v: _remembers(v["method"]), "with {method}, whose clients remember nothing"),
-    Rule("optimizer_state", lambda v: v["momentum"], "without --momentum"),
-    Rule("shift_probability", lambda v: v["shift"] == "bernoulli", "without --shift bernoulli"),
-    Rule("shift_metric", lambda v: v["shift"] != "none", "without --shift"),
-    Rule("keep_every", lambda v: v["keep_every"] <= v["rounds"], "beyond the {rounds} rounds"),
-)
 
 
 def typed(context: click.Context) -> dict[str, str]:
@@ -109,7 +78,7 @@ def check_unused(context: click.Context) -> None:
     Raises:
         UserError: some are given.
     """
-    _check(RULES.get(str(context.command.name), ()), typed(context), context.params)
+    check(RULES.get(str(context.command.name), ()), typed(context), context.params)
 
 
 def check_source(*, own: bool) -> None:
@@ -119,33 +88,7 @@ def check_source(*, own: bool) -> None:
         UserError: some are given.
     """
     of_ours = Rule("split data_dir", lambda v: not v["own"], "with --data")
-    _check((of_ours,), typed(click.get_current_context()), {"own": own})
-
-
-def check_settings(settings: "Settings") -> None:
-    """Refuse options of a training that have no effect on it, among those of the command that runs, if any.
-
-    Raises:
-        UserError: some are given.
-    """
-    if context := click.get_current_context(silent=True):
-        _check(SETTINGS, typed(context), settings.model_dump())
-
-
-def _check(rules: Sequence[Rule], given: Mapping[str, str], values: Values) -> None:
-    for rule in rules:
-        flags = [given[name] for name in rule.parameters.split() if name in given]
-        if flags and not rule.have_effect(values):
-            why, needed = rule.why.format(**values), rule.why.removeprefix("without ")
-            have, it = ("have", "them") if flags[1:] else ("has", "it")
-            add = f", or add {needed}" if needed != rule.why else ""
-            raise UserError(f"{', '.join(flags)} {have} no effect {why}; leave {it} out{add}")
-
-
-def _remembers(method: str) -> bool:
-    from fedscope.federated.methods import parse
-
-    return bool(parse(method).memory)
+    check((of_ours,), typed(click.get_current_context()), {"own": own})
 
 
 def _is_known(dataset: str) -> bool:

@@ -24,7 +24,7 @@ from fedscope.reproduce.inventory import Held, Holdings
 from fedscope.reproduce.jobs import Job, Say, run_all
 from fedscope.reproduce.measure import Measure, key, misfit
 from fedscope.reproduce.spec import Recipe
-from fedscope.reproduce.train import Training, missing, train_run
+from fedscope.reproduce.train import Training, missing, train_job
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Plan:
         """Return the work of the missing runs."""
         place = self.place
         where = (place.registry, place.data_dir, place.device, place.threads)
-        return [Job(f"train {one.name}", train_run, (one, *where)) for one in self.trainings]
+        return [Job(f"train {one.name}", train_job, (one, *where)) for one in self.trainings]
 
     def measuring_jobs(self) -> list[Job]:
         """Return the work of the missing results."""

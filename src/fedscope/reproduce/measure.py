@@ -28,8 +28,9 @@ from fedscope.records.entries import Record
 from fedscope.reproduce.jobs import Say
 from fedscope.reproduce.objective import objective_surfaces
 from fedscope.reproduce.spec import Model
-from fedscope.workflows.curvature.measure import Stage, measure
+from fedscope.workflows.curvature.measure import measure
 from fedscope.workflows.landscape.scan import Plane, scan
+from fedscope.workflows.progress import Stage
 from fedscope.workflows.requests import Crossing, Request, Resampling
 from fedscope.workflows.results.cache import Keeper
 from fedscope.workflows.results.lookup import Wanted, earlier, trimmed

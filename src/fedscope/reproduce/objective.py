@@ -16,7 +16,7 @@ from fedscope.landscape.surfaces.surface import surface
 from fedscope.records.entries import Record, finite, surface_entries
 from fedscope.records.schemas import LANDSCAPE_SCHEMA
 from fedscope.streams import torch_stream
-from fedscope.workflows.curvature.measure import Stage
+from fedscope.workflows.progress import Stage
 from fedscope.workflows.sources.problem import Problem
 
 PARTS = ("cross-entropy", "MAN term", "sum")

@@ -2,19 +2,21 @@
 
 import hashlib
 import math
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from fedscope.checkpoints.file.schema import PresetUse, Settings, parse
-from fedscope.checkpoints.registry.registry import Registry
-from fedscope.federated.server.rounds import Metrics, train
-from fedscope.federated.setup.federation import open_run, prepare, settled
+from fedscope.federated.setup.federation import settled
 from fedscope.federated.setup.presets import preset
 from fedscope.reproduce.cells import Cell
 from fedscope.reproduce.inventory import Holdings, needed
 from fedscope.reproduce.jobs import Say
+from fedscope.workflows.progress import Progress, Reporter
+from fedscope.workflows.train.one_run import train_run
+from fedscope.workflows.train.request import RunPlan
 
 UNPRINTED = ("options", "device", "threads")
 
@@ -88,12 +90,12 @@ def _name(cell: Cell, settings: Settings) -> str:
     return f"{cell.use.name.replace('/', '-')}-{settings.method}-s{settings.seed}-{digest}"
 
 
-def train_run(
+def train_job(
     job: Training, registry: Path, data_dir: Path | None, device: str, threads: int, say: Say
 ) -> None:
     """Train a run, or what is left of it until the last round that a cell needs.
 
-    A run that was begun with more rounds is left there: it can be gone on with at any time.
+    A run that was begun with more rounds can be continued at any time.
 
     Raises:
         UserError: the data is not here, or another process trains the run.
@@ -101,19 +103,17 @@ def train_run(
     settings = job.settings
     if not job.resume:
         settings = settings.model_copy(update={"device": device, "threads": threads})
-    given = {name: str(value) for name, value in settings.options.items()}
-    federation = prepare(settings, given, data_dir)
-    run = open_run(federation, Registry(registry), job.name, resume=job.resume, preset=job.use)
-
-    def report(m: Metrics) -> None:
-        round = int(str(m["round"]))
-        say(f"{job.name}: round {round}/{job.until}, accuracy {float(str(m['accuracy'])):.2%}")
-        if job.until <= round < settings.rounds:
-            raise _Enough
-
-    with run.held(), suppress(_Enough):
-        train(federation, run, report)
+    options = {name: str(value) for name, value in settings.options.items()}
+    plan = RunPlan(
+        registry, settings, options, job.name, preset=job.use, resume=job.resume, until=job.until,
+        data_dir=data_dir,
+    )  # fmt: skip
+    try:
+        train_run(plan, Reporter(rounds=partial(_each_round, say)))
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt from None  # its message is about the run alone
 
 
-class _Enough(Exception):
-    """A round is done, and its files are written, after which no cell needs more."""
+@contextmanager
+def _each_round(say: Say, title: str) -> Iterator[Progress]:
+    yield lambda done, until, text: say(f"{title} {done}/{until}, {text}")

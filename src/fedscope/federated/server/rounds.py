@@ -36,12 +36,18 @@ Metrics = dict[str, object]
 
 
 def train(
-    federation: Federation, run: Run, report: Callable[[Metrics], None], workers: Workers | None = None
+    federation: Federation,
+    run: Run,
+    report: Callable[[Metrics], None],
+    workers: Workers | None = None,
+    *,
+    until: int | None = None,
 ) -> list[Metrics]:
     """Run the rounds that are left, calling ``report`` with each round's metrics; return all metrics.
 
-    A round that leaves the training loss or the model not finite is the last: its files are kept, and the
-    manifest says that the run diverged.
+    With ``until`` the run stops after that round, and can be continued at any time. A round that leaves the
+    training loss or the model not finite is the last: its files are kept, and the manifest says that the run
+    diverged.
 
     Raises:
         UserError: the run's files cannot be continued from, or a worker died.
@@ -51,13 +57,16 @@ def train(
     if rounds > run.manifest().settings.rounds:
         run.extend(rounds)
     server.dispatch.begin(rounds if server.diverged else len(server.metrics))
-    for round in range(len(server.metrics) + 1, rounds + 1):
+    last = rounds if until is None else min(until, rounds)
+    for round in range(len(server.metrics) + 1, last + 1):
         if server.diverged:
             break
         report(server.round(round))
-        server.dispatch.agree(server.diverged)
+        server.dispatch.agree(server.diverged or round == last)
     if server.diverged:
         run.write_manifest(run.manifest().model_copy(update={"diverged": len(server.metrics)}))
+        return server.metrics
+    if len(server.metrics) < rounds:
         return server.metrics
     if not run.final.exists():  # of an earlier fedscope, which renamed the last round's model here
         move(run.last, run.final, below=run.root)

@@ -1,13 +1,14 @@
 """A run in a few numbers, as the papers print them: best, best of the first half, rounds to a target."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fedscope.checkpoints.file.schema import Settings
 from fedscope.checkpoints.registry.best import best, chosen_on
 from fedscope.data.partition.shift import METRICS
 
 
-def summary(settings: Settings, metrics: Sequence[Mapping[str, object]]) -> dict[str, object]:
+def summary(settings: Settings, metrics: Sequence[Mapping[str, object]]) -> dict[str, Any]:
     """Return what a table needs of a run's metrics, one record per round, in order.
 
     ``accuracy`` after the last round; ``best_accuracy`` and ``best_half_accuracy`` (up to round ⌊T/2⌋; null
@@ -17,7 +18,7 @@ def summary(settings: Settings, metrics: Sequence[Mapping[str, object]]) -> dict
     """
     accuracies = [float(str(m["accuracy"])) for m in metrics]
     top, by_half = best(metrics), best(metrics[: settings.rounds // 2])
-    found: dict[str, object] = {
+    found: dict[str, Any] = {
         "accuracy": accuracies[-1],
         "best_accuracy": top and top["accuracy"],
         "best_half_accuracy": by_half and by_half["accuracy"],
@@ -33,9 +34,3 @@ def summary(settings: Settings, metrics: Sequence[Mapping[str, object]]) -> dict
         shifts = [place for place, record in enumerate(metrics) if record.get("shifted")]
         found["shift_accuracy"] = METRICS[settings.shift_metric](accuracies, shifts)
     return found
-
-
-def reached(found: Mapping[str, object]) -> str:
-    """Return the rounds to the target as the papers print them, ``500+`` where it was not reached."""
-    number = found["rounds_to_target"]
-    return f"{found['rounds']}+" if number is None else str(number)

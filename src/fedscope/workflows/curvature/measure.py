@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from fedscope.landscape.operators.finite_checks import check_finite, check_produ
 from fedscope.landscape.operators.gauss_newton import EmpiricalFisher, GaussNewton
 from fedscope.landscape.operators.hessian import Hessian
 from fedscope.landscape.operators.product_cache import identity
-from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.published.pyhessian import pyhessian_spectrum
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.hutchinson_trace import trace
@@ -34,6 +32,7 @@ from fedscope.streams import torch_stream
 from fedscope.workflows.curvature.as_published import AsPublished
 from fedscope.workflows.curvature.cross_client import compare_clients
 from fedscope.workflows.curvature.record import Found, measured_record, problem_entry
+from fedscope.workflows.progress import Stage
 from fedscope.workflows.requests import Request, check_request
 from fedscope.workflows.results.cache import Keeper, key
 from fedscope.workflows.results.lookup import ALL, Part, Wanted, earlier, trimmed
@@ -45,7 +44,6 @@ OPERATORS: dict[OperatorName, type[LossOperator]] = {
     "ggn": GaussNewton,
     "fisher": EmpiricalFisher,
 }
-Stage = Callable[[str], AbstractContextManager[Progress]]
 _MACHINE = ("device", "threads")  # on which a result depends by rounding only
 
 

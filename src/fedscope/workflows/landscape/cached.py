@@ -8,8 +8,8 @@ from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.operators.hessian import Hessian
 from fedscope.landscape.surfaces.directions import random_directions
 from fedscope.records.entries import Record
-from fedscope.workflows.curvature.measure import Stage
 from fedscope.workflows.landscape.scan import Plane, Shared, scan, sliced
+from fedscope.workflows.progress import Stage
 from fedscope.workflows.results.cache import Keeper, key
 from fedscope.workflows.sources.problem import Problem
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from torch.distributed import ProcessGroup
 
 from fedscope.records.entries import Record
-from fedscope.workflows.curvature.measure import Stage
 from fedscope.workflows.landscape.scan import Plane, Shared, scan, sliced
+from fedscope.workflows.progress import Stage
 from fedscope.workflows.results.cache import Keeper
 from fedscope.workflows.sources.problem import Problem
 

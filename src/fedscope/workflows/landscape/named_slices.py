@@ -18,7 +18,7 @@ from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.surfaces.directions import Directions, eigen_directions, random_directions
 from fedscope.landscape.surfaces.planes import best_plane, line_between, plane_through
 from fedscope.streams import torch_stream
-from fedscope.workflows.curvature.measure import Stage
+from fedscope.workflows.progress import Stage
 from fedscope.workflows.results.cache import Keeper
 from fedscope.workflows.sources.checkpoint_points import Waypoints
 from fedscope.workflows.sources.problem import Problem

@@ -21,8 +21,8 @@ from fedscope.landscape.surfaces.metrics import Metric, accuracy
 from fedscope.landscape.surfaces.surface import surface
 from fedscope.records.entries import Record, finite, surface_entries
 from fedscope.records.schemas import LANDSCAPE_SCHEMA
-from fedscope.workflows.curvature.measure import Stage
 from fedscope.workflows.landscape.named_slices import DirectionsName, Slice, slice_through
+from fedscope.workflows.progress import Stage
 from fedscope.workflows.results.cache import Keeper
 from fedscope.workflows.sources.checkpoint_points import Waypoints
 from fedscope.workflows.sources.problem import Problem

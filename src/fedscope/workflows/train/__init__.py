@@ -1,0 +1,1 @@
+"""Training: from what a user asks for to registered checkpoints."""

@@ -1,0 +1,135 @@
+"""One run, trained by this process and its workers, or by the processes that torchrun started."""
+
+from contextlib import nullcontext, suppress
+from math import log
+
+import torch
+
+from fedscope.checkpoints.file.schema import PresetUse
+from fedscope.checkpoints.registry.registry import NameTakenError, Registry, Run, checked_name
+from fedscope.errors import UserError
+from fedscope.federated.parallel import workers
+from fedscope.federated.server.rounds import Metrics, assist, train
+from fedscope.federated.server.summary import summary
+from fedscope.federated.server.tensorboard import scalars
+from fedscope.federated.setup.federation import Federation, open_run, prepare
+from fedscope.process import has_bfloat16
+from fedscope.workflows.progress import SILENT, Reporter
+from fedscope.workflows.train.request import RunPlan, Trained
+
+EXPLODED = 10  # times the loss of guessing: finite, and hopeless
+
+
+def train_run(plan: RunPlan, reporter: Reporter = SILENT) -> Trained | None:
+    """Train a run, or the rounds of it that are left; return what came of it, on rank 0.
+
+    Raises:
+        UserError: the settings do not fit the data, the name is taken, or the run cannot be continued.
+        KeyboardInterrupt: interrupted; the message is how to go on.
+    """
+    store = Registry(plan.registry)
+    if plan.name is not None and not plan.resume and not workers.under_torchrun():  # rank 0 makes the folder
+        store.check_free(plan.name)
+    before = store.run(str(plan.name)) if plan.resume else None
+    if not workers.under_torchrun():
+        federation = _prepared(plan, before)  # before the workers: what is wrong is said once
+        run = _open(plan, federation, store, reporter)
+        device = torch.device(plan.settings.device)
+        others = workers.started(plan.workers, device, plan.settings.threads, assist_run, plan, before)
+        with run.held(), others as group:
+            return _lead(plan, group, federation, run, reporter)
+    if plan.workers > 1:
+        raise UserError("torchrun already starts the workers; leave --workers out")
+    with workers.joined() as group:
+        federation = _prepared(plan, before)
+        if group.rank:
+            assist(group, federation)
+            return None
+        run = _open(plan, federation, store, reporter)
+        with run.held():
+            return _lead(plan, group, federation, run, reporter)
+
+
+def assist_run(group: workers.Workers, plan: RunPlan, before: Run | None) -> None:
+    """Be a worker of the run that rank 0 trains; ``before`` is that run where it is continued."""
+    assist(group, _prepared(plan, before))
+
+
+def _prepared(plan: RunPlan, before: Run | None) -> Federation:
+    return prepare(plan.settings, dict(plan.options), plan.data_dir, before)
+
+
+def _open(plan: RunPlan, federation: Federation, registry: Registry, reporter: Reporter) -> Run:
+    """Register the run under its name, or under the first name that is free."""
+    settings, use = federation.settings, plan.preset
+    _note_settings(federation, reporter)
+    if use and not plan.resume:
+        _note_preset(federation, use, reporter)
+    if plan.name:
+        return open_run(federation, registry, checked_name(plan.name), resume=plan.resume, preset=use)
+    stem = plan.stem or f"{settings.method}-{settings.dataset.replace(':', '-')}"
+    while True:
+        free = registry.free_name(stem, plan.suffixes) + plan.suffixes[0]
+        with suppress(NameTakenError):  # another process was quicker
+            return open_run(federation, registry, free, resume=False, preset=use)
+
+
+def _note_settings(federation: Federation, reporter: Reporter) -> None:
+    settings = federation.settings
+    if federation.dataset.note:
+        reporter.note(f"{settings.dataset}: {federation.dataset.note}")
+    if settings.dataset == "domainnet_concept_shift" and settings.shift == "none":
+        reporter.note("no concept shifts without --shift bernoulli or fixed10")
+    if settings.precision == "bf16" and not has_bfloat16(torch.device(settings.device)):
+        reporter.note("this processor has no bfloat16 instructions: --precision fp32 is faster here")
+
+
+def _note_preset(federation: Federation, use: PresetUse, reporter: Reporter) -> None:
+    values = {**federation.settings.model_dump(), **federation.settings.options}
+    for key, why in use.provisional.items():
+        reporter.note(f"{use.name}: {key} {values[key]} is provisional ({why})")
+    for change in use.overridden:
+        reporter.note(f"{use.name}: departs in {change}")
+
+
+def _lead(
+    plan: RunPlan, group: workers.Workers, federation: Federation, run: Run, reporter: Reporter
+) -> Trained:
+    """Train as rank 0, telling how far it is."""
+    until = plan.until or federation.settings.rounds
+    with (
+        reporter.rounds(f"{run.name}: round") as report,
+        scalars(run.folder / "tensorboard") if plan.tensorboard else nullcontext() as board,
+    ):
+
+        def show(m: Metrics) -> None:
+            loss = "not finite" if m["loss"] is None else f"{m['loss']:.4f}"
+            report(int(str(m["round"])), until, f"accuracy {m['accuracy']:.2%}, test loss {loss}")
+            if board:
+                board(m)
+
+        try:
+            metrics = train(federation, run, show, group, until=until)
+        except KeyboardInterrupt:
+            where = f"--name {run.name} --registry {run.folder.parent}"
+            raise KeyboardInterrupt(f"go on with `fedscope train --resume {where}`") from None
+    _note_explosion(federation, run, metrics[-1]["train_loss"], reporter)
+    state = run.status(run.manifest())
+    return Trained(
+        run=run.name,
+        registry=str(run.folder.parent),
+        state=state,
+        seed=federation.settings.seed,
+        lr=federation.settings.lr,
+        final=str(run.last if state == "diverged" else run.final),
+        best=str(run.best),
+        **summary(federation.settings, metrics),
+    )
+
+
+def _note_explosion(federation: Federation, run: Run, loss: object, reporter: Reporter) -> None:
+    guessing = log(len(federation.dataset.classes))
+    if loss is not None and float(str(loss)) > EXPLODED * guessing:
+        reporter.note(
+            f"{run.name}: the training loss is {loss:.3g}, that of guessing is {guessing:.2g}; lower --lr"
+        )

@@ -1,0 +1,72 @@
+"""Settings that have no effect beside others, and how such a thing is refused.
+
+A rule names parameters, says from the values of all parameters whether they have an effect, and why they have
+none.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fedscope.errors import UserError
+
+if TYPE_CHECKING:
+    from fedscope.checkpoints.file.schema import Settings
+
+Values = Mapping[str, Any]
+_DIVIDING = ("alpha", "exhausted", "phi", "rho")
+
+
+class Rule(NamedTuple):
+    """When parameters have an effect, and what the refusal says otherwise."""
+
+    parameters: str
+    have_effect: Callable[[Values], object]
+    why: str
+
+
+def _is_read(parameter: str, values: Values) -> bool:
+    from fedscope.data.partition.partition import PARAMETERS
+
+    return parameter in PARAMETERS.get(values["partition"], _DIVIDING)
+
+
+def _remembers(method: str) -> bool:
+    from fedscope.federated.methods import parse
+
+    return bool(parse(method).memory)
+
+
+SETTINGS = (
+    *(Rule(name, partial(_is_read, name), "with --partition {partition}") for name in _DIVIDING),
+    Rule("memory", lambda v: _remembers(v["method"]), "with {method}, whose clients remember nothing"),
+    Rule("optimizer_state", lambda v: v["momentum"], "without --momentum"),
+    Rule("shift_probability", lambda v: v["shift"] == "bernoulli", "without --shift bernoulli"),
+    Rule("shift_metric", lambda v: v["shift"] != "none", "without --shift"),
+    Rule("keep_every", lambda v: v["keep_every"] <= v["rounds"], "beyond the {rounds} rounds"),
+)
+"""Of a training."""
+
+
+def check_settings(settings: "Settings", named: Mapping[str, str]) -> None:
+    """Refuse settings that have no effect, among those ``named``: each with the flag that set it.
+
+    Raises:
+        UserError: some are named.
+    """
+    check(SETTINGS, named, settings.model_dump())
+
+
+def check(rules: Sequence[Rule], given: Mapping[str, str], values: Values) -> None:
+    """Refuse parameters without effect, among those ``given``: each with its flag.
+
+    Raises:
+        UserError: some are given.
+    """
+    for rule in rules:
+        flags = [given[name] for name in rule.parameters.split() if name in given]
+        if flags and not rule.have_effect(values):
+            why, needed = rule.why.format(**values), rule.why.removeprefix("without ")
+            have, it = ("have", "them") if flags[1:] else ("has", "it")
+            add = f", or add {needed}" if needed != rule.why else ""
+            raise UserError(f"{', '.join(flags)} {have} no effect {why}; leave {it} out{add}")
