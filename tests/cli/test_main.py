@@ -185,7 +185,7 @@ def test_an_interrupt_says_how_to_go_on(fedscope: Command, monkeypatch: pytest.M
 
 
 def test_an_interrupted_training_names_its_run(fedscope: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
