@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.methods import parse
-from fedscope.federated.record.method import Batch, Finish, Pass, ServerStep, Step
 from fedscope.federated.record.network import Network
 from fedscope.federated.record.options import Value
 from fedscope.federated.record.tasks import Client
+from fedscope.federated.record.views import Batch, Finish, Pass, ServerStep, Step
 
 
 def options(method: str, **given: Value) -> dict[str, Value]:
@@ -23,7 +23,7 @@ def vector(*values: float) -> Tensor:
 
 
 def step(method: str, w: Tensor, anchor: Tensor, parts: dict[str, Any] | None = None, **given: Value) -> Step:
-    content: dict[str, Any] = {"share": torch.ones(()), "lr": torch.tensor(0.1)} | (parts or {})
+    content: dict[str, Any] = {"relative_size": torch.ones(()), "lr": torch.tensor(0.1)} | (parts or {})
     return Step(w, anchor, options(method, **given), **content)
 
 
@@ -38,7 +38,7 @@ def passing(method: str, network: Any = None, **parts: Any) -> Pass:
         "network": network,
         "start": torch.zeros(0),
         "memory": {},
-        "seen": torch.ones(()),
+        "took_part_before": torch.ones(()),
         "options": options(method, **parts.pop("given", {})),
     }
     return Pass(**(content | parts))
@@ -54,7 +54,7 @@ def ending(method: str, parameters: Tensor, anchor: Tensor, **parts: Any) -> Fin
         "memory": {},
         "received": {},
         "options": options(method, **parts.pop("given", {})),
-        "share": torch.ones(len(parameters), 1),
+        "relative_size": torch.ones(len(parameters), 1),
         "weight": 1.0,
         "steps": 1,
         "nominal_steps": 1,

@@ -16,9 +16,9 @@ from fedscope.data.sets.datasets import Split
 from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.methods import curvature, parse
-from fedscope.federated.record.method import Batch
 from fedscope.federated.record.network import Network
 from fedscope.federated.record.tasks import Client, LocalSettings, Task, Trained
+from fedscope.federated.record.views import Batch
 from fedscope.models.catalogue import build
 from fedscope.streams import torch_stream
 from tests.federated.cases import ending, options, step
@@ -78,7 +78,7 @@ def test_feddc_without_strength_has_scaffolds_gradient() -> None:
     for method in ("scaffold", "feddc"):
         given = {"dc_alpha": 0.0} if method == "feddc" else {}
         at = step(method, w, torch.zeros(2), parts, **given)
-        gradients.append(torch.autograd.grad(parse(method).anchored[0](at), w)[0])
+        gradients.append(torch.autograd.grad(parse(method).parameter_terms[0](at), w)[0])
     assert torch.equal(*gradients)
 
 
@@ -104,7 +104,7 @@ def test_a_control_variate_is_the_mean_gradient_of_the_path(
     model = FlatModel(build("mlp_digits", 10, 1, torch.Generator().manual_seed(1)).double())
     settings = LocalSettings(epochs=2, batch_size=10, momentum=momentum, nesterov=nesterov)
     trainer = LocalTrainer(model, split, Double((0.5,), (0.25,)), record, chosen, settings)
-    trainer.situation.received.copy_(c)
+    trainer.clients.received.copy_(c)
     descend = trainer._descend
     inside = 0.0 if given else 1.0
 
@@ -134,8 +134,8 @@ def test_where_feddyn_ends_exactly_its_memory_is_the_gradient() -> None:
     assert a * (w - b) == pytest.approx(-alpha * new)
     at = step("feddyn", point[0].requires_grad_(), torch.tensor([theta]),
               {"memory": {"dyn.h": torch.tensor([h])}}, dyn_alpha=alpha)  # fmt: skip
-    (slope,) = torch.autograd.grad(parse("feddyn").anchored[0](at), at.parameters)
-    assert (slope + parse("feddyn").corrections[0](at)).item() == pytest.approx(-a * (w - b))
+    (slope,) = torch.autograd.grad(parse("feddyn").parameter_terms[0](at), at.parameters)
+    assert (slope + parse("feddyn").after_clip[0](at)).item() == pytest.approx(-a * (w - b))
 
 
 def test_fedprox_ends_between_the_client_and_the_server() -> None:
@@ -143,7 +143,7 @@ def test_fedprox_ends_between_the_client_and_the_server() -> None:
     w = torch.zeros(1)
     for _ in range(500):
         leaf = w.clone().requires_grad_()
-        term = parse("fedprox").anchored[0](step("fedprox", leaf, torch.tensor([theta]), prox_mu=mu))
+        term = parse("fedprox").parameter_terms[0](step("fedprox", leaf, torch.tensor([theta]), prox_mu=mu))
         w = w - 0.05 * (a * (w - b) + torch.autograd.grad(term, leaf)[0])
     assert w.item() == pytest.approx((a * b + mu * theta) / (a + mu), abs=1e-5)
 
@@ -159,7 +159,7 @@ def test_an_ascent_restores_the_weights_exactly() -> None:
     )
     before = model.values[:, : model.size].clone()
     batch = Batch(Pipeline((0.5,), (0.25,)).test(images), split.labels[None])
-    trainer.situation.begin([Task(torch.arange(20), generator, generator)], model.values[0].clone(), 0.1)
+    trainer.clients.begin([Task(torch.arange(20), generator, generator)], model.values[0].clone(), 0.1)
     model.module.train()
     trainer.objective.differentiate(batch, {}, first=True)
     assert torch.equal(model.values[:, : model.size], before)

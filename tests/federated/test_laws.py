@@ -297,7 +297,7 @@ def test_every_legal_pair_adds_up_in_either_order() -> None:
         there, back = parse(text), parse("+".join(reversed(text.split("+"))))
         assert {o.name for o in there.options} == {o.name for o in back.options}
         assert len({o.name for o in there.options}) == len(there.options)
-        assert len(there.task) == len(back.task)
+        assert len(there.task_terms) == len(back.task_terms)
 
 
 def test_every_other_pair_with_a_server_rule_is_refused() -> None:
@@ -390,7 +390,7 @@ def test_traffic_and_state_are_the_tables() -> None:
         record = METHODS[name]
         assert (len(record.broadcast), len(record.uploads), len(record.memory)) == counts, name
     nova = METHODS["fednova"].uploads
-    assert [v.name for v in nova if not v.instead] == ["nova.a"]  # P + 1
+    assert [v.name for v in nova if not v.replaces_model] == ["nova.a"]  # P + 1
 
 
 def test_feddc_and_scaffold_keep_their_books(tmp_path: Path) -> None:
@@ -443,12 +443,12 @@ def federated(method: str, rounds: int = 400, **given: Any) -> float:
             for _ in range(5):
                 at = step(method, w, theta, parts, **given)
                 rows = step(method, w[None], theta[None], parts, **given)
-                g = record.oracle(slope, rows)[0] if record.oracle else slope(w)
+                g = record.gradient_at(slope, rows)[0] if record.gradient_at else slope(w)
                 leaf = w.clone().requires_grad_()
                 leaf_at = step(method, leaf, theta, parts, **given)
-                for term in record.anchored:
+                for term in record.parameter_terms:
                     g = g + torch.autograd.grad(term(leaf_at), leaf)[0]
-                for correction in record.corrections:
+                for correction in record.after_clip:
                     g = g + correction(at)
                 w = w - 0.05 * g
             end = ending(

@@ -28,9 +28,10 @@ from fedscope.federated.methods import (
 )
 from fedscope.federated.methods.activation_norm import activation_norm
 from fedscope.federated.methods.personal import batchnorm
-from fedscope.federated.record.method import Batch, Gradient, Step
+from fedscope.federated.record.method import Gradient
 from fedscope.federated.record.network import Network
 from fedscope.federated.record.taps import classifier_input, relu_outputs, tapped
+from fedscope.federated.record.views import Batch, Step
 from fedscope.models.catalogue import build
 from tests.federated.cases import ending, options, passing, serving, step, vector
 
@@ -193,7 +194,7 @@ def test_moon_before_it_moved_is_ln_2_without_gradient(
     at = passing(
         "moon", network, batch=Batch(images, torch.zeros(4, dtype=torch.int64)), logits=logits, start=start,
         taps={"moon": list(taps.values())}, memory={"moon.previous": start.clone()},
-        seen=torch.tensor(float(seen)),
+        took_part_before=torch.tensor(float(seen)),
         given={"moon_first": first, "moon_aux_mode": aux_mode, "moon_mu": 3.0},
     )  # fmt: skip
     term = contrastive.contrastive(at)
@@ -216,9 +217,9 @@ def test_moon_reads_the_head() -> None:
 def test_mixup_is_cross_entropy_with_the_mixed_target() -> None:
     logits, labels = torch.randn(6, 4, generator=seeded()), torch.tensor([0, 1, 2, 3, 0, 1])
     batch = mixing.mix(Batch(torch.rand(6, 3), labels), {"mixup": (0.3, torch.arange(5, -1, -1))}, {})
-    assert batch.others is not None
-    two = batch.share * cross_entropy(logits, labels) + (1 - batch.share) * cross_entropy(
-        logits, batch.others
+    assert batch.mixed_labels is not None
+    two = batch.mix_weight * cross_entropy(logits, labels) + (1 - batch.mix_weight) * cross_entropy(
+        logits, batch.mixed_labels
     )
     one_hot = nn.functional.one_hot(labels, 4).float()
     assert two.item() == pytest.approx(cross_entropy(logits, 0.3 * one_hot + 0.7 * one_hot.flip(0)).item())
@@ -235,7 +236,7 @@ def test_mixup_with_gamma_zero_is_exact() -> None:
     images = torch.randn(5, 1, 2, 2, generator=seeded())
     drawn = {"mixup": mixing.draw(seeded(), options("mixup", mixup_gamma=0.0), images, nn.Identity())}
     batch = mixing.mix(Batch(images, torch.arange(5)), drawn, {})
-    assert batch.share == 1
+    assert batch.mix_weight == 1
     assert torch.equal(batch.images, images)
 
 
@@ -539,7 +540,7 @@ def test_fedspeeds_ascent_sees_the_stale_gradient_only_when_asked() -> None:
     w, stale = torch.tensor([[3.0, 0.0]]), torch.tensor([[0.0, 4.0]])
     for asked, expected in ((False, [1.0, 0.0]), (True, [0.6, 0.8])):
         points, function = quadratic(torch.tensor([1.0, 1.0]))
-        given = {"speed_rho": 1.0, "speed_stale_ascent": asked, "parts": {"stale": stale}}
+        given = {"speed_rho": 1.0, "speed_stale_ascent": asked, "parts": {"last_gradient": stale}}
         dynamic.extrapolated(function, at_rows("fedspeed", w, **given))
         assert (points[1] - w)[0].tolist() == pytest.approx(expected)
 
@@ -550,7 +551,7 @@ def test_fedspeeds_ascent_sees_the_stale_gradient_only_when_asked() -> None:
 def test_feddyn_by_hand() -> None:
     # α = 0.5 on a client twice the mean size: α_k = 0.25. α_k(w − θ + h) is split between loss and decay.
     w, anchor = vector(1.0, 2.0), torch.tensor([0.5, 0.0])
-    parts = {"memory": {"dyn.h": torch.tensor([0.25, -1.0])}, "share": torch.tensor(2.0)}
+    parts = {"memory": {"dyn.h": torch.tensor([0.25, -1.0])}, "relative_size": torch.tensor(2.0)}
     for quadratic_part in ("loss", "weight_decay"):
         at = step("feddyn", w, anchor, parts, dyn_alpha=0.5, dyn_quadratic=quadratic_part)
         total = torch.tensor(gradient(dynamic.dynamic(at), w)) + dynamic.decay(at)
@@ -624,7 +625,7 @@ def test_feddc_by_hand() -> None:
     parts = {
         "memory": {"dc.h": torch.tensor([0.25, -1.0]), "dc.g_k": torch.tensor([0.1, 0.2])},
         "received": {"dc.g": torch.tensor([1.0, 3.0])},
-        "share": torch.tensor(2.0),
+        "relative_size": torch.tensor(2.0),
     }
     term = control.drift(step("feddc", w, anchor, parts, dc_alpha=0.5))
     assert gradient(term, w) == pytest.approx([0.25 * 0.75 + 0.5 - 0.1, 0.25 * 1.0 + 1.5 - 0.2])
@@ -640,7 +641,7 @@ def test_fedcurv_is_the_double_sum() -> None:
     memory = {"curv.F": fishers[0], "curv.Fw": fishers[0] * solutions[0]}
     w = torch.randn(4, generator=generator, requires_grad=True)
     for previous, others in ((1.0, [1, 2]), (0.0, [0, 1, 2])):
-        parts = {"received": received, "memory": memory, "previous": torch.tensor(previous)}
+        parts = {"received": received, "memory": memory, "took_part_last_round": torch.tensor(previous)}
         term = curvature.consolidation(step("fedcurv", w, w.detach(), parts, fedcurv_lambda=0.5))
         explicit = 0.5 * sum((fishers[j] * (w - solutions[j]) ** 2).sum() for j in others)
         constant = 0.5 * sum((fishers[j] * solutions[j] ** 2).sum() for j in others)

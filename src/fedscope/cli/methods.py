@@ -85,7 +85,7 @@ def _describe(method: "Method") -> dict[str, Any]:
     from fedscope.federated.methods import ALIASES
 
     further = [v for v in method.server_state if v.name in method.broadcast]
-    uploads = [v for v in method.uploads if not v.instead]
+    uploads = [v for v in method.uploads if not v.replaces_model]
     shared = "the model without BatchNorm" if method.personal else "the model"
     return {
         "name": method.name,

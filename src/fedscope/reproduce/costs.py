@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.federated.client.flat import FlatModel
-from fedscope.federated.client.state import Situation
+from fedscope.federated.client.state import ClientState
 from fedscope.federated.costs.expected import expected_costs
 from fedscope.federated.methods import parse
 from fedscope.federated.setup.presets import preset
@@ -122,7 +122,7 @@ def _traffic(method: str, network: str) -> tuple[int, int]:
     found = parse(method)
     record = model_catalogue.find(network)
     model = FlatModel(model_catalogue.outline(network, record.classes, record.channels))  # shapes alone
-    situation = Situation(model, found, found.values({}, "paper"))
-    size = model.values.shape[1] - len(situation.personal)
-    down, up = (size + situation.further(layout) for layout in (situation.broadcast, situation.uploads))
+    clients = ClientState(model, found, found.values({}, "paper"))
+    size = model.values.shape[1] - len(clients.personal)
+    down, up = (size + clients.further(layout) for layout in (clients.broadcast, clients.uploads))
     return BYTES * down, BYTES * up

@@ -59,7 +59,9 @@ class Clock:
 
     def training(self, settings: Settings, done: int = 0) -> Estimate:
         """Return the time of the rounds after the first ``done``."""
-        passes = (settings.rounds - done) * per_round(settings) * (2 if parse(settings.method).oracle else 1)
+        passes = (
+            (settings.rounds - done) * per_round(settings) * (2 if parse(settings.method).gradient_at else 1)
+        )
         return self._time(settings, passes)
 
     def measuring(self, settings: Settings, wanted: Measure) -> Estimate:

@@ -15,8 +15,9 @@ from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.costs.cost import gradients
 from fedscope.federated.methods import parse
-from fedscope.federated.record.method import Gradient, Method, Step
+from fedscope.federated.record.method import Gradient, Method
 from fedscope.federated.record.tasks import LocalSettings, Task
+from fedscope.federated.record.views import Step
 from fedscope.models.catalogue import build
 from fedscope.models.depth import gated
 from fedscope.models.resnet import blocks
@@ -151,11 +152,11 @@ def test_a_stack_is_its_clients_one_by_one(name: str, method: str) -> None:
     for stack in (1, 3):
         flat = FlatModel(build(name, 10, 1, torch.Generator().manual_seed(1)).double(), stack)
         trainer = LocalTrainer(flat, split, Double((0.5,), (0.25,)), record, options, SETTINGS)
-        memory = torch.linspace(-1, 1, trainer.situation.memory.width, dtype=torch.float64)
+        memory = torch.linspace(-1, 1, trainer.clients.memory.width, dtype=torch.float64)
         tasks = [
             Task(
                 torch.arange(20 * k, 20 * k + 10), torch.Generator().manual_seed(k), torch.Generator(),
-                share=k + 0.5, memory=memory * k if record.memory else None,
+                relative_size=k + 0.5, memory=memory * k if record.memory else None,
             )
             for k in range(3)
         ]  # fmt: skip
@@ -248,7 +249,7 @@ def test_bf16_is_near_fp32_and_not_it() -> None:
 
 def reused(gradient: Gradient, step: Step) -> Tensor:
     """An ascent along the last step's gradient: one gradient a step, as FedLESAM along the server's."""
-    return gradient(step.parameters + (0.1 if step.stale is None else 0.1 * step.stale))
+    return gradient(step.parameters + (0.1 if step.last_gradient is None else 0.1 * step.last_gradient))
 
 
 def lazy(gradient: Gradient, step: Step) -> Tensor:
@@ -267,8 +268,8 @@ def lazy(gradient: Gradient, step: Step) -> Tensor:
         (parse("fedavg"), 6, 1),
         (parse("fedsam"), 12, 2),
         (parse("fedspeed"), 12, 2),
-        (Method("one", "", "", oracle=reused, stale=True), 6, 1),
-        (Method("lazy", "", "", oracle=lazy, stale=True), 8, 1),
+        (Method("one", "", "", gradient_at=reused, last_gradient=True), 6, 1),
+        (Method("lazy", "", "", gradient_at=lazy, last_gradient=True), 8, 1),
     ],
     ids=lambda value: getattr(value, "name", None),
 )
@@ -284,7 +285,7 @@ def test_gradients_are_counted_where_they_are_computed(
         tasks = [Task(torch.arange(12), torch.Generator(), torch.Generator()) for _ in range(stack)]
         done = trainer.train(start, flat.counters.clone(), tasks, LR)
         assert done.gradients.tolist() == [count] * stack
-    assert gradients(method, trainer.situation) == per_step
+    assert gradients(method, trainer.clients) == per_step
 
 
 def test_a_dropped_branch_decays_and_coasts() -> None:

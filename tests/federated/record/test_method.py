@@ -13,8 +13,8 @@ from fedscope.federated.record.vectors import Vector
 def test_methods_add() -> None:
     method = parse("FedProx + man")
     assert method.name == "fedprox+man"
-    assert method.anchored == METHODS["fedprox"].anchored
-    assert method.task == METHODS["man"].task
+    assert method.parameter_terms == METHODS["fedprox"].parameter_terms
+    assert method.task_terms == METHODS["man"].task_terms
     assert {o.name for o in method.options} == {
         "prox.mu", "prox.form", "prox.skip", "prox.split",
         "man.zeta", "man.half", "man.taps", "man.include_logits",
@@ -107,7 +107,7 @@ def test_what_looks_at_one_client_trains_alone() -> None:
     def nothing(*_: object) -> None:
         raise AssertionError
 
-    assert Method("a", "", "", transform=nothing).trains_alone  # type: ignore[arg-type]
+    assert Method("a", "", "", batch_transform=nothing).trains_alone  # type: ignore[arg-type]
     assert Method("a", "", "", draws={"a": nothing}).trains_alone
     assert not Method("a", "", "", memory=(Vector("h"),)).trains_alone
     assert {name for name, m in METHODS.items() if m.trains_alone} == {

@@ -20,11 +20,12 @@ from fedscope.federated.client.cuda_graphs import Replay
 from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.client.objective import Objective
 from fedscope.federated.client.recalibration import POST_BN, recalibrate
-from fedscope.federated.client.state import Situation
-from fedscope.federated.record.method import Batch, Finish, Method
+from fedscope.federated.client.state import ClientState
+from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Values
 from fedscope.federated.record.tasks import Client, LocalSettings, Task, Trained
 from fedscope.federated.record.vectors import Vector
+from fedscope.federated.record.views import Batch, Finish
 from fedscope.streams import seeded
 
 VELOCITY = Vector("velocity")
@@ -57,15 +58,15 @@ class LocalTrainer:
         self.clock = clock or Clock()
         self.initial_lr, self.mean_samples, self._seeded = lr, mean_samples, draws
         self._keeps_velocity = settings.momentum > 0 and settings.optimizer_state == "client"
-        self.situation = Situation(model, method, options, (VELOCITY,) if self._keeps_velocity else ())
-        self.objective = Objective(self.situation, method, settings)
+        self.clients = ClientState(model, method, options, (VELOCITY,) if self._keeps_velocity else ())
+        self.objective = Objective(self.clients, method, settings)
         new = model.values.new_zeros
         self._velocity = new(len(model.values), model.size if settings.momentum else 0)
         self._loss = torch.zeros(len(model.values), dtype=torch.float64, device=model.values.device)
         self._clip = settings.clip
-        if self._clip is None and method.clip is not None:
-            self._clip = float(options[method.clip]) or None
-        stale = self.situation.stale
+        if self._clip is None and method.default_clip is not None:
+            self._clip = float(options[method.default_clip]) or None
+        stale = self.clients.last_gradient
         changed = (
             model.values,
             model.counters,
@@ -81,16 +82,16 @@ class LocalTrainer:
 
     def train(self, start: Tensor, counters: Tensor, tasks: Sequence[Task], lr: float) -> Trained:
         """Train K clients of one size from ``start`` (P+Q,) at rate ``lr`` and keep nothing of them."""
-        model, situation, count = self.model, self.situation, len(tasks)
+        model, clients, count = self.model, self.clients, len(tasks)
         if len({len(task.rows) for task in tasks}) != 1 or count > len(model.values):
             raise ValueError("a stack is clients of one size, at most as many as the model has rows")
         model.module.train()
         model.counters.copy_(counters)
         self.objective.taken.zero_()
-        situation.begin(tasks, start, lr)
+        clients.begin(tasks, start, lr)
         self._velocity.zero_()
         if self._keeps_velocity:
-            self._velocity[:count] = situation.memory.split(situation.remembered[:count])[VELOCITY.name]
+            self._velocity[:count] = clients.memory.split(clients.remembered[:count])[VELOCITY.name]
         rows = torch.stack([task.rows for task in tasks])
         random = {name: tasks[0].random(name) for name in self.method.draws}  # who draws trains alone
         # What a network draws itself, as for dropout, comes from the global generators.
@@ -103,11 +104,11 @@ class LocalTrainer:
             done = self._finish(tasks, lr)
         accuracy = self._recalibrated(tasks)
         if self.method.personal:  # as it is sent, with what was re-estimated
-            done["personal"] = model.values[:count, situation.personal]
+            done["personal"] = model.values[:count, clients.personal]
         return Trained(
             model.values[:count].clone(),
-            situation.memory.join(done, count),
-            situation.uploads.join(done, count),
+            clients.memory.join(done, count),
+            clients.uploads.join(done, count),
             model.counters.clone(),
             self._loss[:count] / seen,
             torch.full_like(self._loss[:count], accuracy),
@@ -134,8 +135,8 @@ class LocalTrainer:
     def _finish(self, tasks: Sequence[Task], lr: float) -> dict[str, Tensor]:
         """Return the vectors that the clients remember and send from now on, each (K, size)."""
         count, settings, samples = len(tasks), self.settings, len(tasks[0].rows)
-        model, situation = self.model, self.situation
-        done = {name: v.clone() for name, v in situation.memory.split(situation.remembered[:count]).items()}
+        model, clients = self.model, self.clients
+        done = {name: v.clone() for name, v in clients.memory.split(clients.remembered[:count]).items()}
 
         def client(row: int) -> Client:
             rows = tasks[row].rows
@@ -146,12 +147,12 @@ class LocalTrainer:
             return Client(self.split.labels[rows], inputs, tasks[row].random)
 
         end = Finish(
-            parameters=situation.acting(situation.parameters(count), situation.anchor(count)),
-            anchor=situation.anchor(count),
-            memory=situation.memory.split(situation.remembered[:count]),
-            received=situation.broadcast.split(situation.received),
+            parameters=clients.acting(clients.parameters(count), clients.anchor(count)),
+            anchor=clients.anchor(count),
+            memory=clients.memory.split(clients.remembered[:count]),
+            received=clients.broadcast.split(clients.received),
             options=self.options,
-            share=situation.share[:count],
+            relative_size=clients.relative_size[:count],
             weight=settings.weight(samples),
             steps=self.steps(samples),
             nominal_steps=settings.epochs * settings.steps(self.mean_samples),
@@ -161,7 +162,7 @@ class LocalTrainer:
             nesterov=settings.nesterov,
             batch_size=settings.batch_size,
             values=model.values[:count],
-            start=situation.start[:count],
+            start=clients.start[:count],
             network=self.objective.network,
             client=client,
         )
@@ -205,17 +206,17 @@ class LocalTrainer:
 
     def _descend(self, count: int, first: bool) -> None:
         """Clip, correct, decay, and move the parameters along the gradient."""
-        settings, method, situation = self.settings, self.method, self.situation
-        w, gradient = situation.parameters(count), self.model.gradient[:count]
+        settings, method, clients = self.settings, self.method, self.clients
+        w, gradient = clients.parameters(count), self.model.gradient[:count]
         if self._clip is not None:
             norm = gradient.norm(dim=1, keepdim=True)
             gradient.mul_((self._clip / (norm + 1e-6)).clamp(max=1.0))
-        if situation.stale is not None:
-            situation.stale[:count] = gradient
-        at = situation.stack(count, first) if method.corrections or method.displaced else None
+        if clients.last_gradient is not None:
+            clients.last_gradient[:count] = gradient
+        at = clients.stack(count, first) if method.after_clip or method.after_momentum else None
         if at:
-            for correction in method.corrections:
-                gradient.add_(situation.masked(correction(at)))
+            for correction in method.after_clip:
+                gradient.add_(clients.masked(correction(at)))
         if settings.weight_decay:
             gradient.add_(w, alpha=settings.weight_decay)
         direction = gradient
@@ -224,6 +225,6 @@ class LocalTrainer:
             velocity.mul_(settings.momentum).add_(gradient)
             direction = gradient.add_(velocity, alpha=settings.momentum) if settings.nesterov else velocity
         if at:
-            for displacement in method.displaced:
-                direction = direction + situation.masked(displacement(at))
-        w.addcmul_(direction, situation.lr, value=-1)
+            for displacement in method.after_momentum:
+                direction = direction + clients.masked(displacement(at))
+        w.addcmul_(direction, clients.lr, value=-1)

@@ -12,24 +12,25 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
-from fedscope.federated.client.state import Situation
-from fedscope.federated.record.method import Batch, Method, Pass
+from fedscope.federated.client.state import ClientState
+from fedscope.federated.record.method import Method
 from fedscope.federated.record.network import Network
 from fedscope.federated.record.taps import tapped
 from fedscope.federated.record.tasks import LocalSettings
+from fedscope.federated.record.views import Batch, Pass
 
 
 class Objective:
-    """Differentiates the objective of the clients in a situation; gradients go to ``model.gradient``.
+    """Differentiates the objective of clients in training; gradients go to ``model.gradient``.
 
     ``taken`` counts the gradients of the task loss that each client has computed.
     """
 
-    def __init__(self, situation: Situation, method: Method, settings: LocalSettings):
-        self.model, self.situation, self.method = situation.model, situation, method
+    def __init__(self, clients: ClientState, method: Method, settings: LocalSettings):
+        self.model, self.clients, self.method = clients.model, clients, method
         self.network = Network(self.model, settings.precision == "bf16")
         module = self.model.module
-        self._taps = {name: taps(module, situation.options) for name, taps in method.taps.items()}
+        self._taps = {name: taps(module, clients.options) for name, taps in method.taps.items()}
         self._outputs: dict[str, Tensor] = {}
         self.taken = torch.zeros((), dtype=torch.int64, device=self.model.values.device)
         self._whole = settings.batch_size
@@ -44,7 +45,7 @@ class Objective:
 
     def draw(self, images: Tensor, random: Mapping[str, torch.Generator]) -> dict[str, Any]:
         """Return what the method draws for a mini-batch, by name."""
-        options, module = self.situation.options, self.model.module
+        options, module = self.clients.options, self.model.module
         return {name: draw(random[name], options, images, module) for name, draw in self.method.draws.items()}
 
     def differentiate(self, batch: Batch, drawn: Mapping[str, Any], *, first: bool) -> Tensor:
@@ -52,9 +53,9 @@ class Objective:
 
         ``batch`` has images (K·B, C, H, W) and labels (K, B).
         """
-        situation, count = self.situation, len(batch.labels)
+        clients, count = self.clients, len(batch.labels)
         with torch.no_grad():
-            if self.method.oracle is None:
+            if self.method.gradient_at is None:
                 loss = self._task_gradient(batch, drawn)
             else:
                 losses: list[Tensor] = []
@@ -63,9 +64,9 @@ class Objective:
                     losses.append(self._away(w, batch, drawn, keep_buffers=keep_buffers))
                     return self.model.gradient[:count].clone()
 
-                self.model.gradient[:count] = self.method.oracle(gradient, situation.stack(count, first))
+                self.model.gradient[:count] = self.method.gradient_at(gradient, clients.stack(count, first))
                 loss = losses[0]
-        if self.method.anchored:
+        if self.method.parameter_terms:
             self._add_anchored(count, first=first)
         self._outputs.clear()
         return loss
@@ -74,18 +75,18 @@ class Objective:
         """Return the task loss of the client in row 0 on its mini-batch, and its cross-entropy."""
         model, method = self.model, self.method
         batch = Batch(model.typed(batch.images), batch.labels)
-        if method.transform:
-            batch = method.transform(batch, drawn, self.situation.options)
+        if method.batch_transform:
+            batch = method.batch_transform(batch, drawn, self.clients.options)
         # Ragged batches are not compiled: each size takes long, and a limited number is, the first seen.
         whole = len(batch.images) == self._whole
-        run = method.strategy(model.module, drawn) if method.strategy else nullcontext()
+        run = method.forward_context(model.module, drawn) if method.forward_context else nullcontext()
         with self.network.precision(), run:
             logits = (self._compiled if whole else model.module)(batch.images)
         return self._loss(batch, logits, drawn, *self._row(0))
 
     def _row(self, row: int | slice) -> tuple[Tensor, Tensor, Tensor]:
         """Return what task terms see of a client besides its pass: its start, memory, and whether seen."""
-        return self.situation.start[row], self.situation.remembered[row], self.situation.seen[row]
+        return self.clients.start[row], self.clients.remembered[row], self.clients.took_part_before[row]
 
     def _away(self, w: Tensor, batch: Batch, drawn: Mapping[str, Any], *, keep_buffers: bool) -> Tensor:
         """Leave the gradients of the task loss at ``w`` (K, P); go back; return the losses there."""
@@ -124,7 +125,7 @@ class Objective:
         buffers = [buffer.clone() for buffer in kept]  # each contiguous, as BatchNorm's update needs it
         images = batch.images.unflatten(0, batch.labels.shape)
         gradients, losses = vmap(grad(objective, has_aux=True), in_dims=(0, 0, 0, 0, None, 0, 0, 0))(
-            self.situation.parameters(count), buffers, images, batch.labels, model.counters,
+            self.clients.parameters(count), buffers, images, batch.labels, model.counters,
             *self._row(slice(count)),
         )  # fmt: skip
         for place, buffer in zip(kept, buffers, strict=True):
@@ -142,35 +143,36 @@ class Objective:
         seen: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Return one client's task loss and its cross-entropy."""
-        dtype, situation = self.model.values.dtype, self.situation
+        dtype, clients = self.model.values.dtype, self.clients
         logits = logits.to(dtype)
         loss = cross_entropy(logits, batch.labels)
-        if batch.others is not None:
-            loss = batch.share * loss + (1 - batch.share) * cross_entropy(logits, batch.others)
+        if batch.mixed_labels is not None:
+            other = cross_entropy(logits, batch.mixed_labels)
+            loss = batch.mix_weight * loss + (1 - batch.mix_weight) * other
         objective = loss
-        if self.method.task:
+        if self.method.task_terms:
             taps = {
                 name: [self._outputs[module].to(dtype) for module in modules if module in self._outputs]
                 for name, modules in self._taps.items()
             }
-            recalled = situation.memory.split(memory)
+            recalled = clients.memory.split(memory)
             at = Pass(
-                batch, logits, loss, taps, drawn, self.network, start, recalled, seen[0], situation.options
+                batch, logits, loss, taps, drawn, self.network, start, recalled, seen[0], clients.options
             )
-            for term in self.method.task:
+            for term in self.method.task_terms:
                 objective = objective + term(at)
         return objective, loss.detach()
 
     def _add_anchored(self, count: int, *, first: bool) -> None:
         """Add the gradient of the terms of the parameters to every row."""
-        situation = self.situation
+        clients = self.clients
 
         def total(w: Tensor, *rows: Tensor) -> Tensor:
-            step = situation.client(w, *rows, first=first)
-            return torch.stack([term(step) for term in self.method.anchored]).sum()
+            step = clients.client(w, *rows, first=first)
+            return torch.stack([term(step) for term in self.method.parameter_terms]).sum()
 
         if len(self.model.values) == 1:
-            total(self.model.parameters, *(row[0] for row in situation.rows(1))).backward()
+            total(self.model.parameters, *(row[0] for row in clients.rows(1))).backward()
         else:
-            gradients = vmap(grad(total))(situation.parameters(count), *situation.rows(count))
+            gradients = vmap(grad(total))(clients.parameters(count), *clients.rows(count))
             self.model.gradient[:count] += gradients

@@ -6,13 +6,14 @@ import torch
 from torch import Tensor
 
 from fedscope.federated.client.flat import FlatModel
-from fedscope.federated.record.method import Method, Step
+from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Values
 from fedscope.federated.record.tasks import Task
 from fedscope.federated.record.vectors import Layout, Vector
+from fedscope.federated.record.views import Step
 
 
-class Situation:
+class ClientState:
     """The rows of up to ``len(model.values)`` clients in training: where they started, what they remember.
 
     The tensors stay where they are, for recorded steps. ``keeps`` are vectors that clients remember besides
@@ -35,9 +36,10 @@ class Situation:
         self.received = new(self.broadcast.width)
         self.start = new(stack, width)
         self.remembered = new(stack, self.memory.width)
-        self.share, self.seen, self.previous = new(stack, 1), new(stack, 1), new(stack, 1)
+        self.relative_size = new(stack, 1)
+        self.took_part_before, self.took_part_last_round = new(stack, 1), new(stack, 1)
         self.lr = new(())
-        self.stale = new(stack, size) if method.stale else None
+        self.last_gradient = new(stack, size) if method.last_gradient else None
         self._masks = {
             name: model.mask(choose(model.module, options))[:size].to(model.values.dtype)
             for name, choose in method.masks.items()
@@ -49,11 +51,11 @@ class Situation:
     def begin(self, tasks: Sequence[Task], start: Tensor, lr: float) -> None:
         """Place clients that received ``start`` (P+Q,) in the first rows, and their models in the network."""
         self.lr.fill_(lr)
-        if self.stale is not None:
-            self.stale.zero_()
+        if self.last_gradient is not None:
+            self.last_gradient.zero_()
         for row, task in enumerate(tasks):
-            self.share[row], self.seen[row] = task.share, task.memory is not None
-            self.previous[row] = task.previous
+            self.relative_size[row], self.took_part_before[row] = task.relative_size, task.memory is not None
+            self.took_part_last_round[row] = task.took_part_last_round
             self.start[row] = start
             if task.memory is None:
                 own = task.initial()
@@ -68,7 +70,7 @@ class Situation:
         """Return how many numbers of ``layout`` are sent beyond the model, personal ones left out."""
         own = 0 if self._shared is None else int((~self._shared).sum())
         vectors = zip(layout.vectors, layout.sizes, strict=True)
-        return sum(size - own * (v.scope == "parameters") for v, size in vectors if not v.instead)
+        return sum(size - own * (v.scope == "parameters") for v, size in vectors if not v.replaces_model)
 
     def parameters(self, count: int) -> Tensor:
         """Return w of the first ``count`` clients, a view (count, P)."""
@@ -88,16 +90,17 @@ class Situation:
 
     def stack(self, count: int, first_of_epoch: bool) -> Step:
         """Return what an oracle or a correction sees of the first ``count`` clients."""
-        stale = None if self.stale is None else self.stale[:count]
+        stale = None if self.last_gradient is None else self.last_gradient[:count]
         return Step(
-            self.parameters(count), self.anchor(count), self.options, self.share[:count], self.lr,
+            self.parameters(count), self.anchor(count), self.options, self.relative_size[:count], self.lr,
             self.memory.split(self.remembered[:count]), self.broadcast.split(self.received), self._masks,
-            self.previous[:count], stale, first_of_epoch,
+            self.took_part_last_round[:count], stale, first_of_epoch,
         )  # fmt: skip
 
     def rows(self, count: int) -> tuple[Tensor, ...]:
         """Return the arguments of :meth:`client` for the first ``count`` clients."""
-        return self.anchor(count), self.share[:count], self.remembered[:count], self.previous[:count]
+        sizes, last_round = self.relative_size[:count], self.took_part_last_round[:count]
+        return self.anchor(count), sizes, self.remembered[:count], last_round
 
     def client(
         self, w: Tensor, anchor: Tensor, share: Tensor, remembered: Tensor, previous: Tensor, *, first: bool

@@ -7,8 +7,9 @@ from torch import Tensor
 
 from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.client.loop import LocalTrainer
-from fedscope.federated.client.state import Situation
-from fedscope.federated.record.method import Batch, Method
+from fedscope.federated.client.state import ClientState
+from fedscope.federated.record.method import Method
+from fedscope.federated.record.views import Batch
 from fedscope.federated.setup.federation import Federation, local_settings
 from fedscope.models.cost import multiply_accumulates, norm_affine, parameter_count
 from fedscope.streams import torch_stream
@@ -44,7 +45,7 @@ def cost(federation: Federation, draws: int = 32) -> Cost:
         federation.pipeline.test(federation.dataset.train.images, rows), federation.dataset.train.labels[rows]
     )
     random = {name: torch_stream(settings.seed, f"cost of {name}") for name in method.draws}
-    passes = gradients(method, objective.situation)
+    passes = gradients(method, objective.clients)
     repeats = draws if method.draws else 1
     model.module.train()
     with objective.tapping():
@@ -56,7 +57,7 @@ def cost(federation: Federation, draws: int = 32) -> Cost:
     return Cost(passes * total / (repeats * SAMPLES), held * method.models_held(), passes)
 
 
-def gradients(method: Method, situation: Situation) -> int:
+def gradients(method: Method, clients: ClientState) -> int:
     """Return how many gradients of the task loss a step computes: one, or as many as the oracle asks for."""
     asked: list[Tensor] = []
 
@@ -64,7 +65,7 @@ def gradients(method: Method, situation: Situation) -> int:
         asked.append(w)
         return torch.ones_like(w)
 
-    if method.oracle is None:
+    if method.gradient_at is None:
         return 1
-    method.oracle(gradient, situation.stack(1, first_of_epoch=False))
+    method.gradient_at(gradient, clients.stack(1, first_of_epoch=False))
     return len(asked)

@@ -16,10 +16,10 @@ def traffic(trainer: LocalTrainer, clients: int) -> dict[str, int]:
     A client receives and sends the P parameters, the Q running statistics and the method's further vectors,
     each less what is personal, in float32: what crosses the network in a deployment, not between workers.
     """
-    situation = trainer.situation
-    size = trainer.model.values.shape[1] - len(situation.personal)
-    layouts = (situation.broadcast, situation.uploads)
-    down, up = (4 * clients * (size + situation.further(layout)) for layout in layouts)
+    state = trainer.clients
+    size = trainer.model.values.shape[1] - len(state.personal)
+    layouts = (state.broadcast, state.uploads)
+    down, up = (4 * clients * (size + state.further(layout)) for layout in layouts)
     return {"bytes_down": down, "bytes_up": up}
 
 

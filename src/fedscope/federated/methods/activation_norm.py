@@ -15,9 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from fedscope.errors import UserError
-from fedscope.federated.record.method import Method, Pass
+from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Option, Values
 from fedscope.federated.record.taps import relu_outputs
+from fedscope.federated.record.views import Pass
 
 TINY = {  # on the network of three pooled convolutions and two hidden linear layers
     "code": ["relu1", "relu2", "pool3", "relu4", "relu5"],
@@ -109,7 +110,7 @@ MAN = Method(
         Option("man.include_logits", False, "count the logits as a layer"),
     ),
     checks=(check,),
-    alone=(alone,),
+    single_image_checks=(alone,),
     taps={"man": layers},
-    task=(activation_norm,),
+    task_terms=(activation_norm,),
 )  # fmt: skip

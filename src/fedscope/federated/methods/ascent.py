@@ -11,8 +11,9 @@ BatchNorm's running statistics unless ``sam.bn=first``.
 import torch
 from torch import Tensor, nn
 
-from fedscope.federated.record.method import Gradient, Method, Step
+from fedscope.federated.record.method import Gradient, Method
 from fedscope.federated.record.options import Option, Values
+from fedscope.federated.record.views import Step
 
 TINY = 1e-16  # beside ‖g‖, as in the published code
 
@@ -55,7 +56,7 @@ FEDSAM = Method(
     source="Caldarola, Caputo, Ciccone 2022 (ECCV); Qu et al. 2022 (ICML), Algorithm 1",
     place="the point at which the task loss is differentiated",
     options=(Option("sam.rho", 0.05, "radius ρ (Yashwanth et al. 2024: 0.05)"), BN),
-    oracle=sharpness_aware,
+    gradient_at=sharpness_aware,
 )
 FEDASAM = Method(
     name="fedasam",
@@ -71,6 +72,6 @@ FEDASAM = Method(
         ),
         BN,
     ),
-    oracle=adaptive,
+    gradient_at=adaptive,
     masks={"asam.scaled": scaled},
 )  # fmt: skip

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, cross_entropy
 
-from fedscope.federated.record.method import Method, Pass
+from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Option
 from fedscope.federated.record.taps import classifier_input, tapped
 from fedscope.federated.record.vectors import Vector
+from fedscope.federated.record.views import Pass
 
 
 def features(model: nn.Module, images: Tensor) -> Tensor:
@@ -39,12 +40,12 @@ def contrastive(at: Pass) -> Tensor:
     train = at.options["moon.aux_mode"] == "train"
     previous = at.memory["moon.previous"]
     if at.options["moon.first"] == "received":
-        previous = torch.where(at.seen > 0, previous, at.start)
+        previous = torch.where(at.took_part_before > 0, previous, at.start)
     near, far = (
         at.network.at(model, features, at.batch.images, train=train) for model in (at.start, previous)
     )
     term = contrast(at.taps["moon"][0], near, far, float(at.options["moon.tau"]))
-    present = at.seen if at.options["moon.first"] == "skip" else 1.0
+    present = at.took_part_before if at.options["moon.first"] == "skip" else 1.0
     return float(at.options["moon.mu"]) * present * term
 
 
@@ -66,11 +67,11 @@ MOON = Method(
             code="received", choices=("init", "random", "received", "skip"),
         ),
     ),
-    needs=(lambda _: {"head": True},),
+    network_needs=(lambda _: {"head": True},),
     taps={"moon": lambda model, _: [classifier_input(model)]},
-    task=(contrastive,),
+    task_terms=(contrastive,),
     memory=(Vector("moon.previous", "model", start="initial"),),
-    own_start=lambda options: options["moon.first"] == "random",
+    random_start=lambda options: options["moon.first"] == "random",
     finish=(lambda end: {"moon.previous": end.values},),
     subnetworks=True,
 )  # fmt: skip

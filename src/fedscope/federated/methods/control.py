@@ -21,9 +21,10 @@ from torch import Tensor
 
 from fedscope.federated.methods.dynamic import UNIFORM
 from fedscope.federated.methods.normalized import reach
-from fedscope.federated.record.method import Finish, Method, ServerStep, Step
+from fedscope.federated.record.method import Method, Required
 from fedscope.federated.record.options import Option
 from fedscope.federated.record.vectors import Vector
+from fedscope.federated.record.views import Finish, ServerStep, Step
 
 
 def mean_gradient(end: Finish) -> Tensor:
@@ -42,7 +43,7 @@ def _correction(step: Step) -> Tensor:
     """Return c − c_k, or as the published code c/s_k − c_k, in the shape of the parameters."""
     c = step.received["scaffold.c"]
     if step.options["cv.steps"] == "nominal":
-        c = c / step.share
+        c = c / step.relative_size
     return c - step.memory["scaffold.c_k"]
 
 
@@ -66,7 +67,7 @@ def scaffold_finish(end: Finish) -> dict[str, Tensor]:
     else:  # what enters after the step is moved along once a step, with momentum or without
         counted = end.steps / _reach(end) if options["scaffold.apply"] == "after_step" else 1.0
         new = counted * (old - end.received["scaffold.c"]) + mean_gradient(end)
-    weight = end.share if options["cv.steps"] == "nominal" else 1.0
+    weight = end.relative_size if options["cv.steps"] == "nominal" else 1.0
     return {"scaffold.c_k": new, "scaffold.change": weight * (new - old)}
 
 
@@ -87,19 +88,19 @@ def scaffold_server(step: ServerStep) -> tuple[Tensor, dict[str, Tensor]]:
 
 def drift(step: Step) -> Tensor:
     """Return (α_k/2)‖w + h_k − θ_t‖² + ⟨w, g/s_k − g_k⟩, a scalar."""
-    w, alpha = step.parameters, float(step.options["dc.alpha"]) / step.share
+    w, alpha = step.parameters, float(step.options["dc.alpha"]) / step.relative_size
     tie = (w + step.memory["dc.h"] - step.anchor).square().sum()
-    tilt = w * (step.received["dc.g"] / step.share - step.memory["dc.g_k"])
+    tilt = w * (step.received["dc.g"] / step.relative_size - step.memory["dc.g_k"])
     return 0.5 * alpha * tie + tilt.sum()
 
 
 def drift_finish(end: Finish) -> dict[str, Tensor]:
     """Return h_k⁺, g_k⁺, and s_k times the change of g_k."""
-    change = mean_gradient(end) - end.received["dc.g"] / end.share
+    change = mean_gradient(end) - end.received["dc.g"] / end.relative_size
     return {
         "dc.h": end.memory["dc.h"] + (end.parameters - end.anchor),
         "dc.g_k": end.memory["dc.g_k"] + change,
-        "dc.change": change * end.share,
+        "dc.change": change * end.relative_size,
     }
 
 
@@ -120,9 +121,10 @@ def steps_option(help: str) -> Option:
     return Option("cv.steps", "actual", help, code="nominal", choices=("actual", "nominal"))
 
 
-ONLY = UNIFORM | {
-    "optimizer_state": ("round", "its control variates count momentum from zero in every round")
-}
+REQUIRED = (
+    UNIFORM,
+    Required("optimizer_state", "round", "its control variates count momentum from zero in every round"),
+)
 SCAFFOLD = Method(
     name="scaffold",
     objective="ℓ(w) + ⟨w, c − c_k⟩",
@@ -142,8 +144,8 @@ SCAFFOLD = Method(
         steps_option("each client's E epochs, or E·⌈(n/N)/B⌉ steps by all, c/s_k and c_k's change times s_k"),
     ),
     equal_steps=lambda options: options["cv.steps"] == "nominal",
-    anchored=(control,),
-    displaced=(control_after,),
+    parameter_terms=(control,),
+    after_momentum=(control_after,),
     memory=(Vector("scaffold.c_k"),),
     uploads=(Vector("scaffold.change"),),
     finish=(scaffold_finish,),
@@ -151,7 +153,7 @@ SCAFFOLD = Method(
     server_state=(Vector("scaffold.c"),),
     broadcast=("scaffold.c",),
     weights="uniform",
-    only=ONLY,
+    required_settings=REQUIRED,
 )  # fmt: skip
 FEDDC = Method(
     name="feddc",
@@ -163,7 +165,7 @@ FEDDC = Method(
         RATE,
         steps_option("steps in the memory: τ_k, or E·⌈(n/N)/B⌉ for all"),
     ),
-    anchored=(drift,),
+    parameter_terms=(drift,),
     memory=(Vector("dc.h"), Vector("dc.g_k")),
     uploads=(Vector("dc.change"),),
     finish=(drift_finish,),
@@ -171,5 +173,5 @@ FEDDC = Method(
     server_state=(Vector("dc.h"), Vector("dc.g")),
     broadcast=("dc.g",),
     weights="uniform",
-    only=ONLY,
+    required_settings=REQUIRED,
 )

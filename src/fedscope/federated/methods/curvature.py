@@ -12,16 +12,17 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fedscope.federated.record.method import Finish, Method, ServerStep, Step
+from fedscope.federated.record.method import Method
 from fedscope.federated.record.network import CHUNK
 from fedscope.federated.record.options import Option
 from fedscope.federated.record.tasks import Client
 from fedscope.federated.record.vectors import Vector
+from fedscope.federated.record.views import Finish, ServerStep, Step
 
 
 def consolidation(step: Step) -> Tensor:
     """Return λ(⟨u, w²⟩ − 2⟨v, w⟩) over the other clients, a scalar; half of it under ``fedcurv.half``."""
-    own = step.previous if step.options["fedcurv.exclude_self"] else 0.0
+    own = step.took_part_last_round if step.options["fedcurv.exclude_self"] else 0.0
     u, v = (
         step.received[f"curv.{sum_}"] - own * step.memory[f"curv.{mine}"]
         for sum_, mine in (("u", "F"), ("v", "Fw"))
@@ -85,11 +86,11 @@ FEDCURV = Method(
         ),
         Option("fisher.batch", False, "square the gradients of mini-batches, not of samples"),
     ),
-    anchored=(consolidation,),
+    parameter_terms=(consolidation,),
     memory=(Vector("curv.F"), Vector("curv.Fw")),
     uploads=(Vector("curv.F"), Vector("curv.Fw")),
     finish=(finish,),
-    observe=(observe,),
+    server_notes=(observe,),
     server_state=(Vector("curv.u"), Vector("curv.v")),
     broadcast=("curv.u", "curv.v"),
 )  # fmt: skip

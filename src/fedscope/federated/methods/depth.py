@@ -14,8 +14,9 @@ from contextlib import AbstractContextManager
 import torch
 from torch import Tensor, nn
 
-from fedscope.federated.record.method import Draws, Method
+from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Option, Values
+from fedscope.federated.record.views import Draws
 from fedscope.models.depth import gated
 from fedscope.models.resnet import blocks
 
@@ -44,8 +45,8 @@ STOCHDEPTH = Method(
             choices=("code", "paper"),
         ),
     ),
-    needs=(lambda options: {"keep": options["sd.keep"], "schedule": options["sd.schedule"]},),
+    network_needs=(lambda options: {"keep": options["sd.keep"], "schedule": options["sd.schedule"]},),
     draws={"stochdepth": draw},
-    strategy=shortened,
+    forward_context=shortened,
     refuses=dict.fromkeys(("gradaug", "fedalign"), "they run branches that StochDepth may have dropped"),
 )  # fmt: skip

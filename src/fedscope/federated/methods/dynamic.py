@@ -14,14 +14,15 @@ from dataclasses import replace
 from torch import Tensor
 
 from fedscope.federated.methods.ascent import BN, uphill
-from fedscope.federated.record.method import Finish, Gradient, Method, ServerStep, Step
+from fedscope.federated.record.method import Gradient, Method, Required
 from fedscope.federated.record.options import Option
 from fedscope.federated.record.vectors import Vector
+from fedscope.federated.record.views import Finish, ServerStep, Step
 
 
 def strength(step: Step) -> Tensor:
-    """Return α_k, in the shape of ``step.share``."""
-    return float(step.options["dyn.alpha"]) / step.share
+    """Return α_k, in the shape of ``step.relative_size``."""
+    return float(step.options["dyn.alpha"]) / step.relative_size
 
 
 def dynamic(step: Step) -> Tensor:
@@ -61,15 +62,15 @@ def speed_server(step: ServerStep) -> tuple[Tensor, dict[str, Tensor]]:
 def extrapolated(gradient: Gradient, step: Step) -> Tensor:
     """Return the task loss's gradient at w + ρ g/(‖g‖ + 1e-7), (K, P)."""
     g = gradient(step.parameters)
-    if step.options["speed.stale_ascent"] and step.stale is not None:
-        g = g + step.stale
+    if step.options["speed.stale_ascent"] and step.last_gradient is not None:
+        g = g + step.last_gradient
     e = uphill(g, float(step.options["speed.rho"]), beside=1e-7)
     return gradient(step.parameters + e, keep_buffers=step.options["sam.bn"] == "first")
 
 
-UNIFORM = {
-    "weights": ("uniform", "the server adds the clients' mean drift, their objectives make up for sizes")
-}
+UNIFORM = Required(
+    "weights", "uniform", "the server adds the clients' mean drift, their objectives make up for sizes"
+)
 
 FEDDYN = Method(
     name="feddyn",
@@ -83,14 +84,14 @@ FEDDYN = Method(
             choices=("weight_decay", "loss"),
         ),
     ),
-    anchored=(dynamic,),
-    corrections=(decay,),
+    parameter_terms=(dynamic,),
+    after_clip=(decay,),
     memory=(Vector("dyn.h"),),
     finish=(remember,),
     server=server,
     server_state=(Vector("dyn.h"),),
     weights="uniform",
-    only=UNIFORM,
+    required_settings=(UNIFORM,),
 )  # fmt: skip
 
 FEDSPEED = replace(
@@ -112,8 +113,8 @@ FEDSPEED = replace(
         ),
         BN,
     ),
-    oracle=extrapolated,
-    stale=True,
+    gradient_at=extrapolated,
+    last_gradient=True,
     server=speed_server,
-    summed=("dyn.h",),
+    summed_memory=("dyn.h",),
 )  # fmt: skip

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import relu
 
-from fedscope.federated.record.method import Method, ServerStep, Step
+from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Option
 from fedscope.federated.record.vectors import Vector
+from fedscope.federated.record.views import ServerStep, Step
 
 
 def foresight(step: Step) -> Tensor:
@@ -45,8 +46,8 @@ FEDFOR = Method(
         Option("fedfor.positive_only", True, "drop the coordinates in which the client agrees"),
         Option("fedfor.reduce", "sum", "over the parameters", choices=("sum", "mean")),
     ),
-    anchored=(foresight,),
-    observe=(observe,),
+    parameter_terms=(foresight,),
+    server_notes=(observe,),
     server_state=(Vector("fedfor.previous", start="initial"),),
     broadcast=("fedfor.previous",),
 )

@@ -16,8 +16,9 @@ from torch.nn.functional import adaptive_avg_pool2d, mse_loss
 
 from fedscope.federated.client.recalibration import POST_BN
 from fedscope.federated.methods.subnetworks import residual
-from fedscope.federated.record.method import Method, Pass
+from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Option
+from fedscope.federated.record.views import Pass
 from fedscope.models.slimmable import channels, slim
 
 TINY = 1e-12
@@ -114,8 +115,8 @@ FEDALIGN = Method(
     ),
     checks=(lambda model, _: residual(model, "fedalign"),),
     taps={"fedalign": lambda model, _: [f"<layer{model.depth}", f"layer{model.depth}"]},
-    task=(alignment,),
-    clip="fedalign.clip",
+    task_terms=(alignment,),
+    default_clip="fedalign.clip",
     refuses={"gradaug": "both run sub-networks under strengths tuned for one of them"},
     subnetworks=True,
 )  # fmt: skip

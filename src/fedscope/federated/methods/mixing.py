@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedscope.federated.record.method import Batch, Draws, Method
+from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Option, Values
+from fedscope.federated.record.views import Batch, Draws
 
 
 def draw(generator: torch.Generator, options: Values, images: Tensor, _: nn.Module) -> tuple[float, Tensor]:
@@ -35,5 +36,5 @@ MIXUP = Method(
     place="in the mini-batch, after augmentation and normalisation",
     options=(Option("mixup.gamma", 0.1, "β ~ Beta(γ, γ) (Mendieta et al. 2022: 0.1)"),),
     draws={"mixup": draw},
-    transform=mix,
+    batch_transform=mix,
 )

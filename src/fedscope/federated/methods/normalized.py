@@ -8,9 +8,10 @@ momentum. It is computed by running that recursion on one number. Wang et al. 20
 from torch import Tensor, nn
 
 from fedscope.errors import UserError
-from fedscope.federated.record.method import Finish, Method, ServerStep
+from fedscope.federated.record.method import Method, Required
 from fedscope.federated.record.options import Option, Values
 from fedscope.federated.record.vectors import Vector
+from fedscope.federated.record.views import Finish, ServerStep
 
 
 def reach(steps: int, momentum: float = 0.0, nesterov: bool = False, shrink: float = 0.0) -> float:
@@ -54,8 +55,8 @@ FEDNOVA = Method(
     place="on the server",
     options=(Option("nova.gamma", 1.0, "server learning rate γ"),),
     checks=(check,),
-    only={"optimizer_state": ("round", "a_k counts momentum from zero in every round")},
-    uploads=(Vector("nova.d", instead=True), Vector("nova.a", "number")),
+    required_settings=(Required("optimizer_state", "round", "a_k counts momentum from zero in every round"),),
+    uploads=(Vector("nova.d", replaces_model=True), Vector("nova.a", "number")),
     finish=(finish,),
     server=server,
 )

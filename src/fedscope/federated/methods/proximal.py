@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from fedscope.errors import UserError
-from fedscope.federated.record.method import Method, Step
+from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Option, Values
+from fedscope.federated.record.views import Step
 
 
 def proximal(step: Step) -> Tensor:
@@ -64,6 +65,6 @@ FEDPROX = Method(
         ),
     ),
     checks=(check,),
-    anchored=(proximal,),
-    corrections=(decay,),
+    parameter_terms=(proximal,),
+    after_clip=(decay,),
 )  # fmt: skip

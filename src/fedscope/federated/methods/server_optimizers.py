@@ -12,9 +12,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from fedscope.federated.record.method import Method, ServerStep
+from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Option
 from fedscope.federated.record.vectors import Vector
+from fedscope.federated.record.views import ServerStep
 
 BELOW_ONE = (0.0, 1 - 1e-9)
 Second = Callable[[Tensor, Tensor, float], Tensor]  # (s, Δ², β₂) → s

@@ -15,8 +15,9 @@ from torch.nn.functional import interpolate, kl_div, log_softmax
 
 from fedscope.errors import UserError
 from fedscope.federated.client.recalibration import POST_BN
-from fedscope.federated.record.method import Method, Pass
+from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Option, Values
+from fedscope.federated.record.views import Pass
 from fedscope.models.resnet import ResNet
 from fedscope.models.slimmable import slim
 
@@ -143,8 +144,8 @@ GRADAUG = Method(
         POST_BN,
     ),
     checks=(check,),
-    alone=(alone,),
+    single_image_checks=(alone,),
     draws={"gradaug": draw},
-    task=(imitation,),
+    task_terms=(imitation,),
     subnetworks=True,
 )  # fmt: skip

@@ -39,12 +39,12 @@ class Dispatch:
         )  # fmt: skip
         self.rows, self.test = federation.rows, federation.dataset.test
         self.validation = federation.validation
-        self.situation = self.trainer.situation
+        self.clients = self.trainer.clients
         self.shared = torch.ones(self.model.size, dtype=torch.bool)  # which parameters a server rule moves
-        self.shared[[place for place in self.situation.personal.tolist() if place < self.model.size]] = False
-        uploads = self.situation.uploads.names
-        self.summed = tuple(dict.fromkeys((*uploads, *federation.method.summed)))
-        self.remembers = bool(self.situation.memory.names) and settings.memory == "keep"
+        self.shared[[place for place in self.clients.personal.tolist() if place < self.model.size]] = False
+        uploads = self.clients.uploads.names
+        self.summed = tuple(dict.fromkeys((*uploads, *federation.method.summed_memory)))
+        self.remembers = bool(self.clients.memory.names) and settings.memory == "keep"
         self._before: set[int] = set()  # who took part in the last round
         self.start = self.model.values[0].clone()  # θ_t and the buffers, as the server sends them
         self.counters = self.model.counters.clone()
@@ -90,7 +90,7 @@ class Dispatch:
         """Train the sampled clients; on rank 0, yield every stack's upload in the order of the stacks."""
         settings, workers = self.federation.settings, self.workers
         everyone = stacks(sampled, self._size, settings.stack)
-        row = 4 * (self.model.values.shape[1] + self.situation.memory.width + self.situation.uploads.width)
+        row = 4 * (self.model.values.shape[1] + self.clients.memory.width + self.clients.uploads.width)
         held = max(1, HELD // (row * settings.stack)) if workers.size > 1 else 1
         for window in windows(everyone, held * workers.size):
             shares = assign([len(stack) * self._size(stack[0]) for stack in window], workers.size)
@@ -111,12 +111,12 @@ class Dispatch:
 
     def broadcast(self, state: Mapping[str, Tensor]) -> None:
         """Set what the clients of the next round receive besides the model."""
-        for name, place in self.situation.broadcast.split(self.situation.received).items():
+        for name, place in self.clients.broadcast.split(self.clients.received).items():
             place.copy_(state[name])
 
     def sent(self, trained: Trained, row: int) -> dict[str, Tensor]:
         """Return the vectors that one client's training ended with, besides its model."""
-        return self.situation.memory.split(trained.memory[row]) | self.situation.uploads.split(
+        return self.clients.memory.split(trained.memory[row]) | self.clients.uploads.split(
             trained.uploads[row]
         )
 
@@ -174,15 +174,15 @@ class Dispatch:
 
     def _own(self, values: Tensor, client: int, memory: Memory | None) -> Tensor:
         """Return a model with the personal tensors of ``client``, if it has any yet."""
-        own, situation = values.clone(), self.situation
+        own, clients = values.clone(), self.clients
         remembered = memory.recall(client) if memory else None
         if remembered is not None:
-            own[situation.personal] = situation.memory.split(remembered)["personal"].to(own)
+            own[clients.personal] = clients.memory.split(remembered)["personal"].to(own)
         self.workers.share(own)
         return own
 
     def _share_model(self) -> None:
-        for tensor in (self.start, self.counters, self.situation.received):
+        for tensor in (self.start, self.counters, self.clients.received):
             self.workers.share(tensor)
 
     def _size(self, client: int) -> int:
@@ -209,7 +209,7 @@ class Dispatch:
         self, window: Sequence[Stack], owner: dict[int, int], memory: Memory | None
     ) -> dict[int, dict[int, Tensor]]:
         """Bring what the clients remember from rank 0's files to the workers that train them."""
-        width, workers = self.situation.memory.width, self.workers
+        width, workers = self.clients.memory.width, self.workers
         recalled: dict[int, dict[int, Tensor]] = {}
         for place, stack in enumerate(window) if self.remembers else ():
             rank, rows = owner[place], torch.zeros(len(stack), 1 + width)  # first whether it remembers
@@ -240,8 +240,8 @@ class Dispatch:
 
         return Trained(
             take(values.shape[1]),
-            take(self.situation.memory.width),
-            take(self.situation.uploads.width),
+            take(self.clients.memory.width),
+            take(self.clients.uploads.width),
             self.workers.receive(tuple(self.counters.shape), torch.int64, rank),
             self.workers.receive((count,), torch.float64, rank),
             self.workers.receive((count,), torch.float64, rank),

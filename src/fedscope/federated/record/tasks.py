@@ -53,9 +53,9 @@ class Task:
     rows: Tensor  # (n_k,) int64
     order: torch.Generator
     augmentation: torch.Generator
-    share: float = 1.0
+    relative_size: float = 1.0
     memory: Tensor | None = None  # (M,), the row of its vectors; None: never sampled before
-    previous: bool = False  # whether it also took part in the round before
+    took_part_last_round: bool = False  # whether it also took part in the round before
     random: Callable[[str], torch.Generator] = _no_stream  # the method's own streams
     initial: Callable[[], Tensor | None] = lambda: (
         None

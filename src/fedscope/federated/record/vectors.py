@@ -13,13 +13,13 @@ class Vector:
     """A vector of a method: of the P parameters, the whole model (P+Q), its personal part, or one number.
 
     ``start`` is what it holds before its first update: zeros, or the run's initial model. An upload may be
-    sent ``instead`` of the model's parameters: then it is no traffic beyond them.
+    sent instead of the model's parameters (``replaces_model``): then it is no traffic beyond them.
     """
 
     name: str
     scope: Literal["parameters", "model", "personal", "number"] = "parameters"
     start: Literal["zero", "initial"] = "zero"
-    instead: bool = False
+    replaces_model: bool = False
 
 
 class Layout:

@@ -23,8 +23,8 @@ from fedscope.errors import UserError
 from fedscope.federated.costs.traffic import traffic
 from fedscope.federated.parallel.dispatch import Dispatch, learning_rate
 from fedscope.federated.parallel.workers import Workers
-from fedscope.federated.record.method import ServerStep
 from fedscope.federated.record.vectors import Layout
+from fedscope.federated.record.views import ServerStep
 from fedscope.federated.server.evaluation import Score
 from fedscope.federated.server.keeping import Keeper, finite
 from fedscope.federated.server.memory import Memory, Writer
@@ -98,18 +98,18 @@ class _Server:
         self.keeper = Keeper(federation, run, dispatch, records)
         self.diverged = bool(self.metrics) and _diverged(self.metrics[-1], dispatch.start)
         done, method = len(self.metrics), federation.method
-        situation = dispatch.situation
-        layout = Layout(method.server_state, dispatch.model.size, situation.initial.numel())
+        clients = dispatch.clients
+        layout = Layout(method.server_state, dispatch.model.size, clients.initial.numel())
         self.state = {
-            name: v.double() for name, v in layout.split(layout.fresh(situation.initial.cpu())).items()
+            name: v.double() for name, v in layout.split(layout.fresh(clients.initial.cpu())).items()
         }
         self.memory: Memory | None = None
         self.latest: Memory | None = None  # every client's last upload, where their mean is tracked
         if "all" in federation.tracked:
-            self.latest = Memory.after(run.folder / "latest", situation.initial.numel(), done)
-        self.sampled_mean = situation.initial
-        if situation.memory.names or method.server_state:
-            self.memory = Memory.after(run.folder / "state", situation.memory.width, done)
+            self.latest = Memory.after(run.folder / "latest", clients.initial.numel(), done)
+        self.sampled_mean = clients.initial
+        if clients.memory.names or method.server_state:
+            self.memory = Memory.after(run.folder / "state", clients.memory.width, done)
         for memory in (self.memory, self.latest):
             if 0 < done < federation.settings.rounds and memory and not memory.holds(done):
                 raise UserError(
@@ -176,7 +176,7 @@ class _Server:
         if self.latest is None:
             return {}
         weights = [federation.weight(len(rows)) for rows in dispatch.rows]
-        everyone, initial = WeightedSum(), dispatch.situation.initial.cpu()
+        everyone, initial = WeightedSum(), dispatch.clients.initial.cpu()
         for client, weight in enumerate(weights):
             last = self.latest.recall(client)
             everyone.add(initial if last is None else last, weight / sum(weights))
@@ -244,7 +244,7 @@ class _Server:
             model, changed = method.server(step)
             mean[:size][dispatch.shared] = model[dispatch.shared]
             state |= changed
-        for observe in method.observe:
+        for observe in method.server_notes:
             state |= observe(step)
         self.state = state
         return mean

@@ -21,12 +21,13 @@ def agree(settings: Settings, method: Method, domains: Sequence[str]) -> None:
     Raises:
         UserError: there are such settings.
     """
-    for name, (value, why) in method.only.items():
-        if getattr(settings, name) not in (None, value):
-            raise UserError(f"{method.name} is trained with --{name.replace('_', '-')} {value}: {why}")
+    for required in method.required_settings:
+        if getattr(settings, required.setting) not in (None, required.value):
+            option = f"--{required.setting.replace('_', '-')} {required.value}"
+            raise UserError(f"{method.name} is trained with {option}: {required.why}")
     if settings.stack > 1 and method.trains_alone:
         raise UserError(f"{method.name} trains its clients one by one; leave --stack out")
-    if settings.compile and method.strategy:
+    if settings.compile and method.forward_context:
         raise UserError(f"{method.name} runs another network in every step; leave --compile out")
     if settings.eval_drop_last and domains:
         raise UserError("a last batch is of one domain only; leave --eval-drop-last out")
@@ -88,7 +89,7 @@ def check_batches(
     try:
         with _trying(model), torch.no_grad():
             model(image)
-            for alone in method.alone:
+            for alone in method.single_image_checks:
                 alone(model, image, settings.options)
     except ValueError as error:
         raise UserError(

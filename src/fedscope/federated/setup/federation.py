@@ -109,7 +109,7 @@ class Federation:
 
     def own_start(self, client: int) -> Tensor | None:
         """Return the random model (P+Q,) at which the client's memory begins, if its method asks for one."""
-        if not (self.method.own_start and self.method.own_start(self.settings.options)):
+        if not (self.method.random_start and self.method.random_start(self.settings.options)):
             return None
         generator = torch_stream(self.settings.seed, "own start", 0, client)
         model = rebuilt(self.spec, generator)

@@ -28,7 +28,7 @@ def network(
         UserError: the network does not exist, or does not fit the data or the method.
     """
     options = settings.options
-    needs = {key: value for need in method.needs for key, value in need(options).items()}
+    needs = {key: value for need in method.network_needs for key, value in need(options).items()}
     if settings.head is not None:
         needs["head"] = settings.head
     assert settings.model

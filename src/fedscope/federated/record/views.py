@@ -1,0 +1,105 @@
+"""What the functions of a method see: a mini-batch, a forward pass, a local step, the end of training, the server.
+
+P is the number of trainable parameters, P+Q that of all floating numbers of the network, K the clients of a stack.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from fedscope.federated.record.network import Network
+from fedscope.federated.record.options import Values
+from fedscope.federated.record.tasks import Client
+
+Draws = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A mini-batch: augmented, normalised ``images`` (B, C, H, W) and ``labels`` (B,).
+
+    Where ``mixed_labels`` is set the loss is mix_weight·ℓ(labels) + (1 − mix_weight)·ℓ(mixed_labels).
+    """
+
+    images: Tensor
+    labels: Tensor
+    mixed_labels: Tensor | None = None
+    mix_weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What a term of the task loss sees: one client's forward pass."""
+
+    batch: Batch
+    logits: Tensor  # (B, C)
+    loss: Tensor  # mean cross-entropy, ()
+    taps: Mapping[str, list[Tensor]]  # outputs of the tapped modules, by the taps' name
+    drawn: Draws
+    network: Network
+    start: Tensor  # (P+Q,): the model as the client received it, constant
+    memory: Mapping[str, Tensor]
+    took_part_before: Tensor  # (): 1 if the client took part before, else 0
+    options: Values
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a term or a correction of parameters sees of one local step.
+
+    A term sees one client: vectors are (P,) and numbers (). An oracle or a correction sees a stack of
+    clients: vectors are (K, P) and numbers (K, 1).
+    """
+
+    parameters: Tensor  # w, trainable
+    anchor: Tensor  # θ_t, the parameters the client received, constant
+    options: Values
+    relative_size: Tensor  # n_k·N/n: the client's size in units of the mean client
+    lr: Tensor  # η_t, ()
+    memory: Mapping[str, Tensor] = field(default_factory=dict)
+    received: Mapping[str, Tensor] = field(default_factory=dict)  # the server's broadcast, each (P,)
+    masks: Mapping[str, Tensor] = field(default_factory=dict)  # which parameters: 0 and 1, each (P,)
+    took_part_last_round: Tensor | float = 0.0  # 1 if the client also took part in the round before, else 0
+    last_gradient: Tensor | None = None  # the step before's gradient, as clipped; zeros in the first step
+    first_of_epoch: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finish:
+    """What a client sees when its local training ends; vectors are (K, P)."""
+
+    parameters: Tensor  # w_k
+    anchor: Tensor  # θ_t
+    memory: Mapping[str, Tensor]
+    received: Mapping[str, Tensor]
+    options: Values
+    relative_size: Tensor  # (K, 1): n_k·N/n
+    weight: float  # p_k before it is divided by the sum over the participants
+    steps: int  # τ_k, local steps taken
+    nominal_steps: int  # E·⌈(n/N)/B⌉
+    lr: float  # η_t
+    initial_lr: float
+    momentum: float
+    nesterov: bool
+    batch_size: int
+    values: Tensor  # (K, P+Q): the whole models
+    start: Tensor  # (K, P+Q): the whole models as they were received
+    network: Network
+    client: Callable[[int], Client]  # of a row
+
+
+@dataclass(frozen=True)
+class ServerStep:
+    """What the server sees when all uploads are in; vectors are (P,) in float64."""
+
+    mean: Tensor  # Σ p_k w_k
+    anchor: Tensor  # θ_t
+    state: Mapping[str, Tensor]
+    participants: int  # m
+    clients: int  # N
+    options: Values
+    sums: Mapping[str, Tensor] = field(default_factory=dict)  # Σ of the uploads, and of summed memory
+    weight: float = 1.0  # Σ of the participants' Finish.weight
+    round: int = 1
