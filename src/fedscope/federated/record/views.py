@@ -1,6 +1,7 @@
-"""What the functions of a method see: a mini-batch, a forward pass, a local step, the end of training, the server.
+"""What a method's functions see: a batch, a forward pass, a local step, the end of training, the server.
 
-P is the number of trainable parameters, P+Q that of all floating numbers of the network, K the clients of a stack.
+P is the number of trainable parameters, P+Q that of all floating numbers of the network, K that of clients
+in a stack.
 """
 
 from collections.abc import Callable, Mapping
