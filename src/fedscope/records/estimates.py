@@ -1,0 +1,63 @@
+"""The entries of records that hold a number and its errors."""
+
+import math
+from typing import Literal
+
+from fedscope.records.numbers import Freedom, Interval, Many, Number
+from fedscope.records.plain import Plain
+from fedscope.statistics.resolution import RANGES, is_resolved
+
+Symbol = Literal["H_N", "H_D"]
+Errors = tuple[tuple[float, float], ...]  # known standard errors, each with its degrees of freedom
+
+
+class Eigenvalue(Plain):
+    """An eigenvalue, its residual ‖Hv − λv‖, and its error over the samples."""
+
+    value: Number
+    residual: Number
+    stderr_data: Number
+    interval: Interval | None = None
+    batches: Many[Number] | None = None  # its part from each batch
+
+    @property
+    def errors(self) -> Errors:
+        """The standard error over the samples, where it is known."""
+        return known((self.stderr_data, freedom_of(self.batches)))
+
+
+class Estimate(Plain):
+    """A value and its standard error over probes."""
+
+    value: Number
+    stderr: Number
+    interval: Interval | None = None
+    resolved: bool | None = None  # None: of an older record
+    dof: Freedom = math.inf
+
+    @property
+    def errors(self) -> Errors:
+        """The standard error, where it is known."""
+        return known((self.stderr, self.dof))
+
+    def resolves(self, symbol: Symbol) -> bool:
+        """Say whether this is a resolved ``H_N`` or ``H_D``.
+
+        An older record does not state it. Its means are cut to the range: one at an end with an error was
+        beyond it.
+        """
+        if self.resolved is not None:
+            return self.resolved
+        low, high = RANGES[symbol]
+        was_cut = self.value in (low, high) and self.stderr > 0
+        return not was_cut and is_resolved(self.value, self.interval, low, high)
+
+
+def freedom_of(parts: tuple[float, ...] | None) -> float:
+    """Return the degrees of freedom of an error from the spread of ``parts``; infinity of an unknown number."""
+    return math.inf if parts is None else float(len(parts) - 1)
+
+
+def known(*errors: tuple[float, float]) -> Errors:
+    """Return the pairs of a standard error and its degrees of freedom whose error is not NaN."""
+    return tuple(pair for pair in errors if not math.isnan(pair[0]))

@@ -1,0 +1,117 @@
+"""The curvature of one checkpoint: the record of ``fedscope hessian --json``, ``fedscope/hessian/1``."""
+
+import math
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from fedscope.records.cross_client import CrossClient
+from fedscope.records.estimates import Eigenvalue, Errors, Estimate, freedom_of, known
+from fedscope.records.numbers import Count, Interval, Many, Number, Several
+from fedscope.records.plain import Plain
+
+
+class Checkpoint(Plain):
+    """Which weights were measured."""
+
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{1,64}$")]
+    path: str = ""
+    run: str | None = None  # None: a file that lies in no run
+    round: Count | None = None
+    client: Count | None = None  # None: a global model
+    average: str | None = None  # which of the global models
+
+
+class Problem(Plain):
+    """Network, samples and operator."""
+
+    samples: Count
+    model: str | None = None
+    method: str | None = None
+    dataset: str | None = None
+    split: str | None = None
+    seed: int | None = None
+    operator: str = "hessian"
+    engine: str | None = None
+    reading: str | None = None
+    parameters: str | None = None  # patterns of names; None: all parameters
+    bn: str | None = None
+    form_reason: str | None = None  # why no faster form of the network was used
+
+
+class Layer(Eigenvalue):
+    """λ_max of a layer's own block."""
+
+    name: str
+
+
+class Trace(Plain):
+    """The trace, with its errors over probes and over samples."""
+
+    value: Number
+    stderr_probe: Number
+    stderr_data: Number
+    interval: Interval | None = None
+    probes: Count = 0
+    converged: bool | None = None
+    samples: Many[Number] | None = None  # its part from each probe
+    batches: Many[Number] | None = None  # and from each batch
+
+    @property
+    def errors(self) -> Errors:
+        """The standard errors that are known."""
+        return known(
+            (self.stderr_probe, freedom_of(self.samples)), (self.stderr_data, freedom_of(self.batches))
+        )
+
+
+class NegativeMass(Estimate):
+    """The share of eigenvalues below ``below``."""
+
+    below: float | None = None  # None, of an older record: below zero, which the nodes' signs do not tell
+
+
+class Density(Plain):
+    """The spectral density on a grid, with each point's 95 % band."""
+
+    grid: Many[Number]
+    density: Many[Number]
+    band: Annotated[tuple[Many[Number], ...], Field(strict=False, min_length=2, max_length=2)] | None = None
+    sigma: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    negative_mass: NegativeMass
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        ends = [self.density, *(self.band or ())]
+        if len(self.grid) < 3 or any(len(end) != len(self.grid) for end in ends):
+            raise ValueError("the density does not fit its grid")
+        return self
+
+
+class HessianRecord(Plain):
+    """What was measured of one checkpoint."""
+
+    schema_name: Literal["fedscope/hessian/1"] = Field(alias="schema")
+    checkpoint: Checkpoint
+    problem: Problem
+    samples_sha256: str | None = None  # None of an older record
+    batch_sizes: Many[Count] = ()  # none of an older record
+    lambda_max: Eigenvalue
+    eigenvalues: Many[Eigenvalue]
+    both_ends: bool = False  # the last half of the eigenvalues are the smallest
+    layers: Several[Layer] = ()
+    converged: bool | None = None
+    noise: Number = math.nan  # of rounding, in λ_max
+    trace: Trace
+    density: Density | None
+    cross_client: CrossClient | None
+    matvecs: int = 0
+    seconds: float = 0.0
+    versions: dict[str, str] = Field(default_factory=dict)
+    reused: bool = False  # found, not measured
+
+    @property
+    def ends(self) -> tuple[tuple[Eigenvalue, ...], tuple[Eigenvalue, ...]]:
+        """The largest eigenvalues and the smallest, each descending."""
+        split = len(self.eigenvalues) // 2 if self.both_ends else len(self.eigenvalues)
+        return self.eigenvalues[:split], self.eigenvalues[split:]
