@@ -4,7 +4,7 @@ import pytest
 
 from fedscope.checkpoints.file.schema import OPTION, Manifest, Settings, parse
 from fedscope.errors import UserError
-from fedscope.report.checked import checked
+from fedscope.records.reading import read
 
 TIME = "2026-01-01T00:00:00+00:00"
 
@@ -69,4 +69,4 @@ def test_a_file(content: object, message: str) -> None:
 )
 def test_a_record_of_an_analysis(record: object, why: str) -> None:
     with pytest.raises(UserError, match=f"r.json is no record of .*: {why}$"):
-        checked(record, "r.json")
+        read(record, "r.json")

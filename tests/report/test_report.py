@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fedscope.errors import UserError
+from fedscope.records.reading import read
 from fedscope.report import landscape_page, report_page
-from fedscope.report.checked import checked
 from fedscope.report.metrics import negative_mass
 from tests.figures.records import crossed, curvature, landscape, profile, run
 
@@ -253,7 +253,7 @@ def test_rounds_to_a_target_come_from_the_runs() -> None:
 
 def test_saved_records_are_checked_before_they_are_shown() -> None:
     whole = [curvature(cross_client=crossed()), landscape(), profile(), curvature(density=None)]
-    assert checked(whole, "x") is whole
+    assert [record.to_json() for record in read(whole, "x")] == whole
     for broken, message in (
         (curvature(trace=None), "trace"),
         (curvature(lambda_max={"value": "1", "residual": None, "stderr_data": None}), "lambda_max.value"),
@@ -263,7 +263,7 @@ def test_saved_records_are_checked_before_they_are_shown() -> None:
         (landscape(metrics={"accuracy": [[1.0]]}), "accuracy is no grid"),
     ):
         with pytest.raises(UserError, match=message):
-            checked(broken, "x.json")
+            read(broken, "x.json")
 
 
 def test_the_share_of_negative_eigenvalues_is_an_interval_and_an_older_one_is_not_shown() -> None:

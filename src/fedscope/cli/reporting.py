@@ -16,9 +16,9 @@ from fedscope.errors import UserError
 from fedscope.figures.provenance import read_record
 from fedscope.records.commands import registry_option
 from fedscope.records.entries import Record
+from fedscope.records.reading import read
 from fedscope.records.schemas import HESSIAN_SCHEMA, LANDSCAPE_SCHEMA
 from fedscope.report import report_page
-from fedscope.report.checked import checked
 from fedscope.storage import write_text
 from fedscope.workflows.curvature.measure import measure
 from fedscope.workflows.landscape.cached import kept_of, kept_scans
@@ -53,7 +53,7 @@ def run(
     """
     if Path(out).suffix.lower() != ".html":
         raise UserError(f"cannot write a report to '{out}': name it with the suffix .html")
-    given = [record for file in files for record in checked(read_record(file), str(file))]
+    given = [record.to_json() for file in files for record in read(read_record(file), str(file))]
     store = Registry(source["registry"])
     references = source.pop("checkpoints") or (() if given else (store.newest().name,))
     request = Request(

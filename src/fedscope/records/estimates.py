@@ -54,7 +54,7 @@ class Estimate(Plain):
 
 
 def freedom_of(parts: tuple[float, ...] | None) -> float:
-    """Return the degrees of freedom of an error from the spread of ``parts``; infinity of an unknown number."""
+    """Return the degrees of freedom of an error from the spread of ``parts``; infinity if there are none."""
     return math.inf if parts is None else float(len(parts) - 1)
 
 

@@ -50,7 +50,3 @@ class Plain(BaseModel):
     def to_json(self) -> dict[str, Any]:
         """Return the JSON: the same keys in the same order, and null for NaN."""
         return dict(self._json)
-
-    def replaced(self, **changes: Any) -> Self:
-        """Return this with other values, given as in JSON, under some keys."""
-        return type(self).read({**self._json, **changes})

@@ -1,0 +1,52 @@
+"""The typed records: of every committed result, with its JSON unchanged, and with NaN for null."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from fedscope.errors import UserError
+from fedscope.records.hessian import HessianRecord
+from fedscope.records.reading import read
+from tests.figures.records import curvature, landscape
+
+KEPT = Path(__file__).parents[2] / "checkpoints" / "papers" / ".analysis"
+
+
+def committed() -> list[dict[str, object]]:
+    found = [json.loads(path.read_text("utf-8"))["record"] for path in sorted(KEPT.glob("*.json"))]
+    schemas = ("fedscope/hessian/1", "fedscope/landscape/1")
+    return [record for record in found if record.get("schema") in schemas]
+
+
+def test_every_committed_result_is_read_and_given_back_as_it_is() -> None:
+    records = committed()
+    assert len(records) > 20
+    for record, found in zip(records, read(records, "the registry"), strict=True):
+        assert found.checkpoint.sha256 == record["checkpoint"]["sha256"]  # type: ignore[index]
+        assert json.dumps(found.to_json()) == json.dumps(record)
+
+
+def test_null_is_nan_and_absent_is_what_it_meant() -> None:
+    record = curvature()
+    record["lambda_max"]["stderr_data"] = None
+    del record["batch_sizes"]
+    found = HessianRecord.read(record)
+    assert math.isnan(found.lambda_max.stderr_data)
+    assert found.batch_sizes == ()
+    assert found.to_json() == record
+
+
+def test_what_is_no_record_is_told_by_the_field() -> None:
+    record = landscape()
+    record["axes"][0]["values"] = ["a"]
+    with pytest.raises(UserError, match=r"r\.json .*axes"):
+        read(record, "r.json")
+
+
+def test_a_record_is_frozen() -> None:
+    found = HessianRecord.read(curvature())
+    with pytest.raises(ValidationError):
+        found.matvecs = 3  # type: ignore[misc]
