@@ -5,7 +5,6 @@ could not be formed; readers see NaN in both cases, and need no second way to as
 """
 
 import math
-from collections.abc import Iterable
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidatorFunctionWrapHandler, WrapValidator
@@ -53,11 +52,6 @@ Grid = Annotated[tuple[Any, ...], BeforeValidator(_grid)]
 """Numbers on a line (m,) or a plane (m₀, m₁), nested as in JSON; the model that has axes checks the shape."""
 
 
-def flat(grid: Iterable[Any]) -> list[Any]:
-    """Return a grid's numbers, row by row."""
-    return [value for part in grid for value in (part if isinstance(part, tuple) else (part,))]
-
-
 def fits(grid: Any, shape: tuple[int, ...]) -> bool:
     """Say whether a grid has this shape and holds numbers alone."""
     if not isinstance(grid, tuple) or len(grid) != shape[0]:
@@ -65,8 +59,3 @@ def fits(grid: Any, shape: tuple[int, ...]) -> bool:
     if len(shape) > 1:
         return all(fits(part, shape[1:]) for part in grid)
     return all(isinstance(value, int | float) for value in grid)
-
-
-def null_of_nan(value: float) -> float | None:
-    """Return a number as JSON has it."""
-    return value if math.isfinite(value) else None
