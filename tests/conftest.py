@@ -58,7 +58,7 @@ def _own_code_is_forgotten(tmp_path_factory: pytest.TempPathFactory) -> Iterator
     paths, folder = list(sys.path), str(tmp_path_factory.getbasetemp())
     yield
     sys.path[:] = paths
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():  # at once: a thread may import
         if str(getattr(module, "__file__", "")).startswith(folder):
             del sys.modules[name]
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -45,7 +45,7 @@ class Counted(Folder):
         if self.fail and len(self.objects) == self.fail:
             raise KeyboardInterrupt
 
-    def read(self, place: str) -> Iterator[bytes]:
+    def read(self, place: str) -> Generator[bytes, None, None]:
         self._note(place)
         yield from super().read(place)
 
@@ -329,7 +329,7 @@ def test_a_link_where_a_run_is_collected_is_not_followed(place: Counted, tmp_pat
 
 def test_what_is_pushed_anew_meanwhile_is_told(run: Run, place: Counted, tmp_path: Path) -> None:
     class Changing(Counted):
-        def read(self, name: str) -> Iterator[bytes]:
+        def read(self, name: str) -> Generator[bytes, None, None]:
             if name.startswith("objects/"):
                 forge(self, lambda data: data.update(rounds=data["rounds"] + 1))
                 object_of(self, "final.pt").unlink(missing_ok=True)
@@ -392,7 +392,7 @@ def test_urls_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_two_pulls_of_one_run_do_not_meet(place: Counted, tmp_path: Path) -> None:
     class Second(Counted):
-        def read(self, name: str) -> Iterator[bytes]:
+        def read(self, name: str) -> Generator[bytes, None, None]:
             if name.startswith("objects/"):
                 with pytest.raises(UserError, match="another process"):
                     pulled(tmp_path / "there", place)
@@ -414,7 +414,7 @@ class Long(Counted):
 
     parts, given = 500, 0
 
-    def read(self, place: str) -> Iterator[bytes]:
+    def read(self, place: str) -> Generator[bytes, None, None]:
         yield from super().read(place)
         for _ in range(self.parts if place.startswith("objects/") else 0):
             self.given += 1
@@ -438,7 +438,7 @@ def test_what_is_on_the_way_ends_with_an_interruption(place: Counted, tmp_path: 
         def workers(self) -> int:
             return 2
 
-        def read(self, name: str) -> Iterator[bytes]:
+        def read(self, name: str) -> Generator[bytes, None, None]:
             if object_of(self, "final.pt").name not in name:
                 yield from super().read(name)
                 return

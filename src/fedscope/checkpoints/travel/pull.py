@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -105,15 +105,15 @@ def _fetch(remote: Remote, contents: Contents, name: str, target: BinaryIO, tick
         UserError: it is missing, or another.
     """
     wanted, size, digest = contents.files[name], 0, hashlib.sha256()
-    parts = remote.read(contents.place(name)) if wanted.bytes else iter(())
     try:
-        for chunk in parts:
-            tick()
-            size += len(chunk)
-            if size > wanted.bytes:
-                break
-            digest.update(chunk)
-            target.write(chunk)
+        with closing(remote.read(contents.place(name))) as parts:
+            for chunk in parts if wanted.bytes else ():
+                tick()
+                size += len(chunk)
+                if size > wanted.bytes:
+                    break
+                digest.update(chunk)
+                target.write(chunk)
         if (size, digest.hexdigest()) != (wanted.bytes, wanted.sha256):
             raise Absent("it is another than listed")
     except Absent as error:

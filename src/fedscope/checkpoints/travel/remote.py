@@ -8,7 +8,7 @@ A registry that is pushed to its own folder gets the lists alone; the files stay
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from urllib.request import url2pathname
 
@@ -41,7 +41,7 @@ class Remote(ABC):
         """Return the size of the file at ``place`` in bytes; None if there is none."""
 
     @abstractmethod
-    def read(self, place: str) -> Iterator[bytes]:
+    def read(self, place: str) -> Generator[bytes, None, None]:
         """Yield the content of the file at ``place`` in parts.
 
         Raises:
@@ -87,7 +87,7 @@ class Folder(Remote):
         path = self.root / place
         return path.stat().st_size if path.is_file() else None
 
-    def read(self, place: str) -> Iterator[bytes]:
+    def read(self, place: str) -> Generator[bytes, None, None]:
         """Yield the content of a regular file."""
         try:
             with open_regular(self.root / place) as source:

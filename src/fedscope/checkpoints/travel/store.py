@@ -5,7 +5,7 @@ The backends find their credentials by themselves; none is taken from a URL, and
 
 import errno
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ class Store(Remote):
             return None
         return None if size is None else int(size)
 
-    def read(self, place: str) -> Iterator[bytes]:
+    def read(self, place: str) -> Generator[bytes, None, None]:
         """Yield the content of the file at ``place`` in parts."""
         options = {"block_size": 0, "size": 1} if self._web else {"block_size": _BLOCK}  # web: as a stream
         with self._told(), self._files.open(self._at(place), "rb", **options) as source:
