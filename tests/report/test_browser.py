@@ -136,11 +136,11 @@ def walk(chrome: Chrome, last: Callable[[WebElement], bool]) -> list[str]:
     stops: list[str] = []
     for _ in range(200):
         here = chrome.switch_to.active_element
-        stops.append(f"{here.tag_name} {here.accessible_name}")
+        stops.append(f"{here.tag_name} {here.accessible_name.strip()}")
         assert chrome.execute_script("return getComputedStyle(arguments[0]).outlineStyle", here) != "none", (
             stops
         )
-        assert here.accessible_name, stops
+        assert here.accessible_name.strip(), stops
         if last(here):
             return stops
         here.send_keys(Keys.TAB)
