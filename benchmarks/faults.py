@@ -28,10 +28,9 @@ from fault_scene import Clean, Scene
 import fedscope.checkpoints.registry.archive
 import fedscope.checkpoints.registry.export
 import fedscope.checkpoints.verification.verify
-import fedscope.cli.landscapes
-import fedscope.cli.measuring
-import fedscope.cli.reporting
 import fedscope.cli.runs
+import fedscope.workflows.landscape.checkpoints
+import fedscope.workflows.report
 import fedscope.workflows.train.train  # noqa: F401  these are what the commands import, before they are forked
 from fedscope.checkpoints.file.checkpoint import versions
 

@@ -7,6 +7,7 @@ MIN_PROBES = 10  # of a trace that is estimated to a relative error
 BatchNormMode = Literal["eval", "recalibrate", "batch"]
 OperatorName = Literal["hessian", "ggn", "fisher"]
 ReadingName = Literal["paper", "code"]
+SplitName = Literal["train", "test", "validation"]
 Weights = Literal["client", "global"]
 Holding = Literal["global", "own"]
 Pairs = Literal["distinct", "all_including_self"]

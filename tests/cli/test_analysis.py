@@ -447,15 +447,8 @@ def test_both_ends_and_layers(fedscope: Command) -> None:
     assert refused.code == 2
 
 
-def test_processes_share_the_batches(fedscope: Command, run: Run, tmp_path: Path) -> None:
-    own = Run(
-        Path(
-            shutil.copytree(
-                run.folder, tmp_path / "own" / run.name, ignore=shutil.ignore_patterns(".analysis")
-            )
-        )
-    )
-    arguments = ("hessian", str(own.final), *FAST, "--batch-size", "32", "--probes", "3")
+def test_processes_share_the_batches(fedscope: Command, run: Run) -> None:
+    arguments = ("hessian", str(run.final), *FAST, "--batch-size", "32", "--probes", "3", "--recompute")
     alone = fedscope(*arguments, "--json", "-").json
     command = [
         sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m",

@@ -12,16 +12,19 @@ from typing import Any
 import pytest
 
 from fedscope.checkpoints.registry.registry import Run
-from fedscope.cli import answers, catalogues, data, figures, hessian_answers, measuring, reporting, runs_show
+from fedscope.cli import data, figures, runs_show
 from fedscope.errors import UserError
 from fedscope.landscape import spectral_density
+from fedscope.workflows import catalogues, report
+from fedscope.workflows.curvature import checkpoints
+from fedscope.workflows.results import answers, basis
 from tests.cli.conftest import Command, Outcome
 
 ASKED = ("hessian", "tiny", "--samples", "16", "--probes", "2", "--tol", "0.5", "--batch-size", "8")
 SEVERAL = ("hessian", "tiny@1", "tiny@best", *ASKED[2:], "--top-k", "2", "--layers")
 CLIENTS = (*ASKED, "--clients", "--client-probes", "3")
-RUN = measuring.run
-Measured = list[hessian_answers.Place | None]
+CURVATURE = checkpoints.curvature
+Measured = list[basis.Place | None]
 
 
 @pytest.fixture
@@ -29,7 +32,7 @@ def registry(run: Run, tmp_path: Path, fedscope: Command, monkeypatch: pytest.Mo
     """The session's run in a registry of the test's own, and a process that has not imported PyTorch yet."""
     shutil.copytree(run.folder, tmp_path / "own" / run.name)
     monkeypatch.setenv("FEDSCOPE_REGISTRY", "own")
-    monkeypatch.setattr(hessian_answers, "has_torch", lambda: False)
+    monkeypatch.setattr(basis, "has_torch", lambda: False)
     return tmp_path / "own"
 
 
@@ -37,7 +40,19 @@ def registry(run: Run, tmp_path: Path, fedscope: Command, monkeypatch: pytest.Mo
 def measured(monkeypatch: pytest.MonkeyPatch) -> Measured:
     """What went the long way, which here measures nothing."""
     found: Measured = []
-    monkeypatch.setattr(measuring, "run", lambda place, **_: found.append(place))
+    places: Measured = []
+    place = basis.place
+
+    def looked_up(*asked: Any) -> basis.Place | None:
+        places.append(place(*asked))
+        return places[-1]
+
+    def measure(*_: object, **__: object) -> list[object]:
+        found.append(places.pop() if places else None)
+        return []
+
+    monkeypatch.setattr(basis, "place", looked_up)
+    monkeypatch.setattr(checkpoints, "curvature", measure)
     return found
 
 
@@ -67,7 +82,7 @@ def test_the_second_time_needs_no_torch_and_says_the_same(
         assert fedscope(*words).code == 0
     given = _without_torch(*asked)
     file = Path("a.json").read_bytes()
-    monkeypatch.setattr(hessian_answers, "has_torch", lambda: True)
+    monkeypatch.setattr(basis, "has_torch", lambda: True)
     assert given == [fedscope(*words) for words in asked]
     assert file == Path("a.json").read_bytes()
     assert "as measured before" in given[0].err
@@ -85,13 +100,13 @@ def test_a_part_of_a_larger_result_needs_no_torch(
     monkeypatch.setenv("COLUMNS", "90")
     lacking = (("--top-k", "3"), ("--both-ends",), ("--tol", "1e-9"), ("--bn", "batch"), ("--overlap", "1"))
     with monkeypatch.context() as patch:
-        patch.setattr(measuring, "run", RUN)
+        patch.setattr(checkpoints, "curvature", CURVATURE)
         patch.setattr(
             "fedscope.workflows.curvature.measure.spectral_density",
             partial(spectral_density, probes=2, steps=4),
         )
-        patch.setattr(reporting, "kept_scans", lambda *_: [])
-        patch.setattr(reporting, "page_of", lambda *_: "")
+        patch.setattr(report, "kept_scans", lambda *_: [])
+        patch.setattr(report, "page_of", lambda *_: "")
         for words in (PARTS, ("report", "tiny@best", *REPORT, "--top-k", "2", "--no-clients")):
             assert fedscope(*words).code == 0
     for more in lacking:
@@ -100,8 +115,8 @@ def test_a_part_of_a_larger_result_needs_no_torch(
     hessian = ("hessian", "tiny@best", *REPORT)
     asked = (ASKED, (*ASKED, "--density", "--json"), CLIENTS, hessian, (*hessian, "--top-k", "2", "-v"))
     given = _without_torch(*asked)
-    monkeypatch.setattr(measuring, "run", RUN)
-    monkeypatch.setattr(hessian_answers, "has_torch", lambda: True)
+    monkeypatch.setattr(checkpoints, "curvature", CURVATURE)
+    monkeypatch.setattr(basis, "has_torch", lambda: True)
     assert given == [fedscope(*words) for words in asked]
     assert all("as measured before" in one.err or json.loads(one.out)["reused"] for one in given)
 
@@ -150,11 +165,11 @@ def test_so_does_another_package_a_gpu_or_one_of_several_processes(
     if what == "extended":
         monkeypatch.setattr(catalogues, "extended", lambda: True)
     if what == "torch":
-        monkeypatch.setattr(hessian_answers, "has_torch", lambda: True)
+        monkeypatch.setattr(basis, "has_torch", lambda: True)
     if what == "torchrun":
         monkeypatch.setenv("WORLD_SIZE", "2")
     if what == "gpu":
-        monkeypatch.setattr(hessian_answers, "GPUS", ("/dev/null",))
+        monkeypatch.setattr(basis, "GPUS", ("/dev/null",))
     fedscope(*ASKED)
     assert measured == [None]
 
@@ -167,7 +182,7 @@ def kept(fedscope: Command, registry: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def given() -> bool:
         seen: list[Any] = []
         with monkeypatch.context() as patch:
-            patch.setattr(measuring, "run", lambda place, **_: seen.append(place))
+            patch.setattr(checkpoints, "curvature", lambda *asked, **_: seen.extend(asked[2:]))
             fedscope(*ASKED)
         return not seen
 
@@ -270,17 +285,17 @@ def test_a_deleted_result_is_measured_anew(fedscope: Command, registry: Path) ->
 
 def test_the_clients_files_are_looked_at_where_they_are_compared(registry: Path) -> None:
     final, client = registry / "tiny" / "final.pt", registry / "tiny" / "clients" / "0001.pt"
-    before = [hessian_answers.rests_on([final], None, clients=clients) for clients in (False, True)]
+    before = [basis.rests_on([final], None, clients=clients) for clients in (False, True)]
     assert None not in before
     client.write_bytes(client.read_bytes())
-    after = [hessian_answers.rests_on([final], None, clients=clients) for clients in (False, True)]
+    after = [basis.rests_on([final], None, clients=clients) for clients in (False, True)]
     assert (before[0] == after[0], before[1] == after[1]) == (True, False)
 
 
 def test_a_data_folder_is_looked_at_as_a_whole(cifar_dir: Path, tmp_path: Path) -> None:
     shutil.copytree(cifar_dir / "cifar10", tmp_path / "cifar10")
-    assert hessian_answers._data("digits", None) == []
-    (folder,) = hessian_answers._data("cifar10", tmp_path)
+    assert basis._data("digits", None) == []
+    (folder,) = basis._data("cifar10", tmp_path)
     assert folder == tmp_path / "cifar10"
     first = answers.stamp(folder)
     assert first == answers.stamp(folder)
@@ -290,13 +305,13 @@ def test_a_data_folder_is_looked_at_as_a_whole(cifar_dir: Path, tmp_path: Path) 
     assert len({first, second, answers.stamp(folder)}) == 3
     for name, data_dir in (("digits", tmp_path), ("cifar10", folder), ("cifar100", tmp_path)):
         with pytest.raises(UserError):
-            hessian_answers._data(name, data_dir)
+            basis._data(name, data_dir)
 
 
 def test_a_large_folder_and_a_foreign_file_have_no_stamp(
     registry: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "foreign.pt").write_bytes(b"no checkpoint")
-    assert hessian_answers.rests_on([tmp_path / "foreign.pt"], None, clients=False) is None
+    assert basis.rests_on([tmp_path / "foreign.pt"], None, clients=False) is None
     monkeypatch.setattr(answers, "MOST", 1)
     assert answers.stamps([registry]) is None

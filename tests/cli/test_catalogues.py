@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.registry.registry import Run
-from fedscope.cli import catalogues, figures
+from fedscope.cli import figures
 from fedscope.cli.main import call
 from fedscope.errors import UserError
+from fedscope.workflows import catalogues
 
 LISTS = [
     ["methods", "list"], ["methods", "show", "fedprox"], ["models", "list"], ["presets", "list"],

@@ -2,7 +2,7 @@
 
 from itertools import permutations
 
-from fedscope.cli.reporting import best_of
+from fedscope.workflows.report import best_of
 from tests.figures.records import crossed, curvature, landscape
 
 

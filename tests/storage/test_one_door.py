@@ -28,7 +28,7 @@ KNOWN = {
     ("checkpoints/registry/index.py", "sqlite3.connect"),  # right after a look at what lies there
     ("checkpoints/travel/pull.py", "shutil.copyfileobj"),
     ("checkpoints/travel/store.py", "self._files.open"),  # of fsspec: elsewhere than here
-    ("cli/catalogues.py", "file.read_bytes"),
+    ("workflows/catalogues.py", "file.read_bytes"),
     ("data/reading/cache.py", "np.memmap"),
     ("data/reading/cache.py", "np.save"),
     ("data/reading/decoding.py", "Image.open"),

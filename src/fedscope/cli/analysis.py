@@ -1,14 +1,40 @@
 """What the analysis commands share: which samples, which checkpoint, which precision."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
 from fedscope.cli import completion, options
+from fedscope.cli.unused import typed
+from fedscope.errors import UserError
+from fedscope.workflows.sources.targets import SAMPLES, Targets
+
+
+def _amount(
+    _context: click.Context, _option: click.Parameter, text: str | None
+) -> int | Literal["all"] | None:
+    """Return the number of samples.
+
+    Raises:
+        UserError: it is none.
+    """
+    if text is None or text == "all":
+        return text  # type: ignore[return-value]  # "all" is a literal here
+    if not re.fullmatch("[0-9]{1,12}", text) or int(text) < 1:
+        raise UserError(f"--samples takes a number from 1 up, or all, not {text!r}")
+    return int(text)
+
 
 _OPTIONS = (
+    click.option(
+        "--samples",
+        metavar="N|all",
+        callback=_amount,
+        help=f"Samples to analyse on, a fixed draw. [default: {SAMPLES}; all of your own --data]",
+    ),
     click.argument("checkpoints", nargs=-1, metavar="[CKPT]...", shell_complete=completion.checkpoints),
     click.option("--split", type=click.Choice(["train", "validation", "test"]), default="train",
                  show_default=True),
@@ -39,30 +65,23 @@ GROUPS = {
     "Machine and registry": ("--device", "--threads", "--registry", "--json"),
 }
 """The shared options in groups for the help, but for those that a command has in its first group."""
-SHARED = (
+_OF_TARGETS = (
     "checkpoints", "samples", "split", "data_dir", "model", "data", "loss", "entry", "dtype", "batch_size",
     "seed", "device", "threads", "registry",
 )  # fmt: skip
 
 
-SAMPLES = 1024  # of every command, so that they share results
-
-
 def analysis(function: Callable[..., None]) -> Callable[..., None]:
     """Add the shared options to a command."""
-    amount = click.option(
-        "--samples",
-        metavar="N|all",
-        callback=lambda _context, _option, text: text or f"default {SAMPLES}",
-        help=f"Samples to analyse on, a fixed draw. [default: {SAMPLES}; all of your own --data]",
-    )
-    for option in (amount, *reversed(_OPTIONS)):
+    for option in reversed(_OPTIONS):
         function = option(function)
     return function
 
 
-def check_references(given: dict[str, Any]) -> None:
-    """Find the checkpoints before anything that takes time is imported: a name may be mistyped.
+def targets_of(given: Mapping[str, Any]) -> Targets:
+    """Return what the shared options name.
+
+    The checkpoints are looked for before anything that takes time is imported: a name may be mistyped.
 
     Raises:
         UserError: there is no such run or checkpoint.
@@ -73,3 +92,5 @@ def check_references(given: dict[str, Any]) -> None:
     for reference in given["checkpoints"]:
         if not Path(reference).exists():
             store.resolve(reference)
+    named = typed(click.get_current_context())
+    return Targets(**{name: given[name] for name in _OF_TARGETS}, named=named)

@@ -32,7 +32,7 @@ def of(kind: str) -> Complete:
     """Return what completes names of methods, models, datasets or presets; of a method, a sum's last part."""
 
     def complete(_context: click.Context, _param: click.Parameter, typed: str) -> list[CompletionItem]:
-        from fedscope.cli.catalogues import names
+        from fedscope.workflows.catalogues import names
 
         before, plus, last = typed.rpartition("+") if kind == "method" else ("", "", typed)
         return [CompletionItem(f"{before}{plus}{name}") for name in names(kind) if name.startswith(last)]

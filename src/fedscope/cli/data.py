@@ -66,7 +66,8 @@ def _listed(data_dir: Path | None) -> tuple[list[dict[str, Any]], list[Sequence[
 @options.json_target
 def show(name: str, json_target: str | None) -> None:
     """Show a data set: its splits, files, source, licence, pipelines and default network."""
-    from fedscope.cli import catalogues, console
+    from fedscope.cli import console
+    from fedscope.workflows import catalogues
 
     catalogues.check("dataset", name)
     facts = catalogues.kept("dataset", _facts).get(name)

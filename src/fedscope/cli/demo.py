@@ -4,8 +4,12 @@ from pathlib import Path
 
 import click
 
-from fedscope.cli import options
+from fedscope.cli import console, options
 from fedscope.cli.command import Command
+from fedscope.cli.hessian_shown import shown
+from fedscope.storage import check_target, write_text
+
+FILES = ("hessian.json", "landscape.json", "density.png", "landscape.png", "landscape.pdf", "report.html")
 
 
 @click.command("demo", cls=Command, examples={"fedscope demo": "about three minutes on two cores"})
@@ -15,6 +19,22 @@ from fedscope.cli.command import Command
               show_default=True, help="Folder for the report, pictures and records.")  # fmt: skip
 def command(registry: Path, threads: int | None, out: Path) -> None:
     """Train FedAvg and FedAvg+MAN on the bundled digits, then measure and draw their minima."""
-    from fedscope.cli import demonstration  # torch: not for --help
+    for name in FILES:
+        check_target(out / name)
+    from fedscope.figures.provenance import made_from  # matplotlib and torch: not for --help
+    from fedscope.figures.spectrum import from_records as spectra
+    from fedscope.figures.style import save
+    from fedscope.figures.surface import from_records as surfaces
+    from fedscope.workflows.demo import demo
 
-    demonstration.run(registry, threads, out)
+    found = demo(registry, threads, console.REPORTER)
+    console.write_json(str(out / "hessian.json"), found.curvature)
+    console.write_json(str(out / "landscape.json"), found.landscapes)
+    save(spectra.draw(found.curvature), out / "density.png", record=made_from(found.curvature))
+    for suffix in ("png", "pdf"):
+        figure = surfaces.draw(found.landscapes)
+        save(figure, out / f"landscape.{suffix}", record=made_from(found.landscapes))
+    write_text(out / "report.html", found.page, below=None)
+    console.show(shown(found.curvature))
+    for path in sorted(out.iterdir()):
+        print(path)

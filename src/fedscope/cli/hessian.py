@@ -1,13 +1,25 @@
 """`fedscope hessian`: λ_max, trace, density and cross-client metrics of checkpoints."""
 
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedscope.cli import answers, hessian_answers, options
+from fedscope.cli import answers, console, options
 from fedscope.cli.analysis import GROUPS as analysis_groups
-from fedscope.cli.analysis import analysis, check_references
+from fedscope.cli.analysis import analysis, targets_of
 from fedscope.cli.command import Command
+from fedscope.cli.hessian_shown import shown
+from fedscope.cli.reading import best_of_runs, request_of
+from fedscope.workflows.requests import Request
+from fedscope.workflows.results import basis, lookup
+from fedscope.workflows.results.answers import keep, stamps
+from fedscope.workflows.sources.targets import Targets
+
+if TYPE_CHECKING:
+    from fedscope.records.entries import Record
+    from fedscope.workflows.curvature.checkpoints import Measured
 
 GROUPS = {
     "Most used": ("--samples", "--top-k", "--clients", "--density", "--figure", "--json"),
@@ -94,11 +106,75 @@ def command(**given: Any) -> None:
     CKPT is a file, or RUN, RUN@25, RUN@25:all, RUN@best, RUN@0, RUN@client3 of the registry; left out, the
     newest run. Several are compared in one table.
     """
-    check_references(given)
-    place = hessian_answers.place(given)
-    target = given["json_target"]
-    if place and (answers.give(place.file, target) or hessian_answers.give_part(place, given, target)):
+    targets, request = targets_of(given), request_of(given)
+    if (given["global_model"] or ("best" if request.reading == "code" else "final")) == "best":
+        targets = best_of_runs(targets)
+    target, figure, again = (
+        given["json_target"],
+        given["figure"] and Path(given["figure"]),
+        given["recompute"],
+    )
+    place = None if figure or again or given["global_model"] else basis.place(targets, request)
+    if place and _answered(place, targets, request, target):
         return
-    from fedscope.cli import measuring  # torch: not for --help
+    from fedscope.workflows.curvature.checkpoints import curvature  # torch: not for --help
 
-    measuring.run(place, **given)
+    if figure:
+        from fedscope.figures.style import check_format  # matplotlib: not for a table
+
+        check_format(figure)
+    # of the files as they are before they are read
+    bases = [basis.bases(targets, request, path) for path in (place.checkpoints if place else ())]
+    found = curvature(targets, request, console.REPORTER, again=again)
+    if not found:  # another process of torchrun's prints the result
+        return
+    if place:
+        _keep(place, bases, targets, found)
+    records = [measured.record for measured in found]
+    if not console.in_json(target, console.one_or_all(records)):
+        console.show(shown(records))
+    if figure:
+        _draw(records, given["kind"], figure)
+
+
+def _answered(place: basis.Place, targets: Targets, request: Request, target: str | None) -> bool:
+    """Print the answer, if it is kept or a result that is kept has all of it; return whether that is so."""
+    if answers.give(place.file, target):
+        return True
+    found = basis.answer(place, targets, request)
+    if found is None:
+        return False
+    record, said = found
+    answers.say(target, record, shown([record]), said)
+    return True
+
+
+def _keep(
+    place: basis.Place, bases: Sequence[Sequence[basis.Basis]], targets: Targets, found: Sequence["Measured"]
+) -> None:
+    """Keep what the records are about, and what the same command will say the next time."""
+    from fedscope.workflows.sources.problems import remarks
+
+    for known, measured in zip(bases, found, strict=True):
+        basis.keep_bases(known, measured.record, remarks([measured.problem], targets))
+    files = [measured.kept for measured in found if measured.kept]
+    stamped = stamps(files)  # before they are read again: as they will be found
+    if not all(bases) or stamped is None or len(files) < len(found):
+        return
+    again = [
+        {**result, "checkpoint": measured.record["checkpoint"], "reused": True}
+        for measured, path in zip(found, files, strict=True)
+        if (result := lookup.read(path))
+    ]
+    if len(again) == len(found):
+        rests = {path: stamp for known in bases for path, stamp in known[-1].rests.items()}
+        said = [("note", line) for line in remarks([measured.problem for measured in found], targets)]
+        keep(place.file, {**rests, **stamped}, console.one_or_all(again), list(shown(again)), said)
+
+
+def _draw(records: Sequence["Record"], kind: Any, path: Path) -> None:
+    from fedscope.figures.provenance import made_from
+    from fedscope.figures.spectrum.from_records import draw
+    from fedscope.figures.style import save
+
+    save(draw(records, kind), path, record=made_from(records))

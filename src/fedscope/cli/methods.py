@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedscope.cli import catalogues, completion, console, options
+from fedscope.cli import completion, console, options
 from fedscope.cli.command import Group
 from fedscope.errors import UserError
+from fedscope.workflows import catalogues
 
 if TYPE_CHECKING:
     from fedscope.federated.record.method import Method

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
-from fedscope.cli import catalogues, completion, console, options
+from fedscope.cli import completion, console, options
 from fedscope.cli.command import Group
 from fedscope.errors import UserError
+from fedscope.workflows import catalogues
 
 if TYPE_CHECKING:
     from fedscope.models.catalogue import Network

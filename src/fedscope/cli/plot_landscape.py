@@ -1,17 +1,23 @@
 """`fedscope plot-landscape`: the loss surface around checkpoints, side by side or along rounds."""
 
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from fedscope.cli import options
+from fedscope.cli import console, options
 from fedscope.cli.analysis import GROUPS as analysis_groups
-from fedscope.cli.analysis import analysis, check_references
+from fedscope.cli.analysis import analysis, targets_of
 from fedscope.cli.command import Command
-from fedscope.cli.evaluation import evaluation
+from fedscope.errors import UserError
+from fedscope.storage import write_text
 
 DIRECTIONS = ("eigen", "ggn", "random", "pca", "points", "line", "clients")
+LEAST, MOST = 3, 1001  # points along an axis
+DRAWING = ("saved", "out", "kind", "metric", "seconds", "registry", "threads", "device")  # not what is drawn
 
 
 GROUPS = {
@@ -38,7 +44,16 @@ EXAMPLES = {
 @click.option("--span", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,
               help="The axes run from -SPAN to SPAN; through networks, SPAN times as far as these "
               "reach.")  # fmt: skip
-@evaluation
+@click.option("--metric", "metrics", multiple=True, default=("loss",), show_default=True,
+              metavar="loss|accuracy|MODULE:FUNCTION",
+              help="What the record has beside the loss: a function of (output, targets) that returns "
+              "a value per sample or the batch's mean; may be repeated.")  # fmt: skip
+@click.option("--adaptive", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="TOL",
+              help="Evaluate only the points that it takes to interpolate the others to this relative "
+              "error, such as 0.01. [default: all]")  # fmt: skip
+@click.option("--precision", type=click.Choice(["fp32", "bf16"]), default="fp32", show_default=True,
+              help="Of the network's arithmetic; the record has the error of bf16.")  # fmt: skip
+@click.option("--recompute", is_flag=True, help="Evaluate again what the registry has of these points.")
 @click.option("--rounds", "round_range", metavar="A:B:C",
               help="Rounds A, A+C, … B of each RUN, along the directions of the last one: a film or a "
               "strip.")  # fmt: skip
@@ -63,7 +78,121 @@ def command(**given: Any) -> None:
     (--keep-every), or several checkpoints in order; clients takes global models whose clients were saved
     (--save-clients). With --rounds it is the name of a run.
     """
-    check_references(given)
-    from fedscope.cli import landscapes  # torch: not for --help
+    targets, out = targets_of(given), Path(given["out"])
+    page, metric = out.suffix.lower() == ".html", given["metric"]
+    if not page:
+        _check_output(
+            out, film_wanted=bool(given["round_range"] or given["saved"]) or given["directions"] == "pca"
+        )
+    from fedscope.figures.provenance import read_records
+    from fedscope.figures.surface.surfaces import MOST_CHECKPOINTS
+    from fedscope.workflows.landscape.checkpoints import landscapes  # torch: not for --help
+    from fedscope.workflows.landscape.scan import Plane
 
-    landscapes.run(**given)
+    plane = Plane(
+        directions=given["directions"],
+        grid=grid_sizes(given["grid"]),
+        span=given["span"],
+        bn=given["bn"],
+        metrics=tuple(dict.fromkeys(name for name in (*given["metrics"], metric) if name != "loss")),
+        adaptive=given["adaptive"],
+        precision=given["precision"],
+    )
+    if given["saved"]:
+        _check_only_drawn()
+        records: Sequence[Mapping[str, Any]] = read_records(given["saved"])
+    else:
+        records = landscapes(
+            targets,
+            plane,
+            console.REPORTER,
+            rounds=given["round_range"],
+            most=None if page else MOST_CHECKPOINTS,
+            again=given["recompute"],
+        )
+        if not records:  # another process of torchrun's draws them
+            return
+        if not given["round_range"]:
+            _note_geometry(records)
+    only_json = console.in_json(given["json_target"], console.one_or_all(records))
+    _write(records, out, given["kind"], metric, given["seconds"])
+    if not only_json:
+        print(out)
+
+
+def grid_sizes(text: str) -> int | tuple[int, ...]:
+    """Return the points along all axes, ``41``, or along each, ``41x21``.
+
+    Raises:
+        UserError: it is neither, or too small to draw.
+    """
+    if not re.fullmatch("[0-9]{1,9}(x[0-9]{1,9})?", text):
+        raise UserError(f"--grid takes the points along the axes, as 41 or 41x21, not {text!r}")
+    sizes = tuple(map(int, text.split("x")))
+    if min(sizes) < LEAST or max(sizes) > MOST:
+        raise UserError(f"--grid takes {LEAST} to {MOST} points along each axis, not {text}")
+    return sizes if len(sizes) > 1 else sizes[0]
+
+
+def _check_only_drawn() -> None:
+    """Refuse what decides how records are computed, where they are drawn as they are."""
+    context = click.get_current_context()
+    given = [
+        "CKPT" if isinstance(option, click.Argument) else option.opts[0]
+        for option in context.command.params
+        if option.name not in DRAWING
+        and context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise UserError(f"--from draws saved records as they are: leave out {', '.join(given)}")
+
+
+def _note_geometry(records: Sequence[Mapping[str, Any]]) -> None:
+    from fedscope.figures.text.geometry import geometry
+    from fedscope.figures.text.labels import titles
+
+    for title, record in zip(titles(records), records, strict=True):
+        for line in geometry(record):
+            console.note(f"{title}: {line}")
+
+
+def _check_output(path: Path, *, film_wanted: bool) -> None:
+    """Check the format of the picture before the work.
+
+    Raises:
+        UserError: a film of no rounds, a suffix that pictures do not have, or an MP4 without ffmpeg.
+    """
+    from fedscope.figures import animation as film
+    from fedscope.figures.style import check_format
+
+    if not film.is_film_file(path):
+        check_format(path)
+        return
+    if not film_wanted:
+        raise UserError(
+            f"{path.suffix} shows rounds one after the other: add --rounds FIRST:LAST:STEP, or name the file "
+            "with the suffix .png, .pdf or .svg"
+        )
+    film.check_encoder(path)
+
+
+def _write(records: Sequence[Mapping[str, Any]], path: Path, kind: Any, metric: str, seconds: float) -> None:
+    """Write an interactive page, a film (.gif, .mp4), rounds as a strip of panels, or surfaces."""
+    from fedscope.figures import animation as film
+    from fedscope.figures.provenance import made_from
+    from fedscope.figures.style import save
+    from fedscope.figures.surface import animation_frames as rounds
+    from fedscope.figures.surface.from_records import draw
+    from fedscope.report import landscape_page
+
+    made = made_from(records)
+    if path.suffix.lower() == ".html":
+        write_text(path, landscape_page(records), below=None)
+    elif film.is_film_file(path):
+        figures = rounds.frame_figures(rounds.frames(records), kind=kind or "both", metric=metric)
+        film.save_film(figures, path, record=made, seconds=seconds)
+    elif rounds.is_film(records) and len(records) > 1:
+        strip = rounds.strip_figure(rounds.frames(records), kind=kind or "contour", metric=metric)
+        save(strip, path, record=made)
+    else:
+        save(draw(records, kind=kind or "both", metric=metric), path, record=made)

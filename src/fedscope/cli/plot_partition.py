@@ -1,13 +1,17 @@
 """`fedscope data plot-partition`: which classes each client holds, before or after a run."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from fedscope.cli import completion, options
+from fedscope.cli import completion, console, options
 from fedscope.cli.command import Command
 from fedscope.cli.settings import settings
+from fedscope.cli.unused import typed
+
+MADE_OF = ("run", "dataset", "fingerprint", "train_samples", "partition", "seed")  # kept in the figure
 
 
 @click.command(
@@ -53,7 +57,33 @@ def command(
     Of a RUN of the registry, or of the division that the options describe; `fedscope train` with the same
     options and seed trains on it. Where every round has new clients, those of the first round are drawn.
     """
-    from fedscope.cli import partitioning  # torch: not for --help
+    import numpy as np
 
-    given = {name: value for name, value in given.items() if value is not None}
-    partitioning.draw(run, given, registry, data_dir=data_dir, kind=kind, out=out, json_target=json_target)
+    from fedscope.figures.runs.partition import partition_figure
+    from fedscope.figures.style import check_format, save
+    from fedscope.workflows.partition import partition  # torch: not for --help
+
+    check_format(Path(out))
+    record = partition(
+        registry,
+        run,
+        {name: value for name, value in given.items() if value is not None},
+        data_dir=data_dir,
+        named=typed(click.get_current_context()),
+        reporter=console.REPORTER,
+    )
+    only_json = console.in_json(json_target, record)
+    figure = partition_figure(np.array(record["counts"]), record["classes"], kind=kind, title=_title(record))
+    save(figure, Path(out), record={key: record[key] for key in MADE_OF})
+    if not only_json:
+        print(out)
+
+
+def _title(record: Mapping[str, Any]) -> str:
+    from fedscope.figures.text.labels import data_name
+
+    signs = {"alpha": "α", "phi": "φ", "rho": "ρ"}
+    division = record["partition"]
+    values = [f"{sign} = {division[name]:g}" for name, sign in signs.items() if name in division]
+    values += ["with refill"] * (division.get("exhausted") == "refill")
+    return ", ".join([data_name(record["dataset"]), division["kind"], *values])

@@ -4,8 +4,9 @@ from typing import Any
 
 import click
 
-from fedscope.cli import catalogues, completion, console, options
+from fedscope.cli import completion, console, options
 from fedscope.cli.command import Group
+from fedscope.workflows import catalogues
 
 
 @click.group("presets", cls=Group)

@@ -11,20 +11,26 @@ from click.core import ParameterSource
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.errors import UserError
 from fedscope.workflows.requests import Crossing, Request, Resampling
-
-OPTIONS = (
-    "reading", "global_model", "client_weights", "client_data", "pairs", "client_rtol", "client_max_probes",
-    "client_probes", "aim", "overlap", "product_batches", "augment", "resample",
-)  # fmt: skip
+from fedscope.workflows.sources.targets import Targets
 
 
-def request_of(given: Mapping[str, Any], source: dict[str, Any]) -> Request:
-    """Return what the options of `fedscope hessian` ask for, and name the checkpoints in ``source``.
+def request_of(given: Mapping[str, Any]) -> Request:
+    """Return what the options of `fedscope hessian` ask for.
 
     Raises:
         UserError: an option of reading ``code`` with the other, or a number that is none.
     """
     drawn = given["kind"] if given["figure"] is not None else None
+    crossing = Crossing(
+        weights=given["client_weights"],
+        data=given["client_data"],
+        pairs=given["pairs"],
+        probes=given["client_probes"],
+        rtol=given["client_rtol"],
+        max_probes=given["client_max_probes"],
+        aim=given["aim"],
+        overlap=given["overlap"],
+    )
     return Request(
         top_k=given["top_k"],
         both_ends=given["both_ends"],
@@ -34,54 +40,19 @@ def request_of(given: Mapping[str, Any], source: dict[str, Any]) -> Request:
         trace_rtol=given["trace_rtol"],
         density=given["density"] or drawn == "density",
         clients=given["clients"] or drawn == "clients",
+        crossing=crossing,
+        reading=given["reading"],
+        resampling=_resampling(given),
         engine=given["engine"],
         operator=given["operator"],
         parameters=given["parameters"],
         bn=given["bn"],
-        **by_reading(source, **{name: given[name] for name in OPTIONS}),
     )
 
 
-def by_reading(
-    source: dict[str, Any],
-    *,
-    reading: str,
-    global_model: str | None,
-    client_weights: Any,
-    client_data: Any,
-    pairs: Any,
-    client_rtol: float,
-    client_max_probes: int,
-    client_probes: int | None,
-    aim: Any,
-    overlap: int | None,
-    product_batches: str | None,
-    augment: bool | None,
-    resample: bool | None,
-) -> dict[str, Any]:
-    """Return the fields of a ``Request`` that these options set, and name the checkpoints in ``source``.
-
-    Raises:
-        UserError: an option of reading ``code`` with the other, or a number that is none.
-    """
-    which = global_model or ("best" if reading == "code" else "final")
-    if which == "best":
-        source["checkpoints"] = tuple(_best(source))
-    crossing = Crossing(
-        weights=client_weights, data=client_data, pairs=pairs, probes=client_probes, rtol=client_rtol,
-        max_probes=client_max_probes, aim=aim, overlap=overlap,
-    )  # fmt: skip
-    return {
-        "reading": reading,
-        "crossing": crossing,
-        "resampling": _resampling(source, reading, product_batches, augment, resample),
-    }
-
-
-def _resampling(
-    source: dict[str, Any], reading: str, batches: str | None, augment: bool | None, resample: bool | None
-) -> Resampling:
-    if reading != "code" and (augment, resample, batches) != (None, None, None):
+def _resampling(given: Mapping[str, Any]) -> Resampling:
+    batches, augment, resample = (given[name] for name in ("product_batches", "augment", "resample"))
+    if given["reading"] != "code" and (augment, resample, batches) != (None, None, None):
         raise UserError(
             "a product on other samples each time is what the published code does, not the paper; drop "
             "--product-batches, --augment and --resample, or add --reading code"
@@ -92,19 +63,19 @@ def _resampling(
             raise UserError(f"--product-batches takes a number from 1 up, or all, not {batches!r}")
         chosen = replace(chosen, batches=None if batches == "all" else int(batches))
     # What the analysis commands share has defaults of its own, which the scripts' replace.
-    samples = source["samples"]
-    if not samples.startswith("default ") and samples.isdecimal():
-        chosen = replace(chosen, samples=int(samples))
+    if isinstance(given["samples"], int):
+        chosen = replace(chosen, samples=given["samples"])
     for name in ("batch_size", "seed"):
         if click.get_current_context().get_parameter_source(name) != ParameterSource.DEFAULT:
-            chosen = replace(chosen, **{name: source[name]})
+            chosen = replace(chosen, **{name: given[name]})
     return chosen
 
 
-def _best(source: dict[str, Any]) -> list[str]:
-    """Return the checkpoints with ``@best`` added where a run alone is named, or nothing."""
-    newest = () if source["checkpoints"] else (Registry(source["registry"]).newest().name,)
-    return [
+def best_of_runs(targets: Targets) -> Targets:
+    """Return the targets with ``@best`` added where a run alone is named, or nothing."""
+    newest = () if targets.checkpoints else (Registry(targets.registry).newest().name,)
+    names = (
         name if "@" in name or "/" in name or Path(name).is_file() else f"{name}@best"
-        for name in (*source["checkpoints"], *newest)
-    ]
+        for name in (*targets.checkpoints, *newest)
+    )
+    return replace(targets, checkpoints=tuple(names))

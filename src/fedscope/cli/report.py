@@ -5,10 +5,13 @@ from typing import Any
 
 import click
 
-from fedscope.cli import hessian_answers, options
+from fedscope.cli import console, options
 from fedscope.cli.analysis import GROUPS as analysis_groups
-from fedscope.cli.analysis import analysis, check_references
+from fedscope.cli.analysis import analysis, targets_of
 from fedscope.cli.command import Command
+from fedscope.errors import UserError
+from fedscope.storage import write_text
+from fedscope.workflows.results import basis
 
 GROUPS = {
     "Most used": ("--out", "--samples", "--grid", "--top-k", "--no-clients", "--no-compute"),
@@ -48,8 +51,33 @@ def command(**given: Any) -> None:
     CKPT is a run of the registry, or one of its checkpoints as RUN@25, RUN@best, RUN@client3; left out (and
     without --record), the newest run.
     """
-    check_references(given)
-    lasting = hessian_answers.is_lasting(given)
-    from fedscope.cli import reporting  # torch: not for --help
+    targets = targets_of(given)
+    lasting = basis.is_lasting(targets)
+    out, target = given["out"], given["json_target"]
+    if Path(out).suffix.lower() != ".html":
+        raise UserError(f"cannot write a report to '{out}': name it with the suffix .html")
+    from fedscope.figures.provenance import read_record
+    from fedscope.records.reading import read
+    from fedscope.workflows.report import ReportRequest, report  # torch: not for --help
 
-    reporting.run(lasting, **given)
+    request = ReportRequest(
+        targets,
+        grid=given["grid"],
+        span=given["span"],
+        top_k=given["top_k"],
+        probes=given["probes"],
+        client_probes=given["client_probes"],
+        clients=not given["no_clients"],
+        rounds=given["rounds"],
+        bn=given["bn"],
+        compute=not given["no_compute"],
+        given=tuple(
+            record.to_json() for file in given["files"] for record in read(read_record(file), str(file))
+        ),
+        lasting=lasting,
+    )
+    made = report(request, console.REPORTER)
+    only_json = console.in_json(target, made.records)
+    write_text(Path(out), made.page, below=None)
+    if not only_json:
+        print(out)

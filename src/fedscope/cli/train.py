@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from fedscope.cli import catalogues, completion, config, console, options
+from fedscope.cli import completion, config, console, options
 from fedscope.cli.command import Command
 from fedscope.cli.settings import settings
 from fedscope.cli.unused import typed
 from fedscope.errors import UserError
+from fedscope.workflows import catalogues
 
 if TYPE_CHECKING:
     from fedscope.workflows.train.request import Trained

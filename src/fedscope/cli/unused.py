@@ -81,16 +81,6 @@ def check_unused(context: click.Context) -> None:
     check(RULES.get(str(context.command.name), ()), typed(context), context.params)
 
 
-def check_source(*, own: bool) -> None:
-    """Refuse options of a data set of the catalogue where all data is the user's ``own``.
-
-    Raises:
-        UserError: some are given.
-    """
-    of_ours = Rule("split data_dir", lambda v: not v["own"], "with --data")
-    check((of_ours,), typed(click.get_current_context()), {"own": own})
-
-
 def _is_known(dataset: str) -> bool:
     from fedscope.data.sets.catalogue import DATASETS
 

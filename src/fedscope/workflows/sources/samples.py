@@ -7,7 +7,6 @@ they are drawn again from its settings.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -17,6 +16,7 @@ from fedscope.checkpoints.file.schema import CheckpointInfo
 from fedscope.checkpoints.registry.owned import data_note
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.checkpoints.registry.rows import HeldRows, rows_held
+from fedscope.choices import SplitName
 from fedscope.data.partition.division import divided
 from fedscope.data.partition.shift import run_maps
 from fedscope.data.sets import catalogue as data_catalogue
@@ -28,7 +28,6 @@ from fedscope.streams import torch_stream
 
 MOST = 128  # samples of a batch, unless another number is asked for
 LEAST_BATCHES = 16
-SplitName = Literal["train", "test", "validation"]
 
 
 @dataclass(frozen=True)

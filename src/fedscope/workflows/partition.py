@@ -1,10 +1,8 @@
-"""The work of `fedscope data plot-partition`: who holds how much of which class, as record and figure."""
+"""Who holds how much of which class: the division of a run's data, or of the data that settings describe."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
 
-import click
 import numpy as np
 
 from fedscope.checkpoints.file.checkpoint import versions
@@ -12,8 +10,6 @@ from fedscope.checkpoints.file.schema import OPTION, Manifest, Settings, parse
 from fedscope.checkpoints.registry.owned import data_note
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.registry.rows import rows_spec
-from fedscope.cli import console
-from fedscope.cli.unused import typed
 from fedscope.data.partition.division import division
 from fedscope.data.partition.heterogeneity import class_counts, effective_classes, total_variation
 from fedscope.data.partition.partition import FRESH
@@ -21,56 +17,49 @@ from fedscope.data.sets import catalogue
 from fedscope.data.sets.datasets import Dataset, part
 from fedscope.errors import UserError
 from fedscope.federated.setup.samples import client_rows
-from fedscope.figures.runs.partition import partition_figure
-from fedscope.figures.style import check_format, save
-from fedscope.figures.text.labels import data_name
+from fedscope.records.entries import Record
+from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.unused import check_settings
 
 SCHEMA = "fedscope/partition/1"
-MADE_OF = ("run", "dataset", "fingerprint", "train_samples", "partition", "seed")  # kept in the figure
 
 
-def draw(
-    run: str | None,
-    given: Mapping[str, object],
+def partition(
     registry: Path,
+    run: str | None = None,
+    given: Mapping[str, object] | None = None,
     *,
-    data_dir: Path | None,
-    kind: Literal["bubbles", "bars"],
-    out: str,
-    json_target: str | None,
-) -> None:
-    """Draw the division of a run, or of the given settings.
+    data_dir: Path | None = None,
+    named: Mapping[str, str] | None = None,
+    reporter: Reporter = SILENT,
+) -> Record:
+    """Return the division of a run, or of the given settings, as a record of schema ``fedscope/partition/1``.
+
+    ``named`` has settings that must have an effect, each with its flag.
 
     Raises:
-        UserError: both are given, the run or its data is not here, there is no such division of the data, or
-            a target cannot be written.
+        UserError: both are given, the run or its data is not here, or there is no such division of the data.
     """
-    check_format(Path(out))
-    manifest = _manifest(registry, run, given) if run else None
-    settings = manifest.settings if manifest else parse(Settings, given, OPTION)
-    check_settings(settings, typed(click.get_current_context()))
+    store = Registry(registry)
+    manifest = _manifest(store, run, given or {}) if run else None
+    settings = manifest.settings if manifest else parse(Settings, given or {}, OPTION)
+    check_settings(settings, named or {})
     if manifest:
         data_note(manifest)
     dataset = catalogue.load(settings.dataset, data_dir, settings.test_data)
     if dataset.note:
-        console.note(f"{dataset.name}: {dataset.note}")
+        reporter.note(f"{dataset.name}: {dataset.note}")
     if manifest and dataset.fingerprint != manifest.data.fingerprint:
         raise UserError(f"{dataset.name} is not the data that {run} was trained on; use the same --data-dir")
-    trained = Registry(registry).run(run) if run else None
+    trained = store.run(run) if run else None
     known = "stored" if trained and rows_spec(trained) else "redrawn"
     if trained and known == "redrawn":
-        console.note(f"{run} did not store which rows each client held: they are drawn again")
+        reporter.note(f"{run} did not store which rows each client held: they are drawn again")
     made = {"run": run, "rows": known if run else None}
-    record = {"schema": SCHEMA, **made, **describe(dataset, settings, trained), "versions": versions()}
-    only_json = console.in_json(json_target, record)
-    figure = partition_figure(np.array(record["counts"]), record["classes"], kind=kind, title=_title(record))
-    save(figure, Path(out), record={key: record[key] for key in MADE_OF})
-    if not only_json:
-        print(out)
+    return {"schema": SCHEMA, **made, **describe(dataset, settings, trained), "versions": versions()}
 
 
-def describe(dataset: Dataset, settings: Settings, run: Run | None = None) -> dict[str, Any]:
+def describe(dataset: Dataset, settings: Settings, run: Run | None = None) -> Record:
     """Return who holds how much of what, and how far each client's classes are from those of all samples.
 
     Of a ``run`` that stored its clients' rows these are taken.
@@ -102,16 +91,8 @@ def describe(dataset: Dataset, settings: Settings, run: Run | None = None) -> di
     }
 
 
-def _manifest(registry: Path, run: str, given: Mapping[str, object]) -> Manifest:
+def _manifest(store: Registry, run: str, given: Mapping[str, object]) -> Manifest:
     if given:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise UserError(f"the division is that of run {run}; leave out {flags}, or the run")
-    return Registry(registry).run(run).manifest()
-
-
-def _title(record: Mapping[str, Any]) -> str:
-    signs = {"alpha": "α", "phi": "φ", "rho": "ρ"}
-    division = record["partition"]
-    values = [f"{sign} = {division[name]:g}" for name, sign in signs.items() if name in division]
-    values += ["with refill"] * (division.get("exhausted") == "refill")
-    return ", ".join([data_name(record["dataset"]), division["kind"], *values])
+    return store.run(run).manifest()

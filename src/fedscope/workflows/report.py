@@ -1,7 +1,7 @@
-"""What `fedscope report` does: take the records that are there, measure what is missing, make the page."""
+"""The report of runs: the records that are there, what is missing measured, and the page of all."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,108 +9,111 @@ from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint, versions
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run
-from fedscope.cli import console, hessian_answers
-from fedscope.cli.problems import problems, remarks
-from fedscope.cli.rounds import parse
+from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
-from fedscope.figures.provenance import read_record
 from fedscope.records.commands import registry_option
 from fedscope.records.entries import Record
-from fedscope.records.reading import read
 from fedscope.records.schemas import HESSIAN_SCHEMA, LANDSCAPE_SCHEMA
 from fedscope.report import report_page
-from fedscope.storage import write_text
 from fedscope.workflows.curvature.measure import measure
 from fedscope.workflows.landscape.cached import kept_of, kept_scans
+from fedscope.workflows.landscape.rounds import parse
 from fedscope.workflows.landscape.scan import Plane
+from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.requests import Crossing, Request
+from fedscope.workflows.results import basis
 from fedscope.workflows.sources.problem import Problem
+from fedscope.workflows.sources.problems import at, remarks
 from fedscope.workflows.sources.run_clients import Participants
+from fedscope.workflows.sources.targets import Targets
 
 Earlier = Mapping[Path, Sequence[Path]]
 """Checkpoints, each with those of earlier rounds that lead to it."""
 
 
-def run(
-    lasting: bool,
-    json_target: str | None,
-    bn: Any,
-    out: str,
-    grid: int,
-    span: float,
-    top_k: int,
-    probes: int | None,
-    client_probes: int,
-    no_clients: bool,
-    rounds: str | None,
-    no_compute: bool,
-    files: tuple[Path, ...],
-    **source: Any,
-) -> None:
-    """Measure what is missing, and write the page to ``out``.
+@dataclass(frozen=True)
+class ReportRequest:
+    """What a report shows."""
 
-    What is ``lasting`` is kept for `fedscope hessian`, too.
-    """
-    if Path(out).suffix.lower() != ".html":
-        raise UserError(f"cannot write a report to '{out}': name it with the suffix .html")
-    given = [record.to_json() for file in files for record in read(read_record(file), str(file))]
-    store = Registry(source["registry"])
-    references = source.pop("checkpoints") or (() if given else (store.newest().name,))
-    request = Request(
-        top_k=top_k,
-        probes=probes,
-        density=True,
-        clients=not no_clients,
-        crossing=Crossing(probes=client_probes),
-        bn=bn,
-        versions=versions(),
+    targets: Targets
+    grid: int = 21  # points along each axis of the landscapes
+    span: float = 1.0
+    top_k: int = 5
+    probes: int | None = None  # of the trace; None: to 5 %
+    client_probes: int = 16
+    clients: bool = True
+    rounds: str | None = None  # A:B:C of which there are landscapes, too
+    bn: BatchNormMode = "eval"
+    compute: bool = True  # False: show what the registry has
+    given: tuple[Record, ...] = ()  # records that are shown whatever the registry has
+    lasting: bool = (
+        False  # what is measured rests on files alone, see :mod:`fedscope.workflows.results.basis`
     )
-    plane = Plane(grid=grid, span=span, bn=bn, versions=versions())
+
+    @property
+    def curvature(self) -> Request:
+        """What is measured of each checkpoint."""
+        return Request(
+            top_k=self.top_k,
+            probes=self.probes,
+            density=True,
+            clients=self.clients,
+            crossing=Crossing(probes=self.client_probes),
+            bn=self.bn,
+            versions=versions(),
+        )
+
+
+@dataclass(frozen=True)
+class Report:
+    """The page, and the records that it shows."""
+
+    page: str  # HTML
+    records: list[Record]
+
+
+def report(request: ReportRequest, reporter: Reporter = SILENT) -> Report:
+    """Return the report of the checkpoints; without any, and without records given, of the newest run.
+
+    Raises:
+        UserError: there is no such checkpoint, or something of it cannot be measured.
+    """
+    targets = request.targets
+    store = Registry(targets.registry)
+    references = targets.checkpoints or (() if request.given else (store.newest().name,))
     paths = [store.resolve(reference) for reference in references]
     wanted = {
-        path: kept_rounds(store, reference, rounds) for path, reference in zip(paths, references, strict=True)
+        path: kept_rounds(store, reference, request.rounds)
+        for path, reference in zip(paths, references, strict=True)
     }
-    asked = {**source, "bn": bn} if lasting else None
-    records = (
-        kept(store, wanted, given) if no_compute else measured(wanted, given, request, plane, source, asked)
-    )
-    only_json = console.in_json(json_target, records)
-    page = page_of([as_record(run, paths) for run in runs_of(paths)], records)
-    write_text(Path(out), page, below=None)
-    if not only_json:
-        print(out)
+    records = measured(wanted, request, reporter) if request.compute else kept(store, wanted, request.given)
+    return Report(page_of([as_record(run, paths) for run in runs_of(paths)], records), records)
 
 
-def measured(
-    wanted: Earlier,
-    given: Sequence[Record],
-    request: Request,
-    plane: Plane,
-    source: Mapping[str, Any],
-    asked: Mapping[str, Any] | None = None,
-) -> list[Record]:
-    """Return ``given`` and what it lacks: curvature of checkpoints, landscapes of these and of earlier ones.
+def measured(wanted: Earlier, request: ReportRequest, reporter: Reporter) -> list[Record]:
+    """Return the records given and what they lack: curvature, and landscapes of these and of earlier ones.
 
     The earlier rounds lie along the directions of the checkpoint that they lead to. What the curvature is
-    about is kept, for requests of `fedscope hessian`, where the options ``asked`` say all of it.
+    about is kept, for requests of `fedscope hessian`.
     """
-    keep = Registry(source["registry"]).analysis
-    bases = {  # as the files are before they are read
-        path: hessian_answers.bases(asked, path, clients=request.clients) for path in wanted if asked
+    targets, asked = request.targets, request.curvature
+    plane = Plane(grid=request.grid, span=request.span, bn=request.bn, versions=versions())
+    keep = Registry(targets.registry).analysis
+    bases = {  # of the files as they are before they are read
+        path: basis.bases(targets, asked, path) for path in wanted if request.lasting
     }
-    targets = problems(tuple(map(str, wanted)), **source) if wanted else []
-    records = list(given)
-    for problem in targets:
+    found = at(list(wanted), targets, reporter) if wanted else []
+    records = list(request.given)
+    for problem in found:
         if not _has(records, HESSIAN_SCHEMA, problem.sha256):
-            possible = _possible(request, problem)
-            records.append(measure(problem, possible, console.progress, keep=keep, fuller=True))
-            said = remarks([problem], source["samples"])
-            hessian_answers.keep_bases(bases.get(problem.path, ()), records[-1], said)
-    for problem, earlier in zip(targets, wanted.values(), strict=True):
-        before = problems(tuple(map(str, earlier)), **source) if earlier else []
+            possible = _possible(asked, problem, reporter)
+            records.append(measure(problem, possible, reporter.stage, keep=keep, fuller=True))
+            basis.keep_bases(bases.get(problem.path, ()), records[-1], remarks([problem], targets))
+    for problem, earlier in zip(found, wanted.values(), strict=True):
+        before = at(earlier, targets, reporter) if earlier else []
         distinct = {p.sha256: p for p in (problem, *before)}.values()
         missing = [p for p in distinct if not _has(records, LANDSCAPE_SCHEMA, p.sha256)]
-        records += kept_scans(problem, missing, plane, console.progress, keep)
+        records += kept_scans(problem, missing, plane, reporter.stage, keep)
     return records
 
 
@@ -193,7 +196,7 @@ def _has(records: Sequence[Record], schema: str, sha256: str) -> bool:
     return any(r["schema"] == schema and r["checkpoint"]["sha256"] == sha256 for r in records)
 
 
-def _possible(request: Request, problem: Problem) -> Request:
+def _possible(request: Request, problem: Problem, reporter: Reporter) -> Request:
     """Return the request without the clients where they cannot be compared, which is said."""
     if not request.clients:
         return request
@@ -203,7 +206,7 @@ def _possible(request: Request, problem: Problem) -> Request:
     try:
         Participants(problem, options.weights, options.data)
     except UserError as reason:
-        console.note(f"{problem.title}: no H_N and H_D: {reason}")
+        reporter.note(f"{problem.title}: no H_N and H_D: {reason}")
         return replace(request, clients=False)
     return request
 

@@ -11,32 +11,25 @@ of the user's own or of another package, a GPU, several processes.
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
-
 from fedscope import __version__
 from fedscope.checkpoints.registry.registry import Registry
-from fedscope.cli import answers, catalogues, console
-from fedscope.cli.answers import Rests, name_of, stamps
-from fedscope.cli.hessian_shown import shown
-from fedscope.cli.reading import request_of
 from fedscope.errors import UserError
 from fedscope.own import is_own
-from fedscope.workflows.results import lookup as reuse
+from fedscope.workflows import catalogues
+from fedscope.workflows.requests import Request
+from fedscope.workflows.results import lookup
+from fedscope.workflows.results.answers import Rests, keep, kept, name_of, stamps
+from fedscope.workflows.sources.targets import Targets
 
 VARIABLES = ("FEDSCOPE_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "DNNL_", "ONEDNN_", "TORCH",
              "PYTORCH", "ATEN_", "LD_", "PYTHONPATH")  # fmt: skip
 GPUS = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvmap", "/dev/dxg", "/dev/kfd")
-LONG = ("figure", "recompute", "model", "data", "loss", "entry", "global_model")  # options looked up so
 UNASKED = ("device", "threads", "form", "form_reason")  # entries of a problem that no request is about
-BASIC = {
-    "samples": None, "split": None, "data_dir": None, "dtype": None, "batch_size": None, "seed": None,
-    "device": None, "threads": None, "bn": None, "operator": "hessian", "parameters": (),
-}  # fmt: skip
-"""The options that say what is measured, whatever parts of it: by what those commands take that lack them."""
 
 
 class Place(NamedTuple):
@@ -46,37 +39,34 @@ class Place(NamedTuple):
     checkpoints: tuple[Path, ...]
 
 
-def place(given: Mapping[str, Any]) -> Place | None:
-    """Return where the answer to these options is; None where it is to be looked up the long way.
+def place(targets: Targets, request: Request) -> Place | None:
+    """Return where the answer to a request is; None where it is to be looked up the long way.
 
     Raises:
         UserError: there is no such checkpoint.
     """
-    if (given["reading"], given["engine"]) != ("paper", "fedscope") or not is_lasting(given):
+    if not (request.certified and is_lasting(targets)):
         return None
-    store, context = Registry(given["registry"]), click.get_current_context()
-    options = {name: value for name, value in given.items() if name != "json_target"}
-    paths = tuple(store.resolve(reference) for reference in given["checkpoints"] or (None,))
-    sources = {name: (value, context.get_parameter_source(name)) for name, value in options.items()}
-    return Place(_file(given, options=sources, checkpoints=paths), paths)
+    store = Registry(targets.registry)
+    paths = tuple(store.resolve(reference) for reference in targets.checkpoints or (None,))
+    return Place(_file(targets, question=(targets, request), checkpoints=paths), paths)
 
 
-def is_lasting(given: Mapping[str, Any]) -> bool:
-    """Say whether what is measured with these options rests on files alone."""
-    on_cpu = given["device"] == "cpu" or (given["device"] == "auto" and not any(map(os.path.exists, GPUS)))
+def is_lasting(targets: Targets) -> bool:
+    """Say whether what is measured of these targets rests on files alone."""
+    on_cpu = targets.device == "cpu" or (targets.device == "auto" and not any(map(os.path.exists, GPUS)))
     alone = "WORLD_SIZE" not in os.environ  # else one of torchrun's processes would wait for the others
-    return (
-        on_cpu and alone and not any(map(given.get, LONG)) and not has_torch() and not catalogues.extended()
-    )
+    own = any((targets.model, targets.data, targets.loss, targets.entry))
+    return on_cpu and alone and not own and not has_torch() and not catalogues.extended()
 
 
-def _file(given: Mapping[str, Any], **asked: object) -> Path:
+def _file(targets: Targets, **asked: object) -> Path:
     """Return where the answer to a question is kept, of the machine as it is set up."""
     machine = {
         "cores": (os.cpu_count(), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0),
         "variables": {name: text for name, text in os.environ.items() if name.startswith(VARIABLES)},
     }
-    return Registry(given["registry"]).analysis / "answers" / f"{name_of({**asked, **machine})}.json"
+    return Registry(targets.registry).analysis / "answers" / f"{name_of({**asked, **machine})}.json"
 
 
 def has_torch() -> bool:
@@ -92,21 +82,21 @@ class Basis(NamedTuple):
     clients: bool  # of requests that compare the clients
 
 
-def bases(given: Mapping[str, Any], checkpoint: Path, *, clients: bool) -> list[Basis]:
-    """Return the bases of requests of a checkpoint without and, for ``clients``, with the clients.
+def bases(targets: Targets, request: Request, checkpoint: Path) -> list[Basis]:
+    """Return the bases of requests of a checkpoint without and, where it compares them, with the clients.
 
     Nothing where what is measured may change unseen. It needs PyTorch.
     """
     found = []
-    for compared in (False, True) if clients else (False,):
-        rests = rests_on([checkpoint], given["data_dir"], clients=compared)
+    for compared in (False, True) if request.clients else (False,):
+        rests = rests_on([checkpoint], targets.data_dir, clients=compared)
         if rests is None:
             return []
-        found.append(Basis(_basis(given, checkpoint, clients=compared), rests, compared))
+        found.append(Basis(_basis(targets, request, checkpoint, clients=compared), rests, compared))
     return found
 
 
-def keep_bases(bases: Iterable[Basis], record: Mapping[str, Any], remarks: Sequence[console.Piece]) -> None:
+def keep_bases(bases: Iterable[Basis], record: lookup.Record, remarks: Sequence[str]) -> None:
     """Keep what a record of a checkpoint is about, and the remarks on it, for what is asked of it later."""
     entry = {"parameters": None, "loss": None, **record["problem"]}
     entry = {name: value for name, value in entry.items() if name not in UNASKED}
@@ -117,34 +107,34 @@ def keep_bases(bases: Iterable[Basis], record: Mapping[str, Any], remarks: Seque
         if known or not basis.clients:
             origin = {"uploads": cross["uploads"], "rows": rows} if basis.clients else {}
             content = {"checkpoint": record["checkpoint"], "problem": entry, **origin}
-            answers.keep(basis.file, basis.rests, content, remarks=remarks)
+            keep(basis.file, basis.rests, content, remarks=[("note", line) for line in remarks])
 
 
-def give_part(place: Place, given: Mapping[str, Any], json_target: str | None) -> bool:
-    """Print what a result that is kept has of the answer; return whether one has all of it.
+def answer(place: Place, targets: Targets, request: Request) -> tuple[lookup.Record, list[Any]] | None:
+    """Return what a result that is kept has of a request, and the remarks on it; None unless it has all.
 
     Several checkpoints are compared, which is computed: they are looked up the long way.
     """
     if len(place.checkpoints) > 1:
-        return False
-    known = answers.kept(_basis(given, place.checkpoints[0], clients=given["clients"]))
+        return None
+    known = kept(_basis(targets, request, place.checkpoints[0], clients=request.clients))
     if known is None:
-        return False
-    about, request = known["content"], request_of(given, dict(given))
+        return None
+    about = known["content"]
     sha256 = about["checkpoint"]["sha256"]
-    wanted = reuse.Wanted(sha256, about["problem"], __version__, about.get("uploads", {}), about.get("rows"))
-    found = reuse.earlier(reuse.results(place.file.parents[1], sha256), request, wanted)
+    wanted = lookup.Wanted(sha256, about["problem"], __version__, about.get("uploads", {}), about.get("rows"))
+    found = lookup.earlier(lookup.results(place.file.parents[1], sha256), request, wanted)
     if found is None or found[1]:
-        return False
-    record = {**reuse.trimmed(found[0], request), "checkpoint": about["checkpoint"], "reused": True}
-    answers.say(json_target, record, shown([record]), known["remarks"])
-    return True
+        return None
+    record = {**lookup.trimmed(found[0], request), "checkpoint": about["checkpoint"], "reused": True}
+    return record, known["remarks"]
 
 
-def _basis(given: Mapping[str, Any], checkpoint: Path, *, clients: bool) -> Path:
-    about = {name: given.get(name, default) for name, default in BASIC.items()}
-    compared = [given.get("client_weights"), given.get("client_data")] if clients else None
-    return _file(given, basis=about, checkpoint=checkpoint, clients=compared)
+def _basis(targets: Targets, request: Request, checkpoint: Path, *, clients: bool) -> Path:
+    """Return where the basis is kept: named by what is measured, whatever parts of it are asked for."""
+    measured = replace(targets, checkpoints=()), request.bn, request.operator, request.parameters
+    compared = (request.crossing.weights, request.crossing.data) if clients else None
+    return _file(targets, basis=measured, checkpoint=checkpoint, clients=compared)
 
 
 def rests_on(checkpoints: Iterable[Path], data_dir: Path | None, *, clients: bool) -> Rests | None:

@@ -1,17 +1,11 @@
-"""`--rounds A:B:C`: which rounds of which runs, and the film or strip that they become."""
+"""`--rounds A:B:C`: which rounds of which runs."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.errors import UserError
-from fedscope.figures import animation as film
-from fedscope.figures.provenance import made_from
-from fedscope.figures.style import check_format, save
-from fedscope.figures.surface.animation_frames import frame_figures, frames, strip_figure
-from fedscope.figures.surface.surfaces import Kind
 
 MOST_ROUNDS = 500
 
@@ -55,32 +49,3 @@ def checkpoints(runs: Sequence[str], rounds: Sequence[int], registry: Path) -> l
                 "--keep-every"
             )
     return [tuple(f"{name}@{round}" for round in rounds) for name in names]
-
-
-def check_output(path: Path, *, film_wanted: bool) -> None:
-    """Check the format of the output before the work.
-
-    Raises:
-        UserError: a film of no rounds, a suffix that is none of ours, or an MP4 without ffmpeg.
-    """
-    if not film.is_film_file(path):
-        check_format(path)
-        return
-    if not film_wanted:
-        raise UserError(
-            f"{path.suffix} shows rounds one after the other: add --rounds FIRST:LAST:STEP, or name the file "
-            "with the suffix .png, .pdf or .svg"
-        )
-    film.check_encoder(path)
-
-
-def write(
-    records: Sequence[Mapping[str, Any]], path: Path, *, kind: Kind | None, metric: str, seconds: float
-) -> None:
-    """Write the rounds as a film (.gif, .mp4) or as a strip of panels."""
-    found, made = frames(records), made_from(records)
-    if film.is_film_file(path):
-        figures = frame_figures(found, kind=kind or "both", metric=metric)
-        film.save_film(figures, path, record=made, seconds=seconds)
-    else:
-        save(strip_figure(found, kind=kind or "contour", metric=metric), path, record=made)

@@ -1,0 +1,52 @@
+"""The curvature of the checkpoints that targets name: what `fedscope hessian` measures, as a function."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from fedscope.checkpoints.file.checkpoint import versions
+from fedscope.checkpoints.registry.registry import Registry
+from fedscope.records.entries import Record
+from fedscope.workflows.curvature.measure import measure
+from fedscope.workflows.processes import is_first, joined_group, spoken
+from fedscope.workflows.progress import SILENT, Reporter
+from fedscope.workflows.requests import Request
+from fedscope.workflows.results.cache import Keeper
+from fedscope.workflows.sources.problem import Problem
+from fedscope.workflows.sources.problems import problems
+from fedscope.workflows.sources.targets import Targets
+
+
+class Measured(NamedTuple):
+    """A checkpoint and what was measured of it."""
+
+    problem: Problem
+    record: Record  # of schema fedscope/hessian/1
+    kept: Path | None  # the file of the result; None where nothing is kept
+
+
+def curvature(
+    targets: Targets, request: Request, reporter: Reporter = SILENT, *, again: bool = False
+) -> list[Measured]:
+    """Measure each checkpoint, or take what the registry's results have of the request.
+
+    Of the processes that torchrun started the first alone returns anything.
+
+    Args:
+        targets: the checkpoints and samples.
+        request: what to measure, and how well.
+        reporter: where progress and notes go.
+        again: do not look for results.
+
+    Raises:
+        UserError: see :func:`problems` and :func:`measure`.
+    """
+    request = replace(request, versions=request.versions or versions())
+    keep = Registry(targets.registry).analysis
+    with joined_group() as group:
+        told, found = spoken(reporter, group), []
+        for problem in problems(targets, told):
+            keeper = Keeper(keep if group is None else None)
+            record = measure(problem, request, told.stage, keep=keeper, again=again, group=group)
+            found.append(Measured(problem, record, keeper.file))
+        return found if is_first(group) else []

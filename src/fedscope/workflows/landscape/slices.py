@@ -1,0 +1,74 @@
+"""What checkpoints mean for each kind of slice: networks around which, or through which, it lies."""
+
+from pathlib import Path
+
+from fedscope.checkpoints.file.checkpoint import describe_checkpoint
+from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.errors import UserError
+from fedscope.workflows.landscape.named_slices import DirectionsName
+from fedscope.workflows.progress import Reporter
+from fedscope.workflows.sources.checkpoint_points import Waypoints
+from fedscope.workflows.sources.problem import Problem
+from fedscope.workflows.sources.problems import at, checkpoint_path, problems
+from fedscope.workflows.sources.run_clients import round_uploads
+from fedscope.workflows.sources.targets import Targets
+
+COUNTS = {"line": 2, "points": 3}
+
+
+def slices(
+    kind: DirectionsName, targets: Targets, reporter: Reporter
+) -> list[tuple[Problem, Waypoints | None]]:
+    """Return one entry per surface: its centre, and the networks of a slice through several.
+
+    ``eigen``, ``ggn``, ``random``: a surface around every checkpoint; ``clients``: the same, with the
+    clients' uploads of its round; ``line``, ``points``: one surface through two or three checkpoints;
+    ``pca``: one for every RUN, of the rounds it kept, or one of several checkpoints in their order.
+
+    Raises:
+        UserError: another number of checkpoints than the kind takes, or one that cannot be had.
+    """
+    if kind == "pca":
+        return [_among(paths, -1, targets, reporter) for paths in _trajectories(targets)]
+    if kind in COUNTS:
+        given = targets.checkpoints
+        if len(given) != COUNTS[kind]:
+            raise UserError(
+                f"--directions {kind} takes {COUNTS[kind]} checkpoints, not {len(given)}: such as "
+                f"{' '.join(['RUN', 'RUN@client0', 'RUN@client1'][: COUNTS[kind]])}"
+            )
+        return [_among([checkpoint_path(targets, reference) for reference in given], 0, targets, reporter)]
+    found = problems(targets, reporter)
+    if kind != "clients":
+        return [(problem, None) for problem in found]
+    return [(problem, Waypoints(problem, [problem.path, *round_uploads(problem)])) for problem in found]
+
+
+def _among(paths: list[Path], center: int, targets: Targets, reporter: Reporter) -> tuple[Problem, Waypoints]:
+    (problem,) = at([paths[center]], targets, reporter)
+    return problem, Waypoints(problem, paths)
+
+
+def _trajectories(targets: Targets) -> list[list[Path]]:
+    store, references = Registry(targets.registry), targets.checkpoints
+    if not references:
+        return [_rounds(store, store.newest())]
+    if all(_is_run(reference) for reference in references):
+        return [_rounds(store, store.run(reference)) for reference in references]
+    return [[checkpoint_path(targets, reference) for reference in references]]
+
+
+def _is_run(reference: str) -> bool:
+    return not (Path(reference).exists() or "@" in reference or "/" in reference or reference.endswith(".pt"))
+
+
+def _rounds(store: Registry, run: Run) -> list[Path]:
+    """Return the global models of the rounds that were kept, and the newest."""
+    kept, newest = run.rounds(), store.resolve(run.name)
+    if len(kept) < 2:
+        raise UserError(
+            f"run {run.name!r} kept {len(kept)} of its rounds, too few for a trajectory; train with "
+            "--keep-every 1, or name several checkpoints in order"
+        )
+    last = [] if describe_checkpoint(newest)[0].round in kept else [newest]
+    return [*map(run.kept, kept), *last]

@@ -1,0 +1,90 @@
+"""The problems that targets name: one for each checkpoint, all on the same samples."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.registry.best import chosen_on
+from fedscope.checkpoints.registry.registry import Registry
+from fedscope.data.sets.catalogue import DATASETS
+from fedscope.errors import UserError
+from fedscope.models.catalogue import NETWORKS
+from fedscope.process import use_device
+from fedscope.workflows.progress import SILENT, Reporter
+from fedscope.workflows.sources.problem import Problem, load
+from fedscope.workflows.sources.samples import Source
+from fedscope.workflows.sources.targets import Targets
+from fedscope.workflows.unused import Rule, check
+
+_OF_THE_CATALOGUE = Rule("split data_dir", lambda v: not v["own"], "with --data")
+
+
+def problems(targets: Targets, reporter: Reporter = SILENT) -> list[Problem]:
+    """Return one problem per checkpoint; without any, the registry's newest run.
+
+    Raises:
+        UserError: a checkpoint, its data, or the device cannot be had.
+    """
+    source = Source(
+        samples=targets.count,
+        split=targets.split,
+        data_dir=targets.data_dir,
+        model=targets.model,
+        data=targets.data,
+        loss=targets.loss,
+        entry=targets.entry,
+        dtype=getattr(torch, targets.dtype),
+        device=use_device(targets.device, targets.threads),
+        batch_size=targets.batch_size,
+        seed=targets.seed,
+    )
+    paths = [checkpoint_path(targets, reference) for reference in targets.checkpoints or (None,)]
+    _check_own(paths, targets)
+    found = load(paths, source)
+    check((_OF_THE_CATALOGUE,), targets.named, {"own": all(problem.info is None for problem in found)})
+    for line in remarks(found, targets):
+        reporter.note(line)
+    return found
+
+
+def at(paths: Sequence[Path], targets: Targets, reporter: Reporter = SILENT) -> list[Problem]:
+    """Return the problems of other checkpoints than the targets name, on their samples."""
+    return problems(replace(targets, checkpoints=tuple(map(str, paths))), reporter)
+
+
+def remarks(found: Sequence[Problem], targets: Targets) -> list[str]:
+    """Return what is to be said of the problems before they are measured."""
+    lines = []
+    for problem in found:
+        if isinstance(targets.samples, int) and problem.batches.samples < targets.samples:
+            there = f"{problem.batches.samples:,} samples"
+            lines.append(f"{problem.title}: on all {there}, fewer than --samples {targets.samples:,}")
+        if problem.info and problem.path.name == "best.pt":
+            lines.append(f"{problem.title}: best (chosen on {chosen_on(problem.info.settings.model_dump())})")
+        lines += [f"{problem.path}: {note}" for note in problem.notes]
+    return lines
+
+
+def checkpoint_path(targets: Targets, reference: str | None) -> Path:
+    """Return the file of a checkpoint; for a network of the user's own it may be a folder too.
+
+    Raises:
+        UserError: there is no such checkpoint.
+    """
+    if targets.model and reference is not None and Path(reference).exists():
+        return Path(reference)
+    return Registry(targets.registry).resolve(reference)
+
+
+def _check_own(paths: Sequence[Path], targets: Targets) -> None:
+    """Refuse names of the catalogue for another program's file, whose network and data are functions."""
+    foreign = [path for path in paths if not layout.is_ours(path)]
+    for flag, name, known in (("--model", targets.model, NETWORKS), ("--data", targets.data, DATASETS)):
+        if foreign and name in known:
+            raise UserError(
+                f"{flag} takes MODULE:FACTORY, a function of your own; for {name} of the catalogue register "
+                f"the file: `fedscope runs add {foreign[0]} --model NAME --dataset NAME`, and name the run"
+            )
