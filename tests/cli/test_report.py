@@ -8,6 +8,7 @@ import pytest
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.cli import hessian, plot_landscape, report
+from fedscope.workflows.sources.targets import Targets
 from tests.cli.conftest import Command
 from tests.figures.records import landscape
 from tests.report.test_report import Page
@@ -173,4 +174,5 @@ def test_one_default_for_samples_and_seed() -> None:
         context = click.Context(command)
         options = {option.name: option for option in command.params}
         assert options["seed"].get_default(context) == 0
-        assert options["samples"].process_value(context, None) == "default 1024"
+        assert options["samples"].process_value(context, None) is None
+    assert (Targets(Path()).count, Targets(Path(), data="mine:batches").count) == (1024, None)
