@@ -28,7 +28,7 @@ from fault_scene import Clean, Scene
 import fedscope.checkpoints.registry.archive
 import fedscope.checkpoints.registry.export
 import fedscope.checkpoints.verification.verify
-import fedscope.cli.runs
+import fedscope.cli.runs.runs
 import fedscope.workflows.landscape.checkpoints
 import fedscope.workflows.report
 import fedscope.workflows.train.train  # noqa: F401  these are what the commands import, before they are forked

@@ -40,7 +40,7 @@ PATIENCE = 240  # seconds for the tests of a mutant, all stages together
 LEFT_OUT = ("BitOr", "ExceptionReplacer", "RemoveDecorator")  # `X | None`, and what fails at import
 BESIDE = {
     "records": ("tests/report", "tests/figures/text", "tests/figures/spectrum", "tests/figures/surface"),
-    "checkpoints": ("tests/checkpoints", "tests/cli/test_runs.py", "tests/federated/server"),
+    "checkpoints": ("tests/checkpoints", "tests/cli/runs", "tests/federated/server"),
     "workflows": ("tests/cli/test_plot_runs.py", "tests/cli/test_rows.py", "tests/cli/test_slices.py"),
     "landscape": ("tests/testing",),
     "reproduce": ("tests/cli/test_figures.py",),

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedscope.cli import verbosity
 from fedscope.cli.main import call
+from fedscope.cli.terminal import verbosity
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fedscope.checkpoints.registry.registry import Registry, Run
-from fedscope.cli import verbosity
 from fedscope.cli.main import call
+from fedscope.cli.terminal import verbosity
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.cli.command import with_json_target
+from fedscope.cli.options.command import with_json_target
 from tests.cli.conftest import Command
 
 RESULTS = [

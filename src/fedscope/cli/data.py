@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from fedscope.cli import completion, options
-from fedscope.cli.lazy import LazyGroup
+from fedscope.cli.options import completion, shared
+from fedscope.cli.options.lazy import LazyGroup
 
 LAZY = {"plot-partition": ("plot_partition", "Draw which classes each client holds.")}
 
@@ -19,11 +19,11 @@ def command() -> None:
 
 
 @command.command("list")
-@options.data_dir
-@options.json_target
+@shared.data_dir
+@shared.json_target
 def list_data(data_dir: Path | None, json_target: str | None) -> None:
     """List all data sets, and where each would come from."""
-    from fedscope.cli import answers
+    from fedscope.cli.terminal import answers
     from fedscope.data.sets.root import root
     from fedscope.storage import cache_dir
 
@@ -63,10 +63,10 @@ def _listed(data_dir: Path | None) -> tuple[list[dict[str, Any]], list[Sequence[
 
 @command.command("show")
 @click.argument("name", shell_complete=completion.of("dataset"))
-@options.json_target
+@shared.json_target
 def show(name: str, json_target: str | None) -> None:
     """Show a data set: its splits, files, source, licence, pipelines and default network."""
-    from fedscope.cli import console
+    from fedscope.cli.terminal import console
     from fedscope.workflows import catalogues
 
     catalogues.check("dataset", name)
@@ -92,15 +92,15 @@ def _facts() -> dict[str, dict[str, Any]]:
 
 @command.command("check", examples={"fedscope data check cifar100 --data-dir data": "is it here and whole?"})
 @click.argument("name", metavar="NAME|DIR", shell_complete=completion.of("dataset"))
-@options.data_dir
-@options.json_target
+@shared.data_dir
+@shared.json_target
 def check(name: str, data_dir: Path | None, json_target: str | None) -> None:
     """Read a data set, or all that are in the folder DIR, and compare it with what it should be.
 
     What is read is decoded into the cache, so that training starts at once. Nothing is fetched. Exits with 2
     where something is missing or wrong.
     """
-    from fedscope.cli import console
+    from fedscope.cli.terminal import console
     from fedscope.data.sets.catalogue import DATASETS
     from fedscope.data.sets.inspection import inspect, present
     from fedscope.errors import UserError

@@ -4,17 +4,18 @@ from pathlib import Path
 
 import click
 
-from fedscope.cli import console, options
-from fedscope.cli.command import Command
-from fedscope.cli.hessian_shown import shown
+from fedscope.cli.options import shared
+from fedscope.cli.options.command import Command
+from fedscope.cli.terminal import console
+from fedscope.cli.terminal.hessian_shown import shown
 from fedscope.storage import check_target, write_text
 
 FILES = ("hessian.json", "landscape.json", "density.png", "landscape.png", "landscape.pdf", "report.html")
 
 
 @click.command("demo", cls=Command, examples={"fedscope demo": "about three minutes on two cores"})
-@options.registry
-@options.threads
+@shared.registry
+@shared.threads
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("demo"),
               show_default=True, help="Folder for the report, pictures and records.")  # fmt: skip
 def command(registry: Path, threads: int | None, out: Path) -> None:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedscope.cli import console, options
-from fedscope.cli.command import Group
+from fedscope.cli.options import shared
+from fedscope.cli.options.command import Group
+from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.storage import check_target
 
@@ -43,11 +44,11 @@ def command() -> None:
 
 @command.command("list")
 @scale_option
-@options.registry
-@options.json_target
+@shared.registry
+@shared.json_target
 def list_recipes(scale: str, registry: Path, json_target: str | None) -> None:
     """List all recipes: what each needs, what the registry has, and the time that is left on this machine."""
-    from fedscope.cli import answers
+    from fedscope.cli.terminal import answers
 
     answers.answer(
         partial(_listed, scale, registry), json_target, [registry],
@@ -94,20 +95,20 @@ def _listed(scale: str, registry: Path) -> tuple[list[dict[str, Any]], list[Sequ
 )
 @click.argument("names", nargs=-1, required=True, metavar="NAME…")
 @scale_option
-@options.registry
-@options.data_dir
+@shared.registry
+@shared.data_dir
 @_out
 @click.option("--workers", type=click.IntRange(1), default=1, show_default=True,
               help="Runs and measurements at a time; they change no bit of any.")  # fmt: skip
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True,
               help="CPU threads of each; the bits depend on them.")  # fmt: skip
-@options.device
+@shared.device
 @click.option("--seeds", metavar="A,B,…", help="Seeds of the runs. [default: the scale's]")
 @click.option("--only", "only", multiple=True, metavar="METHOD", help="Only this row; may be repeated.")
 @click.option("--rounds", type=click.IntRange(1), help="Cut every run to this many rounds.")
 @click.option("--partial", is_flag=True, help="Train nothing: measure and render what the registry has.")
 @click.option("--dry-run", is_flag=True, help="Say what would be trained and measured, with the commands.")
-@options.json_target
+@shared.json_target
 def build_command(
     names: tuple[str, ...],
     scale: str,

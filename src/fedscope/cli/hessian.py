@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedscope.cli import answers, console, options
-from fedscope.cli.analysis import GROUPS as analysis_groups
-from fedscope.cli.analysis import analysis, targets_of
-from fedscope.cli.command import Command
-from fedscope.cli.hessian_shown import shown
-from fedscope.cli.reading import best_of_runs, request_of
+from fedscope.cli.options import shared
+from fedscope.cli.options.analysis import GROUPS as analysis_groups
+from fedscope.cli.options.analysis import analysis, targets_of
+from fedscope.cli.options.command import Command
+from fedscope.cli.options.reading import best_of_runs, request_of
+from fedscope.cli.terminal import answers, console
+from fedscope.cli.terminal.hessian_shown import shown
 from fedscope.workflows.requests import Request
 from fedscope.workflows.results import basis, lookup
 from fedscope.workflows.results.answers import keep, stamps
@@ -94,7 +95,7 @@ EXAMPLES = {
 @click.option("--both-ends", is_flag=True, help="Also the --top-k smallest eigenvalues.")
 @click.option("--layers", is_flag=True, help="Also λ_max of each layer's own diagonal block.")
 @click.option("--recompute", is_flag=True, help="Measure again what the registry has a result of.")
-@click.option("--figure", "--out", "figure", metavar="FILE", callback=options.writable,
+@click.option("--figure", "--out", "figure", metavar="FILE", callback=shared.writable,
               help="Also draw to a .png, .pdf or .svg file.")  # fmt: skip
 @click.option("--kind", type=click.Choice(["density", "eigenvalues", "clients", "bars"]),
               default="density", show_default=True,

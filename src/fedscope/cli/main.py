@@ -18,7 +18,7 @@ COMPLETE = "_FEDSCOPE_COMPLETE"  # set by the shell's completion script
 def run(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     signal.signal(signal.SIGINT, interrupt)
-    from fedscope.cli import readable
+    from fedscope.cli.terminal import readable
 
     readable.use()
     sys.exit(call(sys.argv[1:] if arguments is None else arguments))
@@ -39,8 +39,8 @@ def call(arguments: Sequence[str]) -> int:
     """Run the command line on ``arguments`` and return the exit code."""
     import click
 
-    from fedscope.cli import verbosity
     from fedscope.cli.root import main
+    from fedscope.cli.terminal import verbosity
     from fedscope.errors import UserError
 
     verbosity.reset()
@@ -79,8 +79,8 @@ def call(arguments: Sequence[str]) -> int:
 
 def _fail(message: str, code: int) -> int:
 
-    from fedscope.cli.printable import safe
-    from fedscope.cli.verbosity import CURRENT
+    from fedscope.cli.terminal.printable import safe
+    from fedscope.cli.terminal.verbosity import CURRENT
 
     if CURRENT.debug and code == 2:
         import traceback

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedscope.cli import completion, console, options
-from fedscope.cli.command import Group
+from fedscope.cli.options import completion, shared
+from fedscope.cli.options.command import Group
+from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.workflows import catalogues
 
@@ -24,7 +25,7 @@ def command() -> None:
 
 
 @command.command("list")
-@options.json_target
+@shared.json_target
 def list_methods(json_target: str | None) -> None:
     """List all methods; any of them add up, as in feddyn+man, unless they fill the same place."""
     facts, faults = catalogues.kept("method", _facts)
@@ -40,7 +41,7 @@ def list_methods(json_target: str | None) -> None:
 
 @command.command("show", examples={"fedscope methods show feddyn+man": "a sum of two methods"})
 @click.argument("method", shell_complete=completion.of("method"))
-@options.json_target
+@shared.json_target
 def show(method: str, json_target: str | None) -> None:
     """Show a method, or a sum such as feddyn+man."""
     catalogues.check("method", method)

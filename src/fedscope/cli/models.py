@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
-from fedscope.cli import completion, console, options
-from fedscope.cli.command import Group
+from fedscope.cli.options import completion, shared
+from fedscope.cli.options.command import Group
+from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.workflows import catalogues
 
@@ -29,7 +30,7 @@ def command() -> None:
 
 
 @command.command("list")
-@options.json_target
+@shared.json_target
 def list_models(json_target: str | None) -> None:
     """List all networks, each on the images and classes it was published for."""
     from fedscope.own import MODELS, registered
@@ -88,7 +89,7 @@ def _facts() -> tuple[list[Facts], dict[str, str]]:
     type=click.Choice(["A", "B"]),
     help="Shortcuts of resnet20: padding, or projection. [default: A]",
 )
-@options.json_target
+@shared.json_target
 def show(
     name: str,
     classes: int | None,

@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from fedscope.cli import options
-from fedscope.cli.command import Command
+from fedscope.cli.options import shared
+from fedscope.cli.options.command import Command
 
 
 @click.command(
@@ -24,7 +24,7 @@ from fedscope.cli.command import Command
     default="hessian.png",
     show_default=True,
     metavar="FILE",
-    callback=options.writable,
+    callback=shared.writable,
     help="A .png, .pdf or .svg file.",
 )
 def command(records: tuple[Path, ...], kind: Any, out: str) -> None:

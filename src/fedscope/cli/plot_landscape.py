@@ -8,10 +8,11 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from fedscope.cli import console, options
-from fedscope.cli.analysis import GROUPS as analysis_groups
-from fedscope.cli.analysis import analysis, targets_of
-from fedscope.cli.command import Command
+from fedscope.cli.options import shared
+from fedscope.cli.options.analysis import GROUPS as analysis_groups
+from fedscope.cli.options.analysis import analysis, targets_of
+from fedscope.cli.options.command import Command
+from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.storage import write_text
 
@@ -67,7 +68,7 @@ EXAMPLES = {
 @click.option("--from", "saved", multiple=True, type=click.Path(path_type=Path), metavar="FILE.json",
               help="Draw what --json wrote, without computing; may be repeated.")  # fmt: skip
 @click.option("--out", default="landscape.png", show_default=True, metavar="FILE",
-              callback=options.writable,
+              callback=shared.writable,
               help="A .png, .pdf or .svg file, an interactive .html one; of rounds or a trajectory also .gif "
               "or .mp4 (with ffmpeg).")  # fmt: skip
 def command(**given: Any) -> None:

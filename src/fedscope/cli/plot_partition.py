@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
-from fedscope.cli import completion, console, options
-from fedscope.cli.command import Command
-from fedscope.cli.settings import settings
-from fedscope.cli.unused import typed
+from fedscope.cli.options import completion, shared
+from fedscope.cli.options.command import Command
+from fedscope.cli.options.settings import settings
+from fedscope.cli.options.unused import typed
+from fedscope.cli.terminal import console
 
 MADE_OF = ("run", "dataset", "fingerprint", "train_samples", "partition", "seed")  # kept in the figure
 
@@ -23,7 +24,7 @@ MADE_OF = ("run", "dataset", "fingerprint", "train_samples", "partition", "seed"
 )
 @click.argument("run", required=False, shell_complete=completion.runs)
 @settings("dataset", helps={"dataset": "A data set; `fedscope data list` has them."})
-@options.data_dir
+@shared.data_dir
 @settings(
     "partition", "alpha", "clients", "exhausted", "phi", "rho", "seed", "train_samples",
     helps={
@@ -31,7 +32,7 @@ MADE_OF = ("run", "dataset", "fingerprint", "train_samples", "partition", "seed"
         "train_samples": "Divide a random part of this many samples. [default: all]",
     },
 )  # fmt: skip
-@options.registry
+@shared.registry
 @click.option("--kind", type=click.Choice(["bubbles", "bars"]), default="bubbles", show_default=True,
               help="A bubble per client and class, or a stacked bar per client.")  # fmt: skip
 @click.option(
@@ -39,10 +40,10 @@ MADE_OF = ("run", "dataset", "fingerprint", "train_samples", "partition", "seed"
     default="partition.png",
     show_default=True,
     metavar="FILE",
-    callback=options.writable,
+    callback=shared.writable,
     help="A .png, .pdf or .svg file.",
 )
-@options.json_target
+@shared.json_target
 def command(
     run: str | None,
     data_dir: Path | None,

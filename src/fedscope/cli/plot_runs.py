@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from fedscope.cli import completion, options
-from fedscope.cli.command import Command
+from fedscope.cli.options import completion, shared
+from fedscope.cli.options.command import Command
 
 KINDS = ("accuracy", "bytes", "rounds", "sharpness", "gap", "layers")
 
@@ -20,17 +20,17 @@ KINDS = ("accuracy", "bytes", "rounds", "sharpness", "gap", "layers")
 @click.option("--kind", type=click.Choice(KINDS), default="accuracy", show_default=True,
               help="Accuracy by round or by bytes sent; accuracy, λ_max and trace by round; λ_max and trace "
               "against accuracy or against the loss' generalisation gap; λ_max by layer.")  # fmt: skip
-@options.registry
+@shared.registry
 @click.option("--from", "saved", multiple=True, type=click.Path(path_type=Path), metavar="FILE.json",
               help="Draw what --json wrote, without the registry; may be repeated.")  # fmt: skip
 @click.option("--title", default="", help="Written above the figure.")
-@options.json_target
+@shared.json_target
 @click.option(
     "--out",
     default="runs.png",
     show_default=True,
     metavar="FILE",
-    callback=options.writable,
+    callback=shared.writable,
     help="A .png, .pdf or .svg file.",
 )
 def command(
@@ -48,7 +48,7 @@ def command(
     curvature is what `fedscope hessian` left in the registry.
     """
     from fedscope.checkpoints.registry.registry import Registry
-    from fedscope.cli import console
+    from fedscope.cli.terminal import console
     from fedscope.errors import UserError
     from fedscope.figures.provenance import read_records
     from fedscope.figures.runs.drawings import draw

@@ -4,8 +4,9 @@ from typing import Any
 
 import click
 
-from fedscope.cli import completion, console, options
-from fedscope.cli.command import Group
+from fedscope.cli.options import completion, shared
+from fedscope.cli.options.command import Group
+from fedscope.cli.terminal import console
 from fedscope.workflows import catalogues
 
 
@@ -15,7 +16,7 @@ def command() -> None:
 
 
 @command.command("list")
-@options.json_target
+@shared.json_target
 def list_presets(json_target: str | None) -> None:
     """List all presets; run one with `fedscope train --preset NAME --method …`."""
     found = list(catalogues.kept("preset", _facts).values())
@@ -40,7 +41,7 @@ def list_presets(json_target: str | None) -> None:
     "show", examples={"fedscope presets show fedalign/t1": "its settings, and the command of each method"}
 )
 @click.argument("name", shell_complete=completion.of("preset"))
-@options.json_target
+@shared.json_target
 def show(name: str, json_target: str | None) -> None:
     """Show a preset, and the command of each of its methods."""
     catalogues.check("preset", name)

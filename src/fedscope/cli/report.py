@@ -5,10 +5,11 @@ from typing import Any
 
 import click
 
-from fedscope.cli import console, options
-from fedscope.cli.analysis import GROUPS as analysis_groups
-from fedscope.cli.analysis import analysis, targets_of
-from fedscope.cli.command import Command
+from fedscope.cli.options import shared
+from fedscope.cli.options.analysis import GROUPS as analysis_groups
+from fedscope.cli.options.analysis import analysis, targets_of
+from fedscope.cli.options.command import Command
+from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.storage import write_text
 from fedscope.workflows.results import basis
@@ -28,7 +29,7 @@ EXAMPLES = {
 @click.command("report", cls=Command, groups=GROUPS, examples=EXAMPLES)
 @analysis
 @click.option("--out", default="report.html", show_default=True, metavar="FILE",
-              callback=options.writable, help="The .html file.")  # fmt: skip
+              callback=shared.writable, help="The .html file.")  # fmt: skip
 @click.option("--grid", type=click.IntRange(3, 1001), default=21, show_default=True,
               help="Points along each axis of the landscapes.")  # fmt: skip
 @click.option("--span", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,

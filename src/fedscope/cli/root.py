@@ -3,8 +3,8 @@
 import click
 
 from fedscope import __version__
-from fedscope.cli.command import HELP
-from fedscope.cli.lazy import LazyGroup
+from fedscope.cli.options.command import HELP
+from fedscope.cli.options.lazy import LazyGroup
 
 COMMANDS = {
     "demo": ("demo", "Train two methods, measure and draw them, in a few minutes."),
@@ -14,7 +14,7 @@ COMMANDS = {
     "plot-hessian": ("plot_hessian", "Draw spectra and clients' matrices from records of `hessian`."),
     "plot-runs": ("plot_runs", "Draw runs: accuracy, traffic, and sharpness by round, by layer, by method."),
     "report": ("report", "Make one interactive HTML file of runs: metrics, curves, landscapes, spectra."),
-    "runs": ("runs", "List, show, compare, verify, carry and add runs of the registry."),
+    "runs": ("runs.runs", "List, show, compare, verify, carry and add runs of the registry."),
     "methods": ("methods", "List the methods, or show one: objective, state, traffic, options, sources."),
     "models": ("models", "List the networks, or show one: source, input, layers, parameters, costs."),
     "data": ("data", "List the data sets, show one, check that one is here and whole, draw a partition."),

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from fedscope.cli import completion, config, console, options
-from fedscope.cli.command import Command
-from fedscope.cli.settings import settings
-from fedscope.cli.unused import typed
+from fedscope.cli.options import completion, config, shared
+from fedscope.cli.options.command import Command
+from fedscope.cli.options.settings import settings
+from fedscope.cli.options.unused import typed
+from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.workflows import catalogues
 
@@ -55,7 +56,7 @@ EXAMPLES = {
     help="Start from a paper's experiment; `fedscope presets list` has them.",
 )
 @settings(aliases={"dataset": "--data"})
-@options.data_dir
+@shared.data_dir
 @click.option(
     "--set",
     "given",
@@ -63,10 +64,8 @@ EXAMPLES = {
     metavar="OPTION=VALUE",
     help="An option of the method, such as man.zeta=0.1.",
 )
-@click.option(
-    "--seeds", type=options.SEEDS, metavar="A,B,…", help="Train one run per seed: NAME-sA, NAME-sB…"
-)
-@options.device
+@click.option("--seeds", type=shared.SEEDS, metavar="A,B,…", help="Train one run per seed: NAME-sA, NAME-sB…")
+@shared.device
 @click.option(
     "--workers",
     "count",
@@ -81,13 +80,13 @@ EXAMPLES = {
     help="CPU threads of each worker; the bits depend on them. [default: the cores, divided by the "
     "workers; with --resume, as before]",
 )
-@options.registry
+@shared.registry
 @click.option("--name", shell_complete=completion.runs, help="Name of the run. [default: METHOD-DATASET]")
 @click.option("--resume", is_flag=True, help="Continue the run --name; a finished one with more --rounds.")
 @click.option(
     "--tensorboard", is_flag=True, help="Write the metrics for TensorBoard too, into the run's folder."
 )
-@options.json_target
+@shared.json_target
 def command(
     preset: str | None,
     data_dir: Path | None,

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import click
 
-from fedscope.cli import completion, options
-from fedscope.cli.unused import typed
+from fedscope.cli.options import completion, shared
+from fedscope.cli.options.unused import typed
 from fedscope.errors import UserError
 from fedscope.workflows.sources.targets import SAMPLES, Targets
 
@@ -38,7 +38,7 @@ _OPTIONS = (
     click.argument("checkpoints", nargs=-1, metavar="[CKPT]...", shell_complete=completion.checkpoints),
     click.option("--split", type=click.Choice(["train", "validation", "test"]), default="train",
                  show_default=True),
-    options.data_dir,
+    shared.data_dir,
     click.option("--model", metavar="MODULE:FACTORY", help="Your own network; CKPT is then its state_dict."),
     click.option("--data", metavar="MODULE:FACTORY", help="Your own batches of (inputs, targets), or dicts."),
     click.option("--loss", metavar="MODULE:FUNCTION",
@@ -53,10 +53,10 @@ _OPTIONS = (
                  "[default: 128; of your own --data fewer, where that makes 16 batches]"),
     click.option("--seed", type=click.IntRange(0), default=0, show_default=True,
                  help="Of the sample and the probes."),
-    options.device,
-    options.threads,
-    options.registry,
-    options.json_target,
+    shared.device,
+    shared.threads,
+    shared.registry,
+    shared.json_target,
 )  # fmt: skip
 
 GROUPS = {

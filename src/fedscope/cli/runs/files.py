@@ -6,19 +6,20 @@ import click
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.registry.registry import Registry, Run
-from fedscope.cli import completion, console, options
-from fedscope.cli.command import Command
-from fedscope.cli.config import config
-from fedscope.cli.printable import safe
-from fedscope.cli.runs_show import RECORDS, links
+from fedscope.cli.options import completion, shared
+from fedscope.cli.options.command import Command
+from fedscope.cli.options.config import config
+from fedscope.cli.runs.show import RECORDS, links
+from fedscope.cli.terminal import console
+from fedscope.cli.terminal.printable import safe
 from fedscope.errors import UserError
 from fedscope.storage import write_text
 
 
 @click.command("verify", cls=Command, examples={"fedscope runs verify": "every file of the registry"})
 @click.argument("runs", nargs=-1, metavar="[RUN|FILE]...", shell_complete=completion.checkpoints)
-@options.registry
-@options.json_target
+@shared.registry
+@shared.json_target
 def verify_command(runs: tuple[str, ...], registry: Path, json_target: str | None) -> None:
     """Read every file of the registry, or of some runs, and check that all is there and unchanged.
 
@@ -70,8 +71,8 @@ def verify_command(runs: tuple[str, ...], registry: Path, json_target: str | Non
 @click.option("--format", "kind", type=click.Choice(["archive", "state_dict", "safetensors", "config"]),
               default="archive", show_default=True)  # fmt: skip
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="FILE",
-              callback=options.writable)  # fmt: skip
-@options.registry
+              callback=shared.writable)  # fmt: skip
+@shared.registry
 def export_command(what: str, kind: str, out: Path, registry: Path) -> None:
     """Write a run as one portable file, a checkpoint's weights for other programs, or a run's settings.
 
@@ -97,7 +98,7 @@ def export_command(what: str, kind: str, out: Path, registry: Path) -> None:
 @click.command("import", cls=Command)
 @click.argument("archive", type=click.Path(path_type=Path))
 @click.option("--name", help="Name of the run here. [default: its own]")
-@options.registry
+@shared.registry
 def import_command(archive: Path, name: str | None, registry: Path) -> None:
     """Add the run in an archive to the registry, once every hash in it is checked."""
     from fedscope.checkpoints.registry.archive import import_run

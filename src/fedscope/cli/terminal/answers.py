@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from fedscope.cli import console
+from fedscope.cli.terminal import console
 from fedscope.storage import cache_dir
 from fedscope.workflows import catalogues
 from fedscope.workflows.results.answers import keep, kept, name_of, stamps

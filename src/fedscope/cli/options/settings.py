@@ -8,8 +8,8 @@ import click
 from pydantic_core import PydanticUndefined
 
 from fedscope.checkpoints.file.schema import Settings
-from fedscope.cli import completion
-from fedscope.cli.options import Decorator
+from fedscope.cli.options import completion
+from fedscope.cli.options.shared import Decorator
 
 HELP = {
     "method": "A method, or a sum such as feddyn+man; `fedscope methods list` has them.",

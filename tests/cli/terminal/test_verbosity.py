@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedscope.cli import console, verbosity
+from fedscope.cli.terminal import console, verbosity
 from tests.cli.conftest import Command
 
 OWN = """

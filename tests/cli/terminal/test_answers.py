@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from fedscope.checkpoints.registry.registry import Run
-from fedscope.cli import data, figures, runs_show
+from fedscope.cli import data, figures
+from fedscope.cli.runs import show as runs_show
 from fedscope.errors import UserError
 from fedscope.landscape import spectral_density
 from fedscope.workflows import catalogues, report

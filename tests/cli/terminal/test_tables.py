@@ -5,8 +5,8 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from fedscope.cli import console, verbosity
-from fedscope.cli.tables import Column, fit, parts, widths
+from fedscope.cli.terminal import console, verbosity
+from fedscope.cli.terminal.tables import Column, fit, parts, widths
 from tests.cli.conftest import Command
 
 LISTS = [("runs", "list"), ("presets", "list"), ("models", "list"), ("methods", "list"), ("data", "list")]

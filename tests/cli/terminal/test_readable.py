@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.cli.readable import ascii_of
+from fedscope.cli.terminal.readable import ascii_of
 
-SOURCE = Path(__file__).parents[2] / "src"
+SOURCE = Path(__file__).parents[3] / "src"
 
 
 def test_every_character_of_ours_has_a_spelling() -> None:

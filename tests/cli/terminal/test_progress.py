@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from fedscope.cli import console
+from fedscope.cli.terminal import console
 
 
 def _line(monkeypatch: pytest.MonkeyPatch, done: int, total: int | None, text: str) -> str:

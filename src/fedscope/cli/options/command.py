@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich_click import RichCommand, RichGroup, RichOptionPanel
 
-from fedscope.cli.readable import readable
-from fedscope.cli.unused import check_unused
-from fedscope.cli.verbosity import FLAGS
+from fedscope.cli.options.unused import check_unused
+from fedscope.cli.terminal.readable import readable
+from fedscope.cli.terminal.verbosity import FLAGS
 from fedscope.errors import suggestion
 
 if TYPE_CHECKING:

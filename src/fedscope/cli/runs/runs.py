@@ -11,11 +11,13 @@ import click
 from fedscope.checkpoints.file.schema import Settings
 from fedscope.checkpoints.registry.best import best, chosen_on
 from fedscope.checkpoints.registry.registry import COLUMNS, Registry, Row, Run
-from fedscope.cli import completion, console, options, runs_add
-from fedscope.cli.command import Group
-from fedscope.cli.runs_files import export_command, import_command, verify_command
-from fedscope.cli.runs_show import show_command
-from fedscope.cli.runs_travel import pull_command, push_command
+from fedscope.cli.options import completion, shared
+from fedscope.cli.options.command import Group
+from fedscope.cli.runs import add
+from fedscope.cli.runs.files import export_command, import_command, verify_command
+from fedscope.cli.runs.show import show_command
+from fedscope.cli.runs.travel import pull_command, push_command
+from fedscope.cli.terminal import console
 from fedscope.errors import UserError, suggestion
 
 _TEXTS = 7  # columns of names and words
@@ -29,7 +31,7 @@ def command() -> None:
     """List, show, compare, verify, export, import, push and pull the registry's runs."""
 
 
-def _filter(name: str) -> options.Decorator:
+def _filter(name: str) -> shared.Decorator:
     return click.option(
         f"--{name}", metavar="PATTERN", help=f"Only runs whose {name} matches, such as 'fed*'."
     )
@@ -54,8 +56,8 @@ def _filter(name: str) -> options.Decorator:
 @click.option("--sort", metavar="COLUMN", default="-created", show_default=True,
               help="Sort by a column; with - before it, downwards.")  # fmt: skip
 @click.option("--columns", metavar="A,B,…", help="Which columns: of the table, or any option of `train`.")
-@options.registry
-@options.json_target
+@shared.registry
+@shared.json_target
 def list_runs(
     registry: Path,
     json_target: str | None,
@@ -98,7 +100,7 @@ def list_runs(
 
 
 @command.command("rebuild")
-@options.registry
+@shared.registry
 def rebuild(registry: Path) -> None:
     """Make the index anew from the files."""
     rows = Registry(registry).rebuild()
@@ -108,8 +110,8 @@ def rebuild(registry: Path) -> None:
 @command.command("diff")
 @click.argument("first", metavar="A", shell_complete=completion.runs)
 @click.argument("second", metavar="B", shell_complete=completion.runs)
-@options.registry
-@options.json_target
+@shared.registry
+@shared.json_target
 def diff(first: str, second: str, registry: Path, json_target: str | None) -> None:
     """Compare two runs: the settings in which they differ, and where they got."""
     store = Registry(registry)
@@ -130,7 +132,7 @@ def diff(first: str, second: str, registry: Path, json_target: str | None) -> No
 @click.argument("run", shell_complete=completion.runs)
 @click.argument("tags", nargs=-1)
 @click.option("--remove", is_flag=True, help="Take the tags away.")
-@options.registry
+@shared.registry
 def tag(run: str, tags: tuple[str, ...], remove: bool, registry: Path) -> None:
     """Give a run tags, or list those it has."""
     found = Registry(registry).run(run)
@@ -146,7 +148,7 @@ def tag(run: str, tags: tuple[str, ...], remove: bool, registry: Path) -> None:
 @click.argument("runs", nargs=-1, required=True, shell_complete=completion.runs)
 @click.option("--clients", is_flag=True, help="Only the clients' models; the rest of the run stays.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@options.registry
+@shared.registry
 def delete(runs: tuple[str, ...], clients: bool, yes: bool, registry: Path) -> None:
     """Delete runs with all their checkpoints."""
     store = Registry(registry)
@@ -166,7 +168,7 @@ def delete(runs: tuple[str, ...], clients: bool, yes: bool, registry: Path) -> N
 
 
 for _command in (
-    show_command, verify_command, export_command, import_command, push_command, pull_command, runs_add.command
+    show_command, verify_command, export_command, import_command, push_command, pull_command, add.command
 ):  # fmt: skip
     command.add_command(_command)
 

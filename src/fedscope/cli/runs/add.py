@@ -6,8 +6,9 @@ from pathlib import Path
 import click
 
 from fedscope.checkpoints.registry.registry import NameTakenError, Registry
-from fedscope.cli import completion, console, options
-from fedscope.cli.command import Command
+from fedscope.cli.options import completion, shared
+from fedscope.cli.options.command import Command
+from fedscope.cli.terminal import console
 
 
 @click.command(
@@ -43,8 +44,8 @@ from fedscope.cli.command import Command
     "--entry", default="", metavar="KEY", help="Which of several state_dicts in the file, such as model_ema."
 )
 @click.option("--augmentation", metavar="NAME", help="The pipeline whose normalisation it was trained with.")
-@options.data_dir
-@options.registry
+@shared.data_dir
+@shared.registry
 def command(
     path: Path,
     model: str,

@@ -11,8 +11,9 @@ from fedscope.checkpoints.file.schema import Manifest
 from fedscope.checkpoints.registry.addresses import address_of
 from fedscope.checkpoints.registry.best import best, chosen_on
 from fedscope.checkpoints.registry.registry import Registry, Run
-from fedscope.cli import answers, completion, console, options
-from fedscope.cli.command import Command
+from fedscope.cli.options import completion, shared
+from fedscope.cli.options.command import Command
+from fedscope.cli.terminal import answers, console
 
 if TYPE_CHECKING:
     from fedscope.checkpoints.registry.provenance import Link
@@ -32,8 +33,8 @@ RECORDS = (".png", ".pdf", ".svg", ".html", ".json")
 @click.option(
     "--provenance", is_flag=True, help="Follow a figure, .json, checkpoint or run back to its code."
 )
-@options.registry
-@options.json_target
+@shared.registry
+@shared.json_target
 def show_command(run: str, provenance: bool, registry: Path, json_target: str | None) -> None:
     """Show one run: its settings, its checkpoints and its last rounds."""
     if provenance:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from fedscope.checkpoints.registry.registry import Registry
-from fedscope.cli import completion, console, options
-from fedscope.cli.command import Command
+from fedscope.cli.options import completion, shared
+from fedscope.cli.options.command import Command
+from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ EVERY = click.option("--all", "every", is_flag=True, help="Every run, in place o
 @click.argument("runs", nargs=-1, metavar="[RUN]...", shell_complete=completion.runs)
 @click.argument("url")
 @EVERY
-@options.registry
-@options.json_target
+@shared.registry
+@shared.json_target
 def push_command(
     runs: tuple[str, ...], url: str, every: bool, registry: Path, json_target: str | None
 ) -> None:
@@ -61,8 +62,8 @@ def push_command(
 @click.argument("url")
 @EVERY
 @click.option("--name", help="Name of the run here. [default: its own]")
-@options.registry
-@options.json_target
+@shared.registry
+@shared.json_target
 def pull_command(
     runs: tuple[str, ...], url: str, every: bool, name: str | None, registry: Path, json_target: str | None
 ) -> None:

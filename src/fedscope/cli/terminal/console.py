@@ -29,10 +29,10 @@ from rich.table import Column as TableColumn
 from rich.table import Table
 from rich.text import Text
 
-from fedscope.cli.printable import STEERING, safe
-from fedscope.cli.readable import readable
-from fedscope.cli.tables import GAP, Column, fit, parts, terminal_width, widths
-from fedscope.cli.verbosity import CURRENT
+from fedscope.cli.terminal.printable import STEERING, safe
+from fedscope.cli.terminal.readable import readable
+from fedscope.cli.terminal.tables import GAP, Column, fit, parts, terminal_width, widths
+from fedscope.cli.terminal.verbosity import CURRENT
 from fedscope.storage import write_text
 from fedscope.workflows.progress import Progress as Steps
 from fedscope.workflows.progress import Reporter

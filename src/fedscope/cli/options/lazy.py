@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from fedscope.cli.command import Command, Group
+from fedscope.cli.options.command import Command, Group
 
 
 class LazyGroup(Group):

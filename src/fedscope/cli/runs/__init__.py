@@ -1,0 +1,1 @@
+"""`fedscope runs`: a file for each kind of command on the registry."""
