@@ -25,8 +25,8 @@ from fault_files import FILES
 from fault_processes import PROCESSES
 from fault_scene import Clean, Scene
 
-import fedscope.checkpoints.registry.archive
 import fedscope.checkpoints.registry.export
+import fedscope.checkpoints.travel.archive
 import fedscope.checkpoints.verification.verify
 import fedscope.cli.runs.runs
 import fedscope.workflows.landscape.checkpoints

@@ -11,8 +11,8 @@ import torch
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.state import check_state, read_state, server_vectors
-from fedscope.checkpoints.registry.archive import export_run, import_run
 from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.travel.archive import export_run, import_run
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from fedscope.federated.server.memory import Memory

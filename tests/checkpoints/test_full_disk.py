@@ -13,9 +13,9 @@ import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
 from fedscope.checkpoints.registry import index
-from fedscope.checkpoints.registry.archive import export_run
 from fedscope.checkpoints.registry.export import export_safetensors, export_state_dict
 from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.travel.archive import export_run
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.cli.main import call
 from fedscope.errors import UserError

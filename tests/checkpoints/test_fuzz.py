@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint, load_checkpoint
 from fedscope.checkpoints.file.formats import seal
 from fedscope.checkpoints.foreign.reading import read
-from fedscope.checkpoints.registry.archive import import_run
 from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.travel.archive import import_run
 from fedscope.checkpoints.verification.verify import verify_root, verify_run
 from fedscope.errors import UserError
 from tests.checkpoints.cases import small_run

@@ -7,7 +7,7 @@ import torch
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.data.augment import Pipeline
-from fedscope.data.sets.datasets import Split
+from fedscope.data.loading.datasets import Split
 from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.methods import METHODS, parse

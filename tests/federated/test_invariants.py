@@ -11,8 +11,8 @@ from torch.utils._pytree import tree_leaves
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.data.augment import Pipeline, Store
+from fedscope.data.loading.datasets import Split
 from fedscope.data.partition.division import Divided, Divides
-from fedscope.data.sets.datasets import Split
 from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.methods import curvature, parse

@@ -11,8 +11,8 @@ from torch import Tensor
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.schema import Settings
 from fedscope.checkpoints.registry.registry import Registry
+from fedscope.data.loading.datasets import Dataset, Split
 from fedscope.data.sets import catalogue
-from fedscope.data.sets.datasets import Dataset, Split
 from fedscope.errors import UserError
 from fedscope.federated.methods import parse
 from fedscope.federated.server.evaluation import Score, tally

@@ -21,16 +21,16 @@ OWN = {"write_text", "write_bytes", "read_text", "read_bytes", "touch", "move"} 
 
 # to a handle that storage has opened, of what comes with the package or the system, or no file
 KNOWN = {
-    ("checkpoints/registry/archive.py", "archive.open"),
-    ("checkpoints/registry/archive.py", "shutil.copyfileobj"),
+    ("checkpoints/travel/archive.py", "archive.open"),
+    ("checkpoints/travel/archive.py", "shutil.copyfileobj"),
     ("checkpoints/file/code.py", "path.read_bytes"),
     ("checkpoints/file/checkpoint.py", "torch.save"),
     ("checkpoints/registry/index.py", "sqlite3.connect"),  # right after a look at what lies there
     ("checkpoints/travel/pull.py", "shutil.copyfileobj"),
     ("checkpoints/travel/store.py", "self._files.open"),  # of fsspec: elsewhere than here
     ("workflows/catalogues.py", "file.read_bytes"),
-    ("data/reading/cache.py", "np.memmap"),
-    ("data/reading/cache.py", "np.save"),
+    ("data/loading/cache.py", "np.memmap"),
+    ("data/loading/cache.py", "np.save"),
     ("data/reading/decoding.py", "Image.open"),
     ("data/reading/files.py", "np.save"),
     ("federated/costs/traffic.py", "status.read_text"),

@@ -24,7 +24,7 @@ def command() -> None:
 def list_data(data_dir: Path | None, json_target: str | None) -> None:
     """List all data sets, and where each would come from."""
     from fedscope.cli.terminal import answers
-    from fedscope.data.sets.root import root
+    from fedscope.data.loading.root import root
     from fedscope.storage import cache_dir
 
     fetched = sorted(str(file) for file in cache_dir().glob("*-hub/meta.json"))

@@ -10,11 +10,11 @@ from fedscope.checkpoints.file.schema import OPTION, Manifest, Settings, parse
 from fedscope.checkpoints.registry.owned import data_note
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.registry.rows import rows_spec
+from fedscope.data.loading.datasets import Dataset, part
 from fedscope.data.partition.division import division
 from fedscope.data.partition.heterogeneity import class_counts, effective_classes, total_variation
 from fedscope.data.partition.partition import FRESH
 from fedscope.data.sets import catalogue
-from fedscope.data.sets.datasets import Dataset, part
 from fedscope.errors import UserError
 from fedscope.federated.setup.samples import client_rows
 from fedscope.records.entries import Record

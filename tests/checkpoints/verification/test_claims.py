@@ -10,8 +10,8 @@ import pytest
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.formats import ARCHIVE_FORMAT, seal
-from fedscope.checkpoints.registry.archive import export_run, import_run
 from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.travel.archive import export_run, import_run
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from fedscope.federated.server.rounds import train

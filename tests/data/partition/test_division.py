@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from fedscope.checkpoints.file.schema import Settings
+from fedscope.data.loading.datasets import Split
 from fedscope.data.partition.division import divided, division
 from fedscope.data.partition.partition import divide
-from fedscope.data.sets.datasets import Split
 from fedscope.errors import UserError
 
 SPLIT = Split(torch.zeros(200, 1), torch.arange(200) % 4)

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from fedscope.data.loading.datasets import Split
 from fedscope.data.partition.longtail import longtail_counts
 from fedscope.data.partition.partition import FRESH, KINDS, Division, divide, partition
 from fedscope.data.partition.slices import Rows
 from fedscope.data.sets.catalogue import load
-from fedscope.data.sets.datasets import Split
 from fedscope.errors import UserError
 
 LABELS = np.repeat(np.arange(10), 60)[np.random.default_rng(0).permutation(600)]

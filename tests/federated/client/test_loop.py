@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedscope.data.augment import Pipeline, Store
-from fedscope.data.sets.datasets import Split
+from fedscope.data.loading.datasets import Split
 from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.costs.cost import gradients

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.schema import Settings
 from fedscope.data.augment import Pipeline
-from fedscope.data.sets.datasets import Split
+from fedscope.data.loading.datasets import Split
 from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.client.recalibration import recalibrate
 from fedscope.federated.methods import parse

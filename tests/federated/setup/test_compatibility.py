@@ -9,7 +9,7 @@ from torch.nn.functional import batch_norm
 
 from fedscope.checkpoints.file.schema import Settings
 from fedscope.data.augment import Pipeline
-from fedscope.data.sets.datasets import Split
+from fedscope.data.loading.datasets import Split
 from fedscope.errors import UserError
 from fedscope.federated.methods import parse
 from fedscope.federated.setup.compatibility import check_batches

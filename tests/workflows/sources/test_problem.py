@@ -6,7 +6,7 @@ import torch
 from fedscope.checkpoints.file.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from fedscope.checkpoints.file.schema import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
-from fedscope.data.sets.datasets import part
+from fedscope.data.loading.datasets import part
 from fedscope.federated.server.rounds import train
 from fedscope.federated.setup.federation import open_run, prepare
 from fedscope.landscape.loss.batchnorm import frozen_copy

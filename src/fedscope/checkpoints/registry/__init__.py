@@ -1,1 +1,1 @@
-"""Runs in folders, their index, and how they are packed and traced."""
+"""Runs in folders, their index, and where they came from."""

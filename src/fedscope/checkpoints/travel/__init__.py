@@ -1,1 +1,1 @@
-"""Runs that travel: pushed to a folder or a store elsewhere, and pulled from there."""
+"""Runs that travel: pushed to a folder or a store elsewhere, pulled from there, or packed in a file."""

@@ -81,7 +81,7 @@ def export_command(what: str, kind: str, out: Path, registry: Path) -> None:
     """
     store = Registry(registry)
     if kind == "archive":
-        from fedscope.checkpoints.registry.archive import export_run
+        from fedscope.checkpoints.travel.archive import export_run
 
         run, only = _run_of(store, what)
         export_run(run, out, only)
@@ -101,7 +101,7 @@ def export_command(what: str, kind: str, out: Path, registry: Path) -> None:
 @shared.registry
 def import_command(archive: Path, name: str | None, registry: Path) -> None:
     """Add the run in an archive to the registry, once every hash in it is checked."""
-    from fedscope.checkpoints.registry.archive import import_run
+    from fedscope.checkpoints.travel.archive import import_run
 
     print(import_run(Registry(registry), archive, name).name)
 

@@ -8,8 +8,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from fedscope.data.loading.datasets import Split
 from fedscope.data.partition.partition import FRESH, Division, divide
-from fedscope.data.sets.datasets import Split
 from fedscope.errors import UserError
 from fedscope.streams import torch_stream
 

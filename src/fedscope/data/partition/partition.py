@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedscope.data.loading.datasets import Split, part
 from fedscope.data.partition.dirichlet import dirichlet_balanced, dirichlet_equal
 from fedscope.data.partition.longtail import PHI, RHO, longtail_stateless
 from fedscope.data.partition.slices import Labels, Rows, iid, iid_per_class, iid_slices, per_domain
-from fedscope.data.sets.datasets import Split, part
 from fedscope.errors import UserError, suggestion
 from fedscope.streams import numpy_stream
 

@@ -5,8 +5,8 @@ from importlib.metadata import version
 import numpy as np
 import torch
 
-from fedscope.data.reading import cache
-from fedscope.data.sets.datasets import Dataset, Split, fingerprint
+from fedscope.data.loading import cache
+from fedscope.data.loading.datasets import Dataset, Split, fingerprint
 from fedscope.storage import atomic_folder, cache_dir
 
 TEN = tuple(map(str, range(10)))

@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedscope.data.augment import AS_THEY_ARE, Pipeline
+from fedscope.data.loading.datasets import Dataset
+from fedscope.data.loading.loading import load as load_record
+from fedscope.data.loading.record import Record
 from fedscope.data.reading import split_rules as rules
-from fedscope.data.reading.loading import load as load_record
 from fedscope.data.reading.photo import Photo
 from fedscope.data.reading.shards import HubSource
 from fedscope.data.sets import own
 from fedscope.data.sets.builtin import load_digits, load_synthetic
-from fedscope.data.sets.datasets import Dataset
-from fedscope.data.sets.record import Record
 from fedscope.errors import UserError, suggestion
 from fedscope.own import DATASETS as REGISTERED
 from fedscope.own import is_own, registered
@@ -247,7 +247,7 @@ def record(name: str) -> Record:
 def load(name: str, data_dir: Path | None = None, test_data: str | None = None) -> Dataset:
     """Return the data set ``name``, or the user's own that MODULE:FACTORY makes, with their ``test_data``.
 
-    ``data_dir`` is as in :func:`fedscope.data.reading.loading.load`.
+    ``data_dir`` is as in :func:`fedscope.data.loading.loading.load`.
 
     Raises:
         UserError: the name is unknown, or its files cannot be read, or a factory fails.

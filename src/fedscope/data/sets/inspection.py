@@ -3,12 +3,12 @@
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from fedscope.data.reading import cache, sources
-from fedscope.data.reading.loading import cache_folder, load
+from fedscope.data.loading import cache, sources
+from fedscope.data.loading.datasets import SPLITS, Dataset
+from fedscope.data.loading.loading import cache_folder, load
+from fedscope.data.loading.record import Record
+from fedscope.data.loading.root import root
 from fedscope.data.sets.catalogue import DATASETS, record
-from fedscope.data.sets.datasets import SPLITS, Dataset
-from fedscope.data.sets.record import Record
-from fedscope.data.sets.root import root
 from fedscope.errors import UserError
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedscope.data.sets.datasets import Dataset, Split, fingerprint
+from fedscope.data.loading.datasets import Dataset, Split, fingerprint
 from fedscope.errors import UserError
 from fedscope.factories import called, reason
 from fedscope.own import digest

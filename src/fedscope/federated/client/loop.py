@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedscope.data.augment import Pipeline
-from fedscope.data.sets.datasets import Split
+from fedscope.data.loading.datasets import Split
 from fedscope.federated.client.clock import Clock
 from fedscope.federated.client.cuda_graphs import Replay
 from fedscope.federated.client.flat import FlatModel

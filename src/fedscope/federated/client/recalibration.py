@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedscope.data.augment import Pipeline
-from fedscope.data.sets.datasets import Split
+from fedscope.data.loading.datasets import Split
 from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.record.options import Option
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedscope.checkpoints.file.schema import Settings
-from fedscope.data.sets.datasets import Split
+from fedscope.data.loading.datasets import Split
 from fedscope.federated.client.clock import Clock
 from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.client.loop import LocalTrainer

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedscope.data.augment import Pipeline
-from fedscope.data.sets.datasets import Split
+from fedscope.data.loading.datasets import Split
 from fedscope.federated.client.flat import channels_last
 from fedscope.federated.parallel.workers import Workers
 

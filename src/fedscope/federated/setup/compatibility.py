@@ -8,8 +8,8 @@ from torch import nn
 
 from fedscope.checkpoints.file.schema import Settings
 from fedscope.data.augment import Pipeline
+from fedscope.data.loading.datasets import Split
 from fedscope.data.partition.partition import FRESH
-from fedscope.data.sets.datasets import Split
 from fedscope.errors import UserError
 from fedscope.federated.record.method import Method
 from fedscope.streams import seeded

@@ -21,11 +21,11 @@ from fedscope.checkpoints.file.schema import (
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.registry.rows import HeldRows, packed
 from fedscope.data.augment import Pipeline
+from fedscope.data.loading.datasets import Dataset, Split
 from fedscope.data.partition.division import division
 from fedscope.data.partition.partition import FRESH, PARAMETERS
 from fedscope.data.partition.shift import run_maps, shift_rounds
 from fedscope.data.sets import catalogue as data_catalogue
-from fedscope.data.sets.datasets import Dataset, Split
 from fedscope.errors import UserError
 from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.methods import parse

@@ -6,8 +6,8 @@ from torch import nn
 from fedscope import own as code
 from fedscope.checkpoints.file.schema import ModelSpec, Settings
 from fedscope.checkpoints.file.schema import parse as parse_record
+from fedscope.data.loading.datasets import Dataset
 from fedscope.data.sets import catalogue as data_catalogue
-from fedscope.data.sets.datasets import Dataset
 from fedscope.errors import UserError
 from fedscope.federated.record.method import Method
 from fedscope.models import catalogue as model_catalogue

@@ -5,9 +5,9 @@ import torch
 from fedscope.checkpoints.file.schema import Settings
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.checkpoints.registry.rows import HeldRows, rows_held, rows_spec
+from fedscope.data.loading.datasets import Dataset, Split, part
 from fedscope.data.partition.division import Divided, divided
 from fedscope.data.partition.partition import FRESH
-from fedscope.data.sets.datasets import Dataset, Split, part
 from fedscope.errors import UserError
 
 

@@ -161,9 +161,9 @@ def _data(name: str, data_dir: Path | None) -> list[Path]:
     Raises:
         UserError: its files are not all in a folder of its own.
     """
-    from fedscope.data.reading import loading, sources
+    from fedscope.data.loading import loading, sources
+    from fedscope.data.loading.root import root
     from fedscope.data.sets import catalogue
-    from fedscope.data.sets.root import root
 
     entry, folder = catalogue.record(name), root(data_dir)
     if entry.built_in and data_dir is None:

@@ -17,10 +17,10 @@ from fedscope.checkpoints.registry.owned import data_note
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.checkpoints.registry.rows import HeldRows, rows_held
 from fedscope.choices import SplitName
+from fedscope.data.loading.datasets import Split, part
 from fedscope.data.partition.division import divided
 from fedscope.data.partition.shift import run_maps
 from fedscope.data.sets import catalogue as data_catalogue
-from fedscope.data.sets.datasets import Split, part
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches
 from fedscope.own import is_own

@@ -24,7 +24,7 @@ from fedscope.checkpoints.travel.remote import Remote, remote
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from tests.checkpoints.cases import small_run
-from tests.checkpoints.test_travel import quiet, tree
+from tests.checkpoints.travel.test_travel import quiet, tree
 from tests.processes import processes, started
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from fedscope.data.augment import Pipeline
+from fedscope.data.loading.datasets import Dataset
 from fedscope.data.reading.shards import HubSource
 from fedscope.data.reading.split_rules import Chosen, Tables, as_published
-from fedscope.data.sets.datasets import Dataset
 
 
 @dataclass(frozen=True)

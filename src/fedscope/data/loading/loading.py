@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedscope.data.reading import cache, sources
+from fedscope.data.loading import cache, sources
+from fedscope.data.loading.datasets import Dataset, Split
+from fedscope.data.loading.record import Record
+from fedscope.data.loading.root import root
 from fedscope.data.reading.decoding import Pixels, check_header, exact, squared
 from fedscope.data.reading.files import Files
 from fedscope.data.reading.tables import Table, content_key
-from fedscope.data.sets.datasets import Dataset, Split
-from fedscope.data.sets.record import Record
-from fedscope.data.sets.root import root
 from fedscope.errors import UserError
 from fedscope.storage import atomic_folder, cache_dir, new_file
 

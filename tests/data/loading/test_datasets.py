@@ -68,7 +68,7 @@ def test_parquet_files_are_read_pixel_by_pixel(folder: Path, below: str) -> None
 
 def test_the_cache_is_keyed_by_content(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = load("cifar10", folder)
-    monkeypatch.setattr("fedscope.data.reading.loading._build", lambda *_: pytest.fail("decoded twice"))
+    monkeypatch.setattr("fedscope.data.loading.loading._build", lambda *_: pytest.fail("decoded twice"))
     assert load("cifar10", folder).fingerprint == before.fingerprint
     monkeypatch.undo()
     make_shard(folder / "cifar10" / "test-00000-of-00001.parquet", 10, seed=5)

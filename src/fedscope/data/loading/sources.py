@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from fedscope.data.loading.record import Record
 from fedscope.data.reading import folders, shards
 from fedscope.data.reading.split_rules import Tables, by_column, drawn_classes, relabelled
 from fedscope.data.reading.tables import Table
-from fedscope.data.sets.record import Record
 from fedscope.errors import UserError
 
 

@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedscope.data.loading.datasets import SPLITS, Dataset, Split, fingerprint
 from fedscope.data.reading.files import Files
-from fedscope.data.sets.datasets import SPLITS, Dataset, Split, fingerprint
 from fedscope.storage import new_file, read_text, regular, write_text
 
 

@@ -9,12 +9,12 @@ import torch
 from PIL import Image
 from sklearn.model_selection import StratifiedShuffleSplit
 
+from fedscope.data.loading.datasets import Dataset
 from fedscope.data.reading import split_rules as rules
 from fedscope.data.reading.decoding import squared
 from fedscope.data.reading.files import Files
 from fedscope.data.reading.tables import Table
 from fedscope.data.sets.catalogue import DATASETS, load, pipeline, record
-from fedscope.data.sets.datasets import Dataset
 from tests.data.layouts import WNIDS, images, make, shard
 
 ON_DISK = [name for name, entry in DATASETS.items() if not entry.built_in]
@@ -47,7 +47,7 @@ def test_every_data_set_loads_from_its_layout(
         assert (split.domains is None) == (not entry.domains)
         if split.domains is not None:
             assert split.domains.unique().tolist() == [*range(len(entry.domains))]
-    monkeypatch.setattr("fedscope.data.reading.loading._build", lambda *_: pytest.fail("decoded twice"))
+    monkeypatch.setattr("fedscope.data.loading.loading._build", lambda *_: pytest.fail("decoded twice"))
     assert load(name, root).fingerprint == dataset.fingerprint
 
 
