@@ -25,9 +25,9 @@ from tables import row
 
 from fedscope.checkpoints.file.schema import Settings, parse
 from fedscope.checkpoints.registry.registry import Registry
-from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.costs.cost import cost
+from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.tasks import Task
 from fedscope.federated.server.rounds import train
 from fedscope.federated.setup.federation import Federation, local_settings, open_run, prepare

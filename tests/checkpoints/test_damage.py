@@ -15,7 +15,7 @@ from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.travel.archive import export_run, import_run
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
-from fedscope.federated.server.memory import Memory
+from fedscope.federated.parallel.memory import Memory
 from tests.checkpoints.cases import small_run
 
 

@@ -5,12 +5,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.methods import parse
+from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.network import Network
 from fedscope.federated.record.options import Value
 from fedscope.federated.record.tasks import Client
-from fedscope.federated.record.views import Batch, Finish, Pass, ServerStep, Step
+from fedscope.federated.record.views import Batch, Finish, Pass, ServerStep, Stack, Term
 
 
 def options(method: str, **given: Value) -> dict[str, Value]:
@@ -22,9 +22,14 @@ def vector(*values: float) -> Tensor:
     return torch.tensor(values, requires_grad=True)
 
 
-def step(method: str, w: Tensor, anchor: Tensor, parts: dict[str, Any] | None = None, **given: Value) -> Step:
+def step(method: str, w: Tensor, anchor: Tensor, parts: dict[str, Any] | None = None, **given: Value) -> Term:
     content: dict[str, Any] = {"relative_size": torch.ones(()), "lr": torch.tensor(0.1)} | (parts or {})
-    return Step(w, anchor, options(method, **given), **content)
+    return Term(w, anchor, options(method, **given), **content)
+
+
+def stacked(term: Term) -> Stack:
+    """Return what a correction sees where a term sees ``term``; it may have leading dimensions of clients."""
+    return Stack(**vars(term))
 
 
 def passing(method: str, network: Any = None, **parts: Any) -> Pass:

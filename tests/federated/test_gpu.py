@@ -8,9 +8,9 @@ import torch
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.data.augment import Pipeline
 from fedscope.data.loading.datasets import Split
-from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.methods import METHODS, parse
+from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.tasks import LocalSettings, Task
 from fedscope.models.catalogue import build
 from tests.federated.parallel.test_workers import trained

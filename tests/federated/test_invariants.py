@@ -13,15 +13,15 @@ from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.data.augment import Pipeline, Store
 from fedscope.data.loading.datasets import Split
 from fedscope.data.partition.division import Divided, Divides
-from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.methods import curvature, parse
+from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.network import Network
 from fedscope.federated.record.tasks import Client, LocalSettings, Task, Trained
 from fedscope.federated.record.views import Batch
 from fedscope.models.catalogue import build
 from fedscope.streams import torch_stream
-from tests.federated.cases import ending, options, step
+from tests.federated.cases import ending, options, stacked, step
 from tests.federated.runs import trained
 from tests.federated.test_laws import settings_of
 
@@ -135,7 +135,7 @@ def test_where_feddyn_ends_exactly_its_memory_is_the_gradient() -> None:
     at = step("feddyn", point[0].requires_grad_(), torch.tensor([theta]),
               {"memory": {"dyn.h": torch.tensor([h])}}, dyn_alpha=alpha)  # fmt: skip
     (slope,) = torch.autograd.grad(parse("feddyn").parameter_terms[0](at), at.parameters)
-    assert (slope + parse("feddyn").after_clip[0](at)).item() == pytest.approx(-a * (w - b))
+    assert (slope + parse("feddyn").after_clip[0](stacked(at))).item() == pytest.approx(-a * (w - b))
 
 
 def test_fedprox_ends_between_the_client_and_the_server() -> None:

@@ -17,9 +17,9 @@ from fedscope.checkpoints.file.schema import Settings
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.errors import UserError
 from fedscope.federated.methods import METHODS, parse
-from fedscope.federated.server.memory import Memory
+from fedscope.federated.parallel.memory import Memory
 from fedscope.federated.setup.federation import prepare
-from tests.federated.cases import ending, options, serving, step
+from tests.federated.cases import ending, options, serving, stacked, step
 from tests.federated.runs import interrupted, resumed, trained
 
 SMALL = Settings(
@@ -443,13 +443,13 @@ def federated(method: str, rounds: int = 400, **given: Any) -> float:
             for _ in range(5):
                 at = step(method, w, theta, parts, **given)
                 rows = step(method, w[None], theta[None], parts, **given)
-                g = record.gradient_at(slope, rows)[0] if record.gradient_at else slope(w)
+                g = record.gradient_at(slope, stacked(rows))[0] if record.gradient_at else slope(w)
                 leaf = w.clone().requires_grad_()
                 leaf_at = step(method, leaf, theta, parts, **given)
                 for term in record.parameter_terms:
                     g = g + torch.autograd.grad(term(leaf_at), leaf)[0]
                 for correction in record.after_clip:
-                    g = g + correction(at)
+                    g = g + correction(stacked(at))
                 w = w - 0.05 * g
             end = ending(
                 method, w[None], theta[None], steps=5, lr=0.05, received=received, given=given,

@@ -15,7 +15,7 @@ from fedscope.data.loading.datasets import Dataset, Split
 from fedscope.data.sets import catalogue
 from fedscope.errors import UserError
 from fedscope.federated.methods import parse
-from fedscope.federated.server.evaluation import Score, tally
+from fedscope.federated.parallel.evaluation import Score, tally
 from fedscope.federated.server.rounds import train
 from fedscope.federated.server.summary import summary
 from fedscope.federated.setup.compatibility import agree

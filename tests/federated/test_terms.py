@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.methods import (
     METHODS,
     ascent,
@@ -28,12 +27,13 @@ from fedscope.federated.methods import (
 )
 from fedscope.federated.methods.activation_norm import activation_norm
 from fedscope.federated.methods.personal import batchnorm
+from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.method import Gradient
 from fedscope.federated.record.network import Network
 from fedscope.federated.record.taps import classifier_input, relu_outputs, tapped
-from fedscope.federated.record.views import Batch, Step
+from fedscope.federated.record.views import Batch, Stack
 from fedscope.models.catalogue import build
-from tests.federated.cases import ending, options, passing, serving, step, vector
+from tests.federated.cases import ending, options, passing, serving, stacked, step, vector
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -138,9 +138,9 @@ def test_the_split_proximal_gradient_is_the_same() -> None:
     at = step("fedprox", w, anchor, prox_mu=0.5, prox_split="weight_decay")
     inside = gradient(proximal.proximal(at), w)
     assert inside == pytest.approx([0.0, -2.0, -1.5])  # what the clip sees: −μθ
-    total = torch.tensor(inside) + proximal.decay(at)
+    total = torch.tensor(inside) + proximal.decay(stacked(at))
     assert total.tolist() == pytest.approx([0.5, -1.0, 0.0])
-    assert not proximal.decay(step("fedprox", w, anchor, prox_mu=0.5)).any()
+    assert not proximal.decay(stacked(step("fedprox", w, anchor, prox_mu=0.5))).any()
 
 
 def test_the_unsquared_form() -> None:
@@ -475,8 +475,8 @@ def quadratic(curvature_: Tensor) -> tuple[list[Tensor], Gradient]:
     return points, gradient_at
 
 
-def at_rows(method: str, w: Tensor, **given: Any) -> Step:
-    return step(method, w, torch.zeros_like(w), given.pop("parts", None), **given)
+def at_rows(method: str, w: Tensor, **given: Any) -> Stack:
+    return stacked(step(method, w, torch.zeros_like(w), given.pop("parts", None), **given))
 
 
 def test_sam_on_a_quadratic() -> None:
@@ -554,9 +554,9 @@ def test_feddyn_by_hand() -> None:
     parts = {"memory": {"dyn.h": torch.tensor([0.25, -1.0])}, "relative_size": torch.tensor(2.0)}
     for quadratic_part in ("loss", "weight_decay"):
         at = step("feddyn", w, anchor, parts, dyn_alpha=0.5, dyn_quadratic=quadratic_part)
-        total = torch.tensor(gradient(dynamic.dynamic(at), w)) + dynamic.decay(at)
+        total = torch.tensor(gradient(dynamic.dynamic(at), w)) + dynamic.decay(stacked(at))
         assert total.tolist() == pytest.approx([0.25 * 0.75, 0.25 * 1.0])
-        assert (dynamic.decay(at) == 0).all() == (quadratic_part == "loss")
+        assert (dynamic.decay(stacked(at)) == 0).all() == (quadratic_part == "loss")
 
 
 def test_feddyn_remembers_and_serves() -> None:
@@ -590,7 +590,7 @@ def test_the_control_enters_in_the_loss_or_after_the_step() -> None:
     for place, inside in (("loss", 1.0), ("after_step", 0.0)):
         at = step("scaffold", w, torch.zeros(2), parts, scaffold_apply=place)
         assert gradient(control.control(at), w) == [2 * inside, -0.5 * inside]
-        assert control.control_after(at).tolist() == [2 * (1 - inside), -0.5 * (1 - inside)]
+        assert control.control_after(stacked(at)).tolist() == [2 * (1 - inside), -0.5 * (1 - inside)]
 
 
 @pytest.mark.parametrize(

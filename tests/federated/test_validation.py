@@ -9,7 +9,7 @@ from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.data.sets.catalogue import load as load_data
 from fedscope.errors import UserError
-from fedscope.federated.server.evaluation import Score, tally
+from fedscope.federated.parallel.evaluation import Score, tally
 from fedscope.federated.server.rounds import train
 from fedscope.federated.server.summary import summary
 from fedscope.federated.setup.federation import open_run, prepare

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from fedscope.errors import UserError
-from fedscope.federated.client.flat import FlatModel
+from fedscope.federated.record.flat import FlatModel
 from fedscope.models.catalogue import build
 from fedscope.models.depth import gated
 from fedscope.models.resnet import Padded, ResNet, padded

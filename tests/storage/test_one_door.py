@@ -33,7 +33,7 @@ KNOWN = {
     ("data/loading/cache.py", "np.save"),
     ("data/reading/decoding.py", "Image.open"),
     ("data/reading/files.py", "np.save"),
-    ("federated/costs/traffic.py", "status.read_text"),
+    ("federated/parallel/traffic.py", "status.read_text"),
     ("federated/setup/presets.py", "read_text"),
     (
         "federated/server/tensorboard.py",

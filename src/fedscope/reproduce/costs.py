@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from fedscope.data.sets import catalogue as data_catalogue
-from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.client.state import ClientState
 from fedscope.federated.costs.expected import expected_costs
 from fedscope.federated.methods import parse
+from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.setup.presets import preset
 from fedscope.models import catalogue as model_catalogue
 from fedscope.models.resnet import ResNet

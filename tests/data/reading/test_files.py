@@ -14,11 +14,11 @@ from torch import nn
 from fedscope.data.reading.files import Files, _pool, decoders
 from fedscope.data.sets.catalogue import load, pipeline
 from fedscope.errors import UserError
-from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.methods import parse
+from fedscope.federated.parallel.evaluation import tally
+from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.tasks import LocalSettings, Task
-from fedscope.federated.server.evaluation import tally
 from tests.data.layouts import images, make
 
 

@@ -11,13 +11,13 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.data.augment import Pipeline, Store
 from fedscope.data.loading.datasets import Split
-from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.costs.cost import gradients
 from fedscope.federated.methods import parse
+from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.method import Gradient, Method
 from fedscope.federated.record.tasks import LocalSettings, Task
-from fedscope.federated.record.views import Step
+from fedscope.federated.record.views import Stack
 from fedscope.models.catalogue import build
 from fedscope.models.depth import gated
 from fedscope.models.resnet import blocks
@@ -247,12 +247,12 @@ def test_bf16_is_near_fp32_and_not_it() -> None:
     assert 0 < moved < 0.01
 
 
-def reused(gradient: Gradient, step: Step) -> Tensor:
+def reused(gradient: Gradient, step: Stack) -> Tensor:
     """An ascent along the last step's gradient: one gradient a step, as FedLESAM along the server's."""
     return gradient(step.parameters + (0.1 if step.last_gradient is None else 0.1 * step.last_gradient))
 
 
-def lazy(gradient: Gradient, step: Step) -> Tensor:
+def lazy(gradient: Gradient, step: Stack) -> Tensor:
     """An ascent that is computed in the first step of an epoch only."""
     return (
         gradient(step.parameters + gradient(step.parameters))

@@ -11,11 +11,11 @@ from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.schema import Settings
 from fedscope.data.augment import Pipeline
 from fedscope.data.loading.datasets import Split
-from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.client.recalibration import recalibrate
 from fedscope.federated.methods import parse
 from fedscope.federated.methods.personal import batchnorm
-from fedscope.federated.server.memory import Memory
+from fedscope.federated.parallel.memory import Memory
+from fedscope.federated.record.flat import FlatModel
 from fedscope.models.catalogue import build
 from tests.federated.cases import options
 from tests.federated.runs import trained

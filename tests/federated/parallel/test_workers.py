@@ -19,7 +19,7 @@ from fedscope.checkpoints.file.layout import LOCK
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.cli.main import call
 from fedscope.federated.parallel import workers
-from fedscope.federated.server.memory import Memory
+from fedscope.federated.parallel.memory import Memory
 from tests.data.layouts import make
 from tests.processes import finished, processes, started
 

@@ -2,9 +2,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
 from fedscope.errors import UserError
+from fedscope.federated.client.state import ClientState
 from fedscope.federated.methods import METHODS, known, parse
+from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Option
 from fedscope.federated.record.vectors import Vector
@@ -154,3 +158,22 @@ def test_options_have_types_and_readings() -> None:
 def test_bad_options(given: dict[str, str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         parse("fedprox+man").values(given, "paper")
+
+
+def test_personal_tensors_need_a_memory() -> None:
+    with pytest.raises(ValueError, match=r"Vector\('personal', 'personal'\)"):
+        Method(name="head", objective="", source="", personal=lambda model, _: ["fc.weight"])
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_another_methods_personal_tensors_are_masked_as_fedbns_are(seen: bool) -> None:
+    head = Method(
+        name="head", objective="", source="", personal=lambda model, _: ["1.weight"],
+        memory=(Vector("personal", "personal"),), terms_see_personal=lambda _: seen,
+    )  # fmt: skip
+    model = FlatModel(nn.Sequential(nn.Linear(2, 1, bias=False), nn.Linear(1, 1, bias=False)))
+    method = METHODS["fedprox"] + head
+    state = ClientState(model, method, method.values({}, "paper"))
+    w, anchor = torch.tensor([1.0, 2.0, 3.0]), torch.zeros(3)
+    assert state.acting(w, anchor).tolist() == [1.0, 2.0, 3.0 * seen]
+    assert state.masked(w).tolist() == [1.0, 2.0, 3.0 * seen]

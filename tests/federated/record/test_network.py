@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedscope.federated.client.flat import FlatModel
+from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.network import Network
 from fedscope.federated.record.vectors import Layout, Vector
 from fedscope.models.catalogue import build

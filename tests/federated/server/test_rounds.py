@@ -10,12 +10,12 @@ from fedscope.checkpoints.file.schema import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.cli.main import call
 from fedscope.errors import UserError
-from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.methods import parse
+from fedscope.federated.parallel.evaluation import Score, tally
+from fedscope.federated.parallel.memory import Memory
+from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.tasks import LocalSettings, Task
-from fedscope.federated.server.evaluation import Score, tally
-from fedscope.federated.server.memory import Memory
 from fedscope.federated.server.rounds import Metrics, train
 from fedscope.federated.setup.federation import open_run, prepare
 from fedscope.models.catalogue import build

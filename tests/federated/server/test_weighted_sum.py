@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from fedscope.errors import UserError
-from fedscope.federated.server.sampling import sample_clients
 from fedscope.federated.server.weighted_sum import WeightedSum
+from fedscope.federated.setup.sampling import sample_clients
 
 
 def test_the_mean_is_weighted() -> None:

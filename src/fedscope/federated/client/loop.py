@@ -17,10 +17,10 @@ from fedscope.data.augment import Pipeline
 from fedscope.data.loading.datasets import Split
 from fedscope.federated.client.clock import Clock
 from fedscope.federated.client.cuda_graphs import Replay
-from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.client.objective import Objective
-from fedscope.federated.client.recalibration import POST_BN, recalibrate
+from fedscope.federated.client.recalibration import recalibrate
 from fedscope.federated.client.state import ClientState
+from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Values
 from fedscope.federated.record.tasks import Client, LocalSettings, Task, Trained
@@ -122,11 +122,11 @@ class LocalTrainer:
         return settings.epochs * settings.steps(counted)
 
     def _recalibrated(self, tasks: Sequence[Task]) -> float:
-        """Do as ``post_bn`` says; return the training accuracy of the one client, NaN where it is off."""
-        chosen = self.options.get(POST_BN.name, "off")
+        """Recalibrate as the method says; return the training accuracy of the one client, NaN where not."""
+        chosen = self.method.recalibration(self.options) if self.method.recalibration else "off"
         if chosen == "off":
             return math.nan
-        (task,) = tasks  # methods with that option train their clients one by one
+        (task,) = tasks  # methods that recalibrate train their clients one by one
         return recalibrate(
             self.model, self.split, self.pipeline, task.rows, self.settings.batch_size,
             task.random("post_bn"), keep=chosen == "upload",

@@ -1,8 +1,8 @@
 """BatchNorm re-estimated when local training is over: FedAlign's published code measures its clients so.
 
 Running statistics are reset and averaged over nine batches (a last one of a single image left out), and the
-client's training accuracy is measured with them. That code does so after the upload was taken
-(``post_bn=report``); ``upload`` sends them too.
+client's training accuracy is measured with them. That code does so after the upload was taken; a method may
+send them too.
 """
 
 import torch
@@ -11,14 +11,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedscope.data.augment import Pipeline
 from fedscope.data.loading.datasets import Split
-from fedscope.federated.client.flat import FlatModel
-from fedscope.federated.record.options import Option
+from fedscope.federated.record.flat import FlatModel
 
 BATCHES = 9
-POST_BN = Option(
-    "post_bn", "off", "re-estimate BatchNorm after training: not, to measure training accuracy, or to upload",
-    code="report", choices=("off", "report", "upload"),
-)  # fmt: skip
 
 
 @torch.no_grad()

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fedscope.federated.client.flat import FlatModel
+from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Values
 from fedscope.federated.record.tasks import Task
 from fedscope.federated.record.vectors import Layout, Vector
-from fedscope.federated.record.views import Step
+from fedscope.federated.record.views import Stack, Term
 
 
 class ClientState:
@@ -45,7 +45,7 @@ class ClientState:
             for name, choose in method.masks.items()
         }
         self._shared = None  # which parameters the method's vectors act on; None: all
-        if options.get("fedbn.reg_scope") == "shared":
+        if method.personal and not (method.terms_see_personal and method.terms_see_personal(options)):
             self._shared = ~model.mask(own)[:size]
 
     def begin(self, tasks: Sequence[Task], start: Tensor, lr: float) -> None:
@@ -88,13 +88,13 @@ class ClientState:
         """Return a correction as far as it acts: not on personal parameters."""
         return vector if self._shared is None else vector * self._shared
 
-    def stack(self, count: int, first_of_epoch: bool) -> Step:
+    def stack(self, count: int, first_of_epoch: bool) -> Stack:
         """Return what an oracle or a correction sees of the first ``count`` clients."""
         stale = None if self.last_gradient is None else self.last_gradient[:count]
-        return Step(
+        return Stack(
             self.parameters(count), self.anchor(count), self.options, self.relative_size[:count], self.lr,
             self.memory.split(self.remembered[:count]), self.broadcast.split(self.received), self._masks,
-            self.took_part_last_round[:count], stale, first_of_epoch,
+            self.took_part_last_round[:count], first_of_epoch, stale,
         )  # fmt: skip
 
     def rows(self, count: int) -> tuple[Tensor, ...]:
@@ -104,9 +104,9 @@ class ClientState:
 
     def client(
         self, w: Tensor, anchor: Tensor, share: Tensor, remembered: Tensor, previous: Tensor, *, first: bool
-    ) -> Step:
+    ) -> Term:
         """Return what a term of the parameters ``w`` (P,) sees of one client, given its row of each."""
-        return Step(
+        return Term(
             self.acting(w, anchor), anchor, self.options, share[0], self.lr, self.memory.split(remembered),
-            self.broadcast.split(self.received), self._masks, previous[0], None, first,
+            self.broadcast.split(self.received), self._masks, previous[0], first,
         )  # fmt: skip

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fedscope.federated.record.method import Gradient, Method
 from fedscope.federated.record.options import Option, Values
-from fedscope.federated.record.views import Step
+from fedscope.federated.record.views import Stack
 
 TINY = 1e-16  # beside ‖g‖, as in the published code
 
@@ -24,13 +24,13 @@ def uphill(direction: Tensor, length: float, beside: float = TINY) -> Tensor:
     return length * direction / (norm + beside)
 
 
-def sharpness_aware(gradient: Gradient, step: Step) -> Tensor:
+def sharpness_aware(gradient: Gradient, step: Stack) -> Tensor:
     """Return the task loss's gradient at w + ρ g/‖g‖, (K, P)."""
     e = uphill(gradient(step.parameters), float(step.options["sam.rho"]))
     return gradient(step.parameters + e, keep_buffers=step.options["sam.bn"] == "first")
 
 
-def adaptive(gradient: Gradient, step: Step) -> Tensor:
+def adaptive(gradient: Gradient, step: Stack) -> Tensor:
     """Return the task loss's gradient at w + ρ t²g/‖t g‖, (K, P)."""
     options, scaled = step.options, step.masks["asam.scaled"]
     t = torch.where(scaled > 0, step.parameters.abs() + float(options["asam.offset"]), 1.0)

@@ -24,7 +24,7 @@ from fedscope.federated.methods.normalized import reach
 from fedscope.federated.record.method import Method, Required
 from fedscope.federated.record.options import Option
 from fedscope.federated.record.vectors import Vector
-from fedscope.federated.record.views import Finish, ServerStep, Step
+from fedscope.federated.record.views import Finish, LocalStep, ServerStep, Stack, Term
 
 
 def mean_gradient(end: Finish) -> Tensor:
@@ -39,7 +39,7 @@ def _reach(end: Finish) -> float:
     return reach(steps, end.momentum, end.nesterov)
 
 
-def _correction(step: Step) -> Tensor:
+def _correction(step: LocalStep) -> Tensor:
     """Return c − c_k, or as the published code c/s_k − c_k, in the shape of the parameters."""
     c = step.received["scaffold.c"]
     if step.options["cv.steps"] == "nominal":
@@ -47,13 +47,13 @@ def _correction(step: Step) -> Tensor:
     return c - step.memory["scaffold.c_k"]
 
 
-def control(step: Step) -> Tensor:
+def control(step: Term) -> Tensor:
     """Return ⟨w, c − c_k⟩, a scalar; 0 where it enters after the step."""
     inside = float(step.options["scaffold.apply"] == "loss")
     return inside * (step.parameters * _correction(step)).sum()
 
 
-def control_after(step: Step) -> Tensor:
+def control_after(step: Stack) -> Tensor:
     """Return c − c_k, (K, P), where it enters after the step; else 0."""
     outside = float(step.options["scaffold.apply"] == "after_step")
     return outside * _correction(step)
@@ -86,7 +86,7 @@ def scaffold_server(step: ServerStep) -> tuple[Tensor, dict[str, Tensor]]:
     return gamma * step.mean + (1 - gamma) * step.anchor, {"scaffold.c": c}
 
 
-def drift(step: Step) -> Tensor:
+def drift(step: Term) -> Tensor:
     """Return (α_k/2)‖w + h_k − θ_t‖² + ⟨w, g/s_k − g_k⟩, a scalar."""
     w, alpha = step.parameters, float(step.options["dc.alpha"]) / step.relative_size
     tie = (w + step.memory["dc.h"] - step.anchor).square().sum()

@@ -17,10 +17,10 @@ from fedscope.federated.record.network import CHUNK
 from fedscope.federated.record.options import Option
 from fedscope.federated.record.tasks import Client
 from fedscope.federated.record.vectors import Vector
-from fedscope.federated.record.views import Finish, ServerStep, Step
+from fedscope.federated.record.views import Finish, ServerStep, Term
 
 
-def consolidation(step: Step) -> Tensor:
+def consolidation(step: Term) -> Tensor:
     """Return λ(⟨u, w²⟩ − 2⟨v, w⟩) over the other clients, a scalar; half of it under ``fedcurv.half``."""
     own = step.took_part_last_round if step.options["fedcurv.exclude_self"] else 0.0
     u, v = (

@@ -17,15 +17,15 @@ from fedscope.federated.methods.ascent import BN, uphill
 from fedscope.federated.record.method import Gradient, Method, Required
 from fedscope.federated.record.options import Option
 from fedscope.federated.record.vectors import Vector
-from fedscope.federated.record.views import Finish, ServerStep, Step
+from fedscope.federated.record.views import Finish, LocalStep, ServerStep, Stack, Term
 
 
-def strength(step: Step) -> Tensor:
+def strength(step: LocalStep) -> Tensor:
     """Return α_k, in the shape of ``step.relative_size``."""
     return float(step.options["dyn.alpha"]) / step.relative_size
 
 
-def dynamic(step: Step) -> Tensor:
+def dynamic(step: Term) -> Tensor:
     """Return α_k⟨w, h_k − θ_t⟩, with (α_k/2)‖w‖² where ``dyn.quadratic`` is ``loss``; a scalar."""
     w = step.parameters
     term = (w * (step.memory["dyn.h"] - step.anchor)).sum()
@@ -34,7 +34,7 @@ def dynamic(step: Step) -> Tensor:
     return strength(step) * term
 
 
-def decay(step: Step) -> Tensor:
+def decay(step: Stack) -> Tensor:
     """Return the gradient α_k·w of the quadratic part, (K, P); nothing where the loss holds it."""
     alpha = strength(step) * (step.options["dyn.quadratic"] == "weight_decay")
     return alpha * step.parameters
@@ -59,7 +59,7 @@ def speed_server(step: ServerStep) -> tuple[Tensor, dict[str, Tensor]]:
     return model, state
 
 
-def extrapolated(gradient: Gradient, step: Step) -> Tensor:
+def extrapolated(gradient: Gradient, step: Stack) -> Tensor:
     """Return the task loss's gradient at w + ρ g/(‖g‖ + 1e-7), (K, P)."""
     g = gradient(step.parameters)
     if step.options["speed.stale_ascent"] and step.last_gradient is not None:

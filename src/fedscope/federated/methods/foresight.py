@@ -14,10 +14,10 @@ from torch.nn.functional import relu
 from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Option
 from fedscope.federated.record.vectors import Vector
-from fedscope.federated.record.views import ServerStep, Step
+from fedscope.federated.record.views import ServerStep, Term
 
 
-def foresight(step: Step) -> Tensor:
+def foresight(step: Term) -> Tensor:
     """Return α Σ_i max(0, g_i (w_i − θ_i)), a scalar."""
     options = step.options
     g = step.received["fedfor.previous"] - step.anchor

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d, mse_loss
 
-from fedscope.federated.client.recalibration import POST_BN
-from fedscope.federated.methods.subnetworks import residual
+from fedscope.federated.methods.subnetworks import POST_BN, recalibration, residual
 from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Option
 from fedscope.federated.record.views import Pass
@@ -119,4 +118,5 @@ FEDALIGN = Method(
     default_clip="fedalign.clip",
     refuses={"gradaug": "both run sub-networks under strengths tuned for one of them"},
     subnetworks=True,
+    recalibration=recalibration,
 )  # fmt: skip

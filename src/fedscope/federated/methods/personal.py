@@ -39,6 +39,7 @@ FEDBN = Method(
         Option("fedbn.reg_scope", "shared", "what its host's terms see", choices=("shared", "all")),
     ),
     personal=batchnorm,
+    terms_see_personal=lambda options: options["fedbn.reg_scope"] == "all",
     memory=(Vector("personal", "personal"),),
     weights="uniform",
     refuses=dict.fromkeys(

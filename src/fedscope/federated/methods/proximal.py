@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from fedscope.errors import UserError
 from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Option, Values
-from fedscope.federated.record.views import Step
+from fedscope.federated.record.views import LocalStep, Stack, Term
 
 
-def proximal(step: Step) -> Tensor:
+def proximal(step: Term) -> Tensor:
     """Return (μ/2)‖w − θ_t‖², its unsquared form, or its linear part −μ⟨w, θ_t⟩; a scalar."""
     mu = strength(step)
     if step.options["prox.split"] == "weight_decay":
@@ -27,12 +27,12 @@ def proximal(step: Step) -> Tensor:
     return 0.5 * mu * total
 
 
-def decay(step: Step) -> Tensor:
+def decay(step: Stack) -> Tensor:
     """Return the gradient μ·w of the quadratic part where the loss does not hold it, (K, P)."""
     return strength(step) * (step.options["prox.split"] == "weight_decay") * step.parameters
 
 
-def strength(step: Step) -> float:
+def strength(step: LocalStep) -> float:
     """Return μ, or 0 in a step that is skipped."""
     skipped = step.options["prox.skip"] == "first_batch_of_epoch" and step.first_of_epoch
     return 0.0 if skipped else float(step.options["prox.mu"])

@@ -8,13 +8,13 @@ running statistics alone. Stateless.
 """
 
 import math
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, kl_div, log_softmax
 
 from fedscope.errors import UserError
-from fedscope.federated.client.recalibration import POST_BN
 from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Option, Values
 from fedscope.federated.record.views import Pass
@@ -24,6 +24,15 @@ from fedscope.models.slimmable import slim
 SCALES = (1.0, 7 / 8, 3 / 4, 5 / 8)  # {32, 28, 24, 20} of 32; of 224 the published list is another
 SIDES = {224: [224, 192, 160, 128]}
 STRENGTHS = (2.0, 1.75, 1.5, 1.25)
+POST_BN = Option(
+    "post_bn", "off", "re-estimate BatchNorm after training: not, to measure training accuracy, or to upload",
+    code="report", choices=("off", "report", "upload"),
+)  # fmt: skip
+
+
+def recalibration(options: Values) -> Literal["off", "report", "upload"]:
+    """Return whether BatchNorm is re-estimated after local training."""
+    return cast(Literal["off", "report", "upload"], options["post_bn"])
 
 
 def sides(options: Values, native: int) -> list[int]:
@@ -148,4 +157,5 @@ GRADAUG = Method(
     draws={"gradaug": draw},
     task_terms=(imitation,),
     subnetworks=True,
+    recalibration=recalibration,
 )  # fmt: skip

@@ -10,16 +10,16 @@ from torch import Tensor
 from fedscope.checkpoints.file.schema import Settings
 from fedscope.data.loading.datasets import Split
 from fedscope.federated.client.clock import Clock
-from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.client.loop import LocalTrainer
-from fedscope.federated.costs.traffic import peak_gpu_memory, peak_memory
+from fedscope.federated.parallel.evaluation import Score, tally
+from fedscope.federated.parallel.memory import Memory
 from fedscope.federated.parallel.schedule import Stack, assign, stacks, windows
+from fedscope.federated.parallel.traffic import peak_gpu_memory, peak_memory
 from fedscope.federated.parallel.workers import Workers
+from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.tasks import Task, Trained
-from fedscope.federated.server.evaluation import Score, tally
-from fedscope.federated.server.memory import Memory
-from fedscope.federated.server.sampling import sample_clients
 from fedscope.federated.setup.federation import Federation, local_settings
+from fedscope.federated.setup.sampling import sample_clients
 from fedscope.streams import torch_stream
 
 HELD = 2**30  # bytes of uploads that a worker holds back, on average, before they are folded in

@@ -8,7 +8,7 @@ see is in :mod:`fedscope.federated.record.views`.
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from fedscope.errors import UserError, suggestion
 from fedscope.federated.record.merging import added, any_of, at_most_one, chain, joined, union
 from fedscope.federated.record.options import Option, Reading, Value, Values, Weights
 from fedscope.federated.record.vectors import Vector
-from fedscope.federated.record.views import Batch, Draws, Finish, Pass, ServerStep, Step
+from fedscope.federated.record.views import Batch, Draws, Finish, Pass, ServerStep, Stack, Term
 
 Draw = Callable[[torch.Generator, Values, Tensor, nn.Module], Any]  # images (B, C, H, W) of the batch
 BatchTransform = Callable[[Batch, Draws, Values], Batch]
@@ -28,10 +28,12 @@ ImageCheck = Callable[
     [nn.Module, Tensor, Values], object
 ]  # image (1, C, H, W), of a network in training mode
 Flag = Callable[[Values], bool]
+Recalibration = Callable[[Values], Literal["off", "report", "upload"]]
 TaskTerm = Callable[[Pass], Tensor]
-ParameterTerm = Callable[[Step], Tensor]
+ParameterTerm = Callable[[Term], Tensor]
+Correction = Callable[[Stack], Tensor]  # (K, P)
 Gradient = Callable[..., Tensor]  # (parameters (K, P), keep_buffers=False) → (K, P)
-GradientAt = Callable[[Gradient, Step], Tensor]
+GradientAt = Callable[[Gradient, Stack], Tensor]
 Finisher = Callable[[Finish], dict[str, Tensor]]
 State = dict[str, Tensor]
 ServerRule = Callable[[ServerStep], tuple[Tensor, State]]
@@ -69,6 +71,7 @@ class Method:
     memory: tuple[Vector, ...] = chain()
     random_start: Flag | None = at_most_one("a start of a client")  # whether memory begins at a random model
     personal: Names | None = at_most_one("a choice of personal tensors")  # those that stay with the client
+    terms_see_personal: Flag | None = at_most_one("a scope of the terms")  # else these never move for them
     equal_steps: Flag | None = at_most_one("a number of local steps")  # whether all take E·⌈(n/N)/B⌉ steps
 
     # a local step: the task loss
@@ -85,10 +88,11 @@ class Method:
     masks: Mapping[str, Names] = union()  # named choices of parameters
     parameter_terms: tuple[ParameterTerm, ...] = chain()  # of w alone, at the client's point, inside the clip
     default_clip: str | None = at_most_one("a clipping option")  # clips where --clip is not given; 0: not
-    after_clip: tuple[ParameterTerm, ...] = chain()  # added to the gradient, before decay and momentum
-    after_momentum: tuple[ParameterTerm, ...] = chain()  # added to the direction
+    after_clip: tuple[Correction, ...] = chain()  # added to the gradient, before decay and momentum
+    after_momentum: tuple[Correction, ...] = chain()  # added to the direction
 
     # when local training ends
+    recalibration: Recalibration | None = at_most_one("a recalibration")  # BatchNorm's, see client
     finish: tuple[Finisher, ...] = chain()  # new ``memory``, and ``uploads`` beyond the model
     uploads: tuple[Vector, ...] = chain()
 
@@ -98,6 +102,18 @@ class Method:
     server_notes: tuple[ServerNote, ...] = chain()  # further state that the server keeps
     server_state: tuple[Vector, ...] = chain()
     broadcast: tuple[str, ...] = chain()  # the server's vectors that clients receive
+
+    def __post_init__(self) -> None:
+        """Refuse personal tensors that nothing remembers.
+
+        Raises:
+            ValueError: there are some.
+        """
+        if self.personal and not any(vector.scope == "personal" for vector in self.memory):
+            raise ValueError(
+                f"{self.name} has personal tensors but no memory of them; add Vector('personal', 'personal') "
+                "to its memory"
+            )
 
     def __add__(self, other: "Method") -> "Method":
         """Return the method that does both.

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
-from fedscope.federated.client.flat import FlatModel
+from fedscope.federated.record.flat import FlatModel
 
 T = TypeVar("T")
 CHUNK = 32  # samples whose own gradients are held at once

@@ -47,12 +47,8 @@ class Pass:
 
 
 @dataclass(frozen=True)
-class Step:
-    """What a term or a correction of parameters sees of one local step.
-
-    A term sees one client: vectors are (P,) and numbers (). An oracle or a correction sees a stack of
-    clients: vectors are (K, P) and numbers (K, 1).
-    """
+class LocalStep:
+    """What a local step is made of; the shapes are those of :class:`Term` or of :class:`Stack`."""
 
     parameters: Tensor  # w, trainable
     anchor: Tensor  # θ_t, the parameters the client received, constant
@@ -63,8 +59,19 @@ class Step:
     received: Mapping[str, Tensor] = field(default_factory=dict)  # the server's broadcast, each (P,)
     masks: Mapping[str, Tensor] = field(default_factory=dict)  # which parameters: 0 and 1, each (P,)
     took_part_last_round: Tensor | float = 0.0  # 1 if the client also took part in the round before, else 0
-    last_gradient: Tensor | None = None  # the step before's gradient, as clipped; zeros in the first step
     first_of_epoch: bool = False
+
+
+@dataclass(frozen=True)
+class Term(LocalStep):
+    """What a term of the parameters sees: one client. Vectors are (P,), numbers ()."""
+
+
+@dataclass(frozen=True)
+class Stack(LocalStep):
+    """What an oracle or a correction sees: K clients side by side. Vectors are (K, P), numbers (K, 1)."""
+
+    last_gradient: Tensor | None = None  # the step before's gradient, as clipped; zeros in the first step
 
 
 @dataclass(frozen=True, kw_only=True)

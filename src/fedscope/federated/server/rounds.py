@@ -20,14 +20,14 @@ from fedscope.checkpoints.registry.best import best, deciding
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.checkpoints.verification.claims import Account, foreign_problem
 from fedscope.errors import UserError
-from fedscope.federated.costs.traffic import traffic
 from fedscope.federated.parallel.dispatch import Dispatch, learning_rate
+from fedscope.federated.parallel.evaluation import Score
+from fedscope.federated.parallel.memory import Memory, Writer
+from fedscope.federated.parallel.traffic import traffic
 from fedscope.federated.parallel.workers import Workers
 from fedscope.federated.record.vectors import Layout
 from fedscope.federated.record.views import ServerStep
-from fedscope.federated.server.evaluation import Score
 from fedscope.federated.server.keeping import Keeper, finite
-from fedscope.federated.server.memory import Memory, Writer
 from fedscope.federated.server.weighted_sum import WeightedSum
 from fedscope.federated.setup.federation import Federation
 from fedscope.storage import move, remove

@@ -27,16 +27,16 @@ from fedscope.data.partition.partition import FRESH, PARAMETERS
 from fedscope.data.partition.shift import run_maps, shift_rounds
 from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.errors import UserError
-from fedscope.federated.client.flat import FlatModel
 from fedscope.federated.methods import parse
+from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Weights
 from fedscope.federated.record.tasks import LocalSettings
-from fedscope.federated.server.sampling import sample_clients
 from fedscope.federated.setup.compatibility import agree, check_batches
 from fedscope.federated.setup.names import named, source
 from fedscope.federated.setup.networks import network, rebuilt
 from fedscope.federated.setup.samples import client_rows, evaluated
+from fedscope.federated.setup.sampling import sample_clients
 from fedscope.models import catalogue as model_catalogue
 from fedscope.own import is_own
 from fedscope.streams import torch_stream

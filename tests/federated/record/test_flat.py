@@ -8,7 +8,7 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
-from fedscope.federated.client.flat import FlatModel
+from fedscope.federated.record.flat import FlatModel
 from fedscope.models.catalogue import build
 
 MODELS = {"resnet_digits": (1, 8), "convnet_cifar": (3, 32), "resnet56_bottleneck": (3, 32)}

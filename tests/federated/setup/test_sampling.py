@@ -1,7 +1,7 @@
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.federated.server.sampling import sample_clients
+from fedscope.federated.setup.sampling import sample_clients
 
 
 def test_all_is_everyone_in_order_without_a_draw() -> None:

@@ -9,8 +9,8 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.data.augment import Pipeline
 from fedscope.data.loading.datasets import Split
-from fedscope.federated.client.flat import channels_last
 from fedscope.federated.parallel.workers import Workers
+from fedscope.federated.record.flat import channels_last
 
 SCALARS = 20_000_000  # of a batch of inputs
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
-from fedscope.federated.server.memory import Memory
+from fedscope.federated.parallel.memory import Memory
 
 
 def vectors(value: float) -> Tensor:
