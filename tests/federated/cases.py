@@ -27,9 +27,9 @@ def step(method: str, w: Tensor, anchor: Tensor, parts: dict[str, Any] | None = 
     return Term(w, anchor, options(method, **given), **content)
 
 
-def stacked(term: Term) -> Stack:
+def stacked(term: Term, last_gradient: Tensor | None = None) -> Stack:
     """Return what a correction sees where a term sees ``term``; it may have leading dimensions of clients."""
-    return Stack(**vars(term))
+    return Stack(**vars(term), last_gradient=last_gradient)
 
 
 def passing(method: str, network: Any = None, **parts: Any) -> Pass:

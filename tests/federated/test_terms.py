@@ -475,8 +475,8 @@ def quadratic(curvature_: Tensor) -> tuple[list[Tensor], Gradient]:
     return points, gradient_at
 
 
-def at_rows(method: str, w: Tensor, **given: Any) -> Stack:
-    return stacked(step(method, w, torch.zeros_like(w), given.pop("parts", None), **given))
+def at_rows(method: str, w: Tensor, *, last_gradient: Tensor | None = None, **given: Any) -> Stack:
+    return stacked(step(method, w, torch.zeros_like(w), given.pop("parts", None), **given), last_gradient)
 
 
 def test_sam_on_a_quadratic() -> None:
@@ -540,7 +540,7 @@ def test_fedspeeds_ascent_sees_the_stale_gradient_only_when_asked() -> None:
     w, stale = torch.tensor([[3.0, 0.0]]), torch.tensor([[0.0, 4.0]])
     for asked, expected in ((False, [1.0, 0.0]), (True, [0.6, 0.8])):
         points, function = quadratic(torch.tensor([1.0, 1.0]))
-        given = {"speed_rho": 1.0, "speed_stale_ascent": asked, "parts": {"last_gradient": stale}}
+        given = {"speed_rho": 1.0, "speed_stale_ascent": asked, "last_gradient": stale}
         dynamic.extrapolated(function, at_rows("fedspeed", w, **given))
         assert (points[1] - w)[0].tolist() == pytest.approx(expected)
 
