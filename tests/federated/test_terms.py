@@ -540,8 +540,8 @@ def test_fedspeeds_ascent_sees_the_stale_gradient_only_when_asked() -> None:
     w, stale = torch.tensor([[3.0, 0.0]]), torch.tensor([[0.0, 4.0]])
     for asked, expected in ((False, [1.0, 0.0]), (True, [0.6, 0.8])):
         points, function = quadratic(torch.tensor([1.0, 1.0]))
-        given = {"speed_rho": 1.0, "speed_stale_ascent": asked, "last_gradient": stale}
-        dynamic.extrapolated(function, at_rows("fedspeed", w, **given))
+        at = at_rows("fedspeed", w, last_gradient=stale, speed_rho=1.0, speed_stale_ascent=asked)
+        dynamic.extrapolated(function, at)
         assert (points[1] - w)[0].tolist() == pytest.approx(expected)
 
 
