@@ -159,7 +159,9 @@ def test_an_ascent_restores_the_weights_exactly() -> None:
     )
     before = model.values[:, : model.size].clone()
     batch = Batch(Pipeline((0.5,), (0.25,)).test(images), split.labels[None])
-    trainer.clients.begin([Task(torch.arange(20), generator, generator)], model.values[0].clone(), 0.1)
+    trainer.clients.begin(
+        [Task(torch.arange(20), generator, generator)], model.values[0].clone(), 0.1, trainer.split.labels
+    )
     model.module.train()
     trainer.objective.differentiate(batch, {}, first=True)
     assert torch.equal(model.values[:, : model.size], before)

@@ -259,7 +259,8 @@ class CheckpointInfo(Record):
     kind: Literal["global", "client"]
     round: Annotated[int, Field(ge=0)]  # rounds completed when the weights were taken
     client: int | None = None
-    average: Literal["cld", "sel", "all"] = "cld"  # which global model: as in Settings.eval_model
+    # which global model: as in Settings.eval_model, or what clients started from where that is another
+    average: Literal["cld", "sel", "all", "sent"] = "cld"
     samples: Positive | None  # n_k of a client; all training samples for the global model; None: unknown
     metrics: dict[str, Finite | None] = {}  # null where not finite
     settings: Settings

@@ -160,7 +160,8 @@ def _misplaced(name: str, info: CheckpointInfo, account: Account) -> Iterator[st
     if info.client != client:
         yield f"holds the model of client {info.client}"
     average = path.stem if path.stem in ("sel", "all") else "cld"
-    if info.average != (settings.eval_model if name == "best.pt" else average):
+    sent = path.name == "anchor.pt" and info.average == "sent"
+    if not sent and info.average != (settings.eval_model if name == "best.pt" else average):
         yield f"holds the average {info.average!r}"
     if not account.trained:
         return

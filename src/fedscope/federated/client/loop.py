@@ -52,13 +52,16 @@ class LocalTrainer:
         lr: float = 1.0,
         mean_samples: float = 1.0,
         draws: bool = False,
+        classes: int = 0,
     ):
         self.model, self.split, self.pipeline = model, split, pipeline
         self.method, self.options, self.settings = method, options, settings
         self.clock = clock or Clock()
         self.initial_lr, self.mean_samples, self._seeded = lr, mean_samples, draws
         self._keeps_velocity = settings.momentum > 0 and settings.optimizer_state == "client"
-        self.clients = ClientState(model, method, options, (VELOCITY,) if self._keeps_velocity else ())
+        self.clients = ClientState(
+            model, method, options, (VELOCITY,) if self._keeps_velocity else (), classes
+        )
         self.objective = Objective(self.clients, method, settings)
         new = model.values.new_zeros
         self._velocity = new(len(model.values), model.size if settings.momentum else 0)
@@ -73,6 +76,7 @@ class LocalTrainer:
             self._velocity,
             self._loss,
             self.objective.taken,
+            self.clients.carried,
             *([] if stale is None else [stale]),
         )
         # What is drawn, and what is decoded in other processes, cannot be recorded.
@@ -88,7 +92,7 @@ class LocalTrainer:
         model.module.train()
         model.counters.copy_(counters)
         self.objective.taken.zero_()
-        clients.begin(tasks, start, lr)
+        clients.begin(tasks, start, lr, self.split.labels)
         self._velocity.zero_()
         if self._keeps_velocity:
             self._velocity[:count] = clients.memory.split(clients.remembered[:count])[VELOCITY.name]
@@ -165,6 +169,9 @@ class LocalTrainer:
             start=clients.start[:count],
             network=self.objective.network,
             client=client,
+            state=clients.step_state.split(clients.carried[:count]),
+            label_counts=clients.label_counts[:count],
+            tensors=model.named,
         )
         for finish in self.method.finish:
             done |= finish(end)
@@ -213,7 +220,9 @@ class LocalTrainer:
             gradient.mul_((self._clip / (norm + 1e-6)).clamp(max=1.0))
         if clients.last_gradient is not None:
             clients.last_gradient[:count] = gradient
-        at = clients.stack(count, first) if method.after_clip or method.after_momentum else None
+        for rule in method.each_step:
+            clients.carry(rule(clients.stack(count, first, gradient)), count)
+        at = clients.stack(count, first, gradient) if method.after_clip or method.after_momentum else None
         if at:
             for correction in method.after_clip:
                 gradient.add_(clients.masked(correction(at)))

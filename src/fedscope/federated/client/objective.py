@@ -84,9 +84,11 @@ class Objective:
             logits = (self._compiled if whole else model.module)(batch.images)
         return self._loss(batch, logits, drawn, *self._row(0))
 
-    def _row(self, row: int | slice) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what task terms see of a client besides its pass: its start, memory, and whether seen."""
-        return self.clients.start[row], self.clients.remembered[row], self.clients.took_part_before[row]
+    def _row(self, row: int | slice) -> tuple[Tensor, ...]:
+        """Return what task terms see of a client besides its pass."""
+        clients = self.clients
+        own = (clients.start, clients.remembered, clients.took_part_before, clients.label_counts)
+        return tuple(rows[row] for rows in own)
 
     def _away(self, w: Tensor, batch: Batch, drawn: Mapping[str, Any], *, keep_buffers: bool) -> Tensor:
         """Leave the gradients of the task loss at ``w`` (K, P); go back; return the losses there."""
@@ -124,7 +126,7 @@ class Objective:
         kept = model.buffers(model.values[:count])
         buffers = [buffer.clone() for buffer in kept]  # each contiguous, as BatchNorm's update needs it
         images = batch.images.unflatten(0, batch.labels.shape)
-        gradients, losses = vmap(grad(objective, has_aux=True), in_dims=(0, 0, 0, 0, None, 0, 0, 0))(
+        gradients, losses = vmap(grad(objective, has_aux=True), in_dims=(0, 0, 0, 0, None, 0, 0, 0, 0))(
             self.clients.parameters(count), buffers, images, batch.labels, model.counters,
             *self._row(slice(count)),
         )  # fmt: skip
@@ -141,6 +143,7 @@ class Objective:
         start: Tensor,
         memory: Tensor,
         seen: Tensor,
+        counts: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Return one client's task loss and its cross-entropy."""
         dtype, clients = self.model.values.dtype, self.clients
@@ -157,7 +160,17 @@ class Objective:
             }
             recalled = clients.memory.split(memory)
             at = Pass(
-                batch, logits, loss, taps, drawn, self.network, start, recalled, seen[0], clients.options
+                batch,
+                logits,
+                loss,
+                taps,
+                drawn,
+                self.network,
+                start,
+                recalled,
+                seen[0],
+                clients.options,
+                counts,
             )
             for term in self.method.task_terms:
                 objective = objective + term(at)

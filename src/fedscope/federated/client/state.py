@@ -1,6 +1,6 @@
 """What the clients in training are in: the vectors that their terms look at besides the network's own."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -20,7 +20,14 @@ class ClientState:
     the method's.
     """
 
-    def __init__(self, model: FlatModel, method: Method, options: Values, keeps: Sequence[Vector] = ()):
+    def __init__(
+        self,
+        model: FlatModel,
+        method: Method,
+        options: Values,
+        keeps: Sequence[Vector] = (),
+        classes: int = 0,
+    ):
         self.model, self.options = model, options
         stack, (size, width) = len(model.values), (model.size, model.values.shape[1])
         own = method.personal(model.module, options) if method.personal else []
@@ -30,6 +37,7 @@ class ClientState:
             return Layout(vectors, size, width, len(self.personal))
 
         self.memory, self.uploads = layout((*method.memory, *keeps)), layout(method.uploads)
+        self.step_state = layout(method.step_state)
         self.broadcast = layout([v for v in method.server_state if v.name in method.broadcast])
         new = model.values.new_zeros
         self.initial = model.values[0].clone()  # the run's first model
@@ -39,6 +47,8 @@ class ClientState:
         self.relative_size = new(stack, 1)
         self.took_part_before, self.took_part_last_round = new(stack, 1), new(stack, 1)
         self.lr = new(())
+        self.carried = new(stack, self.step_state.width)  # the step state
+        self.label_counts = new(stack, classes if method.label_counts else 0)
         self.last_gradient = new(stack, size) if method.last_gradient else None
         self._masks = {
             name: model.mask(choose(model.module, options))[:size].to(model.values.dtype)
@@ -48,15 +58,21 @@ class ClientState:
         if method.personal and not (method.terms_see_personal and method.terms_see_personal(options)):
             self._shared = ~model.mask(own)[:size]
 
-    def begin(self, tasks: Sequence[Task], start: Tensor, lr: float) -> None:
-        """Place clients that received ``start`` (P+Q,) in the first rows, and their models in the network."""
+    def begin(self, tasks: Sequence[Task], start: Tensor, lr: float, labels: Tensor) -> None:
+        """Place clients that received ``start`` (P+Q,) in the first rows, and their models in the network.
+
+        ``labels`` are those of all samples.
+        """
         self.lr.fill_(lr)
         if self.last_gradient is not None:
             self.last_gradient.zero_()
+        self.carried.copy_(self.step_state.fresh(self.initial))
         for row, task in enumerate(tasks):
             self.relative_size[row], self.took_part_before[row] = task.relative_size, task.memory is not None
             self.took_part_last_round[row] = task.took_part_last_round
             self.start[row] = start
+            if classes := self.label_counts.shape[1]:
+                self.label_counts[row] = torch.bincount(labels[task.rows], minlength=classes)
             if task.memory is None:
                 own = task.initial()
                 self.remembered[row] = self.memory.fresh(self.initial if own is None else own)
@@ -88,25 +104,41 @@ class ClientState:
         """Return a correction as far as it acts: not on personal parameters."""
         return vector if self._shared is None else vector * self._shared
 
-    def stack(self, count: int, first_of_epoch: bool) -> Stack:
-        """Return what an oracle or a correction sees of the first ``count`` clients."""
+    def stack(self, count: int, first_of_epoch: bool, gradient: Tensor | None = None) -> Stack:
+        """Return what an oracle, or with the clipped ``gradient`` a correction, sees of the first clients."""
         stale = None if self.last_gradient is None else self.last_gradient[:count]
         return Stack(
             self.parameters(count), self.anchor(count), self.options, self.relative_size[:count], self.lr,
             self.memory.split(self.remembered[:count]), self.broadcast.split(self.received), self._masks,
-            self.took_part_last_round[:count], first_of_epoch, stale,
+            self.took_part_last_round[:count], first_of_epoch,
+            self.label_counts[:count], self.model.named, stale, gradient,
+            self.step_state.split(self.carried[:count]),
         )  # fmt: skip
+
+    def carry(self, changed: Mapping[str, Tensor], count: int) -> None:
+        """Take over new step state (count, size) of the first clients, by name."""
+        places = self.step_state.split(self.carried[:count])
+        for name, vectors in changed.items():
+            places[name].copy_(vectors)
 
     def rows(self, count: int) -> tuple[Tensor, ...]:
         """Return the arguments of :meth:`client` for the first ``count`` clients."""
         sizes, last_round = self.relative_size[:count], self.took_part_last_round[:count]
-        return self.anchor(count), sizes, self.remembered[:count], last_round
+        return self.anchor(count), sizes, self.remembered[:count], last_round, self.label_counts[:count]
 
     def client(
-        self, w: Tensor, anchor: Tensor, share: Tensor, remembered: Tensor, previous: Tensor, *, first: bool
+        self,
+        w: Tensor,
+        anchor: Tensor,
+        share: Tensor,
+        remembered: Tensor,
+        previous: Tensor,
+        counts: Tensor,
+        *,
+        first: bool,
     ) -> Term:
         """Return what a term of the parameters ``w`` (P,) sees of one client, given its row of each."""
         return Term(
             self.acting(w, anchor), anchor, self.options, share[0], self.lr, self.memory.split(remembered),
-            self.broadcast.split(self.received), self._masks, previous[0], first,
+            self.broadcast.split(self.received), self._masks, previous[0], first, counts, self.model.named,
         )  # fmt: skip

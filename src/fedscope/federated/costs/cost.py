@@ -38,7 +38,7 @@ def cost(federation: Federation, draws: int = 32) -> Cost:
     model = FlatModel(federation.model)
     objective = LocalTrainer(
         model, federation.dataset.train, federation.pipeline, method, settings.options,
-        local_settings(settings, federation.weights),
+        local_settings(settings, federation.weights), classes=len(federation.dataset.classes),
     ).objective  # fmt: skip
     rows = federation.rows[0][:SAMPLES]
     batch = Batch(

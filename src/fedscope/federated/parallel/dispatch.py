@@ -18,6 +18,7 @@ from fedscope.federated.parallel.traffic import peak_gpu_memory, peak_memory
 from fedscope.federated.parallel.workers import Workers
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.tasks import Task, Trained
+from fedscope.federated.record.views import Sending
 from fedscope.federated.setup.federation import Federation, local_settings
 from fedscope.federated.setup.sampling import sample_clients
 from fedscope.streams import torch_stream
@@ -36,6 +37,7 @@ class Dispatch:
             self.model, federation.training, federation.pipeline, federation.method, settings.options,
             local_settings(settings, federation.weights), self.clock, lr=settings.lr,
             mean_samples=sum(map(len, federation.rows)) / settings.clients, draws=federation.spec.own,
+            classes=len(federation.dataset.classes),
         )  # fmt: skip
         self.rows, self.test = federation.rows, federation.dataset.test
         self.validation = federation.validation
@@ -46,7 +48,10 @@ class Dispatch:
         self.summed = tuple(dict.fromkeys((*uploads, *federation.method.summed_memory)))
         self.remembers = bool(self.clients.memory.names) and settings.memory == "keep"
         self._before: set[int] = set()  # who took part in the last round
-        self.start = self.model.values[0].clone()  # θ_t and the buffers, as the server sends them
+        self.start = self.model.values[0].clone()  # the server's model and its buffers
+        self.origin = (
+            self.start.clone() if federation.method.sends else self.start
+        )  # θ_t: where clients start
         self.counters = self.model.counters.clone()
 
     def begin(self, done: int) -> int:
@@ -110,7 +115,13 @@ class Dispatch:
                     self._send(trained.pop(place))
 
     def broadcast(self, state: Mapping[str, Tensor]) -> None:
-        """Set what the clients of the next round receive besides the model."""
+        """Set what the clients of the next round receive: vectors of the method, and where they start."""
+        method, size = self.federation.method, self.model.size
+        if method.sends:
+            kept = self.start[:size].to("cpu", torch.float64, copy=True)
+            model = method.sends(Sending(kept, state, self.federation.settings.options)).to(self.start)
+            self.origin.copy_(self.start)
+            self.origin[:size][self.shared] = model[self.shared]
         for name, place in self.clients.broadcast.split(self.clients.received).items():
             place.copy_(state[name])
 
@@ -182,7 +193,7 @@ class Dispatch:
         return own
 
     def _share_model(self) -> None:
-        for tensor in (self.start, self.counters, self.clients.received):
+        for tensor in (self.start, self.origin, self.counters, self.clients.received):
             self.workers.share(tensor)
 
     def _size(self, client: int) -> int:
@@ -203,7 +214,7 @@ class Dispatch:
             )  # fmt: skip
 
         tasks = [task(client) for client in stack]
-        return self.trainer.train(self.start, self.counters, tasks, learning_rate(settings, round))
+        return self.trainer.train(self.origin, self.counters, tasks, learning_rate(settings, round))
 
     def _recall(
         self, window: Sequence[Stack], owner: dict[int, int], memory: Memory | None

@@ -102,6 +102,10 @@ class FlatModel:
             name: counters[index] for name, index in self._counted.items()
         }
 
+    def named(self, vectors: Tensor) -> dict[str, Tensor]:
+        """Return the parameters in ``vectors`` (…, P) by name, each a view (…, *shape)."""
+        return {name: place.of(vectors) for name, place in self._places.items() if place.start < self.size}
+
     def buffers(self, values: Tensor) -> list[Tensor]:
         """Return the floating buffers in ``values`` (…, P+Q), each a view (…, *shape)."""
         return [place.of(values) for place in self._ordered if place.start >= self.size]

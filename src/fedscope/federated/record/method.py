@@ -17,7 +17,7 @@ from fedscope.errors import UserError, suggestion
 from fedscope.federated.record.merging import added, any_of, at_most_one, chain, joined, union
 from fedscope.federated.record.options import Option, Reading, Value, Values, Weights
 from fedscope.federated.record.vectors import Vector
-from fedscope.federated.record.views import Batch, Draws, Finish, Pass, ServerStep, Stack, Term
+from fedscope.federated.record.views import Batch, Draws, Finish, Pass, Sending, ServerStep, Stack, Term
 
 Draw = Callable[[torch.Generator, Values, Tensor, nn.Module], Any]  # images (B, C, H, W) of the batch
 BatchTransform = Callable[[Batch, Draws, Values], Batch]
@@ -34,6 +34,8 @@ ParameterTerm = Callable[[Term], Tensor]
 Correction = Callable[[Stack], Tensor]  # (K, P)
 Gradient = Callable[..., Tensor]  # (parameters (K, P), keep_buffers=False) → (K, P)
 GradientAt = Callable[[Gradient, Stack], Tensor]
+StepRule = Callable[[Stack], dict[str, Tensor]]
+Sent = Callable[[Sending], Tensor]  # (P,)
 Finisher = Callable[[Finish], dict[str, Tensor]]
 State = dict[str, Tensor]
 ServerRule = Callable[[ServerStep], tuple[Tensor, State]]
@@ -69,6 +71,7 @@ class Method:
 
     # what a client remembers and receives
     memory: tuple[Vector, ...] = chain()
+    label_counts: bool = any_of()  # whether its functions see how often each class is among the client's rows
     random_start: Flag | None = at_most_one("a start of a client")  # whether memory begins at a random model
     personal: Names | None = at_most_one("a choice of personal tensors")  # those that stay with the client
     terms_see_personal: Flag | None = at_most_one("a scope of the terms")  # else these never move for them
@@ -85,6 +88,8 @@ class Method:
     last_gradient: bool = any_of()  # whether ``gradient_at`` sees the gradient of the step before
 
     # a local step: from the gradient to the parameters
+    step_state: tuple[Vector, ...] = chain()  # of a client in training; it begins anew in every round
+    each_step: tuple[StepRule, ...] = chain()  # new ``step_state``, after the clip and before corrections
     masks: Mapping[str, Names] = union()  # named choices of parameters
     parameter_terms: tuple[ParameterTerm, ...] = chain()  # of w alone, at the client's point, inside the clip
     default_clip: str | None = at_most_one("a clipping option")  # clips where --clip is not given; 0: not
@@ -99,6 +104,7 @@ class Method:
     # on the server
     server: ServerRule | None = at_most_one("a server rule")  # what becomes of the mean of the uploads
     summed_memory: tuple[str, ...] = chain()  # client memory whose sum over the participants it reads too
+    sends: Sent | None = at_most_one("a model to send")  # instead of the server's own: where clients start
     server_notes: tuple[ServerNote, ...] = chain()  # further state that the server keeps
     server_state: tuple[Vector, ...] = chain()
     broadcast: tuple[str, ...] = chain()  # the server's vectors that clients receive
@@ -133,7 +139,7 @@ class Method:
 
     def _names(self) -> list[str]:
         """Return the names that must be unique in a sum: options, state, draws, taps, masks."""
-        vectors = {v.name for v in (*self.memory, *self.uploads, *self.server_state)}
+        vectors = {v.name for v in (*self.memory, *self.uploads, *self.server_state, *self.step_state)}
         return [*(o.name for o in self.options), *vectors, *self.draws, *self.taps, *self.masks]
 
     def values(self, given: Mapping[str, str], reading: Reading) -> dict[str, Value]:
@@ -164,7 +170,8 @@ class Method:
     def models_held(self) -> int:
         """Return how many vectors of P a training client holds: w, θ_t where it is needed, its memory, …"""
         tied = bool(self.parameter_terms or self.after_clip or self.after_momentum or self.finish)
-        kept = [vector for vector in self.memory if vector.scope in ("parameters", "model")]
+        held = (*self.memory, *self.step_state)
+        kept = [vector for vector in held if vector.scope in ("parameters", "model")]
         return 1 + tied + len(self.broadcast) + len(kept)
 
 

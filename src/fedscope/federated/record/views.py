@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fedscope.federated.record.network import Network
@@ -15,6 +16,13 @@ from fedscope.federated.record.options import Values
 from fedscope.federated.record.tasks import Client
 
 Draws = Mapping[str, Any]
+NOBODY = torch.zeros(0)
+Tensors = Callable[[Tensor], dict[str, Tensor]]
+"""Gives the parameters in vectors (…, P) by their names, each a view (…, *shape)."""
+
+
+def _no_tensors(_vectors: Tensor) -> dict[str, Tensor]:
+    raise ValueError("there is no network here, whose parameters have names")
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,7 @@ class Pass:
     memory: Mapping[str, Tensor]
     took_part_before: Tensor  # (): 1 if the client took part before, else 0
     options: Values
+    label_counts: Tensor = NOBODY  # (C,): of the client's rows; empty unless the method asks for them
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,8 @@ class LocalStep:
     masks: Mapping[str, Tensor] = field(default_factory=dict)  # which parameters: 0 and 1, each (P,)
     took_part_last_round: Tensor | float = 0.0  # 1 if the client also took part in the round before, else 0
     first_of_epoch: bool = False
+    label_counts: Tensor = NOBODY  # (C,), or (K, C): of the client's rows, where the method asks for them
+    tensors: Tensors = _no_tensors
 
 
 @dataclass(frozen=True)
@@ -72,6 +83,8 @@ class Stack(LocalStep):
     """What an oracle or a correction sees: K clients side by side. Vectors are (K, P), numbers (K, 1)."""
 
     last_gradient: Tensor | None = None  # the step before's gradient, as clipped; zeros in the first step
+    gradient: Tensor | None = None  # this step's, as clipped; None for an oracle, which is to find it
+    state: Mapping[str, Tensor] = field(default_factory=dict)  # the method's ``step_state``
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +109,9 @@ class Finish:
     start: Tensor  # (K, P+Q): the whole models as they were received
     network: Network
     client: Callable[[int], Client]  # of a row
+    state: Mapping[str, Tensor] = field(default_factory=dict)  # ``step_state`` after the last step
+    label_counts: Tensor = NOBODY  # (K, C)
+    tensors: Tensors = _no_tensors
 
 
 @dataclass(frozen=True)
@@ -103,7 +119,7 @@ class ServerStep:
     """What the server sees when all uploads are in; vectors are (P,) in float64."""
 
     mean: Tensor  # Σ p_k w_k
-    anchor: Tensor  # θ_t
+    anchor: Tensor  # θ_t, as the clients received it
     state: Mapping[str, Tensor]
     participants: int  # m
     clients: int  # N
@@ -111,3 +127,14 @@ class ServerStep:
     sums: Mapping[str, Tensor] = field(default_factory=dict)  # Σ of the uploads, and of summed memory
     weight: float = 1.0  # Σ of the participants' Finish.weight
     round: int = 1
+    kept: Tensor = NOBODY  # the server's own model: the anchor, unless ``sends`` made that of it
+    tensors: Tensors = _no_tensors
+
+
+@dataclass(frozen=True)
+class Sending:
+    """What the model to send is made of, before every round: the same when a run is resumed."""
+
+    kept: Tensor  # (P,) in float64: the server's own model
+    state: Mapping[str, Tensor]
+    options: Values

@@ -44,7 +44,10 @@ class Keeper:
         rows, run = self.federation.stored(self.dispatch.rows), self.run
         if self.federation.settings.save_clients != "none":
             self.dispatch.clock.enter("checkpointing")
-            save_checkpoint(run.anchor(round), self._server_state(), self._info(round - 1, self._measured))
+            info = self._info(round - 1, self._measured)
+            if self.federation.method.sends:
+                info = info.model_copy(update={"average": "sent", "metrics": {}})
+            save_checkpoint(run.anchor(round), self._server_state(sent=True), info)
             if self.federation.fresh:
                 write_bytes(run.rows(round), packed(rows), below=run.root)
         self.rows = rows.spec
@@ -98,8 +101,10 @@ class Keeper:
                 remove(path, below=self.run.root)
                 remove_empty(path.parent, below=self.run.root)
 
-    def _server_state(self) -> dict[str, Tensor]:
-        return self.dispatch.model.state_dict(self.dispatch.start, self.dispatch.counters)
+    def _server_state(self, *, sent: bool = False) -> dict[str, Tensor]:
+        """Return the server's model, or the one that it sends to the clients."""
+        values = self.dispatch.origin if sent else self.dispatch.start
+        return self.dispatch.model.state_dict(values, self.dispatch.counters)
 
     def _info(self, round: int, metrics: Measured, client: int | None = None) -> CheckpointInfo:
         return self.federation.info(self.run.name, round, dict(metrics), self.rows, client)

@@ -234,10 +234,12 @@ class _Server:
         """
         federation, dispatch = self.federation, self.dispatch
         method, size = federation.method, dispatch.model.size
-        anchor = dispatch.start[:size].to("cpu", torch.float64, copy=True)
+        anchor, kept = (
+            model[:size].to("cpu", torch.float64, copy=True) for model in (dispatch.origin, dispatch.start)
+        )
         step = ServerStep(
             mean[:size].clone(), anchor, self.state, participants, len(federation.rows),
-            federation.settings.options, sums, weight, round,
+            federation.settings.options, sums, weight, round, kept, dispatch.model.named,
         )  # fmt: skip
         state = dict(self.state)
         if method.server:
