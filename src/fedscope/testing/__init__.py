@@ -4,9 +4,14 @@
         def operator(self) -> Operator:
             return MyOperator(...)
 
+    class TestMyMethod(MethodConformance):
+        def method(self) -> Method:
+            return MY_METHOD
+
 pytest collects the subclass and runs each law on what its factory method returns.
 """
 
+from fedscope.testing.methods import MethodConformance
 from fedscope.testing.operators import OperatorConformance
 
-__all__ = ["OperatorConformance"]
+__all__ = ["MethodConformance", "OperatorConformance"]

@@ -1,0 +1,184 @@
+"""What the trainer relies on: the laws of a federated method.
+
+Inherit and return the record; each law trains it for a few rounds on the bundled digits. Sizes may be
+changed by ``settings``, the method's options by ``options``.
+"""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.errors import UserError
+from fedscope.federated.client.loop import LocalTrainer
+from fedscope.federated.methods import METHODS, known
+from fedscope.federated.record.flat import FlatModel
+from fedscope.federated.record.method import Method
+from fedscope.federated.record.tasks import Task
+from fedscope.federated.server.rounds import train
+from fedscope.federated.setup.federation import Federation, local_settings, open_run, prepare
+from fedscope.streams import torch_stream
+
+SMALL: Mapping[str, Any] = {
+    "model": "mlp_digits", "partition": "iid", "clients": 4, "participation": 0.5, "rounds": 2, "epochs": 1,
+    "batch_size": 16, "lr": 0.02, "train_samples": 128, "test_samples": 32,
+}  # fmt: skip
+
+
+class _StopError(Exception):
+    """Ends a run after its first round."""
+
+
+class MethodConformance:
+    """Laws of :class:`fedscope.federated.record.method.Method`; a failed one is an ``AssertionError``."""
+
+    settings: ClassVar[Mapping[str, Any]] = {}  # fields of Settings, instead of those of a small run
+    options: ClassVar[Mapping[str, str]] = {}  # of the method, as text
+    tol = 1e-4  # of float32 sums in another order, relative
+
+    def method(self) -> Method:
+        """Return the record, the same at every call."""
+        raise NotImplementedError("return the method under test")
+
+    def test_it_says_what_it_is(self) -> None:
+        """Objective and source stand in its record, and every option takes its own default as text."""
+        record = self.method()
+        assert record.objective, "the objective is missing"
+        assert record.source, "the source is missing"
+        for option in record.options:
+            for value in (option.default, option.code):
+                try:
+                    read = value if value is None else option.read(str(value))
+                except UserError as error:
+                    raise AssertionError(f"{option.name} refuses its own value: {error}") from error
+                assert read == value, f"{option.name} reads its own value {value!r} as {read!r}"
+
+    def test_two_rounds_end_at_a_finite_model(self) -> None:
+        """Nothing is NaN, and the model has moved."""
+        with self._run() as run:
+            first, last = _flat(run.initial), _flat(run.final)
+            assert last.isfinite().all(), "the model is not finite"
+            assert not torch.equal(first, last), "the model has not moved"
+
+    def test_the_same_run_has_the_same_bits(self) -> None:
+        """What is drawn comes from the streams that the method is given, not from global generators."""
+        with self._run() as one:
+            torch.rand(3)
+            with self._run() as other:
+                assert torch.equal(_flat(one.final), _flat(other.final)), "two runs of one seed differ"
+
+    def test_a_resumed_run_has_the_bits_of_an_uninterrupted_one(self) -> None:
+        """All that is remembered between rounds is in ``memory`` and ``server_state``."""
+        with self._run() as whole, self._run(interrupted=True) as cut:
+            assert torch.equal(_flat(whole.final), _flat(cut.final)), "what is remembered is not all declared"
+
+    def test_clients_side_by_side_are_clients_one_by_one(self) -> None:
+        """With ``--stack`` no client's vectors enter another's; a norm there is over ``dim=1``."""
+        if self.method().trains_alone:
+            return
+        with self._run() as alone, self._run(stack=2) as together:
+            start, one, two = (_flat(path) for path in (alone.initial, alone.final, together.final))
+            off, moved = float((one - two).norm()), float((one - start).norm())
+            assert off <= self.tol * moved, (
+                f"a stack of two ends {off:.3g} elsewhere, having moved {moved:.3g}"
+            )
+
+    def test_the_terms_of_the_parameters_have_their_gradients(self) -> None:
+        """A term is a scalar whose gradient in w is that of finite differences: w is not detached."""
+        if not self.method().parameter_terms:
+            return
+        trainer = self._trained()
+        clients, w = trainer.clients, trainer.clients.parameters(1)[0].clone()
+        rows = [row[0] for row in clients.rows(1)]
+
+        def total(at: Tensor) -> Tensor:
+            parts = [term(clients.client(at, *rows, first=False)) for term in trainer.method.parameter_terms]
+            assert all(part.shape == () for part in parts), "a term of the parameters is a scalar"
+            return torch.stack(parts).sum()
+
+        generator = torch.Generator().manual_seed(0)
+        along = torch.randn(len(w), generator=generator, dtype=torch.float64)
+        leaf = w.clone().requires_grad_()
+        value = total(leaf)
+        slope = torch.autograd.grad(value, leaf, allow_unused=True)[0] if value.requires_grad else None
+        found = 0.0 if slope is None else float(slope @ along)
+        step = 1e-6
+        wanted = float(total(w + step * along) - total(w - step * along)) / (2 * step)
+        assert abs(found - wanted) <= 1e-3 * abs(wanted) + 1e-6, (
+            f"slope {found:.6g}, differences {wanted:.6g}"
+        )
+
+    def test_what_a_client_received_is_left_as_it_is(self) -> None:
+        """No function writes into θ_t."""
+        trainer = self._trained()
+        start, row = trainer.clients.start[0], trainer.clients.initial
+        kept = torch.ones(len(row), dtype=torch.bool)
+        kept[trainer.clients.personal] = False
+        assert torch.equal(start[kept], row[kept]), "the model that the client received was changed"
+
+    @contextmanager
+    def _run(self, *, interrupted: bool = False, **settings: Any) -> Iterator[Run]:
+        """Yield a finished run, stopped and taken up again after its first round if ``interrupted``."""
+
+        def stop(_: object) -> None:
+            if interrupted:
+                raise _StopError
+
+        with tempfile.TemporaryDirectory() as folder, _registered(self.method()):
+            federation = self._federation(**settings)
+            run = open_run(federation, Registry(Path(folder)), "run", resume=False)
+            try:
+                train(federation, run, stop)
+            except _StopError:
+                federation = self._federation(**settings)
+                run = open_run(federation, Registry(Path(folder)), "run", resume=True)
+                train(federation, run, lambda _: None)
+            yield run
+
+    def _federation(self, **settings: Any) -> Federation:
+        fields = {**SMALL, **self.settings, **settings, "method": self.method().name}
+        return prepare(Settings.model_validate(fields), dict(self.options))
+
+    def _trained(self) -> LocalTrainer:
+        """Return a trainer, in float64, that has just trained the first client."""
+        with _registered(self.method()):
+            federation = self._federation()
+        settings, method = federation.settings, federation.method
+        trainer = LocalTrainer(
+            FlatModel(federation.model.double()), federation.training, federation.pipeline, method,
+            settings.options, local_settings(settings, federation.weights), lr=settings.lr,
+            mean_samples=len(federation.rows[0]), classes=len(federation.dataset.classes),
+        )  # fmt: skip
+
+        def stream(name: str) -> torch.Generator:
+            return torch_stream(0, name)
+
+        task = Task(federation.rows[0], stream("batch order"), stream("augmentation"), random=stream)
+        trainer.train(trainer.clients.initial, trainer.model.counters.clone(), [task], settings.lr)
+        return trainer
+
+
+@contextmanager
+def _registered(method: Method) -> Iterator[None]:
+    """Let the trainer find a method that is not installed."""
+    new = "+" not in method.name and method.name not in METHODS
+    if new:
+        METHODS[method.name] = method
+        known.cache_clear()
+    try:
+        yield
+    finally:
+        if new:
+            del METHODS[method.name]
+            known.cache_clear()
+
+
+def _flat(path: Path) -> Tensor:
+    return torch.cat([tensor.double().flatten() for tensor in load_checkpoint(path).state.values()])

@@ -1,0 +1,127 @@
+"""The conformance suite on methods of the package, and on methods that break one law each."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedscope.federated.methods import parse
+from fedscope.federated.record.method import Method
+from fedscope.federated.record.options import Option, Values
+from fedscope.federated.record.views import LocalStep, Pass, Stack, Term
+from fedscope.testing import MethodConformance
+
+LAWS = [name for name in vars(MethodConformance) if name.startswith("test_")]
+
+
+class TestFedAvg(MethodConformance):
+    def method(self) -> Method:
+        return parse("fedavg")
+
+
+class TestTermsMemoryAndAServerRule(MethodConformance):
+    def method(self) -> Method:
+        return parse("feddyn+fedsam")
+
+
+class TestUploadsBesideTheModel(MethodConformance):
+    def method(self) -> Method:
+        return parse("scaffold")
+
+
+class TestPersonalTensors(MethodConformance):
+    settings: ClassVar[dict[str, Any]] = {"model": "resnet_digits"}
+
+    def method(self) -> Method:
+        return parse("fedprox+fedbn")
+
+
+class TestWhatIsDrawn(MethodConformance):
+    def method(self) -> Method:
+        return parse("mixup")
+
+
+@dataclass
+class Suite(MethodConformance):
+    made: Callable[[], Method]
+
+    def method(self) -> Method:
+        return self.made()
+
+
+def mine(**fields: Any) -> Method:
+    return Method(**{"name": "mine", "objective": "ℓ(w)", "source": "a test", **fields})
+
+
+def broken(made: Callable[[], Method]) -> list[str]:
+    """Return the laws that do not hold."""
+    found = []
+    for law in LAWS:
+        try:
+            getattr(Suite(made), law)()
+        except AssertionError:
+            found.append(law)
+    return found
+
+
+def whole_norm(at: Stack) -> Tensor:
+    found: Tensor = at.parameters * (10 / at.parameters.norm())
+    return found
+
+
+def detached(at: Term) -> Tensor:
+    return (at.parameters.detach() - at.anchor).square().sum() + 0 * at.parameters.sum()
+
+
+def overwriting(at: Stack) -> Tensor:
+    at.anchor.add_(0.01)
+    return torch.zeros_like(at.parameters)
+
+
+def from_the_global_generator(at: Pass) -> Tensor:
+    return at.loss * torch.rand(())
+
+
+def remembering() -> Method:
+    """One that counts its steps beside the declared memory: a resumed run begins the count anew."""
+    steps: list[LocalStep] = []
+
+    def later(steps: list[LocalStep], _generator: object, _values: Values, *_: object) -> int:
+        steps.append(None)  # type: ignore[arg-type]
+        return len(steps)
+
+    return mine(
+        draws={"mine": partial(later, steps)}, task_terms=(lambda at: at.loss * 0.01 * at.drawn["mine"],)
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "laws"),
+    [
+        (lambda: mine(), []),
+        (lambda: mine(source=""), ["test_it_says_what_it_is"]),
+        (lambda: mine(options=(Option("mine.a", 5, "a", within=(0, 1)),)), ["test_it_says_what_it_is"]),
+        (lambda: mine(after_clip=(whole_norm,)), ["test_clients_side_by_side_are_clients_one_by_one"]),
+        (
+            lambda: mine(parameter_terms=(detached,)),
+            ["test_the_terms_of_the_parameters_have_their_gradients"],
+        ),
+        (lambda: mine(after_clip=(overwriting,)), ["test_what_a_client_received_is_left_as_it_is"]),
+    ],
+)
+def test_a_broken_method_fails_its_law_alone(made: Callable[[], Method], laws: list[str]) -> None:
+    assert broken(made) == laws
+
+
+def test_chance_from_elsewhere_is_found() -> None:
+    law = "test_the_same_run_has_the_same_bits"
+    assert law in broken(lambda: mine(task_terms=(from_the_global_generator,), subnetworks=True))
+
+
+def test_memory_from_elsewhere_is_found() -> None:
+    record = remembering()
+    assert "test_a_resumed_run_has_the_bits_of_an_uninterrupted_one" in broken(lambda: record)
