@@ -9,6 +9,8 @@ from torch import Tensor
 from fedscope.landscape.spectral.results import Density, Estimate
 from fedscope.landscape.surfaces.results import Axis, Mark, Surface
 from fedscope.records.entries import density_entry, finite
+from fedscope.records.estimates import Eigenvalue
+from fedscope.records.landscape import LandscapeRecord
 
 CURVATURES = torch.tensor([8.0, 3.0, 1.0, 0.5, 0.2, 0.1], dtype=torch.float64)  # of the quadratic below
 
@@ -120,11 +122,13 @@ def profile(
     )
 
 
-def eigenvalues(count: int, *, top: float = 50.0, decay: float = 0.9) -> list[dict[str, Any]]:
+def eigenvalues(count: int, *, top: float = 50.0, decay: float = 0.9) -> list[Eigenvalue]:
     """Entries of λᵢ = top/i^decay ± 10 %, and an interval of the population that leaves them out."""
     values = [top / (i + 1) ** decay for i in range(count)]
     return [
-        {"value": v, "stderr_data": 0.1 * v / 1.96, "bias_data": 0.3 * v, "interval": [0.5 * v, 0.9 * v]}
+        Eigenvalue.read(
+            {"value": v, "residual": 0.0, "stderr_data": 0.1 * v / 1.96, "interval": [0.5 * v, 0.9 * v]}
+        )
         for v in values
     ]
 
@@ -187,11 +191,16 @@ def landscape_record(surface: Surface, *, round: int = 5, run: str = "a", **more
     return {**record, "non_finite": surface.non_finite}
 
 
-def film_records(rounds: int = 3, runs: tuple[str, ...] = ("a",)) -> list[dict[str, Any]]:
+def recorded(surface: Surface, **more: Any) -> LandscapeRecord:
+    """The record of the surface."""
+    return LandscapeRecord.read(landscape_record(surface, **more))
+
+
+def film_records(rounds: int = 3, runs: tuple[str, ...] = ("a",)) -> list[LandscapeRecord]:
     """Bowls that deepen from round to round, along the directions of the last one."""
-    last = {"run": "a", "round": rounds}
+    last = {"run": "a", "round": rounds, "sha256": "0" * 64}
     return [
-        landscape_record(bowl(floor=1.0 / t, points=7), round=t, run=run, directions_of=last)
+        recorded(bowl(floor=1.0 / t, points=7), round=t, run=run, directions_of=last)
         for run in runs
         for t in range(1, rounds + 1)
     ]

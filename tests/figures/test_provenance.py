@@ -7,12 +7,16 @@ from matplotlib.figure import Figure
 from fedscope.errors import UserError
 from fedscope.figures.provenance import made_from, read_record
 from fedscope.figures.style import save
+from fedscope.records.landscape import LandscapeRecord
 
 RECORD = {
     "schema": "fedscope/landscape/1",
     "checkpoint": {"sha256": "ab" * 32, "run": "x", "path": r"a (b)\c & <d> 'ζ' → ₂"},
-    "problem": {"seed": 0},
+    "problem": {"samples": 1, "seed": 0},
+    "axes": [{"name": "a", "values": [0.0]}] * 2,
     "loss": [[1.0]],
+    "directions": "eigen",
+    "center_loss": 1.0,
     "versions": {"fedscope": "0"},
 }
 
@@ -21,7 +25,7 @@ RECORD = {
 def test_a_figure_tells_what_made_it(tmp_path: Path, kind: str) -> None:
     figure = Figure((1, 1))
     figure.subplots().set_title("title (a)")
-    record = made_from([RECORD, RECORD])
+    record = made_from([LandscapeRecord.read(RECORD)] * 2)
     save(figure, tmp_path / f"a.{kind}", record=record)
     assert read_record(tmp_path / f"a.{kind}") == record
     assert "loss" not in record["analyses"][0]

@@ -17,8 +17,11 @@ from fedscope.figures.spectrum.client_pairs import client_matrix_figure
 from fedscope.figures.spectrum.densities import density_figure
 from fedscope.figures.spectrum.eigenvalues import eigenvalue_figure
 from fedscope.figures.style import loss_colormap, method_colors, paper_style, save, typeset
-from fedscope.figures.surface.profiles import Barrier, profile_figure
+from fedscope.figures.surface.profiles import profile_figure
 from fedscope.figures.surface.surfaces import landscape_figure
+from fedscope.records.cross_client import CrossClient
+from fedscope.records.hessian import Density
+from fedscope.records.landscape import Barrier
 from tests.figures.cases import bowl, crossing, drift, eigenvalues, profile, spectrum, trajectory
 
 RECORD = {"checkpoint": "fedavg@25", "seed": 3}
@@ -29,7 +32,11 @@ def _landscape() -> Figure:
 
 
 def _spectra() -> Figure:
-    return density_figure([spectrum(), spectrum(top=20.0)], ["FedAvg", "FedDyn"], lambda_max=[50.0, 20.0])
+    return density_figure(
+        [Density.read(spectrum()), Density.read(spectrum(top=20.0))],
+        ["FedAvg", "FedDyn"],
+        lambda_max=[50.0, 20.0],
+    )
 
 
 def _plane() -> Figure:
@@ -41,7 +48,7 @@ def _heat() -> Figure:
 
 
 def _profile() -> Figure:
-    return profile_figure([profile(bad=2)], ["FedAvg"], barriers=[Barrier(1.0, 0.5)])
+    return profile_figure([profile(bad=2)], ["FedAvg"], barriers=[Barrier(height=1.0, at=0.5)])
 
 
 def _leading() -> Figure:
@@ -49,11 +56,11 @@ def _leading() -> Figure:
 
 
 def _matrices() -> Figure:
-    return client_matrix_figure([crossing(5, unresolved=True)], ["FedAvg"])
+    return client_matrix_figure([CrossClient.read(crossing(5, unresolved=True))], ["FedAvg"])
 
 
 def _bars() -> Figure:
-    return bar_figure(client_bars(crossing(5)), axis="client")
+    return bar_figure(client_bars(CrossClient.read(crossing(5))), axis="client")
 
 
 MAKERS = [_landscape, _spectra, _plane, _heat, _profile, _leading, _matrices, _bars]

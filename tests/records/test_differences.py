@@ -9,18 +9,30 @@ import torch
 
 from fedscope.errors import UserError
 from fedscope.landscape import Hessian, orthogonal, trace
-from fedscope.records.differences import differences
+from fedscope.records.differences import Difference, differences
+from fedscope.records.reading import hessians
 from fedscope.statistics.intervals import data_stderr
 from tests.landscape.cases import Case, mlp
 
+Json = dict[str, Any]
 
-def _record(**parts: Any) -> dict[str, Any]:
+
+def _record(**parts: Any) -> Json:
     """A record as ``measure`` makes it, as far as comparisons read it."""
     empty = {"value": 1.0, "batches": [1.0, 1.0], "samples": []}
     return {
-        "samples_sha256": "s", "batch_sizes": [5, 5], "problem": {"operator": "hessian"},
+        "schema": "fedscope/hessian/1", "checkpoint": {"sha256": "0"}, "eigenvalues": [], "density": None,
+        "samples_sha256": "s", "batch_sizes": [5, 5], "problem": {"samples": 10, "operator": "hessian"},
         "lambda_max": empty, "trace": empty, "cross_client": None, **parts,
     }  # fmt: skip
+
+
+def _differences(*records: Json) -> list[Difference]:
+    top, trace = {"residual": 0.0, "stderr_data": None}, {"stderr_probe": None, "stderr_data": None}
+    reference, other = hessians(
+        [{**one, "lambda_max": top | one["lambda_max"], "trace": trace | one["trace"]} for one in records]
+    )
+    return differences(reference, other)
 
 
 def _moved(case: Case) -> Case:
@@ -51,11 +63,11 @@ def test_a_traces_difference_is_the_trace_of_the_difference() -> None:
         )
         for case in (here, there)
     ]
-    found = {difference.quantity: difference for difference in differences(*records)}["trace"]
+    found = {difference.quantity: difference for difference in _differences(*records)}["trace"]
     assert found.value == pytest.approx(exact.value, rel=1e-9)
     assert found.data[0] == pytest.approx(exact.stderr_data, rel=1e-9)
     assert found.probe[0] == 0
-    back = {difference.quantity: difference for difference in differences(*records[::-1])}["trace"]
+    back = {difference.quantity: difference for difference in _differences(*records[::-1])}["trace"]
     assert back.value == -found.value
     assert back.data == found.data
     alone = [data_stderr(torch.tensor(r["trace"]["batches"]), r["batch_sizes"]) for r in records]
@@ -74,7 +86,7 @@ def test_probes_are_paired_as_far_as_both_have_them() -> None:
         entries = [
             {"value": float(x.mean()), "batches": [0.0, 0.0], "samples": x.tolist()} for x in (mine, yours)
         ]
-        found = differences(_record(trace=entries[0]), _record(trace=entries[1]))[1]
+        found = _differences(_record(trace=entries[0]), _record(trace=entries[1]))[1]
         values.append(found.value)
         claimed.append(found.probe[0] ** 2)
     truth = float(torch.tensor(values).var())
@@ -85,13 +97,13 @@ def test_verdicts() -> None:
     def verdict(gap: float) -> str:
         steady = {"value": 10.0, "batches": [9.9, 10.1], "samples": []}
         moved = {"value": 10 + gap, "batches": [9.9 + gap + 0.01, 10.1 + gap - 0.01], "samples": []}
-        return differences(_record(lambda_max=steady), _record(lambda_max=moved))[0].verdict
+        return _differences(_record(lambda_max=steady), _record(lambda_max=moved))[0].verdict
 
     assert verdict(-5) == "lower"
     assert verdict(5) == "higher"
     assert verdict(0.01) == "undecided"
     single = _record(batch_sizes=[10], lambda_max={"value": 1.0, "batches": [1.0]})
-    assert differences(single, single)[0].verdict == "undecided"  # no error bar, no verdict
+    assert _differences(single, single)[0].verdict == "undecided"  # no error bar, no verdict
 
 
 @pytest.mark.parametrize(("errors", "verdict"), [(1.8, "undecided"), (2.1, "higher")])
@@ -107,11 +119,11 @@ def test_a_verdict_leaves_five_per_cent_to_chance(errors: float, verdict: str) -
         "samples": [],
     }
     records = [_record(batch_sizes=sizes, lambda_max=entry) for entry in (steady, moved)]
-    assert differences(*records)[0].verdict == verdict
+    assert _differences(*records)[0].verdict == verdict
 
 
 def test_unlike_records_are_refused() -> None:
     with pytest.raises(UserError, match="same samples"):
-        differences(_record(), _record(samples_sha256="other"))
+        _differences(_record(), _record(samples_sha256="other"))
     with pytest.raises(UserError, match="same quantity"):
-        differences(_record(), _record(problem={"operator": "ggn"}))
+        _differences(_record(), _record(problem={"samples": 10, "operator": "ggn"}))

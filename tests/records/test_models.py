@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from fedscope.errors import UserError
 from fedscope.records.hessian import HessianRecord
-from fedscope.records.reading import read
+from fedscope.records.reading import hessians, landscapes, read
 from tests.figures.records import curvature, landscape
 
 KEPT = Path(__file__).parents[2] / "checkpoints" / "papers" / ".analysis"
@@ -44,6 +44,13 @@ def test_what_is_no_record_is_told_by_the_field() -> None:
     record["axes"][0]["values"] = ["a"]
     with pytest.raises(UserError, match=r"r\.json .*axes"):
         read(record, "r.json")
+
+
+def test_a_record_of_another_schema_is_told_what_makes_one() -> None:
+    with pytest.raises(UserError, match=r"fedscope/landscape/1.*fedscope hessian --json"):
+        hessians([curvature(), landscape()])
+    with pytest.raises(UserError, match=r"fedscope/hessian/1.*fedscope plot-landscape --json"):
+        landscapes([curvature()])
 
 
 def test_a_record_is_frozen() -> None:

@@ -14,9 +14,9 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select
 
-from fedscope.report import report_page
 from tests.figures.records import curvature, landscape, run
 from tests.report.browser import SCREENSHOTS, keep, log, wait
+from tests.report.pages import report_page
 
 pytestmark = pytest.mark.slow
 

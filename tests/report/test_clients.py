@@ -1,9 +1,10 @@
 """The report's clients: their own numbers, and H_N and H_D of every pair."""
 
-from fedscope.report import report_page
+from fedscope.records.hessian import HessianRecord
 from fedscope.report.pairs import pair_charts
 from fedscope.report.subjects import subjects
 from tests.figures.records import crossed, curvature
+from tests.report.pages import report_page
 from tests.report.test_report import Page, rows
 
 
@@ -36,7 +37,7 @@ def test_records_without_the_clients_own_numbers_have_no_such_part() -> None:
 def test_pairs_that_are_unresolved_are_left_out_of_the_scale_and_marked() -> None:
     pairs = [[0.0, 10.0, -4.7], [10.0, 0.0, 1000.0], [-4.7, 1000.0, 0.0]]
     cross = crossed(matrices={"H_N": {"tensor": pairs}, "H_D": {"tensor": None}})
-    record = curvature(cross_client=cross)
+    record = HessianRecord.read(curvature(cross_client=cross))
     (subject,) = subjects([], [record]).values()
     ((chart,),) = pair_charts([(subject, record)]).values()
     heat, unclear = chart.data

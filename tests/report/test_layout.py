@@ -9,9 +9,9 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select
 
-from fedscope.report import report_page
 from tests.figures.records import crossed, curvature, landscape, profile, run
 from tests.report.browser import keep, wait
+from tests.report.pages import report_page
 
 pytestmark = pytest.mark.slow
 

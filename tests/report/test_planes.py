@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.report import landscape_page, report_page
+from fedscope.records.landscape import LandscapeRecord
 from fedscope.report.planes import caption
 from tests.figures.records import curvature, landscape, profile, run
+from tests.report.pages import landscape_page, report_page
 from tests.report.test_report import Page
 
 
@@ -82,6 +83,9 @@ def test_axes_that_tell_what_they_explain_are_each_records_own() -> None:
 
 def test_a_caption_says_the_curvature_along_the_axes_where_eigenvalues_do_not() -> None:
     along = landscape(surface_curvature=[10.0, 10.0])
-    assert caption(along) == "one@4, 128 samples: loss at the centre 0.2000; λ₁ 10.00, λ₂ 10.00."
+    assert (
+        caption(LandscapeRecord.read(along))
+        == "one@4, 128 samples: loss at the centre 0.2000; λ₁ 10.00, λ₂ 10.00."
+    )
     random = landscape(surface_curvature=[3.25, 2.0]) | {"curvature": None}
-    assert caption(random).endswith("curvature along the axes 3.250, 2.000.")
+    assert caption(LandscapeRecord.read(random)).endswith("curvature along the axes 3.250, 2.000.")

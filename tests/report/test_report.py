@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from fedscope.errors import UserError
+from fedscope.records.hessian import NegativeMass
 from fedscope.records.reading import read
-from fedscope.report import landscape_page, report_page
 from fedscope.report.metrics import negative_mass
 from tests.figures.records import crossed, curvature, landscape, profile, run
+from tests.report.pages import landscape_page, report_page
 
 VOID = {"meta", "link", "img", "input", "br", "hr"}
 
@@ -268,6 +269,9 @@ def test_saved_records_are_checked_before_they_are_shown() -> None:
 
 def test_the_share_of_negative_eigenvalues_is_an_interval_and_an_older_one_is_not_shown() -> None:
     old = {"value": 0.9593, "stderr": 0.0004, "interval": [0.958, 0.961]}
-    assert negative_mass(old) is None
-    assert negative_mass({**old, "below": -0.2, "interval": [0.0412, 0.0597]}) == "0.041 to 0.06"
-    assert negative_mass({**old, "below": -0.2, "interval": None}) == "0.9593"
+    assert negative_mass(NegativeMass.read(old)) is None
+    assert (
+        negative_mass(NegativeMass.read({**old, "below": -0.2, "interval": [0.0412, 0.0597]}))
+        == "0.041 to 0.06"
+    )
+    assert negative_mass(NegativeMass.read({**old, "below": -0.2, "interval": None})) == "0.9593"

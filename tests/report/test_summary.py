@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from fedscope.report import report_page
+from fedscope.records.reading import hessians
 from fedscope.report.subjects import subjects
 from fedscope.report.summary import Summary, summary
 from fedscope.report.verdicts import best, sentences
 from tests.figures.records import checkpoint, crossed, curvature, estimate, landscape, run
+from tests.report.pages import report_page
 from tests.report.test_report import Page
 
 
@@ -40,7 +41,7 @@ NAMES = ("FedAvg", "FedAvg+MAN", "FedProx")
 
 
 def summarised(*records: dict[str, Any], runs: tuple[dict[str, Any], ...] = ()) -> Summary:
-    return summary(runs, records, [], subjects(runs, records))
+    return summary(runs, hessians(records), [], subjects(runs, hessians(records)))
 
 
 def test_it_says_what_was_compared_and_on_what() -> None:
@@ -61,7 +62,7 @@ def test_it_says_what_was_compared_and_on_what() -> None:
 
 
 def test_verdicts_are_the_differences_in_words() -> None:
-    found = dict(sentences([ONE, FLATTER, SHARPER], NAMES))
+    found = dict(sentences(hessians([ONE, FLATTER, SHARPER]), NAMES))
     assert found == {
         "λ_max": "undecided against FedAvg: FedAvg+MAN (−0.5 ± 1.0) and FedProx (+0.1 ± 2.0).",
         "trace": "FedAvg+MAN (−200.0 ± 1.0) is flatter than FedAvg; "
@@ -69,17 +70,17 @@ def test_verdicts_are_the_differences_in_words() -> None:
         "H_N (tensor)": "the clients of FedAvg+MAN (−50.0 ± 7.1) differ less than those of FedAvg.",
         "H_D (tensor)": "the clients of FedAvg+MAN (+0.400 ± 0.014) agree more than those of FedAvg.",
     }
-    swapped = dict(sentences([FLATTER, ONE], ("FedAvg+MAN", "FedAvg")))
+    swapped = dict(sentences(hessians([FLATTER, ONE]), ("FedAvg+MAN", "FedAvg")))
     assert swapped["trace"] == "FedAvg (+200.0 ± 1.0) is sharper than FedAvg+MAN."
-    assert sentences([ONE], NAMES[:1]) == []
+    assert sentences(hessians([ONE]), NAMES[:1]) == []
 
 
 def test_the_best_is_marked_only_where_it_is_decided() -> None:
-    assert best([ONE, FLATTER]) == {"trace": 1, "H_N (tensor)": 1, "H_D (tensor)": 1}
-    assert best([ONE, FLATTER, SHARPER]) == {"trace": 1}  # of the third, H_N and H_D are not known
+    assert best(hessians([ONE, FLATTER])) == {"trace": 1, "H_N (tensor)": 1, "H_D (tensor)": 1}
+    assert best(hessians([ONE, FLATTER, SHARPER])) == {"trace": 1}  # of the third, H_N and H_D are not known
     tied = paired("four", "moon", 300.1, spread=3.0)
-    assert best([ONE, FLATTER, tied]) == {}
-    assert best([ONE]) == {}
+    assert best(hessians([ONE, FLATTER, tied])) == {}
+    assert best(hessians([ONE])) == {}
     found = summarised(ONE, FLATTER)
     marks = [[cell.mark for cell in row] for row in found.table.rows]
     assert marks == [[None] * 5, [None, None, "lowest", "lowest", "highest"]]
@@ -98,7 +99,7 @@ def test_what_is_unresolved_is_said_and_never_compared(entry: dict[str, Any]) ->
     found = summarised(ONE, unclear)
     assert found.table.rows[1][3].text == "unresolved"
     assert dict(found.verdicts)["H_N (tensor)"] == "unresolved for FedAvg+MAN."
-    assert "H_N (tensor)" not in best([ONE, unclear])
+    assert "H_N (tensor)" not in best(hessians([ONE, unclear]))
     page = Page(report_page([], [ONE, unclear], [])).text
     assert "−12.6" not in page
     assert page.count("unresolved") >= 5  # in three tables, a verdict and the guide

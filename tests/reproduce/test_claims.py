@@ -5,6 +5,7 @@ import pytest
 from fedscope.reproduce.claims import Claim, Sample, Samples, Statement, difference, mean
 from fedscope.reproduce.claims import judge as judge_among
 from fedscope.reproduce.quantities import Number, from_record
+from tests.figures.records import curvature
 
 
 def one(value: float, error: float | None = None, round: int = 10) -> Sample:
@@ -140,12 +141,12 @@ def test_records_of_the_same_samples_are_paired() -> None:
 
     def record(shift: float) -> dict[str, object]:
         batches = [10 + shift, 20 + shift, 60 + shift]
-        entry = {"value": 30 + shift, "samples": [30 + shift] * 3, "batches": batches}
-        return {
-            "samples_sha256": "a", "batch_sizes": [4, 4, 4], "cross_client": None, "lambda_max": entry,
-            "trace": entry,
-            "problem": {"operator": "hessian", "bn": "eval", "engine": "fedscope", "reading": "paper"},
-        }  # fmt: skip
+        entry = {"value": 30 + shift, "samples": [30 + shift] * 3, "batches": batches, "stderr_data": 15.0}
+        return curvature(
+            batch_sizes=[4, 4, 4],
+            lambda_max={**entry, "residual": 0.0},
+            trace={**entry, "stderr_probe": 0.0},
+        )
 
     ours, theirs = (Sample((Number(v, 15.0),), (record(v - 30),), 5) for v in (30.0, 31.0))
     gap, error, _ = difference("trace", ours, theirs)

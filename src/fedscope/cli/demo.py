@@ -26,15 +26,16 @@ def command(registry: Path, threads: int | None, out: Path) -> None:
     from fedscope.figures.spectrum import from_records as spectra
     from fedscope.figures.style import save
     from fedscope.figures.surface import from_records as surfaces
+    from fedscope.records.reading import hessians, landscapes
     from fedscope.workflows.demo import demo
 
     found = demo(registry, threads, console.REPORTER)
     console.write_json(str(out / "hessian.json"), found.curvature)
     console.write_json(str(out / "landscape.json"), found.landscapes)
-    save(spectra.draw(found.curvature), out / "density.png", record=made_from(found.curvature))
+    curvature, planes = hessians(found.curvature), landscapes(found.landscapes)
+    save(spectra.draw(curvature), out / "density.png", record=made_from(curvature))
     for suffix in ("png", "pdf"):
-        figure = surfaces.draw(found.landscapes)
-        save(figure, out / f"landscape.{suffix}", record=made_from(found.landscapes))
+        save(surfaces.draw(planes), out / f"landscape.{suffix}", record=made_from(planes))
     write_text(out / "report.html", found.page, below=None)
     console.show(shown(found.curvature))
     for path in sorted(out.iterdir()):

@@ -177,5 +177,7 @@ def _draw(records: Sequence["Record"], kind: Any, path: Path) -> None:
     from fedscope.figures.provenance import made_from
     from fedscope.figures.spectrum.from_records import draw
     from fedscope.figures.style import save
+    from fedscope.records.reading import hessians
 
-    save(draw(records, kind), path, record=made_from(records))
+    found = hessians(records)
+    save(draw(found, kind), path, record=made_from(found))

@@ -32,8 +32,9 @@ def command(records: tuple[Path, ...], kind: Any, out: str) -> None:
     from fedscope.figures.provenance import made_from, read_records
     from fedscope.figures.spectrum.from_records import draw
     from fedscope.figures.style import check_format, save
+    from fedscope.records.reading import hessians
 
     check_format(Path(out))
-    found = read_records(records)
+    found = hessians(read_records(records))
     save(draw(found, kind), Path(out), record=made_from(found))
     print(out)

@@ -151,8 +151,10 @@ def _check_only_drawn() -> None:
 def _note_geometry(records: Sequence[Mapping[str, Any]]) -> None:
     from fedscope.figures.text.geometry import geometry
     from fedscope.figures.text.labels import titles
+    from fedscope.records.reading import landscapes
 
-    for title, record in zip(titles(records), records, strict=True):
+    found = landscapes(records)
+    for title, record in zip(titles(found), found, strict=True):
         for line in geometry(record):
             console.note(f"{title}: {line}")
 
@@ -177,15 +179,17 @@ def _check_output(path: Path, *, film_wanted: bool) -> None:
     film.check_encoder(path)
 
 
-def _write(records: Sequence[Mapping[str, Any]], path: Path, kind: Any, metric: str, seconds: float) -> None:
+def _write(found: Sequence[Mapping[str, Any]], path: Path, kind: Any, metric: str, seconds: float) -> None:
     """Write an interactive page, a film (.gif, .mp4), rounds as a strip of panels, or surfaces."""
     from fedscope.figures import animation as film
     from fedscope.figures.provenance import made_from
     from fedscope.figures.style import save
     from fedscope.figures.surface import animation_frames as rounds
     from fedscope.figures.surface.from_records import draw
+    from fedscope.records.reading import landscapes
     from fedscope.report import landscape_page
 
+    records = landscapes(found)
     made = made_from(records)
     if path.suffix.lower() == ".html":
         write_text(path, landscape_page(records), below=None)

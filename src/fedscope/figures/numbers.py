@@ -1,7 +1,7 @@
 """A value and its errors in the digits that the errors support.
 
 The value is rounded to the second significant digit of its largest error, each error to two significant
-digits of its own. ``None`` is JSON's null.
+digits of its own. ``None`` is JSON's null, as is NaN.
 """
 
 import math
@@ -17,8 +17,8 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 def format_estimate(value: float | None, *stderrs: float | None) -> str:
     """Return "12.34 ± 0.56", or "(1.234 ± 0.056)×10⁹" for magnitudes beyond 10⁻³ … 10⁵.
 
-    Several errors follow each other: "12.34 ± 0.56 ± 0.078". A value of ``None`` reads "not finite", an error
-    of ``None`` "–"; NaN and infinities read "nan", "inf", "-inf". A text to read: its minus is no hyphen.
+    Several errors follow each other: "12.34 ± 0.56 ± 0.078". A value of ``None`` or NaN reads "not finite",
+    an error "–"; infinities read "inf", "-inf". A text to read: its minus is no hyphen.
     """
     known = [error for error in stderrs if error is not None and math.isfinite(error)]
     exponent = _exponent([abs(value), *known] if value is not None and math.isfinite(value) else known)
@@ -38,7 +38,7 @@ def _exponent(magnitudes: list[float]) -> int:
 
 
 def _value(value: float | None, error: float | None, shift: int) -> str:
-    if value is None:
+    if value is None or math.isnan(value):
         return "not finite"
     if not math.isfinite(value):
         return str(value)
@@ -52,7 +52,7 @@ def _value(value: float | None, error: float | None, shift: int) -> str:
 
 
 def _error(error: float | None, shift: int) -> str:
-    if error is None:
+    if error is None or math.isnan(error):
         return "–"
     if not math.isfinite(error):
         return str(error)

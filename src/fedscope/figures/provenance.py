@@ -12,17 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from fedscope.errors import UserError
+from fedscope.records.reading import Analysis
 from fedscope.storage import MOST_BYTES, read_bytes
 from fedscope.storage.limits import parse_json
 
 _ANALYSIS = ("schema", "checkpoint", "problem", "directions", "directions_of", "versions")
 
 
-def made_from(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def made_from(records: Sequence[Analysis]) -> dict[str, Any]:
     """Return the record of a figure that shows these analyses: what each was of, and which code made it."""
     return {
-        "checkpoints": [record["checkpoint"]["sha256"] for record in records],
-        "analyses": [{key: record[key] for key in _ANALYSIS if key in record} for record in records],
+        "checkpoints": [record.checkpoint.sha256 for record in records],
+        "analyses": [
+            {key: json[key] for key in _ANALYSIS if key in json}
+            for json in (record.to_json() for record in records)
+        ],
     }
 
 

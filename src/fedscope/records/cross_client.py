@@ -10,6 +10,7 @@ from fedscope.records.numbers import Count, Many, Number, Several
 from fedscope.records.plain import Plain
 from fedscope.statistics.resolution import RANGES, is_resolved
 
+READINGS: tuple[Reading, ...] = ("tensor", "parameter")
 Matrix = Many[Many[Number]]  # (K, K)
 
 

@@ -4,22 +4,22 @@ Two checkpoints measured on the same samples share most of what is random: a bat
 hard for the other, and the probes are the same vectors. So the error of a difference is taken from the
 differences themselves, batch by batch and probe by probe, and is seldom as large as the two errors together.
 
-Built from two records of ``fedscope hessian --json``; nothing is computed again.
+Built from two Hessian records; nothing is computed again.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
+from fedscope.records.cross_client import READINGS, CrossClient
+from fedscope.records.estimates import SYMBOLS, Eigenvalue
+from fedscope.records.hessian import HessianRecord, Trace
 from fedscope.statistics.intervals import combined, data_stderr, interval
-from fedscope.statistics.resolution import entry_resolved
 
-Record = Mapping[str, Any]
 LEVEL = 0.95
 NONE = (0.0, math.inf)  # no such error
 
@@ -50,7 +50,7 @@ class Difference:
         return "lower" if high < 0 else "higher" if low > 0 else "undecided"
 
 
-def differences(reference: Record, other: Record) -> list[Difference]:
+def differences(reference: HessianRecord, other: HessianRecord) -> list[Difference]:
     """Return what two records have in common, as differences.
 
     λ_max and trace are paired as said above. H_N and H_D, whose clients have nothing in common, are not:
@@ -59,56 +59,47 @@ def differences(reference: Record, other: Record) -> list[Difference]:
     Raises:
         UserError: the records were not made on the same samples with the same operator.
     """
-    for name in ("samples_sha256", "batch_sizes"):
-        if reference.get(name) != other.get(name):
-            raise UserError("the two were not measured on the same samples: there is no paired difference")
+    if (reference.samples_sha256, reference.batch_sizes) != (other.samples_sha256, other.batch_sizes):
+        raise UserError("the two were not measured on the same samples: there is no paired difference")
     settings = ("operator", "parameters", "bn", "engine", "reading")
-    if any(reference["problem"].get(name) != other["problem"].get(name) for name in settings):
+    if any(getattr(reference.problem, name) != getattr(other.problem, name) for name in settings):
         raise UserError(f"the two are not the same quantity: they differ in one of {', '.join(settings)}")
-    sizes = reference["batch_sizes"]
+    sizes = reference.batch_sizes
     found = [
-        _eigenvalue(reference["lambda_max"], other["lambda_max"], sizes),
-        _trace(reference["trace"], other["trace"], sizes),
+        _eigenvalue(reference.lambda_max, other.lambda_max, sizes),
+        _trace(reference.trace, other.trace, sizes),
     ]
     found = [difference for difference in found if not math.isnan(difference.value)]
-    if reference["cross_client"] and other["cross_client"]:
-        found += _cross(reference["cross_client"], other["cross_client"])
+    if reference.cross_client and other.cross_client:
+        found += _cross(reference.cross_client, other.cross_client)
     return found
 
 
-def _eigenvalue(ours: Record, theirs: Record, sizes: Sequence[int]) -> Difference:
+def _eigenvalue(ours: Eigenvalue, theirs: Eigenvalue, sizes: Sequence[int]) -> Difference:
     # To first order an eigenvalue moves by the form at its own eigenvector, which the samples do not move.
-    return Difference("λ_max", _gap(ours, theirs), NONE, _data(ours, theirs, sizes))
+    return Difference("λ_max", theirs.value - ours.value, NONE, _data(ours, theirs, sizes))
 
 
-def _trace(ours: Record, theirs: Record, sizes: Sequence[int]) -> Difference:
-    probe = _probes(_numbers(ours.get("samples")), _numbers(theirs.get("samples")))
-    return Difference("trace", _gap(ours, theirs), probe, _data(ours, theirs, sizes))
+def _trace(ours: Trace, theirs: Trace, sizes: Sequence[int]) -> Difference:
+    probe = _probes(_numbers(ours.samples), _numbers(theirs.samples))
+    return Difference("trace", theirs.value - ours.value, probe, _data(ours, theirs, sizes))
 
 
-def _cross(ours: Record, theirs: Record) -> list[Difference]:
+def _cross(ours: CrossClient, theirs: CrossClient) -> list[Difference]:
     found = []
-    for symbol in ("H_N", "H_D"):
-        for reading in ("tensor", "parameter"):
-            mine, yours = ours[symbol][reading], theirs[symbol][reading]
+    for symbol in SYMBOLS:
+        for reading in READINGS:
+            mine, yours = ours.mean(symbol, reading), theirs.mean(symbol, reading)
             if mine and yours:
-                known = entry_resolved(mine, symbol) and entry_resolved(yours, symbol)
-                error = combined(_error(mine), _error(yours))
-                gap = _gap(mine, yours) if known else math.nan
+                known = mine.resolves(symbol) and yours.resolves(symbol)
+                error = combined((mine.stderr, mine.dof), (yours.stderr, yours.dof))
+                gap = yours.value - mine.value if known else math.nan
                 found.append(Difference(f"{symbol} ({reading})", gap, error, NONE))
     return found
 
 
-def _error(estimate: Record) -> tuple[float, float]:
-    return _number(estimate["stderr"]), estimate.get("dof") or math.inf
-
-
-def _gap(ours: Record, theirs: Record) -> float:
-    return _number(theirs["value"]) - _number(ours["value"])
-
-
-def _data(ours: Record, theirs: Record, sizes: Sequence[int]) -> tuple[float, float]:
-    mine, yours = _numbers(ours.get("batches")), _numbers(theirs.get("batches"))
+def _data(ours: Eigenvalue | Trace, theirs: Eigenvalue | Trace, sizes: Sequence[int]) -> tuple[float, float]:
+    mine, yours = _numbers(ours.batches), _numbers(theirs.batches)
     known = len(mine) == len(yours) == len(sizes)
     return data_stderr(yours - mine, sizes) if known else math.nan, len(sizes) - 1
 
@@ -127,9 +118,5 @@ def _probes(mine: Tensor, yours: Tensor) -> tuple[float, float]:
     return math.sqrt(max(0.0, float(variance))), shared - 1
 
 
-def _numbers(values: Sequence[float | None] | None) -> Tensor:
-    return torch.tensor([_number(value) for value in values or ()], dtype=torch.float64)
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else float(value)
+def _numbers(values: Sequence[float] | None) -> Tensor:
+    return torch.tensor(values or (), dtype=torch.float64)

@@ -8,13 +8,32 @@ from fedscope.records.plain import Plain
 from fedscope.statistics.resolution import RANGES, is_resolved
 
 Symbol = Literal["H_N", "H_D"]
+SYMBOLS: tuple[Symbol, ...] = ("H_N", "H_D")
 Errors = tuple[tuple[float, float], ...]  # known standard errors, each with its degrees of freedom
 
 
-class Eigenvalue(Plain):
-    """An eigenvalue, its residual ‖Hv − λv‖, and its error over the samples."""
+class Entry(Plain):
+    """A value with standard errors."""
 
     value: Number
+
+    @property
+    def errors(self) -> Errors:
+        """The standard errors that are known."""
+        raise NotImplementedError
+
+    @property
+    def error(self) -> tuple[float, float] | None:
+        """The standard error of all errors together and its degrees of freedom; None where none is known."""
+        from fedscope.statistics.intervals import combined  # torch: not for a table
+
+        errors = self.errors
+        return errors[0] if len(errors) == 1 else combined(*errors) if errors else None
+
+
+class Eigenvalue(Entry):
+    """An eigenvalue, its residual ‖Hv − λv‖, and its error over the samples."""
+
     residual: Number
     stderr_data: Number
     interval: Interval | None = None
@@ -26,10 +45,9 @@ class Eigenvalue(Plain):
         return known((self.stderr_data, freedom_of(self.batches)))
 
 
-class Estimate(Plain):
+class Estimate(Entry):
     """A value and its standard error over probes."""
 
-    value: Number
     stderr: Number
     interval: Interval | None = None
     resolved: bool | None = None  # None: of an older record

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from fedscope.records.cross_client import CrossClient
-from fedscope.records.estimates import Eigenvalue, Errors, Estimate, freedom_of, known
+from fedscope.records.estimates import Eigenvalue, Entry, Errors, Estimate, freedom_of, known
 from fedscope.records.numbers import Count, Interval, Many, Number, Several
 from fedscope.records.plain import Plain
 
@@ -20,6 +20,11 @@ class Checkpoint(Plain):
     round: Count | None = None
     client: Count | None = None  # None: a global model
     average: str | None = None  # which of the global models
+
+    @property
+    def other_average(self) -> str | None:
+        """Which of the global models, where it is not the run's own."""
+        return None if self.average == "cld" else self.average
 
 
 class Problem(Plain):
@@ -45,10 +50,9 @@ class Layer(Eigenvalue):
     name: str
 
 
-class Trace(Plain):
+class Trace(Entry):
     """The trace, with its errors over probes and over samples."""
 
-    value: Number
     stderr_probe: Number
     stderr_data: Number
     interval: Interval | None = None

@@ -31,6 +31,13 @@ class Barrier(Plain):
     at: Number
 
 
+class StepCurvature(Plain):
+    """Second differences of the surface about its centre, an axis each."""
+
+    values: Many[Number]
+    steps: Many[Number]
+
+
 class Surface(Plain):
     """The loss and other metrics on the grid of a line or a plane; NaN where they are not finite."""
 
@@ -67,6 +74,7 @@ class LandscapeRecord(Surface):
     problem: Problem
     curvature: Several[Number] = ()  # the eigenvalues along the axes, where these are eigenvectors
     surface_curvature: Several[Number] = ()  # along the axes, at the centre
+    step_curvature: StepCurvature | None = None
     barrier: Barrier | None = None
     networks: Several[Checkpoint] = ()
     directions_of: Checkpoint | None = None  # where the directions were found, if elsewhere

@@ -1,15 +1,19 @@
 """Saved records that somebody hands in, read before anything is shown of them."""
 
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from fedscope.errors import UserError
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord
+from fedscope.records.schemas import HESSIAN_SCHEMA, LANDSCAPE_SCHEMA
 from fedscope.validation import refusal
 
 Analysis = HessianRecord | LandscapeRecord
+
+Record = TypeVar("Record", HessianRecord, LandscapeRecord)
 
 _ANALYSIS: TypeAdapter[Analysis] = TypeAdapter(Annotated[Analysis, Field(discriminator="schema_name")])
 
@@ -31,3 +35,30 @@ def read(content: Any, what: str) -> list[Analysis]:
                 + refusal(error, _ANALYSIS.json_schema())
             ) from error
     return found
+
+
+def hessians(found: Sequence[Mapping[str, Any]]) -> list[HessianRecord]:
+    """Return records of ``fedscope hessian --json``.
+
+    Raises:
+        UserError: one has another schema, or is not whole.
+    """
+    return [_of(HessianRecord, HESSIAN_SCHEMA, "hessian", one) for one in found]
+
+
+def landscapes(found: Sequence[Mapping[str, Any]]) -> list[LandscapeRecord]:
+    """Return records of ``fedscope plot-landscape --json``.
+
+    Raises:
+        UserError: one has another schema, or is not whole.
+    """
+    return [_of(LandscapeRecord, LANDSCAPE_SCHEMA, "plot-landscape", one) for one in found]
+
+
+def _of(model: type[Record], schema: str, command: str, found: Mapping[str, Any]) -> Record:
+    if found.get("schema") != schema:
+        raise UserError(
+            f"a record has the schema {found.get('schema')!r}, not {schema!r}: "
+            f"make it with 'fedscope {command} --json FILE'"
+        )
+    return model.read(found, f"a record of 'fedscope {command} --json'")

@@ -1,28 +1,32 @@
 """The interactive HTML: one self-contained file from plain records, which works offline and is sent around.
 
 A *run* is what ``fedscope runs show --json`` prints of one, ``{"manifest", "metrics"}``, and under
-``checkpoints`` the hashes of its files by name. The other records are those of ``fedscope hessian --json``
-and ``fedscope plot-landscape --json``. Nothing is computed here, and the same records give the same bytes.
+``checkpoints`` the hashes of its files by name. Nothing is computed here, and the same records give the same
+bytes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fedscope.errors import UserError
 from fedscope.figures.surface.from_records import draw
 from fedscope.figures.surface.surfaces import MOST_CHECKPOINTS
 from fedscope.figures.text.labels import data_name
+from fedscope.records.hessian import HessianRecord
+from fedscope.records.landscape import LandscapeRecord
+from fedscope.records.reading import Analysis
 from fedscope.report import clients, curves, metrics, page, pairs, planes, provenance, spectra, training
-from fedscope.report.subjects import Key, Record, Subject, key_of, subjects
+from fedscope.report.subjects import Record, Subjects, key_of, subjects
 from fedscope.report.summary import summary
 
 __all__ = ["landscape_page", "report_page"]
 
 MOST_NAMED = 4  # subjects in the page's title
-Subjects = Mapping[Key, Subject]
 
 
-def report_page(runs: Sequence[Record], curvatures: Sequence[Record], landscapes: Sequence[Record]) -> str:
+def report_page(
+    runs: Sequence[Record], curvatures: Sequence[HessianRecord], landscapes: Sequence[LandscapeRecord]
+) -> str:
     """Return the report of runs and of what was measured of them: a whole HTML document.
 
     Raises:
@@ -30,15 +34,16 @@ def report_page(runs: Sequence[Record], curvatures: Sequence[Record], landscapes
     """
     if not (runs or curvatures or landscapes):
         raise UserError("there is nothing to report: name a run, or hand in a --record")
-    who = subjects(runs, [*curvatures, *landscapes])
+    analyses: list[Analysis] = [*curvatures, *landscapes]
+    who = subjects(runs, analyses)
     names = _names(who)
     data_sets = {run["manifest"]["data"]["name"] for run in runs}
-    data_sets |= {str(r["problem"].get("dataset")) for r in [*curvatures, *landscapes]} - {"None"}
+    data_sets |= {one.problem.dataset for one in analyses if one.problem.dataset is not None}
     title = f"{names} on {', '.join(map(data_name, sorted(data_sets)))}" if data_sets else names
     return _page(title, "Report", runs, curvatures, landscapes, who)
 
 
-def landscape_page(landscapes: Sequence[Record]) -> str:
+def landscape_page(landscapes: Sequence[LandscapeRecord]) -> str:
     """Return the page of landscapes alone.
 
     Raises:
@@ -65,11 +70,11 @@ def _page(
     title: str,
     kind: str,
     runs: Sequence[Record],
-    curvatures: Sequence[Record],
-    landscapes: Sequence[Record],
+    curvatures: Sequence[HessianRecord],
+    landscapes: Sequence[LandscapeRecord],
     who: Subjects,
 ) -> str:
-    shown = [(who[key_of(record["checkpoint"])], record) for record in curvatures]
+    shown = [(who[key_of(record.checkpoint)], record) for record in curvatures]
     density, spectrum = spectra.density_chart(shown), spectra.spectrum_chart(shown)
     charts = {
         "convergence": curves.convergence(runs, who),
@@ -121,7 +126,7 @@ def _drawn(place: int, group: planes.Group, who: Subjects) -> dict[str, Any]:
     }
 
 
-def _pictures(records: Sequence[Record]) -> list[str]:
+def _pictures(records: Sequence[LandscapeRecord]) -> list[str]:
     """Return the static figures of the landscapes, as many to a figure as one holds."""
     parts = [records[i : i + MOST_CHECKPOINTS] for i in range(0, len(records), MOST_CHECKPOINTS)]
     return [page.picture(draw(part)) for part in parts]

@@ -1,10 +1,11 @@
 """Tables as the page shows them: cells that can be sorted, marked and left unresolved."""
 
+import math
 from dataclasses import dataclass
 
 from fedscope.figures.numbers import format_estimate
-from fedscope.report.subjects import Record
-from fedscope.statistics.resolution import UNRESOLVED, entry_resolved
+from fedscope.records.estimates import Estimate, Symbol
+from fedscope.statistics.resolution import UNRESOLVED
 
 NOT_MEASURED, UNSAID = "not measured", "not said"
 
@@ -32,17 +33,18 @@ class SortableTable:
     commands: tuple[tuple[str, str], ...] = ()  # (what is not measured, the command that measures it)
 
 
-def measured(entry: Record | None, *errors: str, mark: str | None = None) -> Cell:
-    """Return the cell of a value with its ``errors``; λ_max and trace without a value are not finite."""
-    if entry is None:
-        return Cell(NOT_MEASURED, missing=True)
-    return Cell(
-        format_estimate(entry["value"], *(entry.get(name) for name in errors)), entry["value"], mark=mark
-    )
+MISSING = Cell(NOT_MEASURED, missing=True)
 
 
-def compared(entry: Record | None, symbol: str, mark: str | None = None) -> Cell:
+def measured(value: float, *stderrs: float, mark: str | None = None) -> Cell:
+    """Return the cell of a value with its standard errors, NaN where one is not known."""
+    return Cell(format_estimate(value, *stderrs), None if math.isnan(value) else value, mark=mark)
+
+
+def related(mean: Estimate | None, symbol: Symbol, mark: str | None = None) -> Cell:
     """Return the cell of an H_N or H_D, which ``symbol`` says, with its error; it may be unresolved."""
-    if entry is not None and not entry_resolved(entry, symbol):
+    if mean is None:
+        return MISSING
+    if not mean.resolves(symbol):
         return Cell(UNRESOLVED, missing=True)
-    return measured(entry, "stderr", mark=mark)
+    return measured(mean.value, mean.stderr, mark=mark)

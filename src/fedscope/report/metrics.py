@@ -1,6 +1,6 @@
 """The tables of the curvature: everything that was measured, and the differences to the first record."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.advice import ONE_BATCH
@@ -8,26 +8,28 @@ from fedscope.figures.text.labels import label
 from fedscope.figures.text.tables import hessian_table
 from fedscope.figures.text.verdicts import comparison_table
 from fedscope.records.commands import reference
-from fedscope.report.cells import NOT_MEASURED, Cell, SortableTable, compared, measured
-from fedscope.report.subjects import Key, Record, Subject, key_of, row_names, run_key
+from fedscope.records.cross_client import READINGS
+from fedscope.records.estimates import SYMBOLS
+from fedscope.records.hessian import HessianRecord, NegativeMass
+from fedscope.report.cells import MISSING, Cell, SortableTable, measured, related
+from fedscope.report.subjects import Record, Subjects, key_of, row_names, run_key
 from fedscope.report.verdicts import comparable
 
-READINGS = ("tensor", "parameter")
-Row = tuple[Record | None, Record | None]  # a run and a curvature record of it; either alone
+Row = tuple[Record | None, HessianRecord | None]  # a run and a curvature record of it; either alone
 
 
-def rows_of(runs: Sequence[Record], curvatures: Sequence[Record]) -> list[Row]:
+def rows_of(runs: Sequence[Record], curvatures: Sequence[HessianRecord]) -> list[Row]:
     """Return each run with each of its records, then the records of checkpoints from elsewhere."""
     rows: list[Row] = []
     for run in runs:
-        own = [record for record in curvatures if key_of(record["checkpoint"]) == run_key(run)]
+        own = [record for record in curvatures if key_of(record.checkpoint) == run_key(run)]
         rows += [(run, record) for record in own] or [(run, None)]
     known = [run_key(run) for run in runs]
-    return rows + [(None, r) for r in curvatures if key_of(r["checkpoint"]) not in known]
+    return rows + [(None, r) for r in curvatures if key_of(r.checkpoint) not in known]
 
 
 def curvature_table(
-    runs: Sequence[Record], curvatures: Sequence[Record], who: Mapping[Key, Subject]
+    runs: Sequence[Record], curvatures: Sequence[HessianRecord], who: Subjects
 ) -> SortableTable:
     """Tabulate the curvature of runs and of other checkpoints, one row for each record."""
     rows = rows_of(runs, curvatures)
@@ -40,7 +42,7 @@ def curvature_table(
     )
 
 
-def comparison(curvatures: Sequence[Record], who: Mapping[Key, Subject]) -> SortableTable | None:
+def comparison(curvatures: Sequence[HessianRecord], who: Subjects) -> SortableTable | None:
     """Tabulate the differences to the first record of those that were measured on the same samples."""
     fitting = comparable(curvatures)
     if len(fitting) < 2:
@@ -49,79 +51,88 @@ def comparison(curvatures: Sequence[Record], who: Mapping[Key, Subject]) -> Sort
     reference, *others = row_names(fitting, who)
     rows = []
     for name, record, (_, *texts) in zip(others, fitting[1:], table.rows, strict=True):
-        color = who[key_of(record["checkpoint"])].color
+        color = who[key_of(record.checkpoint)].color
         rows.append((Cell(name, name, color), *(Cell(text, text) for text in texts)))
     columns = ("method", *table.columns[1:])
     return SortableTable("comparison-table", f"Difference to {reference}", columns, tuple(rows), table.notes)
 
 
-def _cells(run: Record | None, record: Record | None, who: Mapping[Key, Subject]) -> dict[str, Cell]:
-    subject = who[key_of(record["checkpoint"]) if record else run_key(run or {})]
-    cells = {"method": Cell(subject.name, subject.name, subject.color)}
+def _cells(run: Record | None, record: HessianRecord | None, who: Subjects) -> dict[str, Cell]:
+    subject = who[key_of(record.checkpoint) if record else run_key(run or {})]
+    cells = {"method": Cell(subject.name, subject.name, subject.color), **_measured(record)}
     if record is None:
-        missing = Cell(NOT_MEASURED, missing=True)
-        return {**cells, **_measured(None), "checkpoint": missing, "samples": missing}
-    problem = record["problem"]
-    operator = "" if problem.get("operator", "hessian") == "hessian" else f" ({problem['operator']})"
-    words, samples = f"{label(record['checkpoint'])}{operator}", problem["samples"]
+        return {**cells, "checkpoint": MISSING, "samples": MISSING}
+    problem = record.problem
+    operator = "" if problem.operator == "hessian" else f" ({problem.operator})"
+    words = f"{label(record.checkpoint)}{operator}"
     return {
         **cells,
-        **_measured(record),
         "checkpoint": Cell(words, words),
-        "samples": Cell(str(samples), samples),
+        "samples": Cell(str(problem.samples), problem.samples),
     }
 
 
-def _measured(record: Record | None) -> dict[str, Cell]:
-    cross = record["cross_client"] if record else None
-    density = record["density"] if record else None
-    cells = {
-        "λ_max ± data": measured(record["lambda_max"] if record else None, "stderr_data"),
-        "trace ± probe ± data": measured(record["trace"] if record else None, "stderr_probe", "stderr_data"),
-    }
-    for symbol in ("H_N", "H_D"):
+def _measured(record: HessianRecord | None) -> dict[str, Cell]:
+    cross = record.cross_client if record else None
+    cells = {"λ_max ± data": top_cell(record), "trace ± probe ± data": trace_cell(record)}
+    for symbol in SYMBOLS:
         for reading in READINGS:
-            cells[f"{symbol} ({reading})"] = compared(cross and cross[symbol][reading], symbol)
-    entry = density["negative_mass"] if density else None
-    mass = negative_mass(entry) if entry else None
-    cells["eigenvalues below −σ"] = Cell(mass, entry["value"]) if entry and mass else measured(None)
+            cells[f"{symbol} ({reading})"] = related(cross.mean(symbol, reading) if cross else None, symbol)
+    mass = record.density.negative_mass if record and record.density else None
+    share = negative_mass(mass) if mass else None
+    cells["eigenvalues below −σ"] = Cell(share, mass.value) if mass and share else MISSING
     return cells
 
 
-def negative_mass(entry: Record) -> str | None:
+def top_cell(record: HessianRecord | None, mark: str | None = None) -> Cell:
+    """Return the cell of λ_max with its error over the samples."""
+    return measured(record.lambda_max.value, record.lambda_max.stderr_data, mark=mark) if record else MISSING
+
+
+def trace_cell(record: HessianRecord | None, mark: str | None = None) -> Cell:
+    """Return the cell of the trace with its errors over probes and over the samples."""
+    if record is None:
+        return MISSING
+    return measured(record.trace.value, record.trace.stderr_probe, record.trace.stderr_data, mark=mark)
+
+
+def negative_mass(mass: NegativeMass) -> str | None:
     """Return the share of eigenvalues below −σ to read: its interval, or where none is known its value.
 
     ``None`` for an older record's, which was of those below zero.
     """
-    if entry.get("below") is None:
+    if mass.below is None:
         return None
-    ends = entry.get("interval")
-    return format_estimate(entry["value"]) if ends is None else " to ".join(f"{end:.2g}" for end in ends)
+    if mass.interval is None:
+        return format_estimate(mass.value)
+    return " to ".join(f"{end:.2g}" for end in mass.interval)
 
 
-def _notes(curvatures: Sequence[Record]) -> tuple[str, ...]:
+def _notes(curvatures: Sequence[HessianRecord]) -> tuple[str, ...]:
     notes = hessian_table(curvatures).notes if curvatures else ()
-    unknown = any(len(record["batch_sizes"]) == 1 for record in curvatures)
+    unknown = any(len(record.batch_sizes) == 1 for record in curvatures)
     return (*notes, f"–: {ONE_BATCH}") if unknown else notes
 
 
 def _commands(runs: Sequence[Record], rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:
     """Return the commands that would fill the table's gaps."""
 
-    def names(lacking: str | None) -> list[str]:
+    def names(lacking: Callable[[HessianRecord], bool]) -> list[str]:
         found = [
             reference(run["manifest"]["name"], file)
-            for run, r in rows
-            if run and (r is None or (lacking and not r[lacking]))
-            for file in ([r["checkpoint"]["path"]] if r else run.get("asked") or ["final.pt"])
+            for run, record in rows
+            if run and (record is None or lacking(record))
+            for file in ([record.checkpoint.path] if record else run.get("asked") or ["final.pt"])
         ]
         return list(dict.fromkeys(found))
 
     where = next((run["registry_option"] for run in runs if "registry_option" in run), "")
+    no_density = names(lambda record: record.density is None)
+    no_clients = names(lambda record: record.cross_client is None)
     wanted = (
-        ("λ_max and trace", names(None), ""),
-        ("eigenvalues below −σ", names("density"), " --density"),
-        ("H_N and H_D (of runs trained with --save-clients last)", names("cross_client"), " --clients"),
+        ("λ_max and trace", names(lambda record: False), ""),
+        ("eigenvalues below −σ", no_density, " --density"),
+        ("H_N and H_D (of runs trained with --save-clients last)", no_clients, " --clients"),
     )
     return tuple(
         (what, f"fedscope hessian {' '.join(missing)}{option}{where}")

@@ -1,42 +1,41 @@
 """Heat maps of the pairs of clients: H_N and H_D of each pair, their mean and its error in the caption."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedscope.choices import Reading
+from fedscope.records.cross_client import READINGS, CrossClient
+from fedscope.records.estimates import SYMBOLS, Symbol
 from fedscope.report import look
-from fedscope.report.cells import compared
+from fedscope.report.cells import related
 from fedscope.report.look import Chart
-from fedscope.report.metrics import READINGS
-from fedscope.report.subjects import Record, Subject
-from fedscope.statistics.resolution import pairs_resolved
+from fedscope.report.subjects import Shown, Subject
 
-SYMBOLS = ("H_N", "H_D")
 UNRESOLVED_FILL = "#767676"  # stands out from white and from dark paper
 MOST_WRITTEN = 12  # clients, up to whom every cell says its number
 
 
 @dataclass(frozen=True)
 class _Matrix:
-    """The pairs of one checkpoint's clients: rows of numbers, ``None`` where there is none."""
+    """The pairs of one checkpoint's clients."""
 
     subject: Subject
     name: str  # "H_N (tensor)"
-    values: list[list[float | None]]  # without the diagonal and what is unresolved
+    values: list[list[float]]  # NaN on the diagonal and where unresolved
     unresolved: list[tuple[int, int]]
     mean: str
 
     @property
     def known(self) -> list[float]:
-        return [value for row in self.values for value in row if value is not None]
+        return [value for row in self.values for value in row if not math.isnan(value)]
 
 
-def pair_charts(shown: Sequence[tuple[Subject, Record]]) -> dict[str, list[Chart]]:
+def pair_charts(shown: Shown) -> dict[str, list[Chart]]:
     """Return a heat map of the pairs per checkpoint, by metric; those of one reading share a colour scale."""
-    charts = {}
+    charts: dict[str, list[Chart]] = {}
     for symbol in SYMBOLS:
-        found = [_first(subject, record.get("cross_client"), symbol) for subject, record in shown]
+        found = [_first(subject, record.cross_client, symbol) for subject, record in shown]
         matrices = [matrix for matrix in found if matrix]
         scales: dict[str, list[float]] = {}
         for matrix in matrices:
@@ -49,25 +48,22 @@ def pair_charts(shown: Sequence[tuple[Subject, Record]]) -> dict[str, list[Chart
     return charts
 
 
-def _first(subject: Subject, cross: Record | None, symbol: str) -> _Matrix | None:
+def _first(subject: Subject, cross: CrossClient | None, symbol: Symbol) -> _Matrix | None:
     """Return the matrix of the first reading that has any pair resolved."""
-    matrices = (cross or {}).get("matrices") or {}
-    for reading in READINGS:
-        if cross and (matrices.get(symbol) or {}).get(reading):
-            found = _matrix(subject, cross, symbol, reading)
-            if found.known:
-                return found
-    return None
+    matrices = (_matrix(subject, cross, symbol, reading) for reading in READINGS) if cross else ()
+    return next((matrix for matrix in matrices if matrix and matrix.known), None)
 
 
-def _matrix(subject: Subject, cross: Record, symbol: str, reading: str) -> _Matrix:
-    grid, resolved = cross["matrices"][symbol][reading], pairs_resolved(cross, symbol, reading)
+def _matrix(subject: Subject, cross: CrossClient, symbol: Symbol, reading: Reading) -> _Matrix | None:
+    grid, resolved = cross.matrix(symbol, reading), cross.resolved(symbol, reading)
+    if grid is None:
+        return None
     pairs = [(i, j) for i in range(len(grid)) for j in range(len(grid)) if i != j]
-    values: list[list[float | None]] = [[None] * len(grid) for _ in grid]
+    values = [[math.nan] * len(grid) for _ in grid]
     for i, j in pairs:
-        values[i][j] = grid[i][j] if resolved[i][j] else None
-    unresolved = [(i, j) for i, j in pairs if values[i][j] is None]
-    mean = compared(cross[symbol][reading], symbol).text
+        values[i][j] = grid[i][j] if resolved[i][j] else math.nan
+    unresolved = [(i, j) for i, j in pairs if math.isnan(values[i][j])]
+    mean = related(cross.mean(symbol, reading), symbol).text
     return _Matrix(subject, f"{symbol} ({reading})", values, unresolved, mean)
 
 
@@ -79,10 +75,10 @@ def _heat_map(id: str, matrix: _Matrix, every: list[float]) -> Chart:
     marks = [low + (high - low) * i / 4 for i in range(5)]
     trace: dict[str, Any] = {
         "type": "heatmap",
-        "z": look.numbers([[None if v is None else squeeze(v) for v in row] for row in matrix.values]),
+        "z": look.numbers([[v if math.isnan(v) else squeeze(v) for v in row] for row in matrix.values]),
         "zmin": low,
         "zmax": high if high > low else low + 1,
-        "text": [["" if v is None else look.plain(v) for v in row] for row in matrix.values],
+        "text": [["" if math.isnan(v) else look.plain(v) for v in row] for row in matrix.values],
         "texttemplate": "%{text}" if len(matrix.values) <= MOST_WRITTEN else "",
         "hovertemplate": f"{matrix.name} of clients %{{y}} and %{{x}}: %{{text}}<extra></extra>",
         "hoverongaps": False,

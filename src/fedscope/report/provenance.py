@@ -1,29 +1,33 @@
 """Where every panel comes from: checkpoints by their hashes, settings, seeds, versions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
 from fedscope.figures.provenance import made_from
 from fedscope.figures.text.labels import label
+from fedscope.records.hessian import Checkpoint
+from fedscope.records.landscape import LandscapeRecord
+from fedscope.records.reading import Analysis
 from fedscope.report.subjects import Record
 
 
-def source_of_analysis(record: Record) -> dict[str, Any]:
+def source_of_analysis(record: Analysis) -> dict[str, Any]:
     """Return what made an analysis, as lines for a reader: each a name and its value."""
-    asked = {**record["problem"], "directions": record.get("directions")}
+    landscape = record if isinstance(record, LandscapeRecord) else None
+    asked = {**record.problem.to_json(), "directions": landscape and landscape.directions}
     settings = ", ".join(
         f"{name} {value}" for name, value in asked.items() if value is not None and name != "seed"
     )
-    networks = record.get("networks") or []
+    networks = landscape.networks if landscape else ()
     return {
-        "title": f"{label(record['checkpoint'])} ({record['schema']})",
+        "title": f"{label(record.checkpoint)} ({record.schema_name})",
         "lines": {
-            "checkpoint sha256": record["checkpoint"]["sha256"],
+            "checkpoint sha256": record.checkpoint.sha256,
             **({"networks": ", ".join(map(_network, networks))} if networks else {}),
             "settings": settings,
-            "seed": record["problem"].get("seed", "not recorded"),
-            "versions": _versions(record.get("versions")),
+            "seed": record.problem.to_json().get("seed", "not recorded"),
+            "versions": _versions(record.versions),
         },
     }
 
@@ -48,31 +52,28 @@ def source_of_run(run: Record) -> dict[str, Any]:
     }
 
 
-def provenance(runs: Sequence[Record], records: Sequence[Record]) -> dict[str, Any]:
+def provenance(runs: Sequence[Record], records: Sequence[Analysis]) -> dict[str, Any]:
     """Return the provenance of a page as plain data: analyses as in a figure's record, and the runs.
 
     Of a path only the file's name is kept: a page is sent around.
     """
-    stripped = [
-        {
-            **record,
-            "checkpoint": _without_folder(record["checkpoint"]),
-            "networks": [_without_folder(one) for one in record.get("networks") or ()],
-            **({"directions_of": _without_folder(lender)} if (lender := record.get("directions_of")) else {}),
-        }
-        for record in records
-    ]
+    made = made_from(records)
     about = [{"manifest": run["manifest"], "checkpoints": run.get("checkpoints", {})} for run in runs]
-    return {**made_from(stripped), "runs": about}
+    return {**made, "analyses": [_without_folders(analysis) for analysis in made["analyses"]], "runs": about}
 
 
-def _without_folder(checkpoint: Record) -> dict[str, Any]:
-    return {**checkpoint, "path": PurePath(str(checkpoint.get("path"))).name}
+def _without_folders(analysis: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: {**value, "path": PurePath(str(value.get("path"))).name}
+        if key in ("checkpoint", "directions_of") and value
+        else value
+        for key, value in analysis.items()
+    }
 
 
-def _network(checkpoint: Record) -> str:
-    return f"{label(checkpoint)} {checkpoint['sha256']}"
+def _network(checkpoint: Checkpoint) -> str:
+    return f"{label(checkpoint)} {checkpoint.sha256}"
 
 
-def _versions(versions: Record | None) -> str:
+def _versions(versions: Mapping[str, str] | None) -> str:
     return ", ".join(f"{name} {version}" for name, version in (versions or {}).items()) or "not recorded"

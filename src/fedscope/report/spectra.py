@@ -1,23 +1,19 @@
 """Spectra of several checkpoints on shared axes: densities with their bands, largest eigenvalues."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.scale import SymmetricalLogTransform
 from matplotlib.ticker import SymmetricalLogLocator
-from numpy.typing import NDArray
 
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.spectrum.densities import density_range
+from fedscope.records.hessian import Density
 from fedscope.report import look
 from fedscope.report.look import Chart
 from fedscope.report.metrics import negative_mass
-from fedscope.report.subjects import Record, Subject
-
-Values = NDArray[np.float64]
-Shown = Sequence[tuple[Subject, Record]]
+from fedscope.report.subjects import Shown, Subject
 
 
 def density_chart(shown: Shown) -> Chart | None:
@@ -26,20 +22,22 @@ def density_chart(shown: Shown) -> Chart | None:
     The eigenvalue axis is linear up to the power of ten above the widest broadening σ. Nothing is returned
     where no record has a density that is positive anywhere.
     """
-    curves = [(subject, record, record["density"]) for subject, record in shown if record.get("density")]
-    curves = [curve for curve in curves if any((value or 0) > 0 for value in curve[2]["density"])]
+    curves = [
+        (subject, record.lambda_max.value, record.density)
+        for subject, record in shown
+        if record.density and any(value > 0 for value in record.density.density)
+    ]
     if not curves:
         return None
-    threshold = 10.0 ** math.ceil(math.log10(max(float(one["sigma"]) for _, _, one in curves)))
+    threshold = 10.0 ** math.ceil(math.log10(max(one.sigma for _, _, one in curves)))
     squeeze = SymmetricalLogTransform(10, threshold, 0.6).transform
     traces = [trace for curve in curves for trace in _curve(*curve, squeeze)]
-    low, high = density_range([_array(one["density"]) for _, _, one in curves])
-    ends = [end for _, _, one in curves for end in (one["grid"][0], one["grid"][-1]) if end is not None]
+    low, high = density_range([np.array(one.density) for _, _, one in curves])
+    ends = [end for _, _, one in curves for end in (one.grid[0], one.grid[-1]) if not math.isnan(end)]
     ticks = SymmetricalLogLocator(base=10, linthresh=threshold).tick_values(min(ends), max(ends))
     ticks = [tick for tick in ticks if min(ends) <= tick <= max(ends)]
     masses = [
-        f"{subject.name}: width σ {format_estimate(one['sigma'])}{_negative(one)}"
-        for subject, _, one in curves
+        f"{subject.name}: width σ {format_estimate(one.sigma)}{_negative(one)}" for subject, _, one in curves
     ]
     layout = look.layout(
         f"eigenvalue (linear within ±{look.plain(threshold)})",
@@ -66,10 +64,10 @@ def spectrum_chart(shown: Shown) -> Chart | None:
     traces, tops = [], []
     spread = 0.5 / max(len(shown), 1)
     for place, (subject, record) in enumerate(shown):
-        values = [entry["value"] for entry in record["eigenvalues"]]
-        if len(values) < 2 or None in values:
+        values = [one.value for one in record.eigenvalues]
+        if len(values) < 2 or any(map(math.isnan, values)):
             continue
-        errors = [entry.get("stderr_data") for entry in record["eigenvalues"]]
+        errors = [one.stderr_data for one in record.eigenvalues]
         shift = spread * (place - (len(shown) - 1) / 2)
         traces.append(
             {
@@ -80,7 +78,7 @@ def spectrum_chart(shown: Shown) -> Chart | None:
                 "y": look.numbers(values),
                 "error_y": {
                     "type": "data",
-                    "array": look.numbers([error or 0 for error in errors]),
+                    "array": look.numbers([0 if math.isnan(error) else error for error in errors]),
                     "width": 3,
                 },
                 "marker": {"color": subject.color, "symbol": subject.symbol, "size": 8},
@@ -102,25 +100,24 @@ def spectrum_chart(shown: Shown) -> Chart | None:
     return Chart("spectrum", alt, "Error bars are standard errors over the samples.", traces, layout)
 
 
-def _curve(subject: Subject, record: Record, entry: Record, squeeze: Any) -> list[dict[str, Any]]:
-    grid = _array(entry["grid"])
+def _curve(subject: Subject, top: float, density: Density, squeeze: Any) -> list[dict[str, Any]]:
+    grid = np.array(density.grid)
     place = look.numbers(squeeze(grid).tolist())
     curve = {
         **look.of(subject),
         "type": "scatter",
         "mode": "lines",
         "x": place,
-        "y": [value if (value or 0) > 0 else None for value in look.numbers(entry["density"])],
+        "y": [value if (value or 0) > 0 else None for value in look.numbers(density.density)],
         "line": look.line(subject),
         "text": [look.plain(value) for value in grid],
         "hovertemplate": "eigenvalue %{text}<br>density %{y:.3g}",
     }
     traces = [curve]
-    if entry.get("band"):
-        low, high = ([max(value or 0, 1e-300) for value in end] for end in entry["band"])
+    if density.band:
+        low, high = ([value if value > 1e-300 else 1e-300 for value in end] for end in density.band)
         traces += look.band(subject, place, look.numbers(low), look.numbers(high))
-    top = record["lambda_max"]["value"]
-    if top is not None:
+    if not math.isnan(top):
         marker = {"symbol": "triangle-down", "size": 11, "color": subject.color}
         outline = {"line": {"width": 1, "color": "white"}}
         traces.append(
@@ -140,10 +137,6 @@ def _curve(subject: Subject, record: Record, entry: Record, squeeze: Any) -> lis
     return traces
 
 
-def _negative(entry: Record) -> str:
-    mass = negative_mass(entry["negative_mass"])
+def _negative(density: Density) -> str:
+    mass = negative_mass(density.negative_mass)
     return f", share of eigenvalues below −σ {mass}" if mass else ""
-
-
-def _array(values: Sequence[float | None]) -> Values:
-    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)

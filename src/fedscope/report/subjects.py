@@ -10,6 +10,8 @@ from matplotlib.colors import to_hex
 
 from fedscope.figures import style
 from fedscope.figures.text.labels import method_name
+from fedscope.records.hessian import Checkpoint, HessianRecord
+from fedscope.records.reading import Analysis
 
 Record = Mapping[str, Any]
 Key = tuple[str, object, object]
@@ -31,27 +33,30 @@ class Subject:
     symbol: str  # of a point
 
 
+Shown = Sequence[tuple[Subject, HessianRecord]]
+Subjects = Mapping[Key, Subject]
+
+
 def run_key(run: Record) -> Key:
     """Return the key of a run's own global model."""
     return (run["manifest"]["name"], None, None)
 
 
-def key_of(checkpoint: Record) -> Key:
+def key_of(checkpoint: Checkpoint) -> Key:
     """Return what tells checkpoints of different subjects apart; rounds of one run are the same subject."""
-    if checkpoint.get("run") is None:
-        return (str(checkpoint["sha256"]), None, None)
-    average = checkpoint.get("average")
-    return (str(checkpoint["run"]), checkpoint.get("client"), None if average == "cld" else average)
+    if checkpoint.run is None:
+        return (checkpoint.sha256, None, None)
+    return (checkpoint.run, checkpoint.client, checkpoint.other_average)
 
 
-def subjects(runs: Sequence[Record], records: Sequence[Record]) -> dict[Key, Subject]:
+def subjects(runs: Sequence[Record], records: Sequence[Analysis]) -> dict[Key, Subject]:
     """Return the subjects in the order given: by method where each has its own, else by name."""
     methods: dict[Key, object] = {run_key(run): stated(run).get("method") for run in runs}
     labels = {key: key[0] for key in methods}
     for record in records:
-        key = key_of(record["checkpoint"])
+        key = key_of(record.checkpoint)
         if key not in methods:
-            methods[key], labels[key] = record["problem"].get("method"), _label(key, record["checkpoint"])
+            methods[key], labels[key] = record.problem.method, _label(key, record.checkpoint)
     known = [method for method in methods.values() if method not in (None, "unknown")]
     if len(set(known)) == len(methods):
         names = {key: method_name(str(method)) for key, method in methods.items()}
@@ -64,12 +69,12 @@ def subjects(runs: Sequence[Record], records: Sequence[Record]) -> dict[Key, Sub
     }
 
 
-def row_names(records: Sequence[Record], who: Mapping[Key, Subject]) -> list[str]:
+def row_names(records: Sequence[Analysis], who: Mapping[Key, Subject]) -> list[str]:
     """Return a name per record: its subject's, and the round where a subject has several records."""
-    keys = [key_of(record["checkpoint"]) for record in records]
+    keys = [key_of(record.checkpoint) for record in records]
     times = Counter(keys)
     return [
-        who[key].name if times[key] == 1 else f"{who[key].name}, round {record['checkpoint'].get('round')}"
+        who[key].name if times[key] == 1 else f"{who[key].name}, round {record.checkpoint.round}"
         for key, record in zip(keys, records, strict=True)
     ]
 
@@ -96,10 +101,10 @@ def legible(color: style.Color) -> style.Color:
     return red, green, blue
 
 
-def _label(key: Key, checkpoint: Record) -> str:
+def _label(key: Key, checkpoint: Checkpoint) -> str:
     name, client, average = key
-    if checkpoint.get("run") is None:
-        return PurePath(checkpoint["path"]).name
+    if checkpoint.run is None:
+        return PurePath(checkpoint.path).name
     return f"{name}, client {client}" if client is not None else f"{name}, {average}" if average else name
 
 

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from fedscope.figures.text.advice import redrawn
 from fedscope.figures.text.labels import data_name
 from fedscope.figures.text.verdicts import surprises
+from fedscope.records.estimates import SYMBOLS
+from fedscope.records.hessian import HessianRecord
+from fedscope.records.landscape import LandscapeRecord
+from fedscope.records.reading import Analysis
 from fedscope.report import verdicts
-from fedscope.report.cells import Cell, SortableTable, compared, measured
-from fedscope.report.metrics import rows_of
-from fedscope.report.subjects import Key, Record, Subject, key_of, row_names, run_key, stated
+from fedscope.report.cells import Cell, SortableTable, related
+from fedscope.report.metrics import rows_of, top_cell, trace_cell
+from fedscope.report.subjects import Record, Subjects, key_of, row_names, run_key, stated
 from fedscope.report.training import final_accuracy, partition_of
 
-Subjects = Mapping[Key, Subject]
-SYMBOLS = ("H_N", "H_D")
 MARKS = {"lower": "lowest", "higher": "highest"}
 
 
@@ -28,7 +30,10 @@ class Summary:
 
 
 def summary(
-    runs: Sequence[Record], curvatures: Sequence[Record], landscapes: Sequence[Record], who: Subjects
+    runs: Sequence[Record],
+    curvatures: Sequence[HessianRecord],
+    landscapes: Sequence[LandscapeRecord],
+    who: Subjects,
 ) -> Summary:
     """Return the summary of runs, and of the curvature and landscapes of these or of other checkpoints."""
     facts = {"Trained": [_trained(run) for run in runs]}
@@ -51,13 +56,13 @@ def summary(
     )
 
 
-def _table(runs: Sequence[Record], curvatures: Sequence[Record], who: Subjects) -> SortableTable:
+def _table(runs: Sequence[Record], curvatures: Sequence[HessianRecord], who: Subjects) -> SortableTable:
     rows = rows_of(runs, curvatures)
     records = [record for _, record in rows if record]
     best, names = verdicts.best(records), iter(row_names(records, who))
     body = []
     for run, record in rows:
-        subject = who[key_of(record["checkpoint"]) if record else run_key(run or {})]
+        subject = who[key_of(record.checkpoint) if record else run_key(run or {})]
         name = next(names) if record else subject.name
         marks = {
             quantity: MARKS[verdicts.QUANTITIES[quantity].better]
@@ -68,18 +73,19 @@ def _table(runs: Sequence[Record], curvatures: Sequence[Record], who: Subjects) 
         body.append((Cell(name, name, subject.color), *accuracy, *_headline(record, marks)))
     columns = ("final accuracy (%)",) if runs else ()
     columns = ("method", *columns, "λ_max ± data", "trace ± probe ± data")
-    if any(record["cross_client"] for record in records):
+    if any(record.cross_client for record in records):
         columns = (*columns, *(f"{symbol} (tensor)" for symbol in SYMBOLS))
     rows_shown = tuple(row[: len(columns)] for row in body)
     return SortableTable("summary-table", "Headline numbers", columns, rows_shown)
 
 
-def _headline(record: Record | None, marks: Mapping[str, str]) -> Iterator[Cell]:
-    cross = record["cross_client"] if record else None
-    yield measured(record and record["lambda_max"], "stderr_data", mark=marks.get("λ_max"))
-    yield measured(record and record["trace"], "stderr_probe", "stderr_data", mark=marks.get("trace"))
+def _headline(record: HessianRecord | None, marks: Mapping[str, str]) -> Iterator[Cell]:
+    cross = record.cross_client if record else None
+    yield top_cell(record, marks.get("λ_max"))
+    yield trace_cell(record, marks.get("trace"))
     for symbol in SYMBOLS:
-        yield compared(cross and cross[symbol]["tensor"], symbol, marks.get(f"{symbol} (tensor)"))
+        mean = cross.mean(symbol, "tensor") if cross else None
+        yield related(mean, symbol, marks.get(f"{symbol} (tensor)"))
 
 
 def _trained(run: Record) -> str:
@@ -89,18 +95,18 @@ def _trained(run: Record) -> str:
     return ", ".join(word for word in words if word)
 
 
-def _earlier(run: Record, curvatures: Sequence[Record]) -> Iterator[str]:
+def _earlier(run: Record, curvatures: Sequence[HessianRecord]) -> Iterator[str]:
     """Yield of which earlier round the measured model of a run is, whose accuracy is the last round's."""
     last = run["metrics"][-1]["round"] if run["metrics"] else None
     for record in curvatures:
-        place = record["checkpoint"]
-        if place["run"] == run["manifest"]["name"] and place["round"] not in (None, last):
-            yield f"curvature of round {place['round']}, accuracy of round {last}"
+        place = record.checkpoint
+        if place.run == run["manifest"]["name"] and place.round not in (None, last):
+            yield f"curvature of round {place.round}, accuracy of round {last}"
 
 
-def _samples(record: Record) -> str:
-    problem = record["problem"]
-    source = f" of {data_name(problem['dataset'])}" if problem.get("dataset") else ""
-    split = f", {problem['split']} split" if problem.get("split") else ""
-    seed = f", seed {problem['seed']}" if problem.get("seed") is not None else ""
-    return f"{problem['samples']:,} samples{source}{split}{seed}"
+def _samples(record: Analysis) -> str:
+    problem = record.problem
+    source = f" of {data_name(problem.dataset)}" if problem.dataset else ""
+    split = f", {problem.split} split" if problem.split else ""
+    seed = f", seed {problem.seed}" if problem.seed is not None else ""
+    return f"{problem.samples:,} samples{source}{split}{seed}"

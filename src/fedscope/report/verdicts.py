@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
 from fedscope.records.differences import Difference, differences
-from fedscope.report.subjects import Record
-from fedscope.statistics.resolution import entry_resolved
+from fedscope.records.estimates import Symbol
+from fedscope.records.hessian import HessianRecord
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class Quantity:
     better: str  # the verdict that is good
     lower: str
     higher: str
+    symbol: Symbol | None = None  # of the mean over pairs of clients, in the reading of tensors
 
 
 _FLAT = Quantity("lower", "{} {be} flatter than {reference}", "{} {be} sharper than {reference}")
@@ -29,12 +30,12 @@ _CLIENTS = "the clients of {} %s than those of {reference}"
 QUANTITIES = {
     "λ_max": _FLAT,
     "trace": _FLAT,
-    "H_N (tensor)": Quantity("lower", _CLIENTS % "differ less", _CLIENTS % "differ more"),
-    "H_D (tensor)": Quantity("higher", _CLIENTS % "agree less", _CLIENTS % "agree more"),
+    "H_N (tensor)": Quantity("lower", _CLIENTS % "differ less", _CLIENTS % "differ more", "H_N"),
+    "H_D (tensor)": Quantity("higher", _CLIENTS % "agree less", _CLIENTS % "agree more", "H_D"),
 }
 
 
-def comparable(records: Sequence[Record]) -> list[Record]:
+def comparable(records: Sequence[HessianRecord]) -> list[HessianRecord]:
     """Return the first record and those that were measured on its samples, as the same quantities."""
     found = list(records[:1])
     for other in records[1:]:
@@ -46,7 +47,7 @@ def comparable(records: Sequence[Record]) -> list[Record]:
     return found
 
 
-def best(records: Sequence[Record]) -> dict[str, int]:
+def best(records: Sequence[HessianRecord]) -> dict[str, int]:
     """Return the quantities in which one record is decidedly better than every other, and its place.
 
     A quantity that one record lacks is left out; so are all where not all have the same samples.
@@ -64,7 +65,7 @@ def best(records: Sequence[Record]) -> dict[str, int]:
     return found
 
 
-def sentences(records: Sequence[Record], names: Sequence[str]) -> list[tuple[str, str]]:
+def sentences(records: Sequence[HessianRecord], names: Sequence[str]) -> list[tuple[str, str]]:
     """Return per quantity what is decided against the first record; ``names`` are those of the records.
 
     Raises:
@@ -72,18 +73,18 @@ def sentences(records: Sequence[Record], names: Sequence[str]) -> list[tuple[str
     """
     rows = [differences(records[0], other) for other in records[1:]]
     found = []
-    for quantity in QUANTITIES if rows else ():
+    for title, quantity in QUANTITIES.items() if rows else ():
         pairs = [
             (name, one)
             for name, row in zip(names[1:], rows, strict=True)
             for one in row
-            if one.quantity == quantity and not math.isnan(one.value)
+            if one.quantity == title and not math.isnan(one.value)
         ]
-        clauses = _clauses(QUANTITIES[quantity], names[0], pairs)
+        clauses = _clauses(quantity, names[0], pairs)
         if unclear := [name for name, r in zip(names, records, strict=True) if _unresolved(r, quantity)]:
             clauses.append(f"unresolved for {_listed(unclear)}")
         if clauses:
-            found.append((quantity, "; ".join(clauses) + "."))
+            found.append((title, "; ".join(clauses) + "."))
     return found
 
 
@@ -102,15 +103,14 @@ def _clauses(quantity: Quantity, reference: str, pairs: Sequence[tuple[str, Diff
 
 
 def _signed(difference: Difference) -> str:
-    stderr = None if math.isnan(difference.stderr) else difference.stderr
-    return "+" * (difference.value > 0) + format_estimate(difference.value, stderr)
+    return "+" * (difference.value > 0) + format_estimate(difference.value, difference.stderr)
 
 
-def _unresolved(record: Record, quantity: str) -> bool:
-    symbol, _, reading = quantity.partition(" ")
-    cross = record["cross_client"] if reading else None
-    entry = cross[symbol][reading.strip("()")] if cross else None
-    return entry is not None and not entry_resolved(entry, symbol)
+def _unresolved(record: HessianRecord, quantity: Quantity) -> bool:
+    if not quantity.symbol or not record.cross_client:
+        return False
+    mean = record.cross_client.mean(quantity.symbol, "tensor")
+    return mean is not None and not mean.resolves(quantity.symbol)
 
 
 def _listed(names: Sequence[str]) -> str:

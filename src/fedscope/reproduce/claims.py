@@ -20,6 +20,7 @@ from typing import Any, Literal
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
 from fedscope.records.differences import differences
+from fedscope.records.reading import hessians
 from fedscope.reproduce.quantities import QUANTITIES, Number
 from fedscope.statistics.intervals import combined, interval
 
@@ -198,7 +199,7 @@ def _paired(quantity: str, ours: Sample, theirs: Sample) -> tuple[float, float] 
     if not (ours.records and theirs.records and ours.records[0] and theirs.records[0]):
         return None
     try:
-        found = differences(theirs.records[0], ours.records[0])
+        found = differences(*hessians([theirs.records[0], ours.records[0]]))
     except UserError:
         return None
     for one in found:

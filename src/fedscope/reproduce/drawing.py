@@ -16,6 +16,8 @@ from fedscope.figures.surface.from_records import read_surface
 from fedscope.figures.surface.shown import RecordedSurface
 from fedscope.figures.surface.surfaces import MOST_CHECKPOINTS, landscape_figure
 from fedscope.figures.text.labels import family, measured_on
+from fedscope.records.landscape import Surface
+from fedscope.records.reading import hessians
 
 Record = Mapping[str, Any]
 
@@ -66,19 +68,21 @@ def _curves(record: Record) -> list[Figure]:
 
 def _spectrum(record: Record) -> list[Figure]:
     first = {row: ones[0]["record"] for row, ones in _by_row(record).items()}
-    spectra = [one["eigenvalues"] for one in first.values()]
-    caption = f"{measured_on([*first.values()])}; ± 95 % over the samples"
+    records = hessians([*first.values()])
+    spectra = [one.eigenvalues for one in records]
+    caption = f"{measured_on(records)}; ± 95 % over the samples"
     return [eigenvalue_figure(spectra, list(first), caption=caption)]
 
 
 def _density(record: Record) -> list[Figure]:
     first = {row: ones[0]["record"] for row, ones in _by_row(record).items()}
+    records = hessians([*first.values()])
     return [
         density_figure(
-            [one["density"] for one in first.values()],
+            [one.density for one in records if one.density],
             list(first),
-            lambda_max=[float(one["lambda_max"]["value"]) for one in first.values()],
-            caption=measured_on([*first.values()]),
+            lambda_max=[one.lambda_max.value for one in records],
+            caption=measured_on(records),
         )
     ]
 
@@ -91,7 +95,7 @@ def _landscape(record: Record) -> list[Figure]:
             return _objective(row, found["parts"])
         values = found.get("curvature")
         caption = f"λ₁ {values[0]:.3g}, λ₂ {values[1]:.3g}" if values and None not in values else ""
-        shown.append((row, caption, read_surface(found)))
+        shown.append((row, caption, read_surface(Surface.read(found))))
     pages = -(-len(shown) // MOST_CHECKPOINTS)
     size = -(-len(shown) // pages)
     return [_page(shown[at : at + size]) for at in range(0, len(shown), size)]
@@ -99,7 +103,7 @@ def _landscape(record: Record) -> list[Figure]:
 
 def _objective(row: str, parts: Sequence[Record]) -> list[Figure]:
     """Draw the term on its own scale: beside the losses its relief would not be seen."""
-    surfaces = {part["part"]: read_surface(part) for part in parts}
+    surfaces = {part["part"]: read_surface(Surface.read(part)) for part in parts}
     losses = [(name, row, surfaces[name]) for name in ("cross-entropy", "sum")]
     name = "MAN term"
     term = surfaces[name]

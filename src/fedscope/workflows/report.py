@@ -13,6 +13,7 @@ from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
 from fedscope.records.commands import registry_option
 from fedscope.records.entries import Record
+from fedscope.records.reading import hessians, landscapes
 from fedscope.records.schemas import HESSIAN_SCHEMA, LANDSCAPE_SCHEMA
 from fedscope.report import report_page
 from fedscope.workflows.curvature.measure import measure
@@ -188,8 +189,8 @@ def as_record(run: Run, paths: Sequence[Path] = ()) -> Record:
 
 def page_of(runs: Sequence[Record], records: Sequence[Record]) -> str:
     """Return the HTML of runs and records of either schema."""
-    curvatures = [record for record in records if record["schema"] == HESSIAN_SCHEMA]
-    return report_page(runs, curvatures, [r for r in records if r["schema"] == LANDSCAPE_SCHEMA])
+    curvatures = hessians([record for record in records if record["schema"] == HESSIAN_SCHEMA])
+    return report_page(runs, curvatures, landscapes([r for r in records if r["schema"] == LANDSCAPE_SCHEMA]))
 
 
 def _has(records: Sequence[Record], schema: str, sha256: str) -> bool:

@@ -8,7 +8,10 @@ from matplotlib.figure import Figure
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.spectrum.bars import Bar, bar_figure, checkpoint_bars, client_bars
+from fedscope.records.cross_client import CrossClient
+from fedscope.records.hessian import HessianRecord
 from tests.figures.cases import crossing
+from tests.figures.records import curvature
 
 
 def _drawn(figure: Figure) -> Figure:
@@ -19,25 +22,25 @@ def _drawn(figure: Figure) -> Figure:
 
 def test_clients_have_their_numbers_traces_and_errors() -> None:
     entry = crossing(4)
-    bars = client_bars(entry)
+    bars = client_bars(CrossClient.read(entry))
     assert [bar.name for bar in bars] == ["0", "2", "4", "6"]
     assert bars[1].values["trace"] == (entry["traces"][1]["value"], 5.0)
-    entry["lambda_max"] = [{"value": 3.0, "stderr_data": 0.5}] * 4
-    assert client_bars(entry)[0].values["λ_max"] == (3.0, 0.5)
-    figure = _drawn(bar_figure(client_bars(entry), axis="client"))
+    entry["lambda_max"] = [{"value": 3.0, "residual": 0.0, "stderr_data": 0.5}] * 4
+    assert client_bars(CrossClient.read(entry))[0].values["λ_max"] == (3.0, 0.5)
+    figure = _drawn(bar_figure(client_bars(CrossClient.read(entry)), axis="client"))
     assert [axes.get_ylabel() for axes in figure.axes] == [r"$\lambda_{\max}$", "trace"]
     heights = [patch.get_height() for patch in figure.axes[1].patches]  # type: ignore[attr-defined]
     np.testing.assert_allclose(heights, [found["value"] for found in entry["traces"]])
     with pytest.raises(UserError, match="--recompute"):
-        client_bars({**entry, "traces": None})
+        client_bars(CrossClient.read({**entry, "traces": None}))
 
 
 def test_the_error_of_a_trace_holds_probes_and_data() -> None:
-    record = {
-        "lambda_max": {"value": 2.0, "stderr_data": None},
-        "trace": {"value": 7.0, "stderr_probe": 3.0, "stderr_data": 4.0},
-    }
-    (bar,) = checkpoint_bars([record], ["x"])
+    record = curvature(
+        lambda_max={"value": 2.0, "residual": 0.0, "stderr_data": None},
+        trace={"value": 7.0, "stderr_probe": 3.0, "stderr_data": 4.0},
+    )
+    (bar,) = checkpoint_bars([HessianRecord.read(record)], ["x"])
     assert bar.values["trace"] == (7.0, 5.0)
     assert bar.values["λ_max"][0] == 2.0
     assert math.isnan(bar.values["λ_max"][1])

@@ -11,7 +11,12 @@ from matplotlib.figure import Figure
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.spectrum.client_pairs import client_matrix_figure
+from fedscope.records.cross_client import CrossClient
 from tests.figures.cases import crossing
+
+
+def _figure(entries: list[dict[str, Any]], labels: list[str]) -> Figure:
+    return client_matrix_figure([CrossClient.read(entry) for entry in entries], labels)
 
 
 def _drawn(figure: Figure) -> Figure:
@@ -30,7 +35,7 @@ def _matrices(figure: Figure) -> list[Axes]:
 
 def test_cells_are_the_pairs_and_self_pairs_are_left_out() -> None:
     entry = crossing(4)
-    H_N, H_D = _matrices(client_matrix_figure([entry], ["a"]))
+    H_N, H_D = _matrices(_figure([entry], ["a"]))
     for axes, symbol in ((H_N, "H_N"), (H_D, "H_D")):
         cells: Any = np.ma.asarray(_mesh(axes).get_array())
         expected = np.array(entry["matrices"][symbol]["parameter"], dtype=float)
@@ -42,20 +47,20 @@ def test_cells_are_the_pairs_and_self_pairs_are_left_out() -> None:
 
 
 def test_values_stand_in_the_cells_where_they_fit() -> None:
-    figure = _drawn(client_matrix_figure([crossing(6)], ["a"]))
+    figure = _drawn(_figure([crossing(6)], ["a"]))
     (axes, _) = _matrices(figure)
     assert len(axes.texts) == 30
     assert axes.texts[0].get_position() == (1, 0)
     cell = axes.get_window_extent().width / 6
     assert all(text.get_window_extent().width < cell for text in axes.texts)
-    crowded = _matrices(client_matrix_figure([crossing(40)], ["a"]))[0]
+    crowded = _matrices(_figure([crossing(40)], ["a"]))[0]
     assert len(crowded.texts) == 0
     assert len(crowded.get_xticks()) <= 14
 
 
 def test_checkpoints_share_both_scales() -> None:
     entries = [crossing(5), crossing(5, seed=9)]
-    axes = _matrices(client_matrix_figure(entries, ["a", "b"]))
+    axes = _matrices(_figure(entries, ["a", "b"]))
     assert len(axes) == 4
     for place in (0, 1):
         norms = [_mesh(one).norm for one in axes[2 * place : 2 * place + 2]]
@@ -66,11 +71,11 @@ def test_checkpoints_share_both_scales() -> None:
 
 
 def test_pairs_below_the_noise_are_hatched() -> None:
-    figure = _drawn(client_matrix_figure([crossing(4, unresolved=True)], ["a"]))
+    figure = _drawn(_figure([crossing(4, unresolved=True)], ["a"]))
     assert [len([p for p in axes.patches if p.get_hatch()]) for axes in _matrices(figure)] == [2, 2]
     entry = crossing(3)
     entry["H_N"]["parameter"] = {**entry["H_N"]["parameter"], "value": None}
-    texts = [text.get_text() for text in client_matrix_figure([entry], ["a"]).texts]
+    texts = [text.get_text() for text in _figure([entry], ["a"]).texts]
     assert "$H_N$ over distinct pairs: unresolved" in texts
 
 
@@ -79,7 +84,7 @@ def test_what_a_pair_cannot_be_is_hatched_and_neither_written_nor_part_of_the_sc
     for symbol, value in (("H_N", -16.0), ("H_D", -11.0)):
         own = entry["matrices"][symbol]["parameter"]
         own[0][1] = own[1][0] = value
-    figure = _drawn(client_matrix_figure([entry], ["a"]))
+    figure = _drawn(_figure([entry], ["a"]))
     for axes in _matrices(figure):
         assert len([patch for patch in axes.patches if patch.get_hatch()]) == 2
         assert not [text for text in axes.texts if text.get_text().startswith("−1")]
@@ -89,7 +94,7 @@ def test_what_a_pair_cannot_be_is_hatched_and_neither_written_nor_part_of_the_sc
     assert "hatched: unresolved" in " ".join(text.get_text() for text in figure.texts)
     stated = {name: {"parameter": [[True] * 4] * 4} for name in ("H_N", "H_D")}
     stated["H_D"]["parameter"] = [[False] * 4] * 4
-    _, H_D = _matrices(client_matrix_figure([{**crossing(4), "matrices_resolved": stated}], ["a"]))
+    _, H_D = _matrices(_figure([{**crossing(4), "matrices_resolved": stated}], ["a"]))
     assert len([patch for patch in H_D.patches if patch.get_hatch()]) == 12
 
 
@@ -97,6 +102,6 @@ def test_a_record_without_the_matrices_is_told() -> None:
     old = crossing(3)
     del old["matrices"]
     with pytest.raises(UserError, match="--recompute"):
-        client_matrix_figure([old], ["a"])
+        _figure([old], ["a"])
     with pytest.raises(UserError, match="1 to 6"):
-        client_matrix_figure([], [])
+        _figure([], [])

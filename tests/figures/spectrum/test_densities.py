@@ -7,7 +7,12 @@ from matplotlib.figure import Figure
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.spectrum.densities import density_figure
+from fedscope.records.hessian import Density
 from tests.figures.cases import spectrum
+
+
+def _spectrum(**shape: float) -> Density:
+    return Density.read(spectrum(**shape))
 
 
 def _draw(figure: Figure) -> None:
@@ -20,7 +25,7 @@ def _labels(figure: Figure) -> list[str]:
 
 
 def test_curves_share_the_axes_and_differ_in_colour_and_line() -> None:
-    figure = density_figure([spectrum(top=top) for top in (50, 20, 10, 5)], list("abcd"))
+    figure = density_figure([_spectrum(top=top) for top in (50, 20, 10, 5)], list("abcd"))
     _draw(figure)
     (axes,) = figure.axes
     assert axes.get_yscale() == "log"
@@ -32,7 +37,7 @@ def test_curves_share_the_axes_and_differ_in_colour_and_line() -> None:
 
 def test_a_single_outlying_eigenvalue_stays_on_the_page() -> None:
     outlier = 1e-8
-    figure = density_figure([spectrum(outlier=outlier)], ["a"])
+    figure = density_figure([_spectrum(outlier=outlier)], ["a"])
     peak = outlier / (0.5 * math.sqrt(2 * math.pi))
     low, high = figure.axes[0].get_ylim()
     assert peak / 10 < low < peak
@@ -40,14 +45,14 @@ def test_a_single_outlying_eigenvalue_stays_on_the_page() -> None:
 
 
 def test_the_linear_stretch_covers_the_broadening() -> None:
-    figure = density_figure([spectrum(sigma=0.5), spectrum(sigma=0.02)], ["a", "b"])
+    figure = density_figure([_spectrum(sigma=0.5), _spectrum(sigma=0.02)], ["a", "b"])
     assert figure.axes[0].xaxis.get_transform().linthresh == 1.0  # type: ignore[attr-defined]
-    linear = density_figure([spectrum()], ["a"], x_scale="linear")
+    linear = density_figure([_spectrum()], ["a"], x_scale="linear")
     assert linear.axes[0].get_xscale() == "linear"
 
 
 def test_largest_eigenvalues_are_marked_and_named() -> None:
-    figure = density_figure([spectrum(), spectrum(top=20)], ["a", "b"], lambda_max=[50.0, math.nan])
+    figure = density_figure([_spectrum(), _spectrum(top=20)], ["a", "b"], lambda_max=[50.0, math.nan])
     assert _labels(figure) == [r"a, $\lambda_{\max}$ = 50", r"b"]
     marked = [line for line in figure.axes[0].lines if line.get_marker() == "v"]
     assert [line.get_xdata() for line in marked] == [[50.0]]
@@ -56,7 +61,7 @@ def test_largest_eigenvalues_are_marked_and_named() -> None:
 def test_points_that_are_not_finite_are_counted() -> None:
     broken = spectrum()
     broken["density"][:7] = [None] * 7
-    assert _labels(density_figure([broken], ["a"])) == ["a (7 of 801 points not finite)"]
+    assert _labels(density_figure([Density.read(broken)], ["a"])) == ["a (7 of 801 points not finite)"]
 
 
 def test_what_cannot_be_drawn_is_an_error() -> None:
@@ -64,6 +69,6 @@ def test_what_cannot_be_drawn_is_an_error() -> None:
         density_figure([], [])
     empty = spectrum() | {"density": [None] * 801}
     with pytest.raises(UserError, match="more probes"):
-        density_figure([empty], ["a"])
+        density_figure([Density.read(empty)], ["a"])
     with pytest.raises(ValueError):
-        density_figure([spectrum()], ["a"], lambda_max=[1.0, 2.0])
+        density_figure([_spectrum()], ["a"], lambda_max=[1.0, 2.0])

@@ -9,7 +9,10 @@ from scipy.stats import t
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.spectrum.eigenvalues import eigenvalue_figure
+from fedscope.records.estimates import Eigenvalue
 from tests.figures.cases import eigenvalues
+
+NOT_FINITE = Eigenvalue.read({"value": None, "residual": None, "stderr_data": None})
 
 
 def _drawn(figure: Figure) -> Figure:
@@ -24,16 +27,14 @@ def test_few_eigenvalues_have_bars_many_a_band() -> None:
     assert isinstance(bars, LineCollection)
     ends = [np.asarray(segment)[:, 1] for segment in bars.get_segments()]
     np.testing.assert_allclose(ends[0], [45, 55], rtol=1e-5)
-    np.testing.assert_allclose(
-        np.ravel(few.lines[0].get_ydata()), [entry["value"] for entry in eigenvalues(5)]
-    )
+    np.testing.assert_allclose(np.ravel(few.lines[0].get_ydata()), [entry.value for entry in eigenvalues(5)])
     np.testing.assert_allclose(np.ravel(few.lines[0].get_xdata()), [1, 2, 3, 4, 5])
     (band,) = _drawn(eigenvalue_figure([eigenvalues(200)], ["a"])).axes[0].collections
     assert isinstance(band, PolyCollection)
 
 
 def test_bars_are_students_interval_of_the_batches() -> None:
-    entry = {"value": 5.0, "stderr_data": 0.5, "batches": [4.0, 5.0, 6.0]}
+    entry = Eigenvalue(value=5.0, residual=0.0, stderr_data=0.5, batches=(4.0, 5.0, 6.0))
     (bars,) = eigenvalue_figure([[entry]], ["a"]).axes[0].collections
     assert isinstance(bars, LineCollection)
     (segment,) = bars.get_segments()
@@ -65,7 +66,10 @@ def test_several_methods_share_a_logarithmic_axis() -> None:
 
 
 def test_the_smallest_are_counted_from_their_own_end_on_a_symmetric_axis() -> None:
-    below = [{"value": -value, "interval": None} for value in (3.0, 2.0, 0.001)]
+    below = [
+        Eigenvalue.read({"value": -value, "residual": 0.0, "stderr_data": None})
+        for value in (3.0, 2.0, 0.001)
+    ]
     figure = _drawn(eigenvalue_figure([eigenvalues(3)], ["a"], smallest=[below]))
     (axes,) = figure.axes
     assert axes.get_yscale() == "symlog"
@@ -76,14 +80,14 @@ def test_the_smallest_are_counted_from_their_own_end_on_a_symmetric_axis() -> No
 
 
 def test_values_that_are_not_finite_are_counted() -> None:
-    broken = [*eigenvalues(2), {"value": None, "interval": None}]
+    broken = [*eigenvalues(2), NOT_FINITE]
     labels = eigenvalue_figure([broken], ["a"]).axes[0].get_legend_handles_labels()[1]
     assert labels == ["a (1 of 3 not finite)"]
 
 
 def test_what_cannot_be_drawn() -> None:
     with pytest.raises(UserError, match="no eigenvalue is finite"):
-        eigenvalue_figure([[{"value": None}]], ["a"])
+        eigenvalue_figure([[NOT_FINITE]], ["a"])
     with pytest.raises(UserError, match="1 to 10"):
         eigenvalue_figure([], [])
     with pytest.raises(ValueError):

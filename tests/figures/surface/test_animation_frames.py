@@ -14,7 +14,7 @@ from fedscope.errors import UserError
 from fedscope.figures import animation as film
 from fedscope.figures.provenance import read_record
 from fedscope.figures.surface.animation_frames import frame_figures, frames, is_film, strip_figure
-from tests.figures.cases import bowl, film_records, landscape_record, trajectory
+from tests.figures.cases import bowl, film_records, recorded, trajectory
 
 
 def _texts(figure: Figure) -> list[str]:
@@ -35,14 +35,14 @@ def test_rounds_become_frames_in_order_on_one_scale() -> None:
 
 def test_several_runs_stand_side_by_side_in_each_frame() -> None:
     found = frames(film_records(2, runs=("a", "b")))
-    assert [[record["checkpoint"]["run"] for record in frame.records] for frame in found] == [["a", "b"]] * 2
+    assert [[record.checkpoint.run for record in frame.records] for frame in found] == [["a", "b"]] * 2
     assert found[0].names == ("a, round 1", "b, round 1")
     with pytest.raises(UserError, match="one --rounds"):
         frames([*film_records(2), *film_records(3, runs=("b",))])
 
 
 def test_a_trajectory_grows() -> None:
-    found = frames([landscape_record(trajectory(4))])
+    found = frames([recorded(trajectory(4))])
     assert [frame.reached for frame in found] == [1, 2, 3, 4]
     assert [frame.names for frame in found] == [(f"round {i}",) for i in range(1, 5)]
     figures = frame_figures(found, kind="contour")
@@ -64,12 +64,12 @@ def test_a_strip_has_rows_of_up_to_six_or_a_row_per_run() -> None:
 
 
 def test_plain_landscapes_are_no_film() -> None:
-    plain = [landscape_record(bowl()), landscape_record(bowl(), run="b")]
+    plain = [recorded(bowl()), recorded(bowl(), run="b")]
     assert not is_film(plain)
     with pytest.raises(UserError, match="--rounds"):
         frames(plain)
     assert is_film(film_records(2))
-    assert is_film([landscape_record(trajectory(4))])
+    assert is_film([recorded(trajectory(4))])
 
 
 def test_a_gif_loops_with_the_same_bytes_and_its_record(tmp_path: Path) -> None:

@@ -1,4 +1,3 @@
-import json
 from dataclasses import astuple, replace
 from typing import Any
 
@@ -9,7 +8,9 @@ from matplotlib.text import Text
 
 from fedscope.errors import UserError
 from fedscope.figures.surface.from_records import draw, read_surface
-from tests.figures.cases import bowl, drift, landscape_record, profile, trajectory
+from fedscope.records.landscape import LandscapeRecord
+from fedscope.records.reading import landscapes
+from tests.figures.cases import bowl, drift, landscape_record, profile, recorded, trajectory
 
 
 def _texts(figure: Figure) -> list[str]:
@@ -20,11 +21,11 @@ def _texts(figure: Figure) -> list[str]:
 def test_a_surface_survives_its_record(surface: Any) -> None:
     grid = surface.loss.shape
     whole = replace(surface, computed=torch.ones(grid, dtype=torch.bool), interpolation_error=0.01)
-    found = read_surface(json.loads(json.dumps(landscape_record(whole))))
+    found = read_surface(recorded(whole))
     assert (found.directions, found.path, found.interpolation_error) == (
         surface.directions, surface.path, 0.01,
     )  # fmt: skip
-    assert list(map(astuple, found.marks)) == list(map(astuple, surface.marks))
+    assert [(mark.label, mark.at, mark.distance) for mark in found.marks] == list(map(astuple, surface.marks))
     assert [axis.name for axis in found.axes] == [axis.name for axis in surface.axes]
     assert torch.equal(found.loss, surface.loss)
     assert set(found.metrics) == set(surface.metrics)
@@ -33,7 +34,7 @@ def test_a_surface_survives_its_record(surface: Any) -> None:
 
 
 def test_null_is_not_finite() -> None:
-    found = read_surface(json.loads(json.dumps(landscape_record(bowl(bad=5)))))
+    found = read_surface(recorded(bowl(bad=5)))
     assert int(found.loss.isnan().sum()) == 5
 
 
@@ -41,7 +42,7 @@ def test_a_record_from_before_marks_is_drawn() -> None:
     old = landscape_record(bowl())
     for key in ("stderr", "metrics", "marks", "path", "computed", "interpolation_error"):
         del old[key]
-    texts = _texts(draw([old]))
+    texts = _texts(draw([LandscapeRecord.read(old)]))
     line = "round 5, λ$_{1}$ 10.0, λ$_{2}$ 10.0 (512\N{NO-BREAK SPACE}samples)"
     assert {"a", "centre loss 0.2", line} <= set(texts)
 
@@ -52,37 +53,37 @@ def test_interpolated_points_and_errors_are_said() -> None:
     surface = replace(
         bowl(), computed=computed, interpolation_error=0.013, stderr=torch.full((11, 11), 0.05).double()
     )
-    texts = _texts(draw([landscape_record(surface)]))
+    texts = _texts(draw([recorded(surface)]))
     assert "55 of 121 points computed, others ≤ 1.3 % off where checked" in texts
     assert "centre loss 0.200 ± 0.050" in texts
 
 
 def test_gauss_newton_eigenvalues_are_named_as_such() -> None:
-    record = landscape_record(bowl()) | {"directions": "ggn", "curvature": [123.4, 0.5]}
+    record = recorded(replace(bowl(), directions="ggn"), curvature=[123.4, 0.5])
     texts = " ".join(_texts(draw([record])))
     assert r"Gauss–Newton λ$_{1}$ 123, λ$_{2}$ 0.500" in texts
 
 
 def test_a_line_becomes_a_profile_with_its_barrier() -> None:
-    record = landscape_record(profile(), barrier={"height": 1.0, "at": 0.5})
+    record = recorded(profile(), barrier={"height": 1.0, "at": 0.5})
     texts = _texts(draw([record]))
     assert {"a → b", "barrier 1", "512 samples; band: ± one standard error over samples"} <= set(texts)
     with pytest.raises(UserError, match="apart"):
-        draw([record, landscape_record(bowl())])
+        draw([record, recorded(bowl())])
 
 
 def test_what_is_no_landscape_is_refused() -> None:
     good = landscape_record(bowl())
     for broken, message in [
         ({"schema": "fedscope/hessian/1"}, "schema"),
-        ({**good, "loss": [[1.0, 2.0]]}, "shape"),
+        ({**good, "loss": [[1.0, 2.0]]}, "loss is no grid of 11 × 11"),
         ({**good, "loss": [[1.0, 2.0], [3.0]]}, "not whole"),
         ({**good, "marks": [{"label": "x"}]}, "not whole"),
-        ({**good, "axes": good["axes"] * 2}, "shape"),
+        ({**good, "axes": good["axes"] * 2}, "not whole"),
     ]:
         with pytest.raises(UserError, match=message):
-            read_surface(broken)
+            landscapes([broken])
     with pytest.raises(UserError, match="no landscape"):
         draw([])
     with pytest.raises(UserError, match="it has loss"):
-        draw([good], metric="accuracy")
+        draw([recorded(bowl())], metric="accuracy")

@@ -3,20 +3,23 @@
 from fedscope.data.sets.catalogue import DATASETS
 from fedscope.federated.methods import ALIASES, METHODS
 from fedscope.figures.text.labels import PRINTED, PRINTED_DATA, data_name, label, method_name, titles
+from fedscope.records.hessian import Checkpoint
+from fedscope.records.reading import hessians
 from fedscope.reproduce.spec import names, recipe
+from tests.figures.records import curvature
 
-HERE = {"path": "runs/a/final.pt", "run": "a", "round": 12, "client": None, "average": "cld"}
+HERE = {"path": "runs/a/final.pt", "run": "a", "round": 12, "client": None, "average": "cld", "sha256": "0"}
 
 
 def test_each_kind_of_checkpoint_has_its_own_label() -> None:
     labels = [
-        label(HERE | change)
+        label(Checkpoint.read(HERE | change))
         for change in ({}, {"client": 3}, {"average": "all"}, {"average": "sel"}, {"round": 13}, {"run": "b"})
     ]
     assert labels[:3] == ["a@12", "a@client3 (round 12)", "a@all (round 12)"]
     assert len(set(labels)) == len(labels)
-    assert label({"path": "x/mine.pt", "run": None}) == "mine.pt"
-    assert label({"path": "f.pt", "run": "a", "round": 2, "client": None}) == "a@2"  # an older record
+    assert label(Checkpoint(path="x/mine.pt", sha256="0")) == "mine.pt"
+    assert label(Checkpoint(path="f.pt", run="a", round=2, sha256="0")) == "a@2"  # an older record
 
 
 def test_every_method_has_one_printed_name_which_the_papers_tables_use_too() -> None:
@@ -30,9 +33,9 @@ def test_every_method_has_one_printed_name_which_the_papers_tables_use_too() -> 
 
 
 def test_titles_are_methods_where_each_has_its_own() -> None:
-    pair = [{"checkpoint": HERE, "problem": {"method": name}} for name in ("fedavg", "fedavg+man")]
+    pair = hessians([curvature("a", name) for name in ("fedavg", "fedavg+man")])
     assert titles(pair) == ["FedAvg", "FedAvg+MAN"]
-    assert titles([pair[0], pair[0]]) == ["a@12", "a@12"]
+    assert titles([pair[0], pair[0]]) == ["a@4", "a@4"]
 
 
 def test_every_data_set_has_a_printed_name() -> None:

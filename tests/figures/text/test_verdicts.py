@@ -4,17 +4,21 @@ import pytest
 
 from fedscope.errors import UserError
 from fedscope.figures.text.advice import advice
+from fedscope.figures.text.tables import Table
 from fedscope.figures.text.verdicts import comparison_table, surprises
+from fedscope.records.hessian import HessianRecord
+from fedscope.records.reading import hessians
+
+Json = dict[str, Any]
 
 
-def _record(
-    label: str, top: float, *, data: float = 0.4, probe: float = 9.0, residual: float = 0.01
-) -> dict[str, Any]:
+def _record(label: str, top: float, *, data: float = 0.4, probe: float = 9.0, residual: float = 0.01) -> Json:
     spread = [top - data, top + data]
     return {
-        "checkpoint": {"path": f"{label}.pt", "run": label, "round": 3, "client": None, "average": None},
+        "schema": "fedscope/hessian/1", "eigenvalues": [], "density": None,
+        "checkpoint": {"path": f"{label}.pt", "sha256": "0", "run": label, "round": 3},
         "samples_sha256": "s", "batch_sizes": [5, 5], "noise": 1e-4,
-        "problem": {"operator": "hessian", "reading": "paper"},
+        "problem": {"samples": 10, "operator": "hessian", "reading": "paper"},
         "lambda_max": {"value": top, "residual": residual, "stderr_data": data, "batches": spread},
         "trace": {
             "value": 100.0, "stderr_probe": probe, "stderr_data": 2.0, "batches": [99.0, 101.0],
@@ -24,34 +28,46 @@ def _record(
     }  # fmt: skip
 
 
+def _advice(record: Json) -> list[str]:
+    return advice(HessianRecord.read(record))
+
+
+def _compared(records: list[Json]) -> Table:
+    return comparison_table(hessians(records))
+
+
+def _surprises(records: list[Json]) -> list[str]:
+    return surprises(hessians(records))
+
+
 def test_the_dominating_error_is_named_with_its_mend() -> None:
-    first, second = advice(_record("a", 50.0))
+    first, second = _advice(_record("a", 50.0))
     assert first.startswith("λ_max: most of its error is the samples (0.8 %)")
     assert "--samples" in first
     assert second.startswith("trace: most of its error is the probes (9 %)")
     assert "--trace-rtol" in second
-    assert "--tol" in advice(_record("a", 50.0, residual=3.0))[0]
-    assert advice(_record("a", 50.0, probe=1.0))[1].startswith("trace: most of its error is the samples")
+    assert "--tol" in _advice(_record("a", 50.0, residual=3.0))[0]
+    assert _advice(_record("a", 50.0, probe=1.0))[1].startswith("trace: most of its error is the samples")
 
 
 def test_an_error_that_is_not_known_is_not_judged() -> None:
     record = _record("a", 50.0)
     record["lambda_max"] |= {"value": None, "stderr_data": None, "residual": None}
     record["trace"] |= {"stderr_data": None, "stderr_probe": None}
-    assert advice(record) == []
+    assert _advice(record) == []
 
 
 def test_one_batch_leaves_the_largest_error_unknown() -> None:
     record = _record("a", 50.0)
     record["batch_sizes"] = [10]
     record["lambda_max"]["stderr_data"] = record["trace"]["stderr_data"] = None
-    (line,) = advice(record)
+    (line,) = _advice(record)
     assert "--batch-size" in line
     assert "most" not in line
 
 
 def test_differences_are_to_the_first_and_carry_a_verdict() -> None:
-    table = comparison_table([_record("a", 50.0), _record("b", 40.0), _record("c", 50.1)])
+    table = _compared([_record("a", 50.0), _record("b", 40.0), _record("c", 50.1)])
     assert table.title == "Difference to a@3"
     assert table.columns == ("checkpoint", "λ_max", "trace")
     (b, lower, same), (c, unclear, _) = table.rows
@@ -65,27 +81,27 @@ def test_differences_are_to_the_first_and_carry_a_verdict() -> None:
 def test_a_difference_that_few_batches_leave_undecided_says_what_would_decide_it() -> None:
     one, other = _record("a", 50.0), _record("b", 40.0)
     other["lambda_max"]["batches"] = [35.0, 45.0]  # 10 ± 4.6 over two batches: the interval is 13 errors wide
-    table = comparison_table([one, other])
+    table = _compared([one, other])
     assert table.rows[0][1].endswith(": undecided")
     assert "2 batches" in table.notes[0]
     assert "--batch-size" in table.notes[0]
     other["lambda_max"]["batches"] = [39.6, 40.4]
     one["trace"]["samples"] = other["trace"]["samples"] = [100.0, 100.0]
-    assert "batches" not in comparison_table([one, other]).notes[0]
+    assert "batches" not in _compared([one, other]).notes[0]
 
 
 def test_a_comparison_needs_two() -> None:
     with pytest.raises(UserError, match="two or more"):
-        comparison_table([_record("a", 1.0)])
+        _compared([_record("a", 1.0)])
 
 
 def test_a_flattening_method_that_is_sharper_is_remarked_on_with_this_runs_numbers() -> None:
     plain, man, far = _record("a", 26.4), _record("b", 31.5), _record("c", 20.0)
     for record, method in ((plain, "fedavg"), (man, "fedavg+man"), (far, "fedavg+man")):
         record["problem"]["method"] = method
-    (remark,) = surprises([plain, man, far])
+    (remark,) = _surprises([plain, man, far])
     assert remark.startswith("FedAvg+MAN is sharper here than FedAvg, λ_max by 5.1")
-    assert remark in comparison_table([plain, man]).notes
-    assert surprises([man, plain]) == surprises([plain, far]) == surprises([plain]) == []
+    assert remark in _compared([plain, man]).notes
+    assert _surprises([man, plain]) == _surprises([plain, far]) == _surprises([plain]) == []
     plain["problem"]["method"] = man["problem"]["method"] = "fedprox"
-    assert surprises([plain, man]) == []
+    assert _surprises([plain, man]) == []

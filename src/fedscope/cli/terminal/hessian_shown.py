@@ -9,6 +9,8 @@ from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.advice import advice, plain_form, redrawn
 from fedscope.figures.text.labels import label
 from fedscope.figures.text.tables import Table, hessian_table
+from fedscope.records.hessian import HessianRecord
+from fedscope.records.reading import hessians
 
 Record = Mapping[str, Any]
 
@@ -20,51 +22,49 @@ def show(records: Sequence[Record]) -> None:
 
 def shown(records: Sequence[Record]) -> Iterator[console.Piece]:
     """Return what is printed of the records: their table, their differences, and each one's own."""
-    yield _piece(hessian_table(records))
-    for record in records:
+    found = hessians(records)
+    yield _piece(hessian_table(found))
+    for record in found:
         notes = [plain_form(record), *advice(record), redrawn(record)]
-        if record.get("reused"):
+        if record.reused:
             notes.insert(0, "as measured before; --recompute measures again")
-        yield from (("note", f"{label(record['checkpoint'])}: {line}") for line in notes if line)
-    if len(records) > 1:
-        yield from _compared(records)
-    for record in records:
+        yield from (("note", f"{label(record.checkpoint)}: {line}") for line in notes if line)
+    if len(found) > 1:
+        yield from _compared(found)
+    for record in found:
         yield from _of_one(record)
 
 
-def _of_one(record: Record) -> Iterator[console.Piece]:
-    name = label(record["checkpoint"])
-    if len(record["eigenvalues"]) > 1:
-        values = (format_estimate(e["value"], e["stderr_data"]) for e in record["eigenvalues"])
+def _of_one(record: HessianRecord) -> Iterator[console.Piece]:
+    name = label(record.checkpoint)
+    if len(record.eigenvalues) > 1:
+        values = (format_estimate(one.value, one.stderr_data) for one in record.eigenvalues)
         yield "line", f"{name}: eigenvalues ± data {', '.join(values)}"
-    if record["layers"]:
-        rows = [
-            (layer["name"], format_estimate(layer["value"], layer["stderr_data"]))
-            for layer in record["layers"]
-        ]
+    if record.layers:
+        rows = [(layer.name, format_estimate(layer.value, layer.stderr_data)) for layer in record.layers]
         yield "table", f"{name}: by layer", ("layer", "λ_max ± data"), rows
     for line in _short_of(record):
         yield "note", f"{name}: {line}"
 
 
-def _short_of(record: Record) -> Iterator[str]:
+def _short_of(record: HessianRecord) -> Iterator[str]:
     """Say what did not become as sure as was asked."""
-    cross = record["cross_client"]
-    if record["converged"] is False:
+    cross = record.cross_client
+    if record.converged is False:
         yield (
             "not every eigenpair is as sure as asked (--tol of λ_max, each of several 0.5 % of its own); "
             "their residuals are in --json; fewer --top-k are surer"
         )
-    if record["trace"]["converged"] is False:
-        yield f"the trace did not reach --trace-rtol in {record['trace']['probes']} probes"
-    if cross and cross["converged"] is False:
+    if record.trace.converged is False:
+        yield f"the trace did not reach --trace-rtol in {record.trace.probes} probes"
+    if cross and cross.converged is False:
         yield (
-            f"H_N and H_D did not reach --client-rtol in {cross['probes']} probes per client; "
+            f"H_N and H_D did not reach --client-rtol in {cross.probes} probes per client; "
             "raise --client-max-probes"
         )
 
 
-def _compared(records: Sequence[Record]) -> Iterator[console.Piece]:
+def _compared(records: Sequence[HessianRecord]) -> Iterator[console.Piece]:
     """Return each record's differences to the first, where they were made on the same samples."""
     from fedscope.figures.text.verdicts import comparison_table
 

@@ -15,6 +15,8 @@ from fedscope.figures import style
 from fedscope.figures.color_scale import format_value
 from fedscope.figures.inch_layout import POINTS, Page, wrapped
 from fedscope.figures.label_placement import text_size
+from fedscope.records.cross_client import CrossClient
+from fedscope.records.hessian import HessianRecord
 
 MOST_BARS = 100
 NO_ERROR = "±?"
@@ -26,8 +28,6 @@ HIGH, GAP, TITLE_LINE, SMALL_LINE = 0.9, 0.14, 0.17, 0.115
 LONGEST_NAME = 1.8
 SLOPE = 0.5  # of slanted names: how high they reach, in their lengths
 
-Record = Mapping[str, Any]
-
 
 @dataclass(frozen=True)
 class Bar:
@@ -37,37 +37,38 @@ class Bar:
     values: Mapping[str, tuple[float, float]]  # NaN where unknown
 
 
-def checkpoint_bars(records: Sequence[Record], labels: Sequence[str]) -> list[Bar]:
+def checkpoint_bars(records: Sequence[HessianRecord], labels: Sequence[str]) -> list[Bar]:
     """Return a bar per Hessian record; the trace's error is that of probes and data together."""
     return [
         Bar(
             name,
             {
-                "λ_max": _estimate(record["lambda_max"], "stderr_data"),
-                "trace": _estimate(record["trace"], "stderr_probe", "stderr_data"),
+                "λ_max": _bar(record.lambda_max.value, record.lambda_max.stderr_data),
+                "trace": _bar(record.trace.value, record.trace.stderr_probe, record.trace.stderr_data),
             },
         )
         for record, name in zip(records, labels, strict=True)
     ]
 
 
-def client_bars(crossing: Record) -> list[Bar]:
-    """Return a bar per client from the entry ``cross_client`` of a record; the trace's error is the probes'.
+def client_bars(crossing: CrossClient) -> list[Bar]:
+    """Return a bar per client of a comparison of clients; the trace's error is the probes'.
 
     Raises:
-        UserError: the entry is of an older form, without the clients' own values.
+        UserError: it is of an older form, without the clients' own values.
     """
-    traces, largest = crossing.get("traces"), crossing.get("lambda_max")
-    if not traces:
+    if not crossing.traces:
         raise UserError(
             "the record has no traces of single clients: measure it again with "
             "'fedscope hessian --clients --recompute'"
         )
     bars = []
-    for place, number in enumerate(crossing["numbers"]):
-        values = {"trace": _estimate(traces[place], "stderr")}
-        if largest:
-            values = {"λ_max": _estimate(largest[place], "stderr_data"), **values}
+    for place, number in enumerate(crossing.client_numbers):
+        trace = crossing.traces[place]
+        values = {"trace": _bar(trace.value, trace.stderr)}
+        if crossing.lambda_max:
+            top = crossing.lambda_max[place]
+            values = {"λ_max": _bar(top.value, top.stderr_data), **values}
         bars.append(Bar(str(number), values))
     return bars
 
@@ -129,12 +130,9 @@ def _note(bars: Sequence[Bar], caption: str) -> str:
     return "; ".join([caption] * bool(caption) + known + unknown)
 
 
-def _estimate(entry: Record | None, *errors: str) -> tuple[float, float]:
-    """Return value and root of the summed squares of the errors; NaN for null."""
-    if entry is None or entry["value"] is None:
-        return math.nan, math.nan
-    known = [float(entry[name]) for name in errors if entry.get(name) is not None]
-    return entry["value"], math.hypot(*known) if len(known) == len(errors) else math.nan
+def _bar(value: float, *errors: float) -> tuple[float, float]:
+    """Return the value and the root of the summed squares of its errors."""
+    return value, math.nan if math.isnan(value) else math.hypot(*errors)
 
 
 def _draw(axes: Axes, values: Sequence[tuple[float, float]]) -> None:

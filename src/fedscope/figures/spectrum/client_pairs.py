@@ -1,7 +1,6 @@
 """How much the clients' curvature differs: H_N and H_D of every pair of clients, as matrices."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,17 +11,20 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, MaxNLocator
 from numpy.typing import NDArray
 
+from fedscope.choices import Reading
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.color_scale import format_value
 from fedscope.figures.inch_layout import POINTS, Page, wrapped
 from fedscope.figures.label_placement import text_size
 from fedscope.figures.numbers import format_estimate
-from fedscope.statistics.resolution import UNRESOLVED, entry_resolved, pairs_resolved
+from fedscope.records.cross_client import CrossClient
+from fedscope.records.estimates import Symbol
+from fedscope.statistics.resolution import UNRESOLVED
 
 MOST_CHECKPOINTS = 6
 MOST_NAMED = 14  # clients that get a tick each
-SYMBOLS = {"H_N": "$H_N$", "H_D": "$H_D$"}
+TYPESET: Mapping[Symbol, str] = {"H_N": "$H_N$", "H_D": "$H_D$"}
 SMALLEST, LARGEST = 5.5, 6.0  # numbers in the cells, in points
 
 HATCHED = f"hatched: {UNRESOLVED}, out of its range or an interval that excludes nothing"
@@ -32,25 +34,23 @@ LEFT, RIGHT, TOP, BOTTOM = 0.4, 0.1, 0.06, 0.34
 GAP, BAR, BAR_LABELS = 0.25, 0.07, 0.32
 TITLE_LINE, SMALL_LINE, UNDER_HEADER = 0.15, 0.115, 0.04
 
-Record = Mapping[str, Any]
 Grid = NDArray[np.float64]
 
 
 def client_matrix_figure(
-    crossings: Sequence[Record],
+    crossings: Sequence[CrossClient],
     labels: Sequence[str],
     *,
-    reading: str = "parameter",
+    reading: Reading = "parameter",
     width: float = style.WIDE_COLUMN,
 ) -> Figure:
     """Draw the clients × clients matrices of H_N and H_D side by side, a row per checkpoint.
 
-    A crossing is the entry ``cross_client`` of a record of ``fedscope hessian --json``. All rows share two
-    colour scales; H_N's is logarithmic where all pairs are positive and span a decade, H_D's ends at 1.
-    Values stand in the cells where there is room. Pairs of a client with itself, 0 and 1 by definition, are
-    left white and crossed out; unresolved pairs are hatched and have no value, see
-    :mod:`fedscope.statistics.resolution`. ``reading`` is of the
-    diagonals: parameter or tensor; ``width`` is in inches.
+    All rows share two colour scales; H_N's is logarithmic where all pairs are positive and span a decade,
+    H_D's ends at 1. Values stand in the cells where there is room. Pairs of a client with itself, 0 and 1 by
+    definition, are left white and crossed out; unresolved pairs are hatched and have no value, see
+    :mod:`fedscope.statistics.resolution`. ``reading`` is of the diagonals: parameter or tensor; ``width`` is
+    in inches.
 
     Raises:
         UserError: no checkpoint, more than six, or a record without the matrices of this reading.
@@ -60,11 +60,11 @@ def client_matrix_figure(
         raise UserError(f"one figure shows 1 to {MOST_CHECKPOINTS} checkpoints, not {len(crossings)}")
     matrices = {
         symbol: [_matrix(one, symbol, reading, label) for one, label in zip(crossings, labels, strict=True)]
-        for symbol in SYMBOLS
+        for symbol in TYPESET
     }
     side = (width - 2 * LEFT - RIGHT - GAP) / 2
     with style.paper_style():
-        headings = [[_mean(one, symbol, reading) for symbol in SYMBOLS] for one in crossings]
+        headings = [[_mean(one, symbol, reading) for symbol in TYPESET] for one in crossings]
         header = TITLE_LINE + SMALL_LINE + UNDER_HEADER
         band = header + side + BOTTOM
         hatched = any(_unresolved(grid).any() for grids in matrices.values() for grid in grids)
@@ -77,9 +77,9 @@ def client_matrix_figure(
                 page.write(headings[row][place], center=left + side / 2, top=top + TITLE_LINE,
                            fontsize=style.SMALL_SIZE, color=style.FAINT_INK)  # fmt: skip
                 box = page.box(left=left, top=top + header, width=side, height=side)
-                _draw(page.figure.add_axes(box), grid, norm, _clients(crossings[row]), side)
+                _draw(page.figure.add_axes(box), grid, norm, crossings[row].client_numbers, side)
             box = page.box(left=left, top=page.height - foot - BAR - BAR_LABELS, width=side, height=BAR)
-            _draw_bar(page.figure, page.figure.add_axes(box), norm, SYMBOLS[symbol])
+            _draw_bar(page.figure, page.figure.add_axes(box), norm, TYPESET[symbol])
         for row, label in enumerate(labels):
             (line, *_) = wrapped(label, width=width, size=style.TITLE_SIZE)
             page.write(line, center=width / 2, top=TOP + row * band, fontsize=style.TITLE_SIZE,
@@ -90,31 +90,25 @@ def client_matrix_figure(
     return page.figure
 
 
-def _matrix(crossing: Record, symbol: str, reading: str, label: str) -> Grid:
-    found = (crossing.get("matrices") or {}).get(symbol, {}).get(reading)
+def _matrix(crossing: CrossClient, symbol: Symbol, reading: Reading, label: str) -> Grid:
+    found = crossing.matrix(symbol, reading)
     if found is None:
         raise UserError(
             f"the record of {label} has no {symbol} of pairs of clients in the {reading} reading; measure it "
             "again with 'fedscope hessian --clients --recompute --json FILE'"
         )
-    numbers = [[np.nan if value is None else value for value in row] for row in found]
-    resolved = np.array(pairs_resolved(crossing, symbol, reading))
-    grid = np.where(resolved, np.array(numbers, dtype=np.float64), np.nan)
+    grid = np.where(crossing.resolved(symbol, reading), np.array(found, dtype=np.float64), np.nan)
     np.fill_diagonal(grid, np.nan)
     return grid
 
 
-def _clients(crossing: Record) -> list[int]:
-    return list(crossing.get("numbers") or range(crossing["clients"]))
-
-
-def _mean(crossing: Record, symbol: str, reading: str) -> str:
-    estimate = crossing[symbol][reading]
-    pairs = "distinct pairs" if crossing["pairs"] == "distinct" else "all pairs with self-pairs"
-    if estimate is None or not entry_resolved(estimate, symbol):
-        return f"{SYMBOLS[symbol]} over {pairs}: {UNRESOLVED}"
-    value = style.typeset(format_estimate(estimate["value"], estimate["stderr"]))
-    return f"{SYMBOLS[symbol]} = {value}, mean over {pairs}"
+def _mean(crossing: CrossClient, symbol: Symbol, reading: Reading) -> str:
+    estimate = crossing.mean(symbol, reading)
+    pairs = "distinct pairs" if crossing.pairs == "distinct" else "all pairs with self-pairs"
+    if estimate is None or not estimate.resolves(symbol):
+        return f"{TYPESET[symbol]} over {pairs}: {UNRESOLVED}"
+    value = style.typeset(format_estimate(estimate.value, estimate.stderr))
+    return f"{TYPESET[symbol]} = {value}, mean over {pairs}"
 
 
 def _norm(grids: Sequence[Grid], symbol: str) -> Normalize:

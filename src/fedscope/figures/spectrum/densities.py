@@ -14,9 +14,10 @@ from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.inch_layout import Page, wrapped
 from fedscope.records.entries import density_entry, finite
+from fedscope.records.hessian import Density
 
 if TYPE_CHECKING:
-    from fedscope.landscape.spectral.results import Density
+    from fedscope.landscape.spectral import results
 
 MOST_DECADES = 10.0
 
@@ -29,7 +30,7 @@ Values = NDArray[np.float64]
 
 
 def density_figure(
-    densities: "Sequence[Mapping[str, Any] | Density]",
+    densities: "Sequence[Density | results.Density]",
     labels: Sequence[str] | None = None,
     *,
     lambda_max: Sequence[float] | None = None,
@@ -39,8 +40,8 @@ def density_figure(
 ) -> Figure:
     """Overlay densities, each in its own colour and line style; the density axis is logarithmic.
 
-    A density is what ``spectral_density`` returns, or the entry of a record of ``fedscope hessian --json``:
-    grid, density, its 95 % band, σ. ``labels`` stand in the legend; left out, the curves are numbered.
+    A density is a record's, or what ``spectral_density`` returns. ``labels`` stand in the legend; left out,
+    the curves are numbered.
 
     The density axis ends just under the lowest bump of any curve, at most ten decades below the highest, so
     that single outlying eigenvalues stay visible. The symmetric-logarithmic eigenvalue axis is linear up to
@@ -54,9 +55,11 @@ def density_figure(
     """
     if not densities:
         raise UserError("there is no spectrum to draw: compute one with 'fedscope hessian --density'")
-    entries = [one if isinstance(one, Mapping) else finite(density_entry(one)) for one in densities]
-    labels = labels or [f"spectrum {number}" for number in range(1, len(entries) + 1)]
-    curves = [(_values(one["grid"]), _values(one["density"])) for one in entries]
+    shown = [
+        one if isinstance(one, Density) else Density.read(finite(density_entry(one))) for one in densities
+    ]
+    labels = labels or [f"spectrum {number}" for number in range(1, len(shown) + 1)]
+    curves = [(np.array(one.grid), np.array(one.density)) for one in shown]
     low, high = density_range([density for _, density in curves])
     markers = [float("nan")] * len(curves) if lambda_max is None else lambda_max
     notes = wrapped(caption, width=width, size=style.SMALL_SIZE)
@@ -70,12 +73,12 @@ def density_figure(
         for index, (curve, label, marker) in enumerate(zip(curves, labels, markers, strict=True)):
             line = style.curve_look(index)
             _draw_curve(axes, curve, label, marker, line)
-            _draw_band(axes, curve[0], entries[index].get("band"), line["color"])
+            _draw_band(axes, curve[0], shown[index].band, line["color"])
         axes.set_yscale("log")
         axes.set(ylim=(low, high), xlabel="eigenvalue", ylabel="density")
         axes.yaxis.set_major_locator(LogLocator(numticks=7))
         axes.yaxis.set_minor_locator(NullLocator())
-        _scale_eigenvalues(axes, x_scale, sigma=max(float(one["sigma"]) for one in entries))
+        _scale_eigenvalues(axes, x_scale, sigma=max(one.sigma for one in shown))
         axes.spines[["top", "right"]].set_visible(False)
         # the legend stands above the axes, where no curve can run into it
         axes.legend(
@@ -111,16 +114,11 @@ def _draw_curve(
     axes.plot(grid, positive, label=style.typeset(label), **look)
 
 
-def _draw_band(axes: Axes, grid: Values, band: Sequence[Any] | None, color: Any) -> None:
+def _draw_band(axes: Axes, grid: Values, band: Sequence[Sequence[float]] | None, color: Any) -> None:
     if band is not None:
-        low, high = (_values(end) for end in band)
+        low, high = map(np.array, band)
         tiny = np.finfo(np.float64).tiny  # zero has no logarithm
         axes.fill_between(grid, np.maximum(low, tiny), high, color=color, alpha=0.2, linewidth=0)
-
-
-def _values(numbers: Sequence[float | None]) -> Values:
-    """Return JSON's numbers, null as NaN."""
-    return np.array([np.nan if number is None else number for number in numbers], dtype=np.float64)
 
 
 def _scale_eigenvalues(axes: Axes, x_scale: Literal["symlog", "linear"], *, sigma: float) -> None:

@@ -1,7 +1,6 @@
 """The leading eigenvalues of several checkpoints against their index, as in Mendieta et al. 2022."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,7 +11,8 @@ from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.color_scale import format_value
 from fedscope.figures.inch_layout import Page, wrapped
-from fedscope.figures.intervals import error_of, reach
+from fedscope.figures.intervals import reach
+from fedscope.records.estimates import Eigenvalue
 
 MOST_CURVES = 10
 MOST_BARS = 30  # eigenvalues that get an error bar each; more have a band
@@ -23,15 +23,14 @@ LEFT, RIGHT, TOP, BOTTOM = 0.5, 0.1, 0.06, 0.36
 AXES_HEIGHT, LEGEND_LINE = 1.9, 0.112
 APART = 0.07  # of neighbouring spectra's bars at most, in steps of the index
 
-Record = Mapping[str, Any]
 Values = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 def eigenvalue_figure(
-    spectra: Sequence[Sequence[Record]],
+    spectra: Sequence[Sequence[Eigenvalue]],
     labels: Sequence[str],
     *,
-    smallest: Sequence[Sequence[Record]] | None = None,
+    smallest: Sequence[Sequence[Eigenvalue]] | None = None,
     caption: str = "",
     width: float = style.SINGLE_COLUMN,
 ) -> Figure:
@@ -39,10 +38,9 @@ def eigenvalue_figure(
 
     ``smallest`` has those of the lower end, the smallest first, drawn against their index from there.
 
-    A spectrum is the entry ``eigenvalues`` of a record of ``fedscope hessian --json``: of each, ``value`` and
-    ``stderr_data``, as tables print them, whose degrees of freedom are one less than its ``batches``. Its
-    ``interval`` is of the eigenvalue on ever more samples, without
-    the upward bias of few, and may leave out the value: it is not drawn. The axis is logarithmic where all
+    The intervals are of ``value`` and ``stderr_data``, as tables print them, whose degrees of freedom are one
+    less than the ``batches``. A record's ``interval`` is of the eigenvalue on ever more samples, without the
+    upward bias of few, and may leave out the value: it is not drawn. The axis is logarithmic where all
     are positive and span a factor of ten, and symmetric-logarithmic, linear up to a thousandth of the
     largest, where some are not. Errors are bars, bands from ``MOST_BARS`` eigenvalues on. ``caption`` stands
     above; ``width`` is in inches.
@@ -54,7 +52,7 @@ def eigenvalue_figure(
     if not 1 <= len(spectra) <= MOST_CURVES:
         raise UserError(f"one figure shows 1 to {MOST_CURVES} spectra, not {len(spectra)}: make several")
     ends = [spectra, smallest if smallest is not None else [()] * len(spectra)]
-    finite = np.concatenate([_numbers([entry["value"] for entry in one]) for end in ends for one in end])
+    finite = np.array([entry.value for end in ends for one in end for entry in one])
     finite = finite[np.isfinite(finite)]
     if not finite.size:
         raise UserError("no eigenvalue is finite, so there is no spectrum to draw; see --json")
@@ -84,8 +82,8 @@ def eigenvalue_figure(
     return page.figure
 
 
-def _draw_curve(axes: Axes, spectrum: Sequence[Record], label: str, index: int, shift: float) -> None:
-    values = _numbers([entry["value"] for entry in spectrum])
+def _draw_curve(axes: Axes, spectrum: Sequence[Eigenvalue], label: str, index: int, shift: float) -> None:
+    values = np.array([entry.value for entry in spectrum])
     missing = int((~np.isfinite(values)).sum())
     label += f" ({missing} of {values.size} not finite)" if missing else ""
     few = len(values) <= MOST_BARS
@@ -102,14 +100,10 @@ def _draw_curve(axes: Axes, spectrum: Sequence[Record], label: str, index: int, 
         axes.fill_between(at, low, high, color=look["color"], alpha=0.2, linewidth=0)
 
 
-def _intervals(spectrum: Sequence[Record]) -> tuple[Values, Values]:
-    values = _numbers([entry["value"] for entry in spectrum])
-    half = _numbers([reach(*known) if (known := error_of(entry)) else None for entry in spectrum])
+def _intervals(spectrum: Sequence[Eigenvalue]) -> tuple[Values, Values]:
+    values = np.array([entry.value for entry in spectrum])
+    half = np.array([reach(*entry.error) if entry.error else np.nan for entry in spectrum])
     return values - half, values + half
-
-
-def _numbers(numbers: Sequence[float | None]) -> Values:
-    return np.array([np.nan if number is None else number for number in numbers], dtype=np.float64)
 
 
 def _scale(axes: Axes, finite: Values) -> None:

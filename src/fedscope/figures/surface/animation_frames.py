@@ -1,8 +1,7 @@
 """A landscape along training: one frame per round on one scale, for a film or as a strip of panels."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -12,30 +11,29 @@ from fedscope.figures.surface.from_records import draw, read_surface
 from fedscope.figures.surface.panels import grid_of
 from fedscope.figures.surface.surfaces import Kind
 from fedscope.figures.text.labels import distinct_methods, titles
+from fedscope.records.landscape import LandscapeRecord
 
 MOST_COLUMNS = 6
 MOST_PANELS = 36
-
-Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Frame:
     """What is seen at one round."""
 
-    records: tuple[Record, ...]  # one per run
+    records: tuple[LandscapeRecord, ...]  # one per run
     names: tuple[str, ...]
     reached: int | None = None  # of a trajectory: how many of its marks
 
 
-def is_film(records: Sequence[Record]) -> bool:
+def is_film(records: Sequence[LandscapeRecord]) -> bool:
     """Say whether these records are rounds to be seen one after the other, or one trajectory."""
-    if len(records) == 1 and records[0].get("path"):
+    if len(records) == 1 and records[0].path:
         return True
-    return bool(records) and all(record.get("directions_of") for record in records)
+    return bool(records) and all(record.directions_of for record in records)
 
 
-def frames(records: Sequence[Record]) -> list[Frame]:
+def frames(records: Sequence[LandscapeRecord]) -> list[Frame]:
     """Return one frame per round, in order; of a trajectory, one per mark that is reached.
 
     Raises:
@@ -46,13 +44,12 @@ def frames(records: Sequence[Record]) -> list[Frame]:
             "these records are not rounds of a run: make them with 'fedscope plot-landscape RUN --rounds "
             "A:B:C'"
         )
-    if len(records) == 1 and records[0].get("path"):
-        marks = records[0]["marks"]
-        return [Frame((records[0],), (mark["label"],), i + 1) for i, mark in enumerate(marks)]
-    by_round: dict[int, list[Record]] = {}
+    if len(records) == 1 and records[0].path:
+        return [Frame((records[0],), (mark.label,), i + 1) for i, mark in enumerate(records[0].marks)]
+    by_round: dict[int, list[LandscapeRecord]] = {}
     for record in records:
-        by_round.setdefault(record["checkpoint"]["round"], []).append(record)
-    runs = [[record["checkpoint"]["run"] for record in found] for found in by_round.values()]
+        by_round.setdefault(record.checkpoint.round or 0, []).append(record)
+    runs = [[record.checkpoint.run for record in found] for found in by_round.values()]
     if any(names != runs[0] for names in runs):
         raise UserError("the runs have not the same rounds: give them one --rounds")
     return [Frame(tuple(found), _names(found)) for _, found in sorted(by_round.items())]
@@ -91,21 +88,21 @@ def strip_figure(film: Sequence[Frame], *, kind: Kind = "contour", metric: str =
     )  # fmt: skip
 
 
-def _names(records: Sequence[Record]) -> tuple[str, ...]:
-    round = f"round {records[0]['checkpoint']['round']}"
+def _names(records: Sequence[LandscapeRecord]) -> tuple[str, ...]:
+    round = f"round {records[0].checkpoint.round}"
     if len(records) == 1:
         return (round,)
-    names = distinct_methods(records) or [record["checkpoint"]["run"] for record in records]
+    names = distinct_methods(records) or [str(record.checkpoint.run) for record in records]
     return tuple(f"{name}, {round}" for name in names)
 
 
 def _heading(film: Sequence[Frame]) -> str:
     first = film[0].records[0]
     parts = titles([first]) if len(film[0].records) == 1 else []
-    if film[0].reached is None:
-        directions = _DIRECTIONS.get(first["directions"], f"the {first['directions']} directions")
-        parts.append(f"along {directions} of round {first['directions_of']['round']}")
-    return f"{' '.join(parts)} ({first['problem']['samples']} samples)"
+    if film[0].reached is None and first.directions_of:
+        directions = _DIRECTIONS.get(first.directions, f"the {first.directions} directions")
+        parts.append(f"along {directions} of round {first.directions_of.round}")
+    return f"{' '.join(parts)} ({first.problem.samples} samples)"
 
 
 _DIRECTIONS = {

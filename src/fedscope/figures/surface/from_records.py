@@ -1,10 +1,10 @@
 """Landscape records as drawings: what `fedscope plot-landscape` makes, from the records alone.
 
-Built from the JSON of ``fedscope plot-landscape --json`` (schema ``fedscope/landscape/1``), so that a figure
-can be drawn again, or otherwise, without computing anything.
+A figure can be drawn again from records, or otherwise, without computing anything.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,42 +12,31 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from fedscope.errors import UserError
-from fedscope.figures.surface.profiles import Barrier, profile_figure
-from fedscope.figures.surface.shown import RecordedAxis, RecordedMark, RecordedSurface
+from fedscope.figures.surface.profiles import profile_figure
+from fedscope.figures.surface.shown import RecordedAxis, RecordedSurface
 from fedscope.figures.surface.surfaces import Kind, landscape_figure
 from fedscope.figures.text.labels import titles
-from fedscope.records.schemas import LANDSCAPE_SCHEMA as SCHEMA
-
-Record = Mapping[str, Any]
+from fedscope.records.landscape import Barrier, LandscapeRecord, Surface
 
 
-def read_surface(record: Record) -> RecordedSurface:
-    """Return the surface in a record; what was not finite, null in JSON, is NaN. Keys may be absent.
-
-    Raises:
-        UserError: it is no landscape record, or its grid does not fit its axes.
-    """
-    if record.get("schema") != SCHEMA:
-        raise UserError(
-            f"a record has the schema {record.get('schema')!r}, not {SCHEMA!r}: "
-            "make it with 'fedscope plot-landscape --json FILE'"
-        )
-    try:
-        surface = _surface(record)
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"a landscape record is not whole ({error!r}); make it again") from error
-    shape = tuple(len(axis.values) for axis in surface.axes)
-    grids = [surface.loss, surface.stderr, surface.computed, *surface.metrics.values()]
-    wrong = [tuple(grid.shape) for grid in grids if grid is not None and tuple(grid.shape) != shape]
-    if wrong or len(shape) not in (1, 2):
-        raise UserError(
-            f"a landscape record has a grid of shape {(wrong or [shape])[0]} on axes of {shape} points"
-        )
-    return surface
+def read_surface(record: Surface) -> RecordedSurface:
+    """Return the surface in a record as tensors."""
+    return RecordedSurface(
+        axes=tuple(RecordedAxis(axis.name, _tensor(axis.values)) for axis in record.axes),
+        loss=_tensor(record.loss),
+        directions=record.directions,
+        center_loss=record.center_loss,
+        stderr=None if record.stderr is None else _tensor(record.stderr),
+        metrics={name: _tensor(grid) for name, grid in record.metrics.items()},
+        marks=record.marks,
+        path=record.path,
+        computed=None if record.computed is None else torch.tensor(record.computed, dtype=torch.bool),
+        interpolation_error=record.interpolation_error,
+    )
 
 
 def draw(
-    records: Sequence[Record],
+    records: Sequence[LandscapeRecord],
     *,
     kind: Kind = "both",
     metric: str = "loss",
@@ -76,27 +65,27 @@ def draw(
     return landscape_figure(surfaces, names, captions=captions, kind=kind, metric=metric, **layout)
 
 
-def caption(record: Record) -> str:
+def caption(record: LandscapeRecord) -> str:
     """Return what the panel shows, in a line: round, λ₁ and λ₂ and of which matrix, samples."""
-    round, curvature = record["checkpoint"].get("round"), record.get("curvature")
+    round, curvature = record.checkpoint.round, record.curvature
     parts = [f"round {round}"] if round is not None else []
-    if curvature and None not in curvature:
-        of = "Gauss–Newton " * (record["directions"] == "ggn")
+    if curvature and not any(map(math.isnan, curvature)):
+        of = "Gauss–Newton " * (record.directions == "ggn")
         digits = [f"{value:#.3g}".rstrip(".") for value in curvature[:2]]
         values = [f"λ{_SUBSCRIPTS[i]} {text}" for i, text in enumerate(digits)]
         parts += [of + ", ".join(values)]
-    return f"{', '.join(parts)} ({record['problem']['samples']}\N{NO-BREAK SPACE}samples)".strip()
+    return f"{', '.join(parts)} ({record.problem.samples}\N{NO-BREAK SPACE}samples)".strip()
 
 
 _SUBSCRIPTS = "₁₂"
 
 
 def _draw_lines(
-    records: Sequence[Record], surfaces: Sequence[RecordedSurface], names: Sequence[str], metric: str
+    records: Sequence[LandscapeRecord], surfaces: Sequence[RecordedSurface], names: Sequence[str], metric: str
 ) -> Figure:
-    problem = records[0]["problem"]
-    same = all(record["problem"].get("samples") == problem.get("samples") for record in records)
-    text = f"{problem['samples']} samples" if same else ""
+    samples = records[0].problem.samples
+    same = all(record.problem.samples == samples for record in records)
+    text = f"{samples} samples" if same else ""
     if all(surface.stderr is not None for surface in surfaces):
         text += f"{'; ' if text else ''}band: ± one standard error over samples"
     return profile_figure(
@@ -114,41 +103,10 @@ def _ends(line: RecordedSurface) -> str:
     return f"{names[0]} → {names[-1]}" if len(names) > 1 else ""
 
 
-def _barrier(record: Record) -> Barrier | None:
-    found = record.get("barrier")
-    if not found or found["height"] is None or found["at"] is None:
-        return None
-    return Barrier(float(found["height"]), float(found["at"]))
+def _barrier(record: LandscapeRecord) -> Barrier | None:
+    found = record.barrier
+    return None if found is None or math.isnan(found.height) or math.isnan(found.at) else found
 
 
-def _surface(record: Record) -> RecordedSurface:
-    loss = _grid(record["loss"])
-    stderr, computed = record.get("stderr"), record.get("computed")
-    marks = [
-        RecordedMark(mark["label"], tuple(map(float, mark["at"])), float(mark["distance"]))
-        for mark in record.get("marks") or ()
-    ]
-    center = record["center_loss"]
-    return RecordedSurface(
-        axes=tuple(RecordedAxis(axis["name"], _grid(axis["values"])) for axis in record["axes"]),
-        loss=loss,
-        directions=record["directions"],
-        center_loss=float("nan") if center is None else float(center),
-        stderr=None if stderr is None else _grid(stderr),
-        metrics={name: _grid(grid) for name, grid in (record.get("metrics") or {}).items()},
-        marks=tuple(marks),
-        path=bool(record.get("path")),
-        computed=None if computed is None else torch.tensor(computed, dtype=torch.bool),
-        interpolation_error=record.get("interpolation_error"),
-    )
-
-
-def _grid(numbers: Sequence[Any]) -> Tensor:
-    """Return nested lists of numbers as a float64 tensor, null as NaN."""
-    return torch.tensor(_known(numbers), dtype=torch.float64)
-
-
-def _known(numbers: Any) -> Any:
-    if isinstance(numbers, list | tuple):
-        return [_known(number) for number in numbers]
-    return float("nan") if numbers is None else float(numbers)
+def _tensor(numbers: Sequence[Any]) -> Tensor:
+    return torch.tensor(numbers, dtype=torch.float64)

@@ -4,10 +4,12 @@ The barrier is where the loss most exceeds the straight line between the losses 
 (Frankle et al. 2020 measure linear connectivity by it).
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -25,6 +27,9 @@ from fedscope.figures.surface.panels import array, cell_edges, check_axis, grid_
 from fedscope.figures.surface.shown import Mark, Surface
 from fedscope.figures.text.labels import shared_name
 
+if TYPE_CHECKING:
+    from fedscope.records.landscape import Barrier
+
 MOST_LINES = 10
 LOG_FROM = 30.0  # ratio of the largest to the smallest loss from which the axis is logarithmic
 
@@ -32,14 +37,6 @@ LOG_FROM = 30.0  # ratio of the largest to the smallest loss from which the axis
 LEFT, RIGHT, TOP, BOTTOM = 0.5, 0.12, 0.06, 0.36
 HIGH, LOW, GAP = 1.6, 0.8, 0.1  # the loss's panel, the others'
 TITLE_LINE, SMALL_LINE = 0.15, 0.115
-
-
-@dataclass(frozen=True)
-class Barrier:
-    """How far, and where, the loss most exceeds the straight line between its ends."""
-
-    height: float
-    at: float  # coordinate
 
 
 @dataclass(frozen=True)

@@ -67,15 +67,6 @@ class RecordedAxis:
 
 
 @dataclass(frozen=True)
-class RecordedMark:
-    """A :class:`Mark` of a record."""
-
-    label: str
-    at: tuple[float, ...]
-    distance: float
-
-
-@dataclass(frozen=True)
 class RecordedSurface:
     """A :class:`Surface` of a record, with the fields that are drawn."""
 
@@ -87,7 +78,7 @@ class RecordedSurface:
     metrics: Mapping[str, Tensor] = field(default_factory=dict)
     metrics_stderr: Mapping[str, Tensor] = field(default_factory=dict)
     center_metrics: Mapping[str, float] = field(default_factory=dict)
-    marks: tuple[RecordedMark, ...] = ()
+    marks: tuple[Mark, ...] = ()
     path: bool = False
     computed: Tensor | None = None
     interpolation_error: float | None = None

@@ -1,58 +1,59 @@
 """What a Hessian record says of its own numbers: which error dominates, and why no faster form was used.
 
-Built from the JSON of ``fedscope hessian --json``, like the table.
+Built from Hessian records, like the table.
 """
 
+import math
 from collections.abc import Mapping
-from typing import Any
 
-Record = Mapping[str, Any]
+from fedscope.records.hessian import HessianRecord
+from fedscope.records.landscape import LandscapeRecord
 
 _MORE_SAMPLES = "more samples (--samples, where the data has more) would shrink it, as one over their root"
 _MORE_PROBES = "more probes (--probes, or a smaller --trace-rtol) would shrink it"
 ONE_BATCH = "the error from the samples is not known from one batch; a smaller --batch-size would tell it"
 
 
-def advice(record: Record) -> list[str]:
+def advice(record: HessianRecord) -> list[str]:
     """Say for λ_max and the trace which error dominates, and what would shrink it; nothing where unknown."""
-    top, trace = record["lambda_max"], record["trace"]
-    if len(record["batch_sizes"]) == 1 and top["residual"] is not None:
+    top, trace = record.lambda_max, record.trace
+    if len(record.batch_sizes) == 1 and not math.isnan(top.residual):
         return [ONE_BATCH]  # which of the others is the largest would say nothing
     return [
         *_dominating(
             "λ_max",
-            top["value"],
+            top.value,
             {
-                ("the samples", _MORE_SAMPLES): top["stderr_data"],
-                ("the eigenvector's residual", "a smaller --tol would shrink it"): top["residual"],
-                ("rounding", "--dtype float64 would shrink it"): record.get("noise"),
+                ("the samples", _MORE_SAMPLES): top.stderr_data,
+                ("the eigenvector's residual", "a smaller --tol would shrink it"): top.residual,
+                ("rounding", "--dtype float64 would shrink it"): record.noise,
             },
         ),
         *_dominating(
             "trace",
-            trace["value"],
+            trace.value,
             {
-                ("the samples", _MORE_SAMPLES): trace["stderr_data"],
-                ("the probes", _MORE_PROBES): trace["stderr_probe"],
+                ("the samples", _MORE_SAMPLES): trace.stderr_data,
+                ("the probes", _MORE_PROBES): trace.stderr_probe,
             },
         ),
     ]
 
 
-def redrawn(record: Record) -> str | None:
+def redrawn(record: HessianRecord) -> str | None:
     """Say that nobody stored which rows the clients held; None where that is known, or does not matter."""
-    if (record.get("cross_client") or {}).get("rows") != "redrawn":
+    if not record.cross_client or record.cross_client.rows != "redrawn":
         return None
-    numpy = record.get("versions", {}).get("numpy")
+    numpy = record.versions.get("numpy")
     return (
         "which rows each client held was not stored by this run: H_N and H_D are of rows drawn again under "
         f"numpy {numpy}, which are the same only if its random streams are"
     )
 
 
-def _dominating(name: str, value: float | None, errors: Mapping[tuple[str, str], float | None]) -> list[str]:
-    known = {what: error for what, error in errors.items() if error is not None}
-    if not known or not value:
+def _dominating(name: str, value: float, errors: Mapping[tuple[str, str], float]) -> list[str]:
+    known = {what: error for what, error in errors.items() if not math.isnan(error)}
+    if not known or not value or math.isnan(value):
         return []
     (source, mend), largest = max(known.items(), key=lambda item: item[1])
     if not largest:
@@ -60,7 +61,7 @@ def _dominating(name: str, value: float | None, errors: Mapping[tuple[str, str],
     return [f"{name}: most of its error is {source} ({100 * largest / abs(value):.2g} %); {mend}"]
 
 
-def plain_form(record: Record) -> str | None:
+def plain_form(record: HessianRecord | LandscapeRecord) -> str | None:
     """Return in words why no faster form of the network was used; None where one was, or there is none."""
-    why = record["problem"].get("form_reason")
+    why = record.problem.form_reason
     return why and f"plain PyTorch is used, for the same numbers in more time: in a faster form {why}"

@@ -1,39 +1,39 @@
 """What the record of a landscape says of its slice in words: curvature at its centre, barrier, distances."""
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import Any
 
 from fedscope.figures.text.advice import plain_form
+from fedscope.records.landscape import LandscapeRecord
 
 
-def geometry(record: Mapping[str, Any]) -> Iterator[str]:
+def geometry(record: LandscapeRecord) -> Iterator[str]:
     """Yield a line each: why plain PyTorch was used, curvature beside eigenvalues, barrier, distances."""
     if slow := plain_form(record):
         yield slow
-    at, over, known = record["surface_curvature"], record["step_curvature"], record["curvature"]
-    if at:
-        of = "Gauss–Newton " * (record["directions"] == "ggn")
-        beside = f" ({of}λ₁ = {_number(known[0])}, λ₂ = {_number(known[1])})" if known else ""
-        yield f"curvature of the surface at its centre: {_numbers(at)}{beside}"
-    if over:
-        steps = " and ".join(dict.fromkeys(f"±{step:.2g}" for step in over["steps"]))
-        yield f"curvature of the surface over {steps} about its centre: {_numbers(over['values'])}"
-    if record["barrier"]:
-        height, place = record["barrier"]["height"], record["barrier"]["at"]
-        yield f"barrier between the ends: {_number(height)} at α = {place:.3g}"
-    if record["marks"] and len(record["axes"]) == 2:
-        farthest = max(record["marks"], key=lambda mark: mark["distance"])
-        middle = median(mark["distance"] for mark in record["marks"])
+    if record.surface_curvature:
+        of = "Gauss–Newton " * (record.directions == "ggn")
+        known = [_number(value) for value in record.curvature]
+        beside = f" ({of}λ₁ = {known[0]}, λ₂ = {known[1]})" if known else ""
+        yield f"curvature of the surface at its centre: {_numbers(record.surface_curvature)}{beside}"
+    if over := record.step_curvature:
+        steps = " and ".join(dict.fromkeys(f"±{step:.2g}" for step in over.steps))
+        yield f"curvature of the surface over {steps} about its centre: {_numbers(over.values)}"
+    if barrier := record.barrier:
+        yield f"barrier between the ends: {_number(barrier.height)} at α = {barrier.at:.3g}"
+    if record.marks and len(record.axes) == 2:
+        farthest = max(record.marks, key=lambda mark: mark.distance)
+        middle = median(mark.distance for mark in record.marks)
         yield (
-            f"distances of {len(record['marks'])} networks from the plane: median {middle:.3g}, up to "
-            f"{farthest['distance']:.3g} ({farthest['label']})"
+            f"distances of {len(record.marks)} networks from the plane: median {middle:.3g}, up to "
+            f"{farthest.distance:.3g} ({farthest.label})"
         )
 
 
-def _numbers(values: list[float | None]) -> str:
+def _numbers(values: Sequence[float]) -> str:
     return ", ".join(map(_number, values))
 
 
-def _number(value: float | None) -> str:
-    return "not finite" if value is None else f"{value:.4g}"
+def _number(value: float) -> str:
+    return "not finite" if math.isnan(value) else f"{value:.4g}"

@@ -1,10 +1,14 @@
 """Names in tables, titles and legends: of methods, data sets and checkpoints; no two checkpoints have one."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import PurePath
-from typing import Any
+from __future__ import annotations
 
-Record = Mapping[str, Any]
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the names of axes are asked for without any record
+    from fedscope.records.hessian import Checkpoint, HessianRecord
+    from fedscope.records.landscape import LandscapeRecord
 
 PRINTED = {
     "fedavg": "FedAvg", "fedprox": "FedProx", "moon": "MOON", "mixup": "Mixup", "stochdepth": "StochDepth",
@@ -35,18 +39,18 @@ def data_name(dataset: str) -> str:
     return PRINTED_DATA.get(dataset, dataset)
 
 
-def label(checkpoint: Record) -> str:
+def label(checkpoint: Checkpoint) -> str:
     """Return ``RUN@ROUND``, ``RUN@clientK (round R)``, ``RUN@all (round R)``; or a state_dict's file name."""
-    run, round, client, average = (checkpoint.get(part) for part in ("run", "round", "client", "average"))
-    if run is None:
-        return PurePath(checkpoint["path"]).name
-    which = f"client{client}" if client is not None else average if average not in (None, "cld") else None
+    if checkpoint.run is None:
+        return PurePath(checkpoint.path).name
+    run, round, client = checkpoint.run, checkpoint.round, checkpoint.client
+    which = f"client{client}" if client is not None else checkpoint.other_average
     return f"{run}@{round}" if which is None else f"{run}@{which} (round {round})"
 
 
-def measured_on(records: Sequence[Record]) -> str:
+def measured_on(records: Sequence[HessianRecord]) -> str:
     """Return on how many samples Hessian records were measured, as a caption says it."""
-    numbers = sorted({int(record["problem"]["samples"]) for record in records})
+    numbers = sorted({record.problem.samples for record in records})
     counts = " or ".join(f"{number:,}" for number in numbers)
     return f"measured on {counts} samples (λ_max is biased upward on few)"
 
@@ -67,14 +71,13 @@ def shared_name(names: Sequence[str]) -> str:
     return found[0] if len(found) == 1 else " / ".join(dict.fromkeys(name.split(" (")[0] for name in found))
 
 
-def titles(records: Sequence[Record]) -> list[str]:
+def titles(records: Sequence[HessianRecord] | Sequence[LandscapeRecord]) -> list[str]:
     """Return the records' methods where each has its own, else their checkpoints' labels."""
-    return distinct_methods(records) or [label(record["checkpoint"]) for record in records]
+    return distinct_methods(records) or [label(record.checkpoint) for record in records]
 
 
-def distinct_methods(records: Sequence[Record]) -> list[str]:
+def distinct_methods(records: Sequence[HessianRecord] | Sequence[LandscapeRecord]) -> list[str]:
     """Return the records' methods as they are printed where each has its own, else nothing."""
-    methods = [record["problem"].get("method") for record in records]
-    if None in methods or len(set(methods)) < len(methods):
-        return []
-    return [method_name(method) for method in methods]
+    methods = [record.problem.method for record in records]
+    names = [method_name(method) for method in methods if method is not None]
+    return names if len(names) == len(methods) == len(set(methods)) else []

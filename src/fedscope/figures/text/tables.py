@@ -1,22 +1,21 @@
 """The Hessian table: one row per checkpoint, every number with its error.
 
-Built from the JSON of ``fedscope hessian --json`` (schema ``fedscope/hessian/1``), so that a table can be
-made again from files without computing anything.
+Built from Hessian records, so that a table can be made again from files without computing anything.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import label
-from fedscope.records.schemas import HESSIAN_SCHEMA as SCHEMA
-from fedscope.statistics.resolution import UNRESOLVED, entry_resolved
+from fedscope.records.cross_client import READINGS, CrossClient
+from fedscope.records.estimates import SYMBOLS, Estimate, Symbol
+from fedscope.records.hessian import HessianRecord
+from fedscope.statistics.resolution import UNRESOLVED
 
 ABSENT = "–"
-
-Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Table:
         return "\n".join([f"**{self.title}**", "", *lines, *([""] if notes else []), *notes]) + "\n"
 
 
-def hessian_table(records: Sequence[Record]) -> Table:
+def hessian_table(records: Sequence[HessianRecord]) -> Table:
     """Tabulate λ_max, trace and, where any record has them, the cross-client H_N and H_D.
 
     Settings that all records share stand in the notes, a setting in which they differ gets a column. A value
@@ -44,11 +43,11 @@ def hessian_table(records: Sequence[Record]) -> Table:
     "unresolved", a quantity that was not computed "–".
 
     Raises:
-        UserError: when there is no record, or one is not a Hessian record.
+        UserError: there is no record.
     """
-    check_hessian(records)
-    shared, differing = _settings([record["problem"] for record in records])
-    crossed = any(record["cross_client"] for record in records)
+    check_any(records)
+    shared, differing = _settings([record.problem.to_json() for record in records])
+    crossed = any(record.cross_client for record in records)
     columns = ["checkpoint", *differing, "λ_max ± data", "trace ± probe ± data"]
     if crossed:
         columns += [f"{symbol} ({reading})" for symbol, reading in _CROSS_CLIENT]
@@ -57,20 +56,14 @@ def hessian_table(records: Sequence[Record]) -> Table:
     return Table(title, tuple(columns), tuple(rows), tuple(_notes(records, shared)))
 
 
-def check_hessian(records: Sequence[Mapping[str, Any]]) -> None:
-    """Check that these are records of ``fedscope hessian --json``.
+def check_any(records: Sequence[HessianRecord]) -> None:
+    """Check that there are records.
 
     Raises:
-        UserError: there is none, or one has another schema.
+        UserError: there is none.
     """
     if not records:
         raise UserError("there is no record: make one with 'fedscope hessian --json FILE'")
-    for record in records:
-        if record.get("schema") != SCHEMA:
-            raise UserError(
-                f"a record has the schema {record.get('schema')!r}, not {SCHEMA!r}: "
-                "make it with 'fedscope hessian --json FILE'"
-            )
 
 
 TITLES = {
@@ -78,37 +71,36 @@ TITLES = {
     "ggn": "Gauss–Newton matrix of the loss",
     "fisher": "Empirical Fisher information",
 }
-_CROSS_CLIENT = [(symbol, reading) for symbol in ("H_N", "H_D") for reading in ("tensor", "parameter")]
+_CROSS_CLIENT = [(symbol, reading) for symbol in SYMBOLS for reading in READINGS]
 
 
-def _cells(record: Record, settings: Sequence[str], *, crossed: bool) -> list[str]:
-    top, trace = record["lambda_max"], record["trace"]
-    cells = [label(record["checkpoint"]), *(_text(record["problem"].get(key)) for key in settings)]
-    cells.append(_number(top, "stderr_data"))
-    cells.append(_number(trace, "stderr_probe", "stderr_data"))
-    if crossed:
-        cross = record["cross_client"]
-        cells += [
-            _relation(cross[symbol][reading], symbol) if cross else ABSENT
-            for symbol, reading in _CROSS_CLIENT
-        ]
-    return cells
+def _cells(record: HessianRecord, settings: Sequence[str], *, crossed: bool) -> list[str]:
+    problem, top, trace = record.problem.to_json(), record.lambda_max, record.trace
+    cells = [
+        label(record.checkpoint),
+        *(_text(problem.get(key)) for key in settings),
+        format_estimate(top.value, top.stderr_data),
+        format_estimate(trace.value, trace.stderr_probe, trace.stderr_data),
+    ]
+    return cells + (_relations(record.cross_client) if crossed else [])
 
 
-def _relation(entry: Record | None, symbol: str) -> str:
-    return UNRESOLVED if entry and not entry_resolved(entry, symbol) else _number(entry, "stderr")
+def _relations(cross: CrossClient | None) -> list[str]:
+    return [
+        _relation(cross.mean(symbol, reading) if cross else None, symbol) for symbol, reading in _CROSS_CLIENT
+    ]
 
 
-def _number(entry: Record | None, *errors: str) -> str:
-    if entry is None:
+def _relation(mean: Estimate | None, symbol: Symbol) -> str:
+    if mean is None:
         return ABSENT
-    return format_estimate(entry["value"], *(entry[name] for name in errors))
+    return format_estimate(mean.value, mean.stderr) if mean.resolves(symbol) else UNRESOLVED
 
 
 _FORM = ("form", "form_reason")  # which changes how long a measurement takes and nothing else
 
 
-def _settings(problems: Sequence[Record]) -> tuple[dict[str, Any], list[str]]:
+def _settings(problems: Sequence[Mapping[str, object]]) -> tuple[dict[str, object], list[str]]:
     """Split the problems' settings into those that all share, with their values, and the others' names."""
     names = list(dict.fromkeys(name for problem in problems for name in problem if name not in _FORM))
     differing = [
@@ -117,18 +109,13 @@ def _settings(problems: Sequence[Record]) -> tuple[dict[str, Any], list[str]]:
     return {name: problems[0][name] for name in names if name not in differing}, differing
 
 
-def _notes(records: Sequence[Record], shared: Record) -> list[str]:
+def _notes(records: Sequence[HessianRecord], shared: Mapping[str, object]) -> list[str]:
     notes = []
     if shared:
         notes.append(", ".join(f"{name} {_text(value)}" for name, value in shared.items()))
-    crossed = [record["cross_client"] for record in records if record["cross_client"]]
-    cells = [
-        _relation(cross[symbol][reading], symbol) for cross in crossed for symbol, reading in _CROSS_CLIENT
-    ]
-    if UNRESOLVED in cells:
-        stopped = any(
-            cross.get("converged") is False for cross in crossed
-        )  # never where the probes were fixed
+    crossed = [record.cross_client for record in records if record.cross_client]
+    if any(UNRESOLVED in _relations(cross) for cross in crossed):
+        stopped = any(cross.converged is False for cross in crossed)  # never where the probes were fixed
         notes.append(
             "unresolved: out of its range, or its 95 % interval excludes nothing; raise "
             f"{'--client-max-probes' if stopped else '--client-probes'} (the value is in --json)"
@@ -137,23 +124,22 @@ def _notes(records: Sequence[Record], shared: Record) -> list[str]:
         "± data: standard error over the samples, at the eigenvector found on them (λ_max itself is biased "
         "upward on few samples); ± probe: of the trace estimate, over its random probes"
     )
-    residuals = [record["lambda_max"]["residual"] for record in records if record["lambda_max"]]
-    if any(residual is not None for residual in residuals):
-        largest = max(residual for residual in residuals if residual is not None)
-        notes.append(f"λ_max: residual ‖Hv − λv‖ at most {format_estimate(largest)}")
+    residuals = [record.lambda_max.residual for record in records]
+    if known := [residual for residual in residuals if not math.isnan(residual)]:
+        notes.append(f"λ_max: residual ‖Hv − λv‖ at most {format_estimate(max(known))}")
     return [*notes, *dict.fromkeys(map(_pairs, crossed))]
 
 
-def _pairs(cross: Record) -> str:
+def _pairs(cross: CrossClient) -> str:
     """Return over which pairs of clients H_N and H_D are means."""
     meaning = (
-        "distinct pairs" if cross["pairs"] == "distinct" else "all pairs, each client with itself included,"
+        "distinct pairs" if cross.pairs == "distinct" else "all pairs, each client with itself included,"
     )
-    rounds = [round for round in cross.get("rounds", []) if round is not None]
+    rounds = [round for round in cross.rounds if round is not None]
     when = (
         f"; uploads of rounds {min(rounds)} to {max(rounds)}" if rounds and min(rounds) < max(rounds) else ""
     )
-    return f"H_N, H_D: mean over {meaning} of {cross['clients']} clients{when}, ± standard error"
+    return f"H_N, H_D: mean over {meaning} of {cross.clients} clients{when}, ± standard error"
 
 
 def _text(value: object) -> str:

@@ -1,24 +1,23 @@
 """What the numbers of Hessian records say: which checkpoint is flatter.
 
-Built from the JSON of ``fedscope hessian --json``, like the table.
+Built from Hessian records, like the table.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import label, method_name
 from fedscope.figures.text.tables import Table
 from fedscope.records.differences import Difference, differences
+from fedscope.records.hessian import HessianRecord
 from fedscope.statistics.resolution import UNRESOLVED
 
-Record = Mapping[str, Any]
 FLATTENING = frozenset({"man", "fedsam", "fedasam"})  # whose papers report flatter minima
 
 
-def comparison_table(records: Sequence[Record]) -> Table:
+def comparison_table(records: Sequence[HessianRecord]) -> Table:
     """Tabulate each record's differences to the first one, with errors and verdicts.
 
     Raises:
@@ -29,20 +28,18 @@ def comparison_table(records: Sequence[Record]) -> Table:
     reference, *others = records
     found = [differences(reference, other) for other in others]
     names = list(dict.fromkeys(one.quantity for row in found for one in row))
-    rows = [
-        (label(other["checkpoint"]), *_cells(row, names)) for other, row in zip(others, found, strict=True)
-    ]
-    title = f"Difference to {label(reference['checkpoint'])}"
+    rows = [(label(other.checkpoint), *_cells(row, names)) for other, row in zip(others, found, strict=True)]
+    title = f"Difference to {label(reference.checkpoint)}"
     remarks = [_surprise(reference, other, row) for other, row in zip(others, found, strict=True)]
     notes = (
         "± standard error over probes and samples together, which the checkpoints share; lower or higher: "
-        f"the 95 % interval leaves out zero{_few_batches(found, len(reference['batch_sizes']))}",
+        f"the 95 % interval leaves out zero{_few_batches(found, len(reference.batch_sizes))}",
         *(remark for remark in remarks if remark),
     )
     return Table(title, ("checkpoint", *names), tuple(rows), notes)
 
 
-def surprises(records: Sequence[Record]) -> list[str]:
+def surprises(records: Sequence[HessianRecord]) -> list[str]:
     """Return why a method that flattens by its paper is sharper here, for each record where it is.
 
     Raises:
@@ -66,9 +63,9 @@ def _few_batches(found: Sequence[Sequence[Difference]], batches: int) -> str:
     return f", but is wide where {batches} batches tell the error; a smaller --batch-size makes more"
 
 
-def _surprise(reference: Record, other: Record, row: Sequence[Difference]) -> str | None:
+def _surprise(reference: HessianRecord, other: HessianRecord, row: Sequence[Difference]) -> str | None:
     """Return what to make of a method sharper than what it was added to, though its paper says flatter."""
-    mine, yours = (str(record["problem"].get("method") or "") for record in (reference, other))
+    mine, yours = (record.problem.method or "" for record in (reference, other))
     added = set(yours.split("+")) - set(mine.split("+"))
     sharper = [one for one in row if one.quantity in ("λ_max", "trace") and one.verdict == "higher"]
     if not sharper or not added & FLATTENING or mine.split("+")[0] != yours.split("+")[0]:
@@ -90,5 +87,4 @@ def _cells(row: Sequence[Difference], names: Sequence[str]) -> list[str]:
 def _cell(difference: Difference) -> str:
     if math.isnan(difference.value):
         return UNRESOLVED
-    stderr = None if math.isnan(difference.stderr) else difference.stderr
-    return f"{format_estimate(difference.value, stderr)}: {difference.verdict}"
+    return f"{format_estimate(difference.value, difference.stderr)}: {difference.verdict}"

@@ -1,0 +1,19 @@
+"""Pages of records as the commands' JSON has them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fedscope import report
+from fedscope.records.reading import hessians, landscapes
+
+Json = dict[str, Any]
+
+
+def report_page(runs: Sequence[Json], curvatures: Sequence[Json], planes: Sequence[Json]) -> str:
+    """The report of runs, Hessian records and landscapes."""
+    return report.report_page(runs, hessians(curvatures), landscapes(planes))
+
+
+def landscape_page(planes: Sequence[Json]) -> str:
+    """The page of landscapes alone."""
+    return report.landscape_page(landscapes(planes))
