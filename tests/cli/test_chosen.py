@@ -6,6 +6,7 @@ import pytest
 
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.report import report_page
+from fedscope.workflows.report import as_record
 from tests.cli.conftest import Command
 
 
@@ -15,8 +16,7 @@ def test_a_run_that_chose_on_test_says_so(fedscope: Command, run: Run) -> None:
     assert "(chosen on test)" in fedscope("runs", "show", "tiny").out
     done = fedscope("hessian", "tiny@best", "--samples", "16", "--tol", "0.1", "--probes", "2")
     assert "best (chosen on test)" in done.err
-    record = {"manifest": run.manifest().model_dump(mode="json"), "metrics": run.metrics(), "checkpoints": {}}
-    assert "chosen on test" in report_page([record], [], [])
+    assert "chosen on test" in report_page([as_record(run)], [], [])
 
 
 def test_a_run_that_held_rows_out_chose_on_them(fedscope: Command) -> None:

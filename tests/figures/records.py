@@ -32,6 +32,7 @@ def run(name: str = "one", method: str = "fedavg", *, rounds: int = 4, **setting
         "model": {"name": "resnet_digits"},
         "data": {"name": "digits", "fingerprint": "f" * 64},
         "versions": VERSIONS,
+        "added": {"source": "a test", "stated": list(own)},
     }
     metrics = [{"round": i, "accuracy": 0.1 * i, "loss": 2.0 / i} for i in range(1, rounds + 1)]
     return {"manifest": manifest, "metrics": metrics, "checkpoints": {"final.pt": "a" * 64}}

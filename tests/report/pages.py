@@ -5,13 +5,14 @@ from typing import Any
 
 from fedscope import report
 from fedscope.records.reading import hessians, landscapes
+from fedscope.records.runs import RunRecord
 
 Json = dict[str, Any]
 
 
 def report_page(runs: Sequence[Json], curvatures: Sequence[Json], planes: Sequence[Json]) -> str:
     """The report of runs, Hessian records and landscapes."""
-    return report.report_page(runs, hessians(curvatures), landscapes(planes))
+    return report.report_page([RunRecord.read(run) for run in runs], hessians(curvatures), landscapes(planes))
 
 
 def landscape_page(planes: Sequence[Json]) -> str:

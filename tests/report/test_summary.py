@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from fedscope.records.reading import hessians
+from fedscope.records.runs import RunRecord
 from fedscope.report.subjects import subjects
 from fedscope.report.summary import Summary, summary
 from fedscope.report.verdicts import best, sentences
@@ -41,7 +42,8 @@ NAMES = ("FedAvg", "FedAvg+MAN", "FedProx")
 
 
 def summarised(*records: dict[str, Any], runs: tuple[dict[str, Any], ...] = ()) -> Summary:
-    return summary(runs, hessians(records), [], subjects(runs, hessians(records)))
+    curvatures, own = hessians(records), [RunRecord.read(run) for run in runs]
+    return summary(own, curvatures, [], subjects(own, curvatures))
 
 
 def test_it_says_what_was_compared_and_on_what() -> None:

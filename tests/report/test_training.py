@@ -1,10 +1,12 @@
 """The report's table of what the training reached."""
 
 import math
+from typing import Any
 
 import pytest
 
 from fedscope.records.run_curves import accuracy_at
+from fedscope.records.runs import RunRecord
 from fedscope.report.curves import convergence
 from fedscope.report.subjects import subjects
 from fedscope.report.training import final_accuracy, training_table
@@ -15,10 +17,11 @@ def test_the_last_accuracy_is_final_and_the_first_of_equals_best() -> None:
     one = run("one", rounds=5)
     for line, accuracy in zip(one["metrics"], (0.1, 0.7, 0.3, 0.7, 0.4), strict=True):
         line["accuracy"] = accuracy
-    table = training_table([one], subjects([one], []))
+    record = RunRecord.read(one)
+    table = training_table([record], subjects([record], []))
     assert [cell.text for cell in table.rows[0]] == ["FedAvg", "5", "40.00", "70.00 (round 2)", "0.4000"]
     one["metrics"][-1]["accuracy"] = None  # its network was not evaluated after every round
-    assert final_accuracy(one).text == "70.00"
+    assert final_accuracy(RunRecord.read(one)).text == "70.00"
 
 
 def test_an_accuracy_has_the_error_of_its_test_samples() -> None:
@@ -29,10 +32,13 @@ def test_an_accuracy_has_the_error_of_its_test_samples() -> None:
 
 
 def test_a_curves_caption_names_the_model_that_was_evaluated() -> None:
-    captions = [chart.caption for chart in convergence([run("one")], subjects([run("one")], []))]
-    assert captions == ["Accuracy of the global model.", "Loss of the global model, on the same samples."]
-    mean = run("one", eval_model="all")
-    assert (
-        convergence([mean], subjects([mean], []))[0].caption
-        == "Accuracy of the mean of all clients' last models."
-    )
+    def captions(one: dict[str, Any]) -> list[str]:
+        record = RunRecord.read(one)
+        return [chart.caption for chart in convergence([record], subjects([record], []))]
+
+    assert captions(run("one")) == [
+        "Accuracy of the global model.",
+        "Loss of the global model, on the same samples.",
+    ]
+    mean = captions(run("one", eval_model="all"))
+    assert mean[0] == "Accuracy of the mean of all clients' last models."

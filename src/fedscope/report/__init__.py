@@ -1,8 +1,6 @@
 """The interactive HTML: one self-contained file from plain records, which works offline and is sent around.
 
-A *run* is what ``fedscope runs show --json`` prints of one, ``{"manifest", "metrics"}``, and under
-``checkpoints`` the hashes of its files by name. Nothing is computed here, and the same records give the same
-bytes.
+Nothing is computed here, and the same records give the same bytes.
 """
 
 from collections.abc import Sequence
@@ -15,8 +13,9 @@ from fedscope.figures.text.labels import data_name
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord
 from fedscope.records.reading import Analysis
+from fedscope.records.runs import RunRecord
 from fedscope.report import clients, curves, metrics, page, pairs, planes, provenance, spectra, training
-from fedscope.report.subjects import Record, Subjects, key_of, subjects
+from fedscope.report.subjects import Subjects, key_of, subjects
 from fedscope.report.summary import summary
 
 __all__ = ["landscape_page", "report_page"]
@@ -25,7 +24,7 @@ MOST_NAMED = 4  # subjects in the page's title
 
 
 def report_page(
-    runs: Sequence[Record], curvatures: Sequence[HessianRecord], landscapes: Sequence[LandscapeRecord]
+    runs: Sequence[RunRecord], curvatures: Sequence[HessianRecord], landscapes: Sequence[LandscapeRecord]
 ) -> str:
     """Return the report of runs and of what was measured of them: a whole HTML document.
 
@@ -37,7 +36,7 @@ def report_page(
     analyses: list[Analysis] = [*curvatures, *landscapes]
     who = subjects(runs, analyses)
     names = _names(who)
-    data_sets = {run["manifest"]["data"]["name"] for run in runs}
+    data_sets = {run.manifest.data.name for run in runs}
     data_sets |= {one.problem.dataset for one in analyses if one.problem.dataset is not None}
     title = f"{names} on {', '.join(map(data_name, sorted(data_sets)))}" if data_sets else names
     return _page(title, "Report", runs, curvatures, landscapes, who)
@@ -69,7 +68,7 @@ def _names(who: Subjects) -> str:
 def _page(
     title: str,
     kind: str,
-    runs: Sequence[Record],
+    runs: Sequence[RunRecord],
     curvatures: Sequence[HessianRecord],
     landscapes: Sequence[LandscapeRecord],
     who: Subjects,

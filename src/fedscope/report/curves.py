@@ -1,15 +1,15 @@
 """Convergence: accuracy and loss by round, and the rounds that a run took to a target."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from fedscope.checkpoints.registry.best import best as best_round
+from fedscope.checkpoints.registry.best import best_round
+from fedscope.records.runs import RunRecord
 from fedscope.report import look
 from fedscope.report.look import Chart
-from fedscope.report.subjects import Key, Record, Subject, run_key, stated
+from fedscope.report.subjects import Subject, Subjects, run_key
 
-Subjects = Mapping[Key, Subject]
 MOST_MARKED = 40  # rounds whose points are drawn as such
 MOST_NAMED = 8  # rounds each of which has a tick
 EVALUATED = {
@@ -19,48 +19,49 @@ EVALUATED = {
 }
 
 
-def convergence(runs: Sequence[Record], who: Subjects) -> list[Chart]:
+def convergence(runs: Sequence[RunRecord], who: Subjects) -> list[Chart]:
     """Return the charts of accuracy and loss by round; one that no run has a number for is left out."""
-    of = " or ".join(dict.fromkeys(EVALUATED[stated(run).get("eval_model") or "cld"] for run in runs))
-    accuracy = _chart(runs, who, "accuracy", "Accuracy by round", "accuracy (%)", 100.0, f"Accuracy of {of}.")
-    loss = _chart(runs, who, "loss", "Loss by round", "loss", 1.0, f"Loss of {of}, on the same samples.")
+    of = " or ".join(dict.fromkeys(EVALUATED[run.stated.eval_model or "cld"] for run in runs))
+    shares = [[(round, 100.0 * value) for round, value in accuracies(run)] for run in runs]
+    losses = [[(one.round, one.loss) for one in run.metrics if one.loss is not None] for run in runs]
+    shown = [who[run_key(run)] for run in runs]
+    accuracy = _chart(shown, shares, "accuracy", "accuracy (%)", f"Accuracy of {of}.")
+    loss = _chart(shown, losses, "loss", "loss", f"Loss of {of}, on the same samples.")
     return [chart for chart in (accuracy, loss) if chart]
 
 
-def accuracies(run: Record) -> list[tuple[int, float]]:
+def accuracies(run: RunRecord) -> list[tuple[int, float]]:
     """Return (round, accuracy) of the rounds that have one."""
-    return [(m["round"], m["accuracy"]) for m in run["metrics"] if m.get("accuracy") is not None]
+    return [(one.round, one.accuracy) for one in run.metrics if one.accuracy is not None]
 
 
-def best(run: Record) -> tuple[int, float] | None:
+def best(run: RunRecord) -> tuple[int, float] | None:
     """Return the round that the run chose as its best, and its accuracy; nothing where no round has one."""
-    found = best_round(run["metrics"])
-    return (found["round"], found["accuracy"]) if found else None
+    chosen = best_round(run.metrics)
+    return next(((round, accuracy) for round, accuracy in accuracies(run) if round == chosen), None)
 
 
-def target(runs: Sequence[Record]) -> int | None:
+def target(runs: Sequence[RunRecord]) -> int | None:
     """Return the accuracy in whole per cent to count rounds to: the runs' own, or what all reached."""
-    own = {float(found) for run in runs if (found := stated(run).get("target")) is not None}
+    own = {run.stated.target for run in runs if run.stated.target is not None}
     if len(own) == 1:
         return max(1, round(100 * own.pop()))
     reached = [found[1] for found in map(best, runs) if found]
     return max(1, math.floor(100 * min(reached))) if reached else None
 
 
-def rounds_to(run: Record, accuracy: float) -> int | None:
+def rounds_to(run: RunRecord, accuracy: float) -> int | None:
     """Return the first round with at least this accuracy."""
     return next((round for round, value in accuracies(run) if value >= accuracy), None)
 
 
 def _chart(
-    runs: Sequence[Record], who: Subjects, key: str, alt: str, y: str, scale: float, caption: str
+    shown: Sequence[Subject], curves: Sequence[Sequence[tuple[int, float]]], name: str, y: str, caption: str
 ) -> Chart | None:
-    traces, ends = [], []
-    for run in runs:
-        points = [(m["round"], scale * m[key]) for m in run["metrics"] if m.get(key) is not None]
+    traces, ends, last = [], [], 0
+    for subject, points in zip(shown, curves, strict=True):
         if not points:
             continue
-        subject = who[run_key(run)]
         rounds, values = zip(*points, strict=True)
         traces.append(
             {
@@ -74,16 +75,18 @@ def _chart(
                 "hovertemplate": "%{y:.4g}",
             }
         )
+        last = max(last, *rounds)
         ends.append(f"{subject.name} ends at {values[-1]:.4g} in round {rounds[-1]}")
     if not traces:
         return None
-    last = max(max(trace["x"]) for trace in traces)
     # by itself plotly halves the steps of a short run, and rounds the halves to rounds
     ticks = {"dtick": 1} if last <= MOST_NAMED else {"tickformat": "d"}
     layout = look.layout("round", y, hovermode="x unified", xaxis=ticks)
-    return Chart(f"curve-{key}", f"{alt}: {'; '.join(ends)}.", caption, traces, layout)
+    return Chart(
+        f"curve-{name}", f"{name.capitalize()} by round: {'; '.join(ends)}.", caption, traces, layout
+    )
 
 
-def series(runs: Sequence[Record], who: Subjects) -> list[dict[str, Any]]:
+def series(runs: Sequence[RunRecord], who: Subjects) -> list[dict[str, Any]]:
     """Return what the page counts rounds from."""
     return [{"name": who[run_key(run)].name, "accuracy": accuracies(run)} for run in runs]

@@ -1,6 +1,7 @@
 """The tables of the curvature: everything that was measured, and the differences to the first record."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.advice import ONE_BATCH
@@ -11,29 +12,39 @@ from fedscope.records.commands import reference
 from fedscope.records.cross_client import READINGS
 from fedscope.records.estimates import SYMBOLS
 from fedscope.records.hessian import HessianRecord, NegativeMass
+from fedscope.records.runs import RunRecord
 from fedscope.report.cells import MISSING, Cell, SortableTable, measured, related
-from fedscope.report.subjects import Record, Subjects, key_of, row_names, run_key
+from fedscope.report.subjects import Key, Subjects, key_of, row_names, run_key
 from fedscope.report.verdicts import comparable
 
-Row = tuple[Record | None, HessianRecord | None]  # a run and a curvature record of it; either alone
+
+@dataclass(frozen=True)
+class Row:
+    """A run and a curvature record of it, or either alone."""
+
+    key: Key
+    run: RunRecord | None
+    record: HessianRecord | None
 
 
-def rows_of(runs: Sequence[Record], curvatures: Sequence[HessianRecord]) -> list[Row]:
+def rows_of(runs: Sequence[RunRecord], curvatures: Sequence[HessianRecord]) -> list[Row]:
     """Return each run with each of its records, then the records of checkpoints from elsewhere."""
     rows: list[Row] = []
     for run in runs:
-        own = [record for record in curvatures if key_of(record.checkpoint) == run_key(run)]
-        rows += [(run, record) for record in own] or [(run, None)]
+        key = run_key(run)
+        own = [record for record in curvatures if key_of(record.checkpoint) == key]
+        rows += [Row(key, run, record) for record in own or (None,)]
     known = [run_key(run) for run in runs]
-    return rows + [(None, r) for r in curvatures if key_of(r.checkpoint) not in known]
+    others = [(key_of(record.checkpoint), record) for record in curvatures]
+    return rows + [Row(key, None, record) for key, record in others if key not in known]
 
 
 def curvature_table(
-    runs: Sequence[Record], curvatures: Sequence[HessianRecord], who: Subjects
+    runs: Sequence[RunRecord], curvatures: Sequence[HessianRecord], who: Subjects
 ) -> SortableTable:
     """Tabulate the curvature of runs and of other checkpoints, one row for each record."""
     rows = rows_of(runs, curvatures)
-    cells = [_cells(run, record, who) for run, record in rows]
+    cells = [_cells(row, who) for row in rows]
     columns = tuple(cells[0]) if cells else ()
     body = tuple(tuple(row.values()) for row in cells)
     notes, commands = _notes(curvatures), _commands(runs, rows)
@@ -57,8 +68,8 @@ def comparison(curvatures: Sequence[HessianRecord], who: Subjects) -> SortableTa
     return SortableTable("comparison-table", f"Difference to {reference}", columns, tuple(rows), table.notes)
 
 
-def _cells(run: Record | None, record: HessianRecord | None, who: Subjects) -> dict[str, Cell]:
-    subject = who[key_of(record.checkpoint) if record else run_key(run or {})]
+def _cells(row: Row, who: Subjects) -> dict[str, Cell]:
+    subject, record = who[row.key], row.record
     cells = {"method": Cell(subject.name, subject.name, subject.color), **_measured(record)}
     if record is None:
         return {**cells, "checkpoint": MISSING, "samples": MISSING}
@@ -114,19 +125,19 @@ def _notes(curvatures: Sequence[HessianRecord]) -> tuple[str, ...]:
     return (*notes, f"–: {ONE_BATCH}") if unknown else notes
 
 
-def _commands(runs: Sequence[Record], rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:
+def _commands(runs: Sequence[RunRecord], rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:
     """Return the commands that would fill the table's gaps."""
 
     def names(lacking: Callable[[HessianRecord], bool]) -> list[str]:
         found = [
-            reference(run["manifest"]["name"], file)
-            for run, record in rows
-            if run and (record is None or lacking(record))
-            for file in ([record.checkpoint.path] if record else run.get("asked") or ["final.pt"])
+            reference(row.run.name, file)
+            for row in rows
+            if row.run and (row.record is None or lacking(row.record))
+            for file in ([row.record.checkpoint.path] if row.record else row.run.asked or ["final.pt"])
         ]
         return list(dict.fromkeys(found))
 
-    where = next((run["registry_option"] for run in runs if "registry_option" in run), "")
+    where = next((run.registry_option for run in runs if run.registry_option is not None), "")
     no_density = names(lambda record: record.density is None)
     no_clients = names(lambda record: record.cross_client is None)
     wanted = (

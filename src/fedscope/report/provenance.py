@@ -9,7 +9,7 @@ from fedscope.figures.text.labels import label
 from fedscope.records.hessian import Checkpoint
 from fedscope.records.landscape import LandscapeRecord
 from fedscope.records.reading import Analysis
-from fedscope.report.subjects import Record
+from fedscope.records.runs import RunRecord
 
 
 def source_of_analysis(record: Analysis) -> dict[str, Any]:
@@ -32,33 +32,35 @@ def source_of_analysis(record: Analysis) -> dict[str, Any]:
     }
 
 
-def source_of_run(run: Record) -> dict[str, Any]:
+def source_of_run(run: RunRecord) -> dict[str, Any]:
     """Return what made a run's curves."""
-    manifest = run["manifest"]
-    settings = dict(manifest["settings"])
-    seed, options = settings.pop("seed", "not recorded"), settings.pop("options", {})
-    known = {name: value for name, value in {**settings, **options}.items() if value is not None}
+    manifest = run.manifest
+    settings = {
+        **manifest.settings.model_dump(mode="json", exclude={"seed", "options"}),
+        **manifest.settings.options,
+    }
     return {
-        "title": f"{manifest['name']} ({manifest['format']})",
+        "title": f"{manifest.name} ({manifest.format})",
         "lines": {
-            "checkpoints sha256": ", ".join(f"{k} {v}" for k, v in run.get("checkpoints", {}).items())
-            or "none",
-            "started": manifest["created"],
-            "data fingerprint": manifest["data"].get("fingerprint") or "not recorded",
-            "settings": ", ".join(f"{name} {value}" for name, value in known.items()),
-            "seed": seed,
-            "versions": _versions(manifest.get("versions")),
+            "checkpoints sha256": ", ".join(f"{k} {v}" for k, v in run.checkpoints.items()) or "none",
+            "started": manifest.created,
+            "data fingerprint": manifest.data.fingerprint or "not recorded",
+            "settings": ", ".join(f"{name} {value}" for name, value in settings.items() if value is not None),
+            "seed": manifest.settings.seed,
+            "versions": _versions(manifest.versions),
         },
     }
 
 
-def provenance(runs: Sequence[Record], records: Sequence[Analysis]) -> dict[str, Any]:
+def provenance(runs: Sequence[RunRecord], records: Sequence[Analysis]) -> dict[str, Any]:
     """Return the provenance of a page as plain data: analyses as in a figure's record, and the runs.
 
     Of a path only the file's name is kept: a page is sent around.
     """
     made = made_from(records)
-    about = [{"manifest": run["manifest"], "checkpoints": run.get("checkpoints", {})} for run in runs]
+    about = [
+        {"manifest": run.manifest.model_dump(mode="json"), "checkpoints": run.checkpoints} for run in runs
+    ]
     return {**made, "analyses": [_without_folders(analysis) for analysis in made["analyses"]], "runs": about}
 
 
@@ -75,5 +77,5 @@ def _network(checkpoint: Checkpoint) -> str:
     return f"{label(checkpoint)} {checkpoint.sha256}"
 
 
-def _versions(versions: Mapping[str, str] | None) -> str:
-    return ", ".join(f"{name} {version}" for name, version in (versions or {}).items()) or "not recorded"
+def _versions(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items()) or "not recorded"

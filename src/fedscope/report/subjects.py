@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
 
 from matplotlib.colors import to_hex
 
@@ -12,8 +11,8 @@ from fedscope.figures import style
 from fedscope.figures.text.labels import method_name
 from fedscope.records.hessian import Checkpoint, HessianRecord
 from fedscope.records.reading import Analysis
+from fedscope.records.runs import RunRecord
 
-Record = Mapping[str, Any]
 Key = tuple[str, object, object]
 LINE_WIDTH = 2  # pixels
 MOST_LUMINANCE = 0.295  # of a line or point on white, whose contrast then is (1 + 0.05) / (0.295 + 0.05)
@@ -37,9 +36,9 @@ Shown = Sequence[tuple[Subject, HessianRecord]]
 Subjects = Mapping[Key, Subject]
 
 
-def run_key(run: Record) -> Key:
+def run_key(run: RunRecord) -> Key:
     """Return the key of a run's own global model."""
-    return (run["manifest"]["name"], None, None)
+    return (run.name, None, None)
 
 
 def key_of(checkpoint: Checkpoint) -> Key:
@@ -49,9 +48,9 @@ def key_of(checkpoint: Checkpoint) -> Key:
     return (checkpoint.run, checkpoint.client, checkpoint.other_average)
 
 
-def subjects(runs: Sequence[Record], records: Sequence[Analysis]) -> dict[Key, Subject]:
+def subjects(runs: Sequence[RunRecord], records: Sequence[Analysis]) -> dict[Key, Subject]:
     """Return the subjects in the order given: by method where each has its own, else by name."""
-    methods: dict[Key, object] = {run_key(run): stated(run).get("method") for run in runs}
+    methods: dict[Key, object] = {run_key(run): run.stated.method for run in runs}
     labels = {key: key[0] for key in methods}
     for record in records:
         key = key_of(record.checkpoint)
@@ -77,12 +76,6 @@ def row_names(records: Sequence[Analysis], who: Mapping[Key, Subject]) -> list[s
         who[key].name if times[key] == 1 else f"{who[key].name}, round {record.checkpoint.round}"
         for key, record in zip(keys, records, strict=True)
     ]
-
-
-def stated(run: Record) -> dict[str, Any]:
-    """Return a run's settings, without those that a run from elsewhere does not say."""
-    settings, added = run["manifest"]["settings"], run["manifest"].get("added")
-    return {key: value for key, value in settings.items() if not added or key in added["stated"]}
 
 
 def legible(color: style.Color) -> style.Color:

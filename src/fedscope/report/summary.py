@@ -10,10 +10,11 @@ from fedscope.records.estimates import SYMBOLS
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord
 from fedscope.records.reading import Analysis
+from fedscope.records.runs import RunRecord
 from fedscope.report import verdicts
 from fedscope.report.cells import Cell, SortableTable, related
 from fedscope.report.metrics import rows_of, top_cell, trace_cell
-from fedscope.report.subjects import Record, Subjects, key_of, row_names, run_key, stated
+from fedscope.report.subjects import Subjects, row_names
 from fedscope.report.training import final_accuracy, partition_of
 
 MARKS = {"lower": "lowest", "higher": "highest"}
@@ -30,7 +31,7 @@ class Summary:
 
 
 def summary(
-    runs: Sequence[Record],
+    runs: Sequence[RunRecord],
     curvatures: Sequence[HessianRecord],
     landscapes: Sequence[LandscapeRecord],
     who: Subjects,
@@ -56,26 +57,26 @@ def summary(
     )
 
 
-def _table(runs: Sequence[Record], curvatures: Sequence[HessianRecord], who: Subjects) -> SortableTable:
+def _table(runs: Sequence[RunRecord], curvatures: Sequence[HessianRecord], who: Subjects) -> SortableTable:
     rows = rows_of(runs, curvatures)
-    records = [record for _, record in rows if record]
+    records = [row.record for row in rows if row.record]
     best, names = verdicts.best(records), iter(row_names(records, who))
     body = []
-    for run, record in rows:
-        subject = who[key_of(record.checkpoint) if record else run_key(run or {})]
+    for row in rows:
+        subject, record = who[row.key], row.record
         name = next(names) if record else subject.name
         marks = {
             quantity: MARKS[verdicts.QUANTITIES[quantity].better]
             for quantity, place in best.items()
             if records[place] is record
         }
-        accuracy = [final_accuracy(run)] if runs else []
+        accuracy = [final_accuracy(row.run)] if runs else []
         body.append((Cell(name, name, subject.color), *accuracy, *_headline(record, marks)))
     columns = ("final accuracy (%)",) if runs else ()
     columns = ("method", *columns, "λ_max ± data", "trace ± probe ± data")
     if any(record.cross_client for record in records):
         columns = (*columns, *(f"{symbol} (tensor)" for symbol in SYMBOLS))
-    rows_shown = tuple(row[: len(columns)] for row in body)
+    rows_shown = tuple(cells[: len(columns)] for cells in body)
     return SortableTable("summary-table", "Headline numbers", columns, rows_shown)
 
 
@@ -88,19 +89,19 @@ def _headline(record: HessianRecord | None, marks: Mapping[str, str]) -> Iterato
         yield related(mean, symbol, marks.get(f"{symbol} (tensor)"))
 
 
-def _trained(run: Record) -> str:
-    settings, manifest = stated(run), run["manifest"]
-    words = [f"{manifest['model']['name']} on {data_name(manifest['data']['name'])}", partition_of(settings)]
-    words.append(None if settings.get("seed") is None else f"seed {settings['seed']}")
+def _trained(run: RunRecord) -> str:
+    settings, manifest = run.stated, run.manifest
+    words = [f"{manifest.model.name} on {data_name(manifest.data.name)}", partition_of(settings)]
+    words.append(None if settings.seed is None else f"seed {settings.seed}")
     return ", ".join(word for word in words if word)
 
 
-def _earlier(run: Record, curvatures: Sequence[HessianRecord]) -> Iterator[str]:
+def _earlier(run: RunRecord, curvatures: Sequence[HessianRecord]) -> Iterator[str]:
     """Yield of which earlier round the measured model of a run is, whose accuracy is the last round's."""
-    last = run["metrics"][-1]["round"] if run["metrics"] else None
+    last = run.metrics[-1].round if run.metrics else None
     for record in curvatures:
         place = record.checkpoint
-        if place.run == run["manifest"]["name"] and place.round not in (None, last):
+        if place.run == run.name and place.round not in (None, last):
             yield f"curvature of round {place.round}, accuracy of round {last}"
 
 

@@ -1,29 +1,29 @@
 """The tables of the runs: what each one is, and what its training reached."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from fedscope.checkpoints.registry.best import chosen_on
 from fedscope.figures.text.labels import data_name
-from fedscope.report.cells import NOT_MEASURED, UNSAID, Cell, SortableTable
+from fedscope.records.runs import RunRecord, Stated
+from fedscope.report.cells import MISSING, UNSAID, Cell, SortableTable
 from fedscope.report.curves import accuracies, best
-from fedscope.report.subjects import Key, Record, Subject, run_key, stated
+from fedscope.report.subjects import Subject, Subjects, run_key
 
 
-def runs_table(runs: Sequence[Record], who: Mapping[Key, Subject]) -> SortableTable:
+def runs_table(runs: Sequence[RunRecord], who: Subjects) -> SortableTable:
     """Tabulate what each run is: data, network, partition, work, seed, and the day it was started."""
     rows = []
     for run in runs:
-        manifest, subject = run["manifest"], who[run_key(run)]
-        settings = stated(run)
+        manifest, settings, subject = run.manifest, run.stated, who[run_key(run)]
         words = (
-            manifest["name"],
-            manifest["created"][:10],
-            data_name(manifest["data"]["name"]),
-            manifest["model"]["name"],
+            manifest.name,
+            manifest.created[:10],
+            data_name(manifest.data.name),
+            manifest.model.name,
             partition_of(settings),
-            _joined(settings, "rounds {rounds}, epochs {epochs}, batch size {batch_size}, rate {lr:g}"),
+            _work(settings),
         )
-        seed = settings.get("seed")
+        seed = settings.seed
         values = (
             Cell(subject.name, subject.name, subject.color),
             *(Cell(text or UNSAID, text) for text in words),
@@ -34,53 +34,53 @@ def runs_table(runs: Sequence[Record], who: Mapping[Key, Subject]) -> SortableTa
     return SortableTable("runs-table", "Settings", columns, tuple(rows))
 
 
-def training_table(runs: Sequence[Record], who: Mapping[Key, Subject]) -> SortableTable:
+def training_table(runs: Sequence[RunRecord], who: Subjects) -> SortableTable:
     """Tabulate what the training reached: rounds, accuracy at the end and at best, loss at the end."""
     columns = ("method", "rounds", "final accuracy (%)", "best accuracy (%)", "final loss")
     rows = tuple(_reached(run, who[run_key(run)]) for run in runs)
     return SortableTable("training-table", "Training", columns, rows)
 
 
-def final_accuracy(run: Record | None) -> Cell:
+def final_accuracy(run: RunRecord | None) -> Cell:
     """Return the accuracy after the last round that has one, in per cent."""
     reached = accuracies(run) if run else []
     if not reached:
-        return Cell(NOT_MEASURED, missing=True)
+        return MISSING
     return Cell(f"{100 * reached[-1][1]:.2f}", reached[-1][1])
 
 
-def partition_of(settings: Record) -> str | None:
+def partition_of(settings: Stated) -> str | None:
     """Return the partition in words: its rule, α, the clients and how many of them take part in a round."""
-    if not settings.get("partition") or settings["partition"] == "unknown":
+    if not settings.partition or settings.partition == "unknown":
         return None
-    alpha = f", α {settings['alpha']:g}" if settings.get("alpha") is not None else ""
-    people = f", {settings['clients']} clients" if settings.get("clients") else ""
-    share = settings.get("participation")
+    alpha = f", α {settings.alpha:g}" if settings.alpha is not None else ""
+    people = f", {settings.clients} clients" if settings.clients else ""
+    share = settings.participation
     chosen = f", {100 * share:g}\u00a0% per round" if share else ""
-    return f"{settings['partition']}{alpha}{people}{chosen}"
+    return f"{settings.partition}{alpha}{people}{chosen}"
 
 
-def _reached(run: Record, subject: Subject) -> tuple[Cell, ...]:
-    rounds = max((m["round"] for m in run["metrics"]), default=0)
-    losses = [m["loss"] for m in run["metrics"] if m.get("loss") is not None]
-    none, top = Cell(NOT_MEASURED, missing=True), best(run)
+def _reached(run: RunRecord, subject: Subject) -> tuple[Cell, ...]:
+    rounds = max((one.round for one in run.metrics), default=0)
+    losses = [one.loss for one in run.metrics if one.loss is not None]
+    top = best(run)
     return (
         Cell(subject.name, subject.name, subject.color),
-        Cell(f"{rounds} (diverged)" if run["manifest"].get("diverged") else str(rounds), rounds),
+        Cell(f"{rounds} (diverged)" if run.manifest.diverged else str(rounds), rounds),
         final_accuracy(run),
-        Cell(f"{100 * top[1]:.2f} (round {top[0]}{_chosen(run)})", top[1]) if top else none,
-        Cell(f"{losses[-1]:.4f}", losses[-1]) if losses else none,
+        Cell(f"{100 * top[1]:.2f} (round {top[0]}{_chosen(run)})", top[1]) if top else MISSING,
+        Cell(f"{losses[-1]:.4f}", losses[-1]) if losses else MISSING,
     )
 
 
-def _chosen(run: Record) -> str:
+def _chosen(run: RunRecord) -> str:
     """Return in words on which split the best round was chosen."""
-    split = chosen_on(stated(run))
+    split = chosen_on(run.manifest.stated())
     return f", chosen on {split}" if split else ""
 
 
-def _joined(settings: Record, words: str) -> str | None:
-    try:
-        return words.format_map(settings)
-    except KeyError:
+def _work(settings: Stated) -> str | None:
+    rounds, epochs, size, rate = settings.rounds, settings.epochs, settings.batch_size, settings.lr
+    if rounds is None or epochs is None or size is None or rate is None:
         return None
+    return f"rounds {rounds}, epochs {epochs}, batch size {size}, rate {rate:g}"

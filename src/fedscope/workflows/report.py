@@ -7,6 +7,7 @@ from typing import Any
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint, versions
+from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run
 from fedscope.choices import BatchNormMode
@@ -14,6 +15,7 @@ from fedscope.errors import UserError
 from fedscope.records.commands import registry_option
 from fedscope.records.entries import Record
 from fedscope.records.reading import hessians, landscapes
+from fedscope.records.runs import RunRecord
 from fedscope.records.schemas import HESSIAN_SCHEMA, LANDSCAPE_SCHEMA
 from fedscope.report import report_page
 from fedscope.workflows.curvature.measure import measure
@@ -175,19 +177,19 @@ def runs_of(paths: Sequence[Path]) -> list[Run]:
     return [Run(folder) for folder in dict.fromkeys(folders) if layout.is_run(folder)]
 
 
-def as_record(run: Run, paths: Sequence[Path] = ()) -> Record:
+def as_record(run: Run, paths: Sequence[Path] = ()) -> RunRecord:
     """Return a run as the report takes it; of ``paths`` those in its folder are what was asked for."""
     files = [path for path in (run.best, run.final if run.final.exists() else run.last) if path.exists()]
-    return {
-        "manifest": run.manifest().model_dump(mode="json"),
-        "metrics": run.metrics(),
-        "checkpoints": {path.name: describe_checkpoint(path)[1] for path in files},
-        "asked": [str(path) for path in paths if run.folder.absolute() in path.absolute().parents],
-        "registry_option": registry_option(run.folder.parent),
-    }
+    return RunRecord(
+        manifest=run.manifest(),
+        metrics=tuple(map(Round.model_validate, run.metrics())),
+        checkpoints={path.name: describe_checkpoint(path)[1] for path in files},
+        asked=tuple(str(path) for path in paths if run.folder.absolute() in path.absolute().parents),
+        registry_option=registry_option(run.folder.parent),
+    )
 
 
-def page_of(runs: Sequence[Record], records: Sequence[Record]) -> str:
+def page_of(runs: Sequence[RunRecord], records: Sequence[Record]) -> str:
     """Return the HTML of runs and records of either schema."""
     curvatures = hessians([record for record in records if record["schema"] == HESSIAN_SCHEMA])
     return report_page(runs, curvatures, landscapes([r for r in records if r["schema"] == LANDSCAPE_SCHEMA]))
