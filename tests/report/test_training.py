@@ -1,11 +1,7 @@
 """The report's table of what the training reached."""
 
-import math
 from typing import Any
 
-import pytest
-
-from fedscope.records.run_curves import accuracy_at
 from fedscope.records.runs import RunRecord
 from fedscope.report.curves import convergence
 from fedscope.report.subjects import subjects
@@ -22,13 +18,6 @@ def test_the_last_accuracy_is_final_and_the_first_of_equals_best() -> None:
     assert [cell.text for cell in table.rows[0]] == ["FedAvg", "5", "40.00", "70.00 (round 2)", "0.4000"]
     one["metrics"][-1]["accuracy"] = None  # its network was not evaluated after every round
     assert final_accuracy(RunRecord.read(one)).text == "70.00"
-
-
-def test_an_accuracy_has_the_error_of_its_test_samples() -> None:
-    record = {"at": {"accuracy": 0.9}, "test_samples": 900}
-    value, error = accuracy_at(record)
-    assert value == 0.9
-    assert error == pytest.approx(math.sqrt(0.9 * 0.1 / 900))
 
 
 def test_a_curves_caption_names_the_model_that_was_evaluated() -> None:

@@ -61,8 +61,9 @@ def command(
         raise UserError("RUNs and --from do not go together: give one of them")
     store = Registry(registry)
     names = runs or (() if saved else (store.newest().name,))
-    records = checked(read_records(saved)) if saved else run_records(store, names)
-    only_json = console.in_json(json_target, records)
+    found = read_records(saved) if saved else run_records(store, names)
+    records = checked(found)
+    only_json = console.in_json(json_target, found)
     save(draw(records, kind, title=title), Path(out), record={"kind": kind, **made_from(records)})
     if not only_json:
         print(out)

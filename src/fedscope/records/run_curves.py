@@ -1,76 +1,140 @@
 """Records of runs for figures: metrics by round, and the curvature of the models that the run kept.
 
-A record (``fedscope/run-curves/1``) is plain data, so that a figure can be drawn again without the registry.
+From a record (``fedscope/run-curves/1``) a figure can be drawn again without the registry.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import Field
 
 from fedscope.errors import UserError
+from fedscope.records.estimates import Estimate
+from fedscope.records.numbers import Count, Many, Number
+from fedscope.records.plain import Plain
 
 SCHEMA = "fedscope/run-curves/1"
 
-Record = Mapping[str, Any]
+
+class Place(Plain):
+    """The checkpoint that a record is of."""
+
+    round: Count
+    average: str  # which of the global models
+    sha256: str
+    accuracy: Number
 
 
-def made_from(records: Sequence[Record]) -> dict[str, Any]:
+class Metrics(Plain):
+    """A run's metrics by round."""
+
+    round: Many[Count]
+    accuracy: Many[Number]
+    loss: Many[Number]
+    train_loss: Many[Number]
+    bytes: Many[Number]  # sent by server and clients, up to each round
+
+
+class LayerEstimate(Estimate):
+    """λ_max of a layer's own block."""
+
+    name: str
+
+
+class Curvature(Plain):
+    """What was measured of one of the models that the run kept."""
+
+    sha256: str
+    round: Count
+    average: str
+    samples: Count
+    lambda_max: Estimate
+    trace: Estimate
+    layers: Many[LayerEstimate]
+
+
+class RunCurves(Plain):
+    """A run: its metrics up to a checkpoint, and the curvature of the models that it kept."""
+
+    schema_name: Literal["fedscope/run-curves/1"] = Field(alias="schema")
+    run: str
+    registry_option: str = ""
+    method: str
+    seed: int
+    settings: dict[str, Any]
+    dataset: str
+    test_samples: Count | None
+    at: Place
+    metrics: Metrics
+    curvature: Many[Curvature]
+    versions: dict[str, str]
+
+
+def made_from(records: Sequence[RunCurves]) -> dict[str, Any]:
     """Return the record of a figure that shows these runs: which they are, at which checkpoints."""
     return {
-        "checkpoints": [record["at"]["sha256"] for record in records],
+        "checkpoints": [record.at.sha256 for record in records],
         "runs": [
-            {name: record[name] for name in ("run", "method", "seed", "at", "versions")} for record in records
+            {
+                "run": record.run,
+                "method": record.method,
+                "seed": record.seed,
+                "at": record.at.to_json(),
+                "versions": record.versions,
+            }
+            for record in records
         ],
     }
 
 
-def checked(records: Sequence[Record]) -> list[Record]:
-    """Return records that were read from files.
+def checked(records: Sequence[Mapping[str, Any]]) -> list[RunCurves]:
+    """Return the typed records of JSON.
 
     Raises:
-        UserError: one is of another kind.
+        UserError: one is of another kind, or is not whole.
     """
     for record in records:
         if record["schema"] != SCHEMA:
             raise UserError(
                 f"a record of {record['schema']} is none of runs; give what 'fedscope plot-runs --json' wrote"
             )
-    return list(records)
+    return [RunCurves.read(record, "a record of 'fedscope plot-runs --json'") for record in records]
 
 
-def accuracy_at(record: Record) -> tuple[float, float]:
+def accuracy_at(record: RunCurves) -> tuple[float, float]:
     """Return the test accuracy of the record's checkpoint and its standard error, both in [0, 1].
 
-    The error is that of a share of ``test_samples`` independent samples.
+    The error is that of a share of ``test_samples`` independent samples; NaN where their number is not known.
 
     Raises:
         UserError: the metrics do not have it.
     """
-    value = record["at"]["accuracy"]
-    if value is None:
+    value, samples = record.at.accuracy, record.test_samples
+    if math.isnan(value):
         raise UserError(f"the metrics of {name_of(record)} have no accuracy: its network was not evaluated")
-    return value, math.sqrt(value * (1 - value) / record["test_samples"])
+    return value, math.sqrt(value * (1 - value) / samples) if samples else math.nan
 
 
-def gap_at(record: Record) -> float:
+def gap_at(record: RunCurves) -> float:
     """Return the test loss of the record's checkpoint less the training loss of its round's clients.
 
     Raises:
         UserError: the metrics lack one of them.
     """
-    line, counts = _line(record), record["settings"].get("eval_model", "cld")
-    test, train = record["metrics"]["loss"][line], record["metrics"]["train_loss"][line]
-    if record["at"]["average"] != counts:
+    line, counts = _line(record), record.settings.get("eval_model", "cld")
+    gap = record.metrics.loss[line] - record.metrics.train_loss[line]
+    if record.at.average != counts:
         raise UserError(
-            f"the metrics of {record['run']} have the test loss of its model '{counts}' alone: "
-            f"give {record['run']}@{counts}"
+            f"the metrics of {record.run} have the test loss of its model '{counts}' alone: "
+            f"give {record.run}@{counts}"
         )
-    if test is None or train is None:
+    if math.isnan(gap):
         raise UserError(f"the metrics of {name_of(record)} have no finite training and test loss")
-    return float(test - train)
+    return gap
 
 
-def curvature_at(records: Sequence[Record]) -> tuple[int, list[Record]]:
+def curvature_at(records: Sequence[RunCurves]) -> tuple[int, list[Curvature]]:
     """Return a number of samples, and the curvature of each record's checkpoint measured on as many.
 
     λ_max is biased upward on few samples, so that numbers from different ones are never put side by side: of
@@ -80,8 +144,7 @@ def curvature_at(records: Sequence[Record]) -> tuple[int, list[Record]]:
         UserError: there is no such number.
     """
     found = [
-        {one["samples"]: one for one in record["curvature"] if one["sha256"] == record["at"]["sha256"]}
-        for record in records
+        {one.samples: one for one in record.curvature if one.sha256 == record.at.sha256} for record in records
     ]
     shared = set.intersection(*map(set, found))
     if not shared:
@@ -93,14 +156,13 @@ def curvature_at(records: Sequence[Record]) -> tuple[int, list[Record]]:
         )
         names = " ".join(map(name_of, records if lacking is None else [lacking]))
         raise UserError(
-            f"{which}: 'fedscope hessian {names} --samples 1024{records[0].get('registry_option', '')}' "
-            "measures it"
+            f"{which}: 'fedscope hessian {names} --samples 1024{records[0].registry_option}' measures it"
         )
     samples = max(shared)
     return samples, [one[samples] for one in found]
 
 
-def curvature_rounds(record: Record) -> tuple[int, list[Record]]:
+def curvature_rounds(record: RunCurves) -> tuple[int, list[Curvature]]:
     """Return a number of samples, and the curvature by round of the server's models measured on as many.
 
     Of several numbers the one with the most rounds, and then the largest.
@@ -108,33 +170,30 @@ def curvature_rounds(record: Record) -> tuple[int, list[Record]]:
     Raises:
         UserError: fewer than two rounds are measured.
     """
-    by_samples: dict[int, dict[int, Record]] = {}
-    for one in record["curvature"]:
-        if one["average"] == record["at"]["average"]:
-            by_samples.setdefault(one["samples"], {})[one["round"]] = one
+    by_samples: dict[int, dict[int, Curvature]] = {}
+    for one in record.curvature:
+        if one.average == record.at.average:
+            by_samples.setdefault(one.samples, {})[one.round] = one
     samples, found = max(
-        by_samples.items(), key=lambda item: (len(item[1]), item[0]), default=(0, dict[int, Record]())
+        by_samples.items(), key=lambda item: (len(item[1]), item[0]), default=(0, dict[int, Curvature]())
     )
     if len(found) < 2:
         raise UserError(
-            f"the curvature of fewer than two rounds of {record['run']} is measured: "
-            f"train with --keep-every N, then 'fedscope hessian {record['run']}@N {record['run']}@2N …"
-            f"{record.get('registry_option', '')}'"
+            f"the curvature of fewer than two rounds of {record.run} is measured: "
+            f"train with --keep-every N, then 'fedscope hessian {record.run}@N {record.run}@2N …"
+            f"{record.registry_option}'"
         )
     return samples, [found[round] for round in sorted(found)]
 
 
-def _line(record: Record) -> int:
-    rounds = record["metrics"]["round"]
-    if record["at"]["round"] not in rounds:
+def _line(record: RunCurves) -> int:
+    if record.at.round not in record.metrics.round:
         raise UserError(
-            f"the metrics of {record['run']} have no round {record['at']['round']}; "
-            "a run from elsewhere has none"
+            f"the metrics of {record.run} have no round {record.at.round}; a run from elsewhere has none"
         )
-    return int(rounds.index(record["at"]["round"]))
+    return record.metrics.round.index(record.at.round)
 
 
-def name_of(record: Record) -> str:
+def name_of(record: RunCurves) -> str:
     """Return what names a record's checkpoint on the command line: RUN@ROUND, RUN@all."""
-    average, round = record["at"]["average"], record["at"]["round"]
-    return f"{record['run']}@{round if average == 'cld' else average}"
+    return f"{record.run}@{record.at.round if record.at.average == 'cld' else record.at.average}"

@@ -14,9 +14,12 @@ from fedscope.checkpoints.file.checkpoint import describe_checkpoint
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run
 from fedscope.errors import UserError
-from fedscope.figures.intervals import error_of
 from fedscope.records.commands import registry_option
-from fedscope.records.run_curves import SCHEMA, Record
+from fedscope.records.entries import Record
+from fedscope.records.estimates import Entry
+from fedscope.records.hessian import HessianRecord
+from fedscope.records.run_curves import SCHEMA
+from fedscope.records.schemas import HESSIAN_SCHEMA
 from fedscope.storage import read_text
 
 ANALYSIS = ".analysis"  # in the registry: what `fedscope hessian` and `fedscope figures build` measured
@@ -53,7 +56,7 @@ def _matches(store: Registry, reference: str) -> list[str]:
     return [f"{run}{mark}{which}" for run in runs]
 
 
-def _record(store: Registry, reference: str, curvatures: Sequence[Record]) -> Record:
+def _record(store: Registry, reference: str, curvatures: Sequence[HessianRecord]) -> Record:
     run = store.run(reference.partition("@")[0])
     info, sha256 = describe_checkpoint(store.resolve(reference))
     if info.kind == "client":
@@ -87,12 +90,12 @@ def _record(store: Registry, reference: str, curvatures: Sequence[Record]) -> Re
         },
         "curvature": [
             {
-                "sha256": record["checkpoint"]["sha256"],
-                **hashes[record["checkpoint"]["sha256"]],
+                "sha256": record.checkpoint.sha256,
+                **hashes[record.checkpoint.sha256],
                 **_kept(record),
             }
             for record in curvatures
-            if record["checkpoint"]["sha256"] in hashes
+            if record.checkpoint.sha256 in hashes
         ],
         "versions": manifest.versions,
     }
@@ -118,32 +121,34 @@ def _hashes(store: Registry, run: Run, reference: str) -> dict[str, Record]:
     return found
 
 
-def _curvatures(folder: Path) -> Iterator[Record]:
+def _curvatures(folder: Path) -> Iterator[HessianRecord]:
     """Yield the Hessian records of our own estimators below ``folder`` that can be read."""
     for path in sorted(folder.rglob("*.json")):
         try:
             record = json.loads(read_text(path))["record"]
             usual = {name: record["problem"].get(name) for name in OURS}
-            if record["schema"] == "fedscope/hessian/1" and usual == OURS:
-                yield record
+            if record["schema"] == HESSIAN_SCHEMA and usual == OURS:
+                yield HessianRecord.read(record)
         except (UserError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
 
 
-def _kept(record: Record) -> Record:
-    trace = record["trace"]
+def _kept(record: HessianRecord) -> Record:
+    top, trace = record.lambda_max, record.trace
     return {
-        "samples": record["problem"]["samples"],
-        "lambda_max": _estimate(record["lambda_max"], "stderr_data"),
-        "trace": None if trace is None else _estimate(trace, "stderr_probe", "stderr_data"),
-        "layers": [
-            {"name": layer["name"], **_estimate(layer, "stderr_data")} for layer in record.get("layers") or ()
-        ],
+        "samples": record.problem.samples,
+        "lambda_max": _estimate(top, top.stderr_data),
+        "trace": _estimate(trace, trace.stderr_probe, trace.stderr_data),
+        "layers": [{"name": layer.name, **_estimate(layer, layer.stderr_data)} for layer in record.layers],
     }
 
 
-def _estimate(entry: Record, *errors: str) -> dict[str, float | None]:
-    """Return value, standard error of all ``errors`` and its degrees of freedom; null where unknown."""
-    known = None if None in map(entry.get, errors) else error_of(entry)
+def _estimate(entry: Entry, *stderrs: float) -> dict[str, float | None]:
+    """Return value, standard error of all ``stderrs`` and its degrees of freedom; null where unknown."""
+    known = None if any(map(math.isnan, stderrs)) else entry.error
     stderr, dof = known or (None, None)
-    return {"value": entry["value"], "stderr": stderr, "dof": dof if dof and math.isfinite(dof) else None}
+    return {
+        "value": None if math.isnan(entry.value) else entry.value,
+        "stderr": stderr,
+        "dof": dof if dof and math.isfinite(dof) else None,
+    }

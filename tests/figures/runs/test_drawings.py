@@ -7,12 +7,22 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
-from fedscope.figures.runs.drawings import draw, groups
+from fedscope.figures.runs import drawings
+from fedscope.figures.runs.drawings import Group, Kind
 from fedscope.records.run_curves import SCHEMA, checked
 
 GALLERY = Path(__file__).parents[3] / "figures"
+
+
+def draw(records: list[dict[str, Any]], kind: Kind, **words: str) -> Figure:
+    return drawings.draw(checked(records), kind, **words)
+
+
+def groups(records: list[dict[str, Any]]) -> list[Group]:
+    return drawings.groups(checked(records))
 
 
 def record(method: str = "fedavg", seed: int = 0, *, rounds: int = 4, **changes: Any) -> dict[str, Any]:
@@ -146,12 +156,9 @@ def test_the_headline_shows_the_numbers_of_table_2() -> None:
     assert len(points) == 8
     for group in points:
         (one,) = group.records
-        (measured,) = [c for c in one["curvature"] if c["samples"] == 4096]
-        for quantity in ("lambda_max", "trace"):
-            value, error = printed[group.name, quantity]
-            assert (measured[quantity]["value"], measured[quantity]["stderr"]) == pytest.approx(
-                (value, error)
-            )
+        (measured,) = [c for c in one.curvature if c.samples == 4096]
+        for quantity, found in (("lambda_max", measured.lambda_max), ("trace", measured.trace)):
+            assert (found.value, found.stderr) == pytest.approx(printed[group.name, quantity])
     drawn = sorted(places(figure.axes[0], 0))
     values = [value for (_, quantity), (value, _) in printed.items() if quantity == "lambda_max"]
     assert drawn == pytest.approx(sorted(values))

@@ -5,9 +5,9 @@ are one line or point: the mean over seeds.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -16,16 +16,24 @@ from fedscope.errors import UserError
 from fedscope.figures.intervals import reach
 from fedscope.figures.runs.curves import Line, Panel, Values, panels_figure, rounds_figure
 from fedscope.figures.runs.layers import layer_figure
-from fedscope.figures.runs.tradeoff import Estimate, Point, tradeoff_figure
+from fedscope.figures.runs.tradeoff import Point, Reach, tradeoff_figure
 from fedscope.figures.text.labels import data_name, family, method_name
-from fedscope.records.run_curves import accuracy_at, curvature_at, curvature_rounds, gap_at, name_of
+from fedscope.records.estimates import Estimate
+from fedscope.records.run_curves import (
+    Curvature,
+    RunCurves,
+    accuracy_at,
+    curvature_at,
+    curvature_rounds,
+    gap_at,
+    name_of,
+)
 
 Kind = Literal["accuracy", "bytes", "rounds", "sharpness", "gap", "layers"]
 UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3}
-QUANTITIES = {"lambda_max": "λ_max", "trace": "trace"}
+Pick = Callable[[Curvature], Estimate]
+QUANTITIES: Mapping[str, Pick] = {"λ_max": lambda one: one.lambda_max, "trace": lambda one: one.trace}
 FLATTER = " (← flatter)"
-
-Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -34,10 +42,10 @@ class Group:
 
     name: str
     family: str
-    records: Sequence[Record]
+    records: Sequence[RunCurves]
 
 
-def draw(records: Sequence[Record], kind: Kind, *, title: str = "") -> Figure:
+def draw(records: Sequence[RunCurves], kind: Kind, *, title: str = "") -> Figure:
     """Draw one kind of figure of several runs.
 
     ``accuracy``: test accuracy by round; ``bytes``: by what server and clients have sent; ``rounds``:
@@ -52,15 +60,14 @@ def draw(records: Sequence[Record], kind: Kind, *, title: str = "") -> Figure:
     return _DRAWINGS[kind](groups(records), title)
 
 
-def groups(records: Sequence[Record]) -> list[Group]:
+def groups(records: Sequence[RunCurves]) -> list[Group]:
     """Return the runs by what they are but for the seed, named by method where each has its own."""
-    found: dict[str, list[Record]] = {}
+    found: dict[str, list[RunCurves]] = {}
     for record in records:
-        at = (record["at"]["round"], record["at"]["average"])
-        key = [*(record[name] for name in ("method", "dataset", "settings")), at]
+        key = (record.method, record.dataset, record.settings, record.at.round, record.at.average)
         found.setdefault(repr(key), []).append(record)
-    methods = [method_name(own[0]["method"]) for own in found.values()]
-    names = methods if len(set(methods)) == len(methods) else [own[0]["run"] for own in found.values()]
+    methods = [method_name(own[0].method) for own in found.values()]
+    names = methods if len(set(methods)) == len(methods) else [own[0].run for own in found.values()]
     every = [Group(name, family(name, names), own) for name, own in zip(names, found.values(), strict=True)]
     families = [group.family or group.name for group in every]
     # what adds to a method stands behind it
@@ -73,7 +80,7 @@ def _accuracy(found: Sequence[Group], title: str) -> Figure:
 
 
 def _bytes(found: Sequence[Group], title: str) -> Figure:
-    sent = [np.mean([_column(r, "bytes", group) for r in group.records], axis=0) for group in found]
+    sent = [np.mean([_cut(r, r.metrics.bytes, group) for r in group.records], axis=0) for group in found]
     largest = max(float(values.max()) for values in sent)
     unit = next((name for name, size in UNITS.items() if largest >= size), "kB")
     if not largest:
@@ -92,9 +99,9 @@ def _by_round(found: Sequence[Group], title: str) -> Figure:
         numbers = ", ".join(f"{number:,}" for number in sorted(samples))
         raise UserError(f"the rounds are measured on {numbers} samples: measure all with one --samples")
     panels = [Panel([_line(group, _rounds(group)) for group in found], "round", "test accuracy (%)")]
-    for quantity, name in QUANTITIES.items():
+    for name, pick in QUANTITIES.items():
         lines = [
-            _curvature_line(group, [rounds for _, rounds in own], quantity)
+            _curvature_line(group, [rounds for _, rounds in own], pick)
             for group, own in zip(found, measured, strict=True)
         ]
         panels.append(Panel(lines, "round", name))
@@ -102,9 +109,10 @@ def _by_round(found: Sequence[Group], title: str) -> Figure:
     return panels_figure(panels, title=title, caption="; ".join(filter(None, [caption, _spread(found)])))
 
 
-def _curvature_line(group: Group, measured: Sequence[Sequence[Record]], quantity: str) -> Line:
-    shared = sorted(set.intersection(*({one["round"] for one in rounds} for rounds in measured)))
-    values = _numbers([[one[quantity] for one in rounds if one["round"] in shared] for rounds in measured])
+def _curvature_line(group: Group, measured: Sequence[Sequence[Curvature]], pick: Pick) -> Line:
+    shared = sorted(set.intersection(*({one.round for one in rounds} for rounds in measured)))
+    found = [[pick(one) for one in rounds if one.round in shared] for rounds in measured]
+    values = np.array([[(one.value, one.stderr) for one in row] for row in found])
     error = values[..., 1][0] if len(values) == 1 else values[..., 0].std(0, ddof=1)
     return Line(group.name, np.array(shared, float), values[..., 0].mean(0), error, family=group.family)
 
@@ -122,27 +130,25 @@ def _gap(found: Sequence[Group], title: str) -> Figure:
     return _tradeoff(found, heights, "test loss − training loss", title)
 
 
-def _tradeoff(
-    found: Sequence[Group], heights: Sequence[Sequence[Estimate]], y_label: str, title: str
-) -> Figure:
+def _tradeoff(found: Sequence[Group], heights: Sequence[Sequence[Reach]], y_label: str, title: str) -> Figure:
     records = [record for group in found for record in group.records]
     samples, curvature = curvature_at(records)
     measured, points = iter(curvature), []
     for group, height in zip(found, heights, strict=True):
         own = [next(measured) for _ in group.records]
         across = {
-            name + FLATTER: _mean(_reaches([[one[key] for one in own]])[0])
-            for key, name in QUANTITIES.items()
+            name + FLATTER: _mean(np.array([_reach(pick(one)) for one in own]))
+            for name, pick in QUANTITIES.items()
         }
         points.append(Point(group.name, across, _mean(np.array(height))))
     return tradeoff_figure(points, y_label=y_label, title=title, caption=_conditions(records, samples))
 
 
-def _conditions(records: Sequence[Record], samples: int) -> str:
-    parts = [", ".join(dict.fromkeys(data_name(record["dataset"]) for record in records))]
-    rounds = sorted({record["at"]["round"] for record in records})
+def _conditions(records: Sequence[RunCurves], samples: int) -> str:
+    parts = [", ".join(dict.fromkeys(data_name(record.dataset) for record in records))]
+    rounds = sorted({record.at.round for record in records})
     parts.append(f"round {rounds[0]}" if len(rounds) == 1 else f"rounds {rounds[0]} to {rounds[-1]}")
-    seeds = len({record["seed"] for record in records})
+    seeds = len({record.seed for record in records})
     parts.append("one seed" if seeds == 1 else f"{seeds} seeds")
     return f"{', '.join(parts)}; curvature on {samples:,} training samples; bars: 95 % intervals"
 
@@ -150,10 +156,9 @@ def _conditions(records: Sequence[Record], samples: int) -> str:
 def _layers(found: Sequence[Group], title: str) -> Figure:
     records = [record for group in found for record in group.records]
     samples, curvature = curvature_at([_with_layers(record) for record in records])
-    by_layer = [{layer["name"]: layer for layer in one["layers"]} for one in curvature]
+    by_layer = [{layer.name: _reach(layer) for layer in one.layers} for one in curvature]
     names = list(dict.fromkeys(name for one in by_layer for name in one))
-    missing = {"value": None, "stderr": None}
-    values = _reaches([[one.get(name, missing) for name in names] for one in by_layer])
+    values = np.array([[one.get(name, (math.nan, math.nan)) for name in names] for one in by_layer])
     return layer_figure(
         names,
         {group.name: values[place] for place, group in enumerate(found)},
@@ -162,17 +167,17 @@ def _layers(found: Sequence[Group], title: str) -> Figure:
     )
 
 
-def _with_layers(record: Record) -> Record:
-    found = [one for one in record["curvature"] if one["layers"]]
+def _with_layers(record: RunCurves) -> RunCurves:
+    found = tuple(one for one in record.curvature if one.layers)
     if not found:
         raise UserError(
-            f"λ_max by layer is not measured of {record['run']}: 'fedscope hessian {name_of(record)} --layers"
-            f"{record.get('registry_option', '')}' does it"
+            f"λ_max by layer is not measured of {record.run}: 'fedscope hessian {name_of(record)} --layers"
+            f"{record.registry_option}' does it"
         )
-    return {**record, "curvature": found}
+    return record.model_copy(update={"curvature": found})
 
 
-def _mean(values: Values) -> Estimate:
+def _mean(values: Values) -> Reach:
     """Return the mean over seeds of (n, 2) values and reaches, and half of its 95 % interval."""
     if len(values) == 1:
         return float(values[0, 0]), float(values[0, 1])
@@ -181,23 +186,21 @@ def _mean(values: Values) -> Estimate:
 
 
 def _line(group: Group, x: Values) -> Line:
-    values = 100 * np.array([_column(record, "accuracy", group) for record in group.records])
+    values = 100 * np.array([_cut(record, record.metrics.accuracy, group) for record in group.records])
     band = values.std(0, ddof=1) if len(values) > 1 else None
     return Line(group.name, x, values.mean(0), band, family=group.family, shaded=True)
 
 
 def _rounds(group: Group) -> Values:
-    return _column(group.records[0], "round", group)
+    return _cut(group.records[0], group.records[0].metrics.round, group)
 
 
-def _column(record: Record, name: str, group: Group) -> Values:
+def _cut(record: RunCurves, column: Sequence[float], group: Group) -> Values:
     """Return a column of the metrics, as far as all runs of the group go."""
-    shortest = min(len(one["metrics"]["round"]) for one in group.records)
+    shortest = min(len(one.metrics.round) for one in group.records)
     if not shortest:
-        raise UserError(f"{record['run']} has no metrics by round: a run from elsewhere has none")
-    return np.array(
-        [np.nan if v is None else v for v in record["metrics"][name][:shortest]], dtype=np.float64
-    )
+        raise UserError(f"{record.run} has no metrics by round: a run from elsewhere has none")
+    return np.array(column[:shortest], dtype=np.float64)
 
 
 def _spread(found: Sequence[Group]) -> str:
@@ -207,18 +210,9 @@ def _spread(found: Sequence[Group]) -> str:
     return f"mean ± one standard deviation over {' or '.join(map(str, counts))} seeds"
 
 
-def _numbers(entries: Sequence[Sequence[Record]]) -> Values:
-    """Return values and standard errors of (n, m) entries as (n, m, 2) numbers, null as NaN."""
-    pairs = [[(one["value"], one["stderr"]) for one in row] for row in entries]
-    return np.array(pairs, dtype=np.float64)
-
-
-def _reaches(entries: Sequence[Sequence[Record]]) -> Values:
-    """Return values and halves of their 95 % intervals of (n, m) entries as (n, m, 2) numbers."""
-    values = _numbers(entries)
-    freedom = [[one.get("dof") or math.inf for one in row] for row in entries]
-    values[..., 1] = np.vectorize(reach)(values[..., 1], freedom)
-    return values
+def _reach(estimate: Estimate) -> Reach:
+    """Return a value and half of its 95 % interval."""
+    return estimate.value, reach(estimate.stderr, estimate.dof)
 
 
 _DRAWINGS = {

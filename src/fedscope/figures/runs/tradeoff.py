@@ -29,7 +29,7 @@ LEFT, RIGHT, TOP, BOTTOM = 0.48, 0.08, 0.06, 0.34
 HIGH, GAP = 2.35, 0.16
 TITLE_LINE, SMALL_LINE, KEY_LINE = 0.16, 0.115, 0.16
 
-Estimate = tuple[float, float]  # value and half of its 95 % interval, NaN where there is none
+Reach = tuple[float, float]  # value and half of its 95 % interval, NaN where there is none
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Point:
     """One method: its name, its place by the axis' name, and its height."""
 
     name: str
-    x: Mapping[str, Estimate]
-    y: Estimate
+    x: Mapping[str, Reach]
+    y: Reach
 
 
 @dataclass(frozen=True)
