@@ -3,7 +3,10 @@ from typing import Any
 
 import pytest
 
-from fedscope.statistics.resolution import entry_resolved, is_resolved, pairs_resolved
+from fedscope.records.cross_client import CrossClient
+from fedscope.records.estimates import Estimate, Symbol
+from fedscope.statistics.resolution import is_resolved
+from tests.figures.records import crossed
 
 
 @pytest.mark.parametrize(
@@ -45,16 +48,18 @@ def test_an_estimate_is_resolved_where_it_says_something(
         ("H_N", {"value": None, "stderr": None}, False),
     ],
 )
-def test_older_records_are_read(symbol: str, entry: dict[str, Any], expected: bool) -> None:
-    assert entry_resolved(entry, symbol) is expected
+def test_older_records_are_read(symbol: Symbol, entry: dict[str, Any], expected: bool) -> None:
+    assert Estimate.read(entry).resolves(symbol) is expected
 
 
 def test_pairs_are_as_the_record_says_or_by_their_range() -> None:
     matrix = [[0.0, -16.0], [-16.0, 0.0]]
-    older = {"matrices": {"H_N": {"parameter": matrix}, "H_D": {"parameter": [[1.0, 4.7], [None, 1.0]]}}}
-    assert pairs_resolved(older, "H_N", "parameter") == [[True, False], [False, True]]
-    assert pairs_resolved(older, "H_D", "parameter") == [[True, False], [False, True]]
+    matrices = {"H_N": {"parameter": matrix}, "H_D": {"parameter": [[1.0, 4.7], [None, 1.0]]}}
+    older = CrossClient.read(crossed(matrices=matrices))
+    assert older.resolved("H_N", "parameter") == [[True, False], [False, True]]
+    assert older.resolved("H_D", "parameter") == [[True, False], [False, True]]
     stated = [[True, True], [True, False]]
-    newer = {**older, "matrices_resolved": {"H_N": {"parameter": stated}, "H_D": {"parameter": None}}}
-    assert pairs_resolved(newer, "H_N", "parameter") == stated
-    assert pairs_resolved(newer, "H_D", "parameter") == [[True, False], [False, True]]
+    of_each = {"H_N": {"parameter": stated}, "H_D": {"parameter": None}}
+    newer = CrossClient.read(crossed(matrices=matrices, matrices_resolved=of_each))
+    assert newer.resolved("H_N", "parameter") == stated
+    assert newer.resolved("H_D", "parameter") == [[True, False], [False, True]]

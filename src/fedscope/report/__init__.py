@@ -14,7 +14,7 @@ from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord
 from fedscope.records.reading import Analysis
 from fedscope.records.runs import RunRecord
-from fedscope.report import clients, curves, metrics, page, pairs, planes, provenance, spectra, training
+from fedscope.report import clients, curves, metrics, page, planes, provenance, spectra, training
 from fedscope.report.subjects import Subjects, key_of, subjects
 from fedscope.report.summary import summary
 
@@ -80,7 +80,7 @@ def _page(
         "density": [density] if density else [],
         "spectrum": [spectrum] if spectrum else [],
     }
-    of_pairs = pairs.pair_charts(shown)
+    of_pairs = clients.pair_charts(shown)
     drawn = [_drawn(place, group, who) for place, group in enumerate(planes.groups(landscapes))]
     context = {
         "title": title,

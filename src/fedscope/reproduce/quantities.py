@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from fedscope.checkpoints.file.schema import Settings
 from fedscope.federated.server.summary import summary
-from fedscope.figures.intervals import error_of
 from fedscope.records.entries import Record
-from fedscope.statistics.resolution import UNRESOLVED, entry_resolved
+from fedscope.records.estimates import Eigenvalue, Entry, Estimate
+from fedscope.records.hessian import Trace
+from fedscope.statistics.resolution import UNRESOLVED
 
 
 @dataclass(frozen=True)
@@ -95,21 +96,24 @@ def from_record(name: str, record: Record) -> Number:
     """Return what a measure's record says."""
     if name == "spectrum":
         return _sum(record["eigenvalues"])
-    entry = record
-    for part in QUANTITIES[name].path:
-        entry = entry.get(part) or {}
-    if not entry:
+    path, found = QUANTITIES[name].path, record
+    for part in path:
+        found = found.get(part) or {}
+    if not found:
         return Number(None, text="–")
-    value, path = entry.get("value"), QUANTITIES[name].path
-    if path[0] == "cross_client" and not entry_resolved(entry, path[1]):
-        return Number(None, text=UNRESOLVED)
-    if value is None:
+    entry: Entry
+    if path[0] == "cross_client":
+        entry = mean = Estimate.read(found)
+        if not mean.resolves("H_N" if path[1] == "H_N" else "H_D"):
+            return Number(None, text=UNRESOLVED)
+    else:
+        entry = (Trace if path[0] == "trace" else Eigenvalue).read(found)
+    if math.isnan(entry.value):
         return Number(None, text="not finite")
-    known = error_of(entry)
-    if not known:
-        return Number(float(value))
-    error, dof = known
-    return Number(float(value), error if math.isfinite(error) else None, dof)
+    if not entry.error:
+        return Number(entry.value)
+    error, dof = entry.error
+    return Number(entry.value, error if math.isfinite(error) else None, dof)
 
 
 def _sum(eigenvalues: Sequence[Record]) -> Number:
