@@ -9,6 +9,7 @@ import pytest
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.figures.provenance import read_record
+from fedscope.workflows.results.lookup import digest
 from tests.cli.conftest import Command
 
 
@@ -29,18 +30,20 @@ def test_runs_are_drawn_from_the_registry_and_again_from_the_record(fedscope: Co
 
 
 def test_sharpness_is_what_hessian_left(fedscope: Command, run: Run) -> None:
-    arguments = ("--samples", "48", "--batch-size", "16", "--probes", "2", "--threads", "1")
+    arguments = ("--samples", "47", "--batch-size", "16", "--probes", "2", "--threads", "1")
     measured = fedscope("hessian", "tiny", *arguments, "--json", "-").json
-    others = [{"split": "test"}, {"operator": "ggn"}, {"bn": "batch"}, {"engine": "pyhessian"}]
+    others = [{}, {"split": "test"}, {"operator": "ggn"}, {"bn": "batch"}, {"engine": "pyhessian"}]
     for place, change in enumerate(others):
         strange = measured | {"problem": measured["problem"] | change}
-        (run.folder.parent / ".analysis" / f"strange{place}.json").write_text(json.dumps({"record": strange}))
+        sealed = json.dumps({"record": strange, "sha256": digest(strange)})
+        (run.folder.parent / ".analysis" / f"strange{place}.json").write_text(sealed)
     done = fedscope("plot-runs", "tiny", "--kind", "sharpness", "--json", "-", "--out", "a.png")
     for path in (run.folder.parent / ".analysis").glob("strange*"):
         path.unlink()
     assert done.code == 0, done.err
     (record,) = done.json
-    (found,) = [one for one in record["curvature"] if one["samples"] == 48]
+    found, copy = [one for one in record["curvature"] if one["samples"] == 47]
+    assert copy == found
     assert found["lambda_max"]["value"] == measured["lambda_max"]["value"]
     assert found["lambda_max"]["stderr"] == measured["lambda_max"]["stderr_data"]
     both = (measured["trace"]["stderr_probe"], measured["trace"]["stderr_data"])

@@ -2,6 +2,7 @@
 
 from itertools import permutations
 
+from fedscope.records.reading import hessians, landscapes
 from fedscope.workflows.report import best_of
 from tests.figures.records import crossed, curvature, landscape
 
@@ -13,15 +14,16 @@ def test_the_fullest_curvature_is_shown_whatever_the_order() -> None:
     compared = {**few, "cross_client": crossed()}  # a part more counts more than samples
     other = {**many, "problem": {**many["problem"], "engine": "pyhessian"}}
     sha256 = few["checkpoint"]["sha256"]
-    for records in permutations([few, many, other]):
-        assert best_of(records, [sha256]) == [many]
-    for records in permutations([few, many, compared]):
-        assert best_of(records, [sha256]) == [compared]
-    assert best_of([few, many], []) == []
+    fewer, more, pyhessian, pairs = hessians([few, many, other, compared])
+    for records in permutations([fewer, more, pyhessian]):
+        assert [found is more for found in best_of(records, [sha256])] == [True]
+    for records in permutations([fewer, more, pairs]):
+        assert [found is pairs for found in best_of(records, [sha256])] == [True]
+    assert best_of([fewer, more], []) == []
 
 
 def test_the_finest_landscape_of_each_kind_is_shown_whatever_the_order() -> None:
-    coarse, fine = landscape(points=5), landscape(points=11)
-    other = landscape(points=5, directions="random")
+    planes = landscape(points=5), landscape(points=11), landscape(points=5, directions="random")
+    coarse, fine, other = landscapes(planes)
     for records in permutations([coarse, fine, other]):
         assert sorted(map(id, best_of(records, []))) == sorted(map(id, (fine, other)))

@@ -29,9 +29,9 @@ def test_the_parts_add_up_and_the_centre_is_the_objective(tmp_path: Path) -> Non
     train(federation, run, lambda _: None)
     (problem,) = load([run.final], Source(samples=32, batch_size=32))
     record = objective_surfaces(problem, grid=3, span=1.0, stage=silent)
-    loss, term, both = (torch.tensor(part["loss"]) for part in record["parts"])
+    loss, term, both = (torch.tensor(part.loss) for part in record.parts)
     torch.testing.assert_close(loss + term, both, rtol=1e-5, atol=1e-6)
-    assert [part["center_loss"] for part in record["parts"]] == [
+    assert [part.center_loss for part in record.parts] == [
         pytest.approx(float(values[1, 1])) for values in (loss, term, both)
     ]
     images, labels = next(iter(problem.batches))

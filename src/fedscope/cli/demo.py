@@ -26,13 +26,12 @@ def command(registry: Path, threads: int | None, out: Path) -> None:
     from fedscope.figures.spectrum import from_records as spectra
     from fedscope.figures.style import save
     from fedscope.figures.surface import from_records as surfaces
-    from fedscope.records.reading import hessians, landscapes
     from fedscope.workflows.demo import demo
 
     found = demo(registry, threads, console.REPORTER)
-    console.write_json(str(out / "hessian.json"), found.curvature)
-    console.write_json(str(out / "landscape.json"), found.landscapes)
-    curvature, planes = hessians(found.curvature), landscapes(found.landscapes)
+    curvature, planes = found.curvature, found.landscapes
+    console.write_json(str(out / "hessian.json"), [record.to_json() for record in curvature])
+    console.write_json(str(out / "landscape.json"), [record.to_json() for record in planes])
     save(spectra.draw(curvature), out / "density.png", record=made_from(curvature))
     for suffix in ("png", "pdf"):
         save(surfaces.draw(planes), out / f"landscape.{suffix}", record=made_from(planes))

@@ -13,13 +13,13 @@ from fedscope.cli.options.command import Command
 from fedscope.cli.options.reading import best_of_runs, request_of
 from fedscope.cli.terminal import answers, console
 from fedscope.cli.terminal.hessian_shown import shown
+from fedscope.records.hessian import HessianRecord
 from fedscope.workflows.requests import Request
 from fedscope.workflows.results import basis, lookup
 from fedscope.workflows.results.answers import keep, stamps
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
-    from fedscope.records.entries import Record
     from fedscope.workflows.curvature.checkpoints import Measured
 
 GROUPS = {
@@ -132,7 +132,7 @@ def command(**given: Any) -> None:
     if place:
         _keep(place, bases, targets, found)
     records = [measured.record for measured in found]
-    if not console.in_json(target, console.one_or_all(records)):
+    if not console.in_json(target, console.one_or_all([record.to_json() for record in records])):
         console.show(shown(records))
     if figure:
         _draw(records, given["kind"], figure)
@@ -146,7 +146,7 @@ def _answered(place: basis.Place, targets: Targets, request: Request, target: st
     if found is None:
         return False
     record, said = found
-    answers.say(target, record, shown([record]), said)
+    answers.say(target, record.to_json(), shown([record]), said)
     return True
 
 
@@ -163,21 +163,25 @@ def _keep(
     if not all(bases) or stamped is None or len(files) < len(found):
         return
     again = [
-        {**result, "checkpoint": measured.record["checkpoint"], "reused": True}
+        result.edited(checkpoint=measured.record.checkpoint.to_json(), reused=True)
         for measured, path in zip(found, files, strict=True)
-        if (result := lookup.read(path))
+        if isinstance(result := lookup.read(path), HessianRecord)
     ]
     if len(again) == len(found):
         rests = {path: stamp for known in bases for path, stamp in known[-1].rests.items()}
         said = [("note", line) for line in remarks([measured.problem for measured in found], targets)]
-        keep(place.file, {**rests, **stamped}, console.one_or_all(again), list(shown(again)), said)
+        keep(
+            place.file,
+            {**rests, **stamped},
+            console.one_or_all([record.to_json() for record in again]),
+            list(shown(again)),
+            said,
+        )
 
 
-def _draw(records: Sequence["Record"], kind: Any, path: Path) -> None:
+def _draw(records: Sequence[HessianRecord], kind: Any, path: Path) -> None:
     from fedscope.figures.provenance import made_from
     from fedscope.figures.spectrum.from_records import draw
     from fedscope.figures.style import save
-    from fedscope.records.reading import hessians
 
-    found = hessians(records)
-    save(draw(found, kind), path, record=made_from(found))
+    save(draw(records, kind), path, record=made_from(records))

@@ -1,9 +1,9 @@
 """`fedscope plot-landscape`: the loss surface around checkpoints, side by side or along rounds."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -15,6 +15,9 @@ from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.storage import write_text
+
+if TYPE_CHECKING:
+    from fedscope.records.landscape import LandscapeRecord
 
 DIRECTIONS = ("eigen", "ggn", "random", "pca", "points", "line", "clients")
 LEAST, MOST = 3, 1001  # points along an axis
@@ -87,6 +90,7 @@ def command(**given: Any) -> None:
         )
     from fedscope.figures.provenance import read_records
     from fedscope.figures.surface.surfaces import MOST_CHECKPOINTS
+    from fedscope.records.reading import landscapes as landscape_records
     from fedscope.workflows.landscape.checkpoints import landscapes  # torch: not for --help
     from fedscope.workflows.landscape.scan import Plane
 
@@ -101,7 +105,7 @@ def command(**given: Any) -> None:
     )
     if given["saved"]:
         _check_only_drawn()
-        records: Sequence[Mapping[str, Any]] = read_records(given["saved"])
+        records = landscape_records(read_records(given["saved"]))
     else:
         records = landscapes(
             targets,
@@ -115,7 +119,9 @@ def command(**given: Any) -> None:
             return
         if not given["round_range"]:
             _note_geometry(records)
-    only_json = console.in_json(given["json_target"], console.one_or_all(records))
+    only_json = console.in_json(
+        given["json_target"], console.one_or_all([record.to_json() for record in records])
+    )
     _write(records, out, given["kind"], metric, given["seconds"])
     if not only_json:
         print(out)
@@ -148,13 +154,11 @@ def _check_only_drawn() -> None:
         raise UserError(f"--from draws saved records as they are: leave out {', '.join(given)}")
 
 
-def _note_geometry(records: Sequence[Mapping[str, Any]]) -> None:
+def _note_geometry(records: Sequence["LandscapeRecord"]) -> None:
     from fedscope.figures.text.geometry import geometry
     from fedscope.figures.text.labels import titles
-    from fedscope.records.reading import landscapes
 
-    found = landscapes(records)
-    for title, record in zip(titles(found), found, strict=True):
+    for title, record in zip(titles(records), records, strict=True):
         for line in geometry(record):
             console.note(f"{title}: {line}")
 
@@ -179,17 +183,15 @@ def _check_output(path: Path, *, film_wanted: bool) -> None:
     film.check_encoder(path)
 
 
-def _write(found: Sequence[Mapping[str, Any]], path: Path, kind: Any, metric: str, seconds: float) -> None:
+def _write(records: Sequence["LandscapeRecord"], path: Path, kind: Any, metric: str, seconds: float) -> None:
     """Write an interactive page, a film (.gif, .mp4), rounds as a strip of panels, or surfaces."""
     from fedscope.figures import animation as film
     from fedscope.figures.provenance import made_from
     from fedscope.figures.style import save
     from fedscope.figures.surface import animation_frames as rounds
     from fedscope.figures.surface.from_records import draw
-    from fedscope.records.reading import landscapes
     from fedscope.report import landscape_page
 
-    records = landscapes(found)
     made = made_from(records)
     if path.suffix.lower() == ".html":
         write_text(path, landscape_page(records), below=None)

@@ -72,13 +72,11 @@ def command(**given: Any) -> None:
         rounds=given["rounds"],
         bn=given["bn"],
         compute=not given["no_compute"],
-        given=tuple(
-            record.to_json() for file in given["files"] for record in read(read_record(file), str(file))
-        ),
+        given=tuple(record for file in given["files"] for record in read(read_record(file), str(file))),
         lasting=lasting,
     )
     made = report(request, console.REPORTER)
-    only_json = console.in_json(target, made.records)
+    only_json = console.in_json(target, [record.to_json() for record in made.records])
     write_text(Path(out), made.page, below=None)
     if not only_json:
         print(out)

@@ -112,6 +112,7 @@ class HessianRecord(Plain):
     matvecs: int = 0
     seconds: float = 0.0
     versions: dict[str, str] = Field(default_factory=dict)
+    operator_sha256: str | None = None  # None of an older record
     reused: bool = False  # found, not measured
 
     @property

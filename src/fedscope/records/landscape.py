@@ -79,3 +79,12 @@ class LandscapeRecord(Surface):
     networks: Several[Checkpoint] = ()
     directions_of: Checkpoint | None = None  # where the directions were found, if elsewhere
     versions: dict[str, str] = Field(default_factory=dict)
+
+
+class ObjectiveRecord(Plain):
+    """The surfaces of an objective's parts around a checkpoint, all on one plane; it has no schema's name."""
+
+    checkpoint: Checkpoint
+    problem: Problem
+    parts: Many[Surface]
+    versions: dict[str, str] = Field(default_factory=dict)

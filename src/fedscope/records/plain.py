@@ -50,3 +50,7 @@ class Plain(BaseModel):
     def to_json(self) -> dict[str, Any]:
         """Return the JSON: the same keys in the same order, and null for NaN."""
         return dict(self._json)
+
+    def edited(self, **changes: Any) -> Self:
+        """Return the record with other JSON under some of its keys."""
+        return type(self).model_validate({**self._json, **changes})

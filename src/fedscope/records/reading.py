@@ -7,11 +7,12 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from fedscope.errors import UserError
 from fedscope.records.hessian import HessianRecord
-from fedscope.records.landscape import LandscapeRecord
+from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord
 from fedscope.records.schemas import HESSIAN_SCHEMA, LANDSCAPE_SCHEMA
 from fedscope.validation import refusal
 
 Analysis = HessianRecord | LandscapeRecord
+Kept = Analysis | ObjectiveRecord
 
 Record = TypeVar("Record", HessianRecord, LandscapeRecord)
 
@@ -35,6 +36,14 @@ def read(content: Any, what: str) -> list[Analysis]:
                 + refusal(error, _ANALYSIS.json_schema())
             ) from error
     return found
+
+
+def kept(content: Mapping[str, Any]) -> Kept | None:
+    """Return the record that ``content`` is; None where it is none, or not whole."""
+    try:
+        return _ANALYSIS.validate_python(content) if "schema" in content else ObjectiveRecord.read(content)
+    except (ValidationError, UserError):
+        return None
 
 
 def hessians(found: Sequence[Mapping[str, Any]]) -> list[HessianRecord]:

@@ -10,7 +10,7 @@ outlives a change of the code that made it, and its record says which code that 
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from functools import cache
@@ -25,6 +25,9 @@ from fedscope.choices import ReadingName
 from fedscope.errors import UserError
 from fedscope.landscape.operators.progress import Progress
 from fedscope.records.entries import Record
+from fedscope.records.hessian import HessianRecord
+from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord
+from fedscope.records.plain import Plain
 from fedscope.reproduce.jobs import Say
 from fedscope.reproduce.objective import objective_surfaces
 from fedscope.reproduce.spec import Model
@@ -117,8 +120,9 @@ def kept(registry: Path, path: Path, wanted: Measure) -> Record | None:
     record = keeper.result(key(path, wanted))
     if record is None:
         return _answer(keeper, path, wanted)
-    compared = (record.get("cross_client") or {}).get("uploads", {})
-    return record if uploads(path, wanted).items() <= compared.items() else None
+    cross = record.cross_client if isinstance(record, HessianRecord) else None
+    compared = (cross and cross.uploads) or {}
+    return record.to_json() if uploads(path, wanted).items() <= compared.items() else None
 
 
 def _answer(keeper: Keeper, path: Path, wanted: Measure) -> Record | None:
@@ -136,7 +140,7 @@ def _answer(keeper: Keeper, path: Path, wanted: Measure) -> Record | None:
     }  # fmt: skip
     needed = Wanted(content(path), problem, None, uploads(path, wanted))
     best = earlier(keeper.results(needed.sha256), request, needed)
-    return trimmed(best[0], request) if best and not best[1] else None
+    return trimmed(best[0], request).to_json() if best and not best[1] else None
 
 
 def uploads(path: Path, wanted: Measure) -> dict[str, str]:
@@ -189,16 +193,19 @@ def _request(wanted: Measure) -> Request:
     )
 
 
-def _landscape(problem: Problem, wanted: Measure, stage: Stage) -> Record:
+def _landscape(problem: Problem, wanted: Measure, stage: Stage) -> LandscapeRecord:
     plane = Plane(grid=wanted.grid, span=wanted.span, tol=max(wanted.tol, 1e-2), versions=versions())
     return scan(problem, plane, stage)
 
 
-def _objective(problem: Problem, wanted: Measure, stage: Stage) -> Record:
+def _objective(problem: Problem, wanted: Measure, stage: Stage) -> ObjectiveRecord:
     return objective_surfaces(problem, grid=wanted.grid, span=wanted.span, stage=stage)
 
 
-_KINDS = {"landscape": _landscape, "objective": _objective}
+_KINDS: dict[str, Callable[[Problem, Measure, Stage], Plain]] = {
+    "landscape": _landscape,
+    "objective": _objective,
+}
 
 
 def _stage(say: Say) -> Stage:

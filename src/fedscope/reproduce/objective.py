@@ -13,7 +13,8 @@ from fedscope.federated.record.options import Values
 from fedscope.federated.record.taps import tapped
 from fedscope.landscape.surfaces.directions import random_directions
 from fedscope.landscape.surfaces.surface import surface
-from fedscope.records.entries import Record, finite, surface_entries
+from fedscope.records.entries import finite, surface_entries
+from fedscope.records.landscape import ObjectiveRecord
 from fedscope.records.schemas import LANDSCAPE_SCHEMA
 from fedscope.streams import torch_stream
 from fedscope.workflows.progress import Stage
@@ -37,7 +38,7 @@ class WithTerm(nn.Module):
         return logits, norm([outputs[name] for name in self._names], logits, self._options)
 
 
-def objective_surfaces(problem: Problem, *, grid: int, span: float, stage: Stage) -> Record:
+def objective_surfaces(problem: Problem, *, grid: int, span: float, stage: Stage) -> ObjectiveRecord:
     """Return the surfaces of :data:`PARTS` along two random filter-normalised directions, as one record.
 
     ``parts`` are records of schema ``fedscope/landscape/1``, all on the plane and the samples of the first.
@@ -69,10 +70,12 @@ def objective_surfaces(problem: Problem, *, grid: int, span: float, stage: Stage
         finite({"schema": LANDSCAPE_SCHEMA, **plane, **numbers, "part": name})
         for name, numbers in zip(PARTS, own, strict=True)
     ]
-    return {
-        "checkpoint": problem.checkpoint,
-        "problem": problem.description,
-        "parts": parts,
-        "seconds": time.perf_counter() - start,
-        "versions": versions(),
-    }
+    return ObjectiveRecord.read(
+        {
+            "checkpoint": problem.checkpoint,
+            "problem": problem.description,
+            "parts": parts,
+            "seconds": time.perf_counter() - start,
+            "versions": versions(),
+        }
+    )

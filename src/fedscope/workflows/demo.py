@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedscope.checkpoints.file.checkpoint import versions
-from fedscope.records.entries import Record
+from fedscope.records.hessian import HessianRecord
+from fedscope.records.landscape import LandscapeRecord
 from fedscope.workflows.curvature.checkpoints import curvature
 from fedscope.workflows.landscape.scan import Plane, scan
 from fedscope.workflows.progress import SILENT, Reporter
@@ -22,8 +23,8 @@ SAMPLES, CLIENT_PROBES, GRID = 512, 16, 31  # enough to see something, in under 
 class Demo:
     """What the demonstration came to."""
 
-    curvature: list[Record]
-    landscapes: list[Record]
+    curvature: list[HessianRecord]
+    landscapes: list[LandscapeRecord]
     page: str  # of the report, HTML
 
 

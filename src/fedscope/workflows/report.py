@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint, versions
@@ -13,10 +12,10 @@ from fedscope.checkpoints.registry.run import Run
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
 from fedscope.records.commands import registry_option
-from fedscope.records.entries import Record
-from fedscope.records.reading import hessians, landscapes
+from fedscope.records.hessian import HessianRecord
+from fedscope.records.landscape import LandscapeRecord
+from fedscope.records.reading import Analysis
 from fedscope.records.runs import RunRecord
-from fedscope.records.schemas import HESSIAN_SCHEMA, LANDSCAPE_SCHEMA
 from fedscope.report import report_page
 from fedscope.workflows.curvature.measure import measure
 from fedscope.workflows.landscape.cached import kept_of, kept_scans
@@ -48,7 +47,7 @@ class ReportRequest:
     rounds: str | None = None  # A:B:C of which there are landscapes, too
     bn: BatchNormMode = "eval"
     compute: bool = True  # False: show what the registry has
-    given: tuple[Record, ...] = ()  # records that are shown whatever the registry has
+    given: tuple[Analysis, ...] = ()  # records that are shown whatever the registry has
     lasting: bool = (
         False  # what is measured rests on files alone, see :mod:`fedscope.workflows.results.basis`
     )
@@ -72,7 +71,7 @@ class Report:
     """The page, and the records that it shows."""
 
     page: str  # HTML
-    records: list[Record]
+    records: list[Analysis]
 
 
 def report(request: ReportRequest, reporter: Reporter = SILENT) -> Report:
@@ -93,7 +92,7 @@ def report(request: ReportRequest, reporter: Reporter = SILENT) -> Report:
     return Report(page_of([as_record(run, paths) for run in runs_of(paths)], records), records)
 
 
-def measured(wanted: Earlier, request: ReportRequest, reporter: Reporter) -> list[Record]:
+def measured(wanted: Earlier, request: ReportRequest, reporter: Reporter) -> list[Analysis]:
     """Return the records given and what they lack: curvature, and landscapes of these and of earlier ones.
 
     The earlier rounds lie along the directions of the checkpoint that they lead to. What the curvature is
@@ -106,21 +105,22 @@ def measured(wanted: Earlier, request: ReportRequest, reporter: Reporter) -> lis
         path: basis.bases(targets, asked, path) for path in wanted if request.lasting
     }
     found = at(list(wanted), targets, reporter) if wanted else []
-    records = list(request.given)
+    records: list[Analysis] = list(request.given)
     for problem in found:
-        if not _has(records, HESSIAN_SCHEMA, problem.sha256):
+        if not _has(records, HessianRecord, problem.sha256):
             possible = _possible(asked, problem, reporter)
-            records.append(measure(problem, possible, reporter.stage, keep=keep, fuller=True))
-            basis.keep_bases(bases.get(problem.path, ()), records[-1], remarks([problem], targets))
+            record = measure(problem, possible, reporter.stage, keep=keep, fuller=True)
+            records.append(record)
+            basis.keep_bases(bases.get(problem.path, ()), record, remarks([problem], targets))
     for problem, earlier in zip(found, wanted.values(), strict=True):
         before = at(earlier, targets, reporter) if earlier else []
         distinct = {p.sha256: p for p in (problem, *before)}.values()
-        missing = [p for p in distinct if not _has(records, LANDSCAPE_SCHEMA, p.sha256)]
+        missing = [p for p in distinct if not _has(records, LandscapeRecord, p.sha256)]
         records += kept_scans(problem, missing, plane, reporter.stage, keep)
     return records
 
 
-def kept(store: Registry, wanted: Earlier, given: Sequence[Record]) -> list[Record]:
+def kept(store: Registry, wanted: Earlier, given: Sequence[Analysis]) -> list[Analysis]:
     """Return ``given`` and, of what the registry has, the fullest record of each checkpoint that has none.
 
     Landscapes are of the checkpoints and of earlier ones, curvature of the checkpoints alone.
@@ -130,28 +130,32 @@ def kept(store: Registry, wanted: Earlier, given: Sequence[Record]) -> list[Reco
         describe_checkpoint(path)[1] for target, earlier in wanted.items() for path in (target, *earlier)
     ]
     found = best_of(kept_of(store.analysis, every), complete)
-    found.sort(key=lambda record: every.index(record["checkpoint"]["sha256"]))
-    missing = [r for r in found if not _has(given, r["schema"], r["checkpoint"]["sha256"])]
+    found.sort(key=lambda record: every.index(record.checkpoint.sha256))
+    missing = [record for record in found if not _has(given, type(record), record.checkpoint.sha256)]
     return [*given, *missing]
 
 
-def best_of(records: Sequence[Record], complete: Sequence[str]) -> list[Record]:
+def best_of(records: Sequence[Analysis], complete: Sequence[str]) -> list[Analysis]:
     """Return of each checkpoint the fullest curvature record, and the finest landscape of each kind.
 
     Curvature is of the checkpoints with the hashes ``complete``, and of the Hessian by our own engine.
     """
-    chosen: dict[tuple[object, ...], Record] = {}
+    curvatures: dict[str, HessianRecord] = {}
+    landscapes: dict[tuple[str, str, int], LandscapeRecord] = {}
     for record in records:
-        sha256, problem = record["checkpoint"]["sha256"], record["problem"]
-        kind = (record.get("directions"), len(record.get("axes", ())))
-        if record["schema"] == HESSIAN_SCHEMA:
-            usual = tuple(problem.get(key) for key in ("operator", "engine", "reading", "parameters"))
-            if sha256 not in complete or usual != ("hessian", "fedscope", "paper", None):
-                continue
-        name = (record["schema"], sha256, *kind)
-        if name not in chosen or _fullness(record, complete) > _fullness(chosen[name], complete):
-            chosen[name] = record
-    return list(chosen.values())
+        sha256, problem = record.checkpoint.sha256, record.problem
+        if isinstance(record, LandscapeRecord):
+            kind = (sha256, record.directions, len(record.axes))
+            best = landscapes.get(kind)
+            if best is None or _fineness(record, complete) > _fineness(best, complete):
+                landscapes[kind] = record
+            continue
+        usual = (problem.operator, problem.engine, problem.reading, problem.parameters)
+        if sha256 in complete and usual == ("hessian", "fedscope", "paper", None):
+            known = curvatures.get(sha256)
+            if known is None or _fullness(record) > _fullness(known):
+                curvatures[sha256] = record
+    return [*curvatures.values(), *landscapes.values()]
 
 
 def kept_rounds(store: Registry, reference: str, rounds: str | None) -> list[Path]:
@@ -189,14 +193,14 @@ def as_record(run: Run, paths: Sequence[Path] = ()) -> RunRecord:
     )
 
 
-def page_of(runs: Sequence[RunRecord], records: Sequence[Record]) -> str:
-    """Return the HTML of runs and records of either schema."""
-    curvatures = hessians([record for record in records if record["schema"] == HESSIAN_SCHEMA])
-    return report_page(runs, curvatures, landscapes([r for r in records if r["schema"] == LANDSCAPE_SCHEMA]))
+def page_of(runs: Sequence[RunRecord], records: Sequence[Analysis]) -> str:
+    """Return the HTML of runs and of what was measured of them."""
+    curvatures = [record for record in records if isinstance(record, HessianRecord)]
+    return report_page(runs, curvatures, [r for r in records if isinstance(r, LandscapeRecord)])
 
 
-def _has(records: Sequence[Record], schema: str, sha256: str) -> bool:
-    return any(r["schema"] == schema and r["checkpoint"]["sha256"] == sha256 for r in records)
+def _has(records: Sequence[Analysis], kind: type[Analysis], sha256: str) -> bool:
+    return any(isinstance(record, kind) and record.checkpoint.sha256 == sha256 for record in records)
 
 
 def _possible(request: Request, problem: Problem, reporter: Reporter) -> Request:
@@ -214,14 +218,17 @@ def _possible(request: Request, problem: Problem, reporter: Reporter) -> Request
     return request
 
 
-def _fullness(record: Record, complete: Sequence[str]) -> tuple[Any, ...]:
-    """Return what makes one of two records of the same the better one to show.
+def _fullness(record: HessianRecord) -> tuple[int, ...]:
+    """Return what makes one of two records of the same curvature the better one to show."""
+    parts = (record.density is not None) + (record.cross_client is not None)
+    return parts, record.problem.samples, len(record.eigenvalues)
 
-    An earlier round's landscape is comparable along the directions of the checkpoint that it leads to.
+
+def _fineness(record: LandscapeRecord, complete: Sequence[str]) -> tuple[int, ...]:
+    """Return what makes one of two landscapes of the same checkpoint the better one to show.
+
+    An earlier round's is comparable along the directions of the checkpoint that it leads to.
     """
-    if record["schema"] == HESSIAN_SCHEMA:
-        parts = bool(record["density"]) + bool(record["cross_client"])
-        return parts, record["problem"]["samples"], len(record["eigenvalues"])
-    sha256, lender = record["checkpoint"]["sha256"], record.get("directions_of") or record["checkpoint"]
-    fitting = lender["sha256"] in complete if sha256 not in complete else lender["sha256"] == sha256
-    return fitting, record["problem"]["samples"], len(record["axes"][0]["values"])
+    sha256, lender = record.checkpoint.sha256, record.directions_of or record.checkpoint
+    fitting = lender.sha256 in complete if sha256 not in complete else lender.sha256 == sha256
+    return fitting, record.problem.samples, len(record.axes[0].values)

@@ -3,7 +3,6 @@
 A record (``fedscope/run-curves/1``) is plain data, so that a figure can be drawn again without the registry.
 """
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -17,16 +16,11 @@ from fedscope.errors import UserError
 from fedscope.records.commands import registry_option
 from fedscope.records.entries import Record
 from fedscope.records.estimates import Entry
-from fedscope.records.hessian import HessianRecord
+from fedscope.records.hessian import HessianRecord, Problem
 from fedscope.records.run_curves import SCHEMA
-from fedscope.records.schemas import HESSIAN_SCHEMA
-from fedscope.storage import read_text
+from fedscope.workflows.results import lookup
 
 ANALYSIS = ".analysis"  # in the registry: what `fedscope hessian` and `fedscope figures build` measured
-OURS = {
-    "operator": "hessian", "engine": "fedscope", "reading": "paper", "parameters": None,
-    "split": "train", "bn": "eval",
-}  # fmt: skip
 
 
 def run_records(store: Registry, references: Sequence[str]) -> list[Record]:
@@ -124,13 +118,14 @@ def _hashes(store: Registry, run: Run, reference: str) -> dict[str, Record]:
 def _curvatures(folder: Path) -> Iterator[HessianRecord]:
     """Yield the Hessian records of our own estimators below ``folder`` that can be read."""
     for path in sorted(folder.rglob("*.json")):
-        try:
-            record = json.loads(read_text(path))["record"]
-            usual = {name: record["problem"].get(name) for name in OURS}
-            if record["schema"] == HESSIAN_SCHEMA and usual == OURS:
-                yield HessianRecord.read(record)
-        except (UserError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            continue
+        record = lookup.read(path)
+        if isinstance(record, HessianRecord) and _is_usual(record.problem):
+            yield record
+
+
+def _is_usual(problem: Problem) -> bool:
+    own = (problem.operator, problem.engine, problem.reading, problem.parameters)
+    return own == ("hessian", "fedscope", "paper", None) and (problem.split, problem.bn) == ("train", "eval")
 
 
 def _kept(record: HessianRecord) -> Record:

@@ -54,10 +54,10 @@ def products(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_rounds_share_the_last_ones_directions_and_leave_points_only(tmp_path: Path) -> None:
     frames = scan_rounds(rounds(), PLANE, silent, keep=tmp_path)
-    last = frames[-1]["checkpoint"]
-    assert [frame["directions_of"] for frame in frames] == [last] * 3
-    assert [frame["curvature"] is None for frame in frames] == [True, True, False]
-    assert last["sha256"] == f"{2:064x}"
+    last = frames[-1].checkpoint
+    assert [frame.directions_of == last for frame in frames] == [True] * 3
+    assert [frame.curvature == () for frame in frames] == [True, True, False]
+    assert last.sha256 == f"{2:064x}"
     assert len(list((tmp_path / "points").iterdir())) == 3
     assert not list((tmp_path / "products").iterdir())
 
@@ -84,8 +84,9 @@ def test_directions_are_found_once_and_again_after_an_interruption(
     assert len(products) == 2 * once
     assert len(scans) == 4  # the first is a result already
     assert not list((tmp_path / "all" / "products").iterdir())
-    assert [record["curvature"] is None for record in records] == [False, True, True]
-    assert kept_scans(center, [center, *before], PLANE, silent, tmp_path / "all") == records
+    assert [record.curvature == () for record in records] == [False, True, True]
+    again = kept_scans(center, [center, *before], PLANE, silent, tmp_path / "all")
+    assert [record.to_json() for record in again] == [record.to_json() for record in records]
     assert len(scans) == 4
 
 
@@ -101,5 +102,5 @@ def test_a_loss_that_differs_far_away_only_is_another(tmp_path: Path) -> None:
         (problem,) = rounds(1, cut(height))
         found += kept_scans(problem, [problem], plane, silent, tmp_path)
     first, second = found
-    assert first["center_loss"] == second["center_loss"]
-    assert first["loss"] != second["loss"]
+    assert first.center_loss == second.center_loss
+    assert first.loss != second.loss

@@ -5,6 +5,7 @@ import errno
 import gc
 import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,9 +15,19 @@ from torch.nn.functional import cross_entropy
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, GaussNewton, Hessian
 from fedscope.landscape.operators.product_cache import identity
+from fedscope.records.hessian import HessianRecord
 from fedscope.workflows.results import cache as keeping
 from fedscope.workflows.results.cache import Keeper, key
+from tests.figures.records import curvature
 from tests.landscape.cases import convnet, mlp
+
+RECORD = HessianRecord.read(curvature())
+
+
+def found(folder: Path, key: str) -> dict[str, Any] | None:
+    """Return the JSON of a kept result."""
+    record = Keeper(folder).result(key)
+    return record.to_json() if record else None
 
 
 def test_an_operator_is_known_by_its_content() -> None:
@@ -70,8 +81,8 @@ def test_results_are_found_until_they_are_damaged(tmp_path: Path) -> None:
     operator = keeper.operator(mlp().operator)
     operator.matvec(torch.ones(51, dtype=torch.float64))
     assert list((tmp_path / "a" / "products").glob("*/*.npz"))
-    keeper.finish("k", {"value": 1.5, "missing": None})
-    assert Keeper(tmp_path / "a").result("k") == {"value": 1.5, "missing": None}
+    keeper.finish("k", RECORD)
+    assert found(tmp_path / "a", "k") == RECORD.to_json()
     assert not list((tmp_path / "a" / "products").glob("*"))  # the result is safe
     (tmp_path / "a" / "k.json").write_text('{"value": 1.')
     assert Keeper(tmp_path / "a").result("k") is None
@@ -90,16 +101,13 @@ def test_operators_are_let_go_of_when_their_work_is_done(tmp_path: Path) -> None
 def test_without_a_folder_nothing_is_kept(tmp_path: Path) -> None:
     keeper, operator = Keeper(None), mlp().operator
     assert keeper.operator(operator) is operator
-    keeper.finish("k", {})
+    keeper.finish("k", RECORD)
     assert keeper.result("k") is None
     (tmp_path / "file").write_text("no folder")
     blocked = Keeper(tmp_path / "file")
     assert blocked.operator(operator) is operator
-    blocked.finish("k", {})
+    blocked.finish("k", RECORD)
     assert blocked.result("k") is None
-
-
-RECORD = {"lambda_max": {"value": 1.25}, "density": None, "pairs": {"1": [0.5, -3]}}
 
 
 @pytest.mark.parametrize("place", range(0, 160, 7))
@@ -109,7 +117,7 @@ def test_a_changed_digit_is_a_result_that_was_not_kept(tmp_path: Path, place: in
     content = bytearray(path.read_bytes())
     content[place % len(content)] ^= 1
     path.write_bytes(content)
-    assert Keeper(tmp_path).result("a") in (None, RECORD)
+    assert found(tmp_path, "a") in (None, RECORD.to_json())
     path.write_bytes(content[: place % len(content)])
     assert Keeper(tmp_path).result("a") is None
 
@@ -129,7 +137,7 @@ def test_a_full_disk_does_not_take_the_result_from_the_caller(
     monkeypatch.setattr(keeping, "write_text", full)
     keeper = Keeper(tmp_path)
     keeper.operator(mlp().operator).matvec(torch.ones(51, dtype=torch.float64))
-    keeper.finish("k", {"value": 1.5})
+    keeper.finish("k", RECORD)
     assert keeper.result("k") is None
     assert list(tmp_path.glob("products/*/*.npz"))
 

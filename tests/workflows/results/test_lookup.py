@@ -1,9 +1,11 @@
+import json
 from typing import Any
 
 import pytest
 
+from fedscope.records.hessian import HessianRecord
 from fedscope.workflows.requests import Crossing, Request
-from fedscope.workflows.results.lookup import ALL, fullest, lacking, same_problem, trimmed
+from fedscope.workflows.results.lookup import ALL, fullest, is_of, lacking, trimmed
 
 UPLOADS = {"0000.pt": "a", "0001.pt": "b"}
 
@@ -12,24 +14,47 @@ def _estimate(value: float, reach: float) -> dict[str, Any]:
     return {"value": value, "stderr": reach / 2, "interval": [value - reach, value + reach]}
 
 
-def _record(**changes: Any) -> dict[str, Any]:
-    values = [{"value": 10.0 - i, "residual": 0.001} for i in range(3)]
+def _value(value: float, residual: float = 0.001) -> dict[str, Any]:
+    return {"value": value, "residual": residual, "stderr_data": None}
+
+
+def _trace(
+    value: float, stderr: float | None, probes: int, *, converged: bool | None = None
+) -> dict[str, Any]:
+    found = {"value": value, "stderr_probe": stderr, "stderr_data": None, "probes": probes}
+    return {**found, "converged": converged}
+
+
+DENSITY = {
+    "grid": [0.0, 1.0, 2.0], "density": [0.0, 1.0, 0.0], "sigma": 0.1, "negative_mass": _estimate(0.1, 0.01),
+}  # fmt: skip
+
+
+def _record(**changes: Any) -> HessianRecord:
+    values = [_value(10.0 - i) for i in range(3)]
     mean = {"tensor": _estimate(0.5, 0.01), "parameter": _estimate(0.5, 0.01)}
-    return {
-        "checkpoint": {"sha256": "w"},
+    content = {
+        "schema": "fedscope/hessian/1",
+        "checkpoint": {"sha256": "f0"},
         "problem": {"samples": 1024, "seed": 0},
         "lambda_max": values[0],
         "eigenvalues": values,
         "both_ends": False,
         "converged": True,
         "layers": None,
-        "trace": {"value": 100.0, "stderr_probe": 1.0, "probes": 20, "converged": True},
-        "density": {"grid": []},
+        "trace": _trace(100.0, 1.0, 20, converged=True),
+        "density": DENSITY,
         "cross_client": {
-            "weights": "client", "data": "own", "pairs": "distinct", "probes": 32, "converged": True,
-            "uploads": UPLOADS, "overlap_k": None, "H_N": mean, "H_D": mean,
+            "clients": 2, "weights": "client", "data": "own", "pairs": "distinct", "probes": 32,
+            "converged": True, "uploads": UPLOADS, "overlap_k": None, "H_N": mean, "H_D": mean,
         },
-    } | changes  # fmt: skip
+    }  # fmt: skip
+    return HessianRecord.read(content | changes)
+
+
+def json_of(record: HessianRecord) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(json.dumps(record.to_json()))
+    return found
 
 
 @pytest.mark.parametrize(
@@ -64,7 +89,7 @@ def test_a_fixed_number_of_probes_may_be_a_least_number() -> None:
 
 
 def test_every_eigenvalue_that_is_asked_for_has_a_small_residual() -> None:
-    values = [{"value": 10.0, "residual": 0.001}, {"value": 9.0, "residual": 0.5}]
+    values = [_value(10.0), _value(9.0, 0.5)]
     loose = _record(eigenvalues=values)
     assert lacking(loose, Request(), {}) == set()
     assert lacking(loose, Request(top_k=2), {}) == {"eigenvalues"}
@@ -73,14 +98,14 @@ def test_every_eigenvalue_that_is_asked_for_has_a_small_residual() -> None:
 
 
 def test_a_trace_that_did_not_converge_is_made_again() -> None:
-    trace = {"value": 100.0, "stderr_probe": 1.0, "probes": 20, "converged": None}  # by published code
+    trace = _trace(100.0, 1.0, 20)  # by published code
     assert lacking(_record(trace=trace), Request(), {}) == {"trace"}
 
 
 @pytest.mark.parametrize("symbol", ["H_N", "H_D"])
 def test_both_means_over_clients_are_as_sure_as_is_asked(symbol: str) -> None:
     wide = {"tensor": _estimate(0.5, 0.4), "parameter": _estimate(0.5, 0.4)}
-    cross = _record()["cross_client"] | {symbol: wide}
+    cross = json_of(_record())["cross_client"] | {symbol: wide}
     assert lacking(_record(cross_client=cross), Request(clients=True), UPLOADS) == {"cross_client"}
 
 
@@ -88,37 +113,39 @@ def test_other_uploads_are_other_clients_and_deleted_ones_the_same() -> None:
     request = Request(clients=True)
     assert lacking(_record(), request, {**UPLOADS, "0001.pt": "c"}) == {"cross_client"}
     assert lacking(_record(), request, {"0000.pt": "a"}) == set()
-    older = _record()["cross_client"]
+    older = json_of(_record())["cross_client"]
     del older["uploads"]
     assert lacking(_record(cross_client=older), request, UPLOADS) == {"cross_client"}
 
 
 def test_few_probes_are_not_trusted_with_a_small_error() -> None:
     """Those of the first of the trace's two stages are."""
-    enough = {"value": 100.0, "stderr_probe": 0.1, "probes": 10, "converged": True}
+    enough = _trace(100.0, 0.1, 10, converged=True)
     assert lacking(_record(trace=enough), Request(), {}) == set()
-    trace = {"value": 100.0, "stderr_probe": 0.1, "probes": 4, "converged": True}
+    trace = _trace(100.0, 0.1, 4, converged=True)
     assert lacking(_record(trace=trace), Request(), {}) == {"trace"}
 
 
 def test_the_fullest_record_is_taken_and_cut_to_what_was_asked() -> None:
     plain = _record(density=None, cross_client=None)
     request = Request(top_k=2, density=True)
-    assert fullest([plain, _record()], request, {}) == (_record(), set())
-    assert fullest([plain], request, {}) == (plain, {"density"})
-    poor = _record(converged=False, trace={"value": 1.0, "stderr_probe": None, "probes": 2})
+    full = _record()
+    for records, record, parts in (([plain, full], full, set[str]()), ([plain], plain, {"density"})):
+        best = fullest(records, request, {})
+        assert best
+        assert (best[0] is record, best[1]) == (True, parts)
+    poor = _record(converged=False, trace=_trace(1.0, None, 2))
     assert fullest([poor], request, {}) is None
-    cut = trimmed(_record(), request)
+    cut = json_of(trimmed(full, request))
     assert [entry["value"] for entry in cut["eigenvalues"]] == [10.0, 9.0]
-    assert (cut["density"], cut["cross_client"]) == ({"grid": []}, None)
-    ends = _record(both_ends=True, eigenvalues=[{"value": v} for v in (9, 8, -1, -2)])
-    assert [entry["value"] for entry in trimmed(ends, Request(both_ends=True))["eigenvalues"]] == [9, -2]
-    assert [entry["value"] for entry in trimmed(ends, Request())["eigenvalues"]] == [9]
+    assert (cut["density"], cut["cross_client"]) == (DENSITY, None)
+    ends = _record(both_ends=True, eigenvalues=[_value(v) for v in (9.0, 8.0, -1.0, -2.0)])
+    assert [one.value for one in trimmed(ends, Request(both_ends=True)).eigenvalues] == [9, -2]
+    assert [one.value for one in trimmed(ends, Request()).eigenvalues] == [9]
 
 
 def test_a_record_is_of_a_problem_by_its_weights_and_entries() -> None:
-    assert same_problem(_record(), "w", {"samples": 1024, "loss": None})
-    assert not same_problem(_record(), "v", {})
-    assert not same_problem(_record(), "w", {"seed": 1})
-    assert not same_problem({"checkpoint": {"sha256": "w"}, "parts": []}, "w", {})
+    assert is_of(_record(), "f0", {"samples": 1024, "loss": None})
+    assert not is_of(_record(), "v", {})
+    assert not is_of(_record(), "f0", {"seed": 1})
     assert len(ALL) == 5

@@ -1,7 +1,6 @@
 """What `fedscope hessian` prints of its records: their table, their differences, and each one's own."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
@@ -10,19 +9,10 @@ from fedscope.figures.text.advice import advice, plain_form, redrawn
 from fedscope.figures.text.labels import label
 from fedscope.figures.text.tables import Table, hessian_table
 from fedscope.records.hessian import HessianRecord
-from fedscope.records.reading import hessians
-
-Record = Mapping[str, Any]
 
 
-def show(records: Sequence[Record]) -> None:
-    """Print the comparison table, and each record's further eigenvalues and warnings."""
-    console.show(shown(records))
-
-
-def shown(records: Sequence[Record]) -> Iterator[console.Piece]:
+def shown(found: Sequence[HessianRecord]) -> Iterator[console.Piece]:
     """Return what is printed of the records: their table, their differences, and each one's own."""
-    found = hessians(records)
     yield _piece(hessian_table(found))
     for record in found:
         notes = [plain_form(record), *advice(record), redrawn(record)]

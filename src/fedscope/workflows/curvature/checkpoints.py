@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.checkpoints.registry.registry import Registry
-from fedscope.records.entries import Record
+from fedscope.records.hessian import HessianRecord
 from fedscope.workflows.curvature.measure import measure
 from fedscope.workflows.processes import is_first, joined_group, spoken
 from fedscope.workflows.progress import SILENT, Reporter
@@ -21,7 +21,7 @@ class Measured(NamedTuple):
     """A checkpoint and what was measured of it."""
 
     problem: Problem
-    record: Record  # of schema fedscope/hessian/1
+    record: HessianRecord
     kept: Path | None  # the file of the result; None where nothing is kept
 
 

@@ -27,6 +27,7 @@ from fedscope.landscape.spectral.hutchinson_trace import trace
 from fedscope.landscape.spectral.layer_blocks import layer_eigenpairs, layer_patterns
 from fedscope.landscape.spectral.slq_density import spectral_density
 from fedscope.records.entries import Record, finite
+from fedscope.records.hessian import HessianRecord
 from fedscope.streams import key as stream_key
 from fedscope.streams import torch_stream
 from fedscope.workflows.curvature.as_published import AsPublished
@@ -57,8 +58,8 @@ def measure(
     fuller: bool = False,
     name: str | None = None,
     group: ProcessGroup | None = None,
-) -> Record:
-    """Return the JSON record of schema ``fedscope/hessian/1``.
+) -> HessianRecord:
+    """Return the record of schema ``fedscope/hessian/1``.
 
     Non-finite numbers become null and are counted under ``non_finite``.
 
@@ -85,18 +86,19 @@ def measure(
     check_finite(str(problem.path), problem.model, operator.loss)
     if name is None:
         name = key(operator, asked)
-        if not again and (found := keeper.result(name)):
-            return {**found, "checkpoint": problem.checkpoint, "reused": True}
+        found = None if again else keeper.result(name)
+        if isinstance(found, HessianRecord):
+            return found.edited(checkpoint=problem.checkpoint, reused=True)
     origin = people.origin() if people else {}
     known = None if again else _earlier(problem, request, origin, keeper, operator, fuller=fuller)
     if known and not known[1]:
-        return {**trimmed(known[0], request), "checkpoint": problem.checkpoint, "reused": True}
+        return trimmed(known[0], request).edited(checkpoint=problem.checkpoint, reused=True)
     record = _measured(problem, request, people, stage, keeper, operator, group, known)
-    if record["cross_client"]:
-        record["cross_client"] = {**origin, **record["cross_client"]}
-    record["operator_sha256"] = identity(operator)
+    if record.cross_client:
+        record = record.edited(cross_client={**origin, **record.cross_client.to_json()})
+    record = record.edited(operator_sha256=identity(operator))
     keeper.finish(name, record)
-    return {**record, "reused": False}
+    return record.edited(reused=False)
 
 
 def _earlier(
@@ -107,14 +109,14 @@ def _earlier(
     operator: LossOperator,
     *,
     fuller: bool,
-) -> tuple[Mapping[str, Any], set[Part]] | None:
+) -> tuple[HessianRecord, set[Part]] | None:
     """Return the kept record that has most of the request, and the parts that it lacks.
 
     Of a network and loss of the user's own, whose code nothing names, only one of the same operator.
     """
     found = keeper.results(problem.sha256)
     if problem.info is None:
-        found = [record for record in found if record.get("operator_sha256") == identity(operator)]
+        found = [r for r in found if isinstance(r, HessianRecord) and r.operator_sha256 == identity(operator)]
     return earlier(found, request, wanted(problem, request, origin), fuller=fuller)
 
 
@@ -143,8 +145,8 @@ def _measured(
     keeper: Keeper,
     operator: LossOperator,
     group: ProcessGroup | None,
-    known: tuple[Mapping[str, Any], set[Part]] | None,
-) -> Record:
+    known: tuple[HessianRecord, set[Part]] | None,
+) -> HessianRecord:
     check_request(request, parallel=group is not None)
     start, missing = time.perf_counter(), known[1] if known else ALL
     if "cross_client" in missing:
@@ -157,7 +159,7 @@ def _measured(
         found = _fedscope(problem, request, people, stage, keeper, operator, group, missing)
     form = PLAIN if request.engine == "pyhessian" else operator.form
     found = replace(found, form=form, seconds=time.perf_counter() - start)
-    return finite(measured_record(problem, request, found, dict(known[0]) if known else None))
+    return HessianRecord.read(finite(measured_record(problem, request, found, known[0] if known else None)))
 
 
 def _check_clients(problem: Problem, request: Request, people: Participants | None) -> None:

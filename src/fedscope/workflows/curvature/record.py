@@ -8,6 +8,7 @@ from fedscope.landscape.loss.forms import PLAIN, Form
 from fedscope.landscape.published.resampling import Loader
 from fedscope.landscape.spectral.results import Density, Eigenpairs, Trace
 from fedscope.records.entries import Record, density_entry, eigenvalues, trace_entry
+from fedscope.records.hessian import HessianRecord
 from fedscope.records.schemas import HESSIAN_SCHEMA
 from fedscope.workflows.curvature.cross_client import Crossed
 from fedscope.workflows.requests import Request, Resampling
@@ -48,10 +49,10 @@ def problem_entry(problem: Problem, request: Request) -> Record:
 
 
 def measured_record(
-    problem: Problem, request: Request, found: Found, earlier: Record | None = None
+    problem: Problem, request: Request, found: Found, earlier: HessianRecord | None = None
 ) -> Record:
     """Return the record of what was found, and of what ``earlier`` has of the request beside it."""
-    known = trimmed(earlier, request) if earlier else {}
+    known = trimmed(earlier, request).to_json() if earlier else {}
     loader = _resampled(problem, found.loader, request.resampling) if found.loader else {}
     return {
         "schema": HESSIAN_SCHEMA,

@@ -7,7 +7,9 @@ from pathlib import Path
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.operators.hessian import Hessian
 from fedscope.landscape.surfaces.directions import random_directions
-from fedscope.records.entries import Record
+from fedscope.records.hessian import HessianRecord
+from fedscope.records.landscape import LandscapeRecord
+from fedscope.records.reading import Analysis
 from fedscope.workflows.landscape.scan import Plane, Shared, scan, sliced
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.results.cache import Keeper, key
@@ -16,21 +18,21 @@ from fedscope.workflows.sources.problem import Problem
 
 def kept_scans(
     center: Problem, problems: Sequence[Problem], plane: Plane, stage: Stage, keep: Path | None
-) -> list[Record]:
+) -> list[LandscapeRecord]:
     """Return the records of ``scan``, of each problem along the directions of ``center``.
 
     A record is taken from ``keep`` where it is there; the directions are found, once, when one is missing.
     """
     results, products, shared = Keeper(keep), Keeper(keep), None
-    records = []
+    records: list[LandscapeRecord] = []
     for problem in problems:
         name = _name(problem, plane, center.sha256)
         record = results.result(name)
-        if record is None:
+        if not isinstance(record, LandscapeRecord):
             shared = shared or Shared(sliced(center, plane, stage, keeper=products), center.checkpoint)
             record = scan(problem, plane, stage, shared=shared, keep=keep)
             results.finish(name, record)
-        records.append({**record, "checkpoint": problem.checkpoint})
+        records.append(record.edited(checkpoint=problem.checkpoint))
     products.delete_products()
     return records
 
@@ -50,7 +52,10 @@ def _name(problem: Problem, plane: Plane, lender: str) -> str:
     return key(Hessian(*own, bn=plane.bn), asked)
 
 
-def kept_of(keep: Path, hashes: Collection[str]) -> list[Record]:
+def kept_of(keep: Path, hashes: Collection[str]) -> list[Analysis]:
     """Return the results in ``keep`` of the checkpoints with these content hashes, whatever was asked."""
-    found = Keeper(keep).results()
-    return [r for r in found if "schema" in r and r.get("checkpoint", {}).get("sha256") in hashes]
+    return [
+        record
+        for record in Keeper(keep).results()
+        if isinstance(record, HessianRecord | LandscapeRecord) and record.checkpoint.sha256 in hashes
+    ]

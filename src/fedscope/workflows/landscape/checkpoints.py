@@ -7,7 +7,7 @@ from torch.distributed import ProcessGroup
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.errors import UserError
-from fedscope.records.entries import Record
+from fedscope.records.landscape import LandscapeRecord
 from fedscope.workflows.landscape.frames import scan_rounds
 from fedscope.workflows.landscape.named_slices import THROUGH
 from fedscope.workflows.landscape.rounds import checkpoints, parse
@@ -27,7 +27,7 @@ def landscapes(
     rounds: str | None = None,
     most: int | None = None,
     again: bool = False,
-) -> list[Record]:
+) -> list[LandscapeRecord]:
     """Compute the loss on a slice around each checkpoint, or through them.
 
     Of the processes that torchrun started the first alone returns anything.
@@ -63,7 +63,7 @@ def _scanned(
     *,
     again: bool,
     group: ProcessGroup | None,
-) -> list[Record]:
+) -> list[LandscapeRecord]:
     keep, stage = Registry(targets.registry).analysis, reporter.stage
     if rounds:
         runs = checkpoints(targets.checkpoints, parse(rounds), targets.registry)

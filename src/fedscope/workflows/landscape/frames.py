@@ -11,7 +11,7 @@ from pathlib import Path
 
 from torch.distributed import ProcessGroup
 
-from fedscope.records.entries import Record
+from fedscope.records.landscape import LandscapeRecord
 from fedscope.workflows.landscape.scan import Plane, Shared, scan, sliced
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.results.cache import Keeper
@@ -26,7 +26,7 @@ def scan_rounds(
     keep: Path | None = None,
     again: bool = False,
     group: ProcessGroup | None = None,
-) -> list[Record]:
+) -> list[LandscapeRecord]:
     """Return a record of schema ``fedscope/landscape/1`` per round, in the rounds' order.
 
     Each names under ``directions_of`` the checkpoint whose directions it shares; only that one's own record

@@ -20,6 +20,7 @@ from fedscope.landscape.surfaces.grid import grid_values
 from fedscope.landscape.surfaces.metrics import Metric, accuracy
 from fedscope.landscape.surfaces.surface import surface
 from fedscope.records.entries import Record, finite, surface_entries
+from fedscope.records.landscape import LandscapeRecord
 from fedscope.records.schemas import LANDSCAPE_SCHEMA
 from fedscope.workflows.landscape.named_slices import DirectionsName, Slice, slice_through
 from fedscope.workflows.progress import Stage
@@ -61,8 +62,8 @@ def scan(
     keep: Path | None = None,
     again: bool = False,
     group: ProcessGroup | None = None,
-) -> Record:
-    """Return the loss on a plane, or a line, as the JSON record of schema ``fedscope/landscape/1``.
+) -> LandscapeRecord:
+    """Return the loss on a plane, or a line, as the record of schema ``fedscope/landscape/1``.
 
     Args:
         problem: network, loss and samples; the slice's origin.
@@ -127,7 +128,7 @@ def scan(
             "versions": dict(plane.versions or {}),
         }
     )
-    return {**record, "non_finite": found.non_finite}
+    return LandscapeRecord.read({**record, "non_finite": found.non_finite})
 
 
 def sliced(

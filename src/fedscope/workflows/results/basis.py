@@ -20,6 +20,7 @@ from fedscope import __version__
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.errors import UserError
 from fedscope.own import is_own
+from fedscope.records.hessian import HessianRecord
 from fedscope.workflows import catalogues
 from fedscope.workflows.requests import Request
 from fedscope.workflows.results import lookup
@@ -96,21 +97,20 @@ def bases(targets: Targets, request: Request, checkpoint: Path) -> list[Basis]:
     return found
 
 
-def keep_bases(bases: Iterable[Basis], record: lookup.Record, remarks: Sequence[str]) -> None:
+def keep_bases(bases: Iterable[Basis], record: HessianRecord, remarks: Sequence[str]) -> None:
     """Keep what a record of a checkpoint is about, and the remarks on it, for what is asked of it later."""
-    entry = {"parameters": None, "loss": None, **record["problem"]}
+    entry = {"parameters": None, "loss": None, **record.problem.to_json()}
     entry = {name: value for name, value in entry.items() if name not in UNASKED}
-    cross = record["cross_client"] or {}
-    rows = cross.get("rows_sha256")
-    known = "uploads" in cross and (rows or cross["data"] == "global")
+    cross = record.cross_client
+    known = cross is not None and cross.uploads is not None and (cross.rows_sha256 or cross.data == "global")
     for basis in bases:
         if known or not basis.clients:
-            origin = {"uploads": cross["uploads"], "rows": rows} if basis.clients else {}
-            content = {"checkpoint": record["checkpoint"], "problem": entry, **origin}
+            origin = {"uploads": cross.uploads, "rows": cross.rows_sha256} if basis.clients and cross else {}
+            content = {"checkpoint": record.checkpoint.to_json(), "problem": entry, **origin}
             keep(basis.file, basis.rests, content, remarks=[("note", line) for line in remarks])
 
 
-def answer(place: Place, targets: Targets, request: Request) -> tuple[lookup.Record, list[Any]] | None:
+def answer(place: Place, targets: Targets, request: Request) -> tuple[HessianRecord, list[Any]] | None:
     """Return what a result that is kept has of a request, and the remarks on it; None unless it has all.
 
     Several checkpoints are compared, which is computed: they are looked up the long way.
@@ -126,7 +126,7 @@ def answer(place: Place, targets: Targets, request: Request) -> tuple[lookup.Rec
     found = lookup.earlier(lookup.results(place.file.parents[1], sha256), request, wanted)
     if found is None or found[1]:
         return None
-    record = {**lookup.trimmed(found[0], request), "checkpoint": about["checkpoint"], "reused": True}
+    record = lookup.trimmed(found[0], request).edited(checkpoint=about["checkpoint"], reused=True)
     return record, known["remarks"]
 
 

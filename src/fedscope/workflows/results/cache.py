@@ -21,7 +21,8 @@ from typing import Any
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.product_cache import Journaled, Room, identity
-from fedscope.records.entries import Record
+from fedscope.records.plain import Plain
+from fedscope.records.reading import Kept
 from fedscope.storage import expire, is_writable, remove_tree, write_text
 from fedscope.workflows.results import lookup as reuse
 
@@ -58,7 +59,7 @@ class Keeper:
         self._used.add(folder)
         return Journaled(base, folder, below=self._folder.parent, room=self._room)
 
-    def result(self, key: str) -> Record | None:
+    def result(self, key: str) -> Kept | None:
         """Return the result of this key, if there is one that can be read."""
         if self._folder is None:
             return None
@@ -66,15 +67,15 @@ class Keeper:
         self.file = self._folder / f"{key}.json" if found else None
         return found
 
-    def results(self, sha256: str | None = None) -> list[Record]:
+    def results(self, sha256: str | None = None) -> list[Kept]:
         """Return every result that can be read, whatever made it, or those that name a checkpoint's hash."""
         return reuse.results(self._folder, sha256) if self._folder else []
 
-    def finish(self, key: str, record: Record) -> None:
+    def finish(self, key: str, record: Plain) -> None:
         """Write a result, then delete the products it rests on; where the disk is full, they stay."""
         if self._folder is None or not is_writable(self._folder / f"{key}.json", below=self._folder.parent):
             return
-        plain = json.loads(json.dumps(record, allow_nan=False))  # as it will be read: keys are texts
+        plain = json.loads(json.dumps(record.to_json(), allow_nan=False))  # keys become texts
         plain = _portable(plain, self._folder.parent)
         content = {"sha256": reuse.digest(plain), "record": plain}
         try:

@@ -8,6 +8,7 @@ intervals as small as are asked for now.
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,13 @@ from typing import Any, Literal, get_args
 
 from fedscope.choices import MIN_PROBES
 from fedscope.errors import UserError
+from fedscope.records.cross_client import CrossClient
+from fedscope.records.estimates import Estimate
+from fedscope.records.hessian import HessianRecord, Trace
+from fedscope.records.reading import Kept, kept
 from fedscope.storage import read_text
 from fedscope.workflows.requests import Crossing, Request
 
-Record = Mapping[str, Any]
 Part = Literal["eigenvalues", "trace", "layers", "density", "cross_client"]
 ALL: frozenset[Part] = frozenset(get_args(Part))
 
@@ -35,8 +39,8 @@ class Wanted:
 
 
 def earlier(
-    records: Iterable[Record], request: Request, wanted: Wanted, *, fuller: bool = False
-) -> tuple[Record, set[Part]] | None:
+    records: Iterable[Kept], request: Request, wanted: Wanted, *, fuller: bool = False
+) -> tuple[HessianRecord, set[Part]] | None:
     """Return the kept record that has most of a request, and the parts that it lacks.
 
     None where no record has eigenvalues or a trace that will do, or the estimators are not our own.
@@ -46,13 +50,14 @@ def earlier(
     found = [
         record
         for record in records
-        if same_problem(record, wanted.sha256, wanted.problem)
-        and wanted.version in (None, record["versions"].get("fedscope"))
+        if isinstance(record, HessianRecord)
+        and is_of(record, wanted.sha256, wanted.problem)
+        and wanted.version in (None, record.versions.get("fedscope"))
     ]
     return fullest(found, request, wanted.uploads, rows=wanted.rows, fuller=fuller)
 
 
-def results(folder: Path, sha256: str | None = None) -> list[dict[str, Any]]:
+def results(folder: Path, sha256: str | None = None) -> list[Kept]:
     """Return every result in ``folder`` that can be read, in the order of their names.
 
     With ``sha256``, those that name this hash: of a checkpoint, say.
@@ -60,7 +65,7 @@ def results(folder: Path, sha256: str | None = None) -> list[dict[str, Any]]:
     return [record for path in sorted(folder.glob("*.json")) if (record := read(path, sha256)) is not None]
 
 
-def read(path: Path, sha256: str | None = None) -> dict[str, Any] | None:
+def read(path: Path, sha256: str | None = None) -> Kept | None:
     """Return the result in a file; None where it is damaged, or nowhere names the hash ``sha256``."""
     try:
         text = read_text(path)
@@ -70,16 +75,18 @@ def read(path: Path, sha256: str | None = None) -> dict[str, Any] | None:
     except (UserError, OSError, ValueError, RecursionError):
         return None
     record = found.get("record") if isinstance(found, dict) else None
-    return record if isinstance(record, dict) and found.get("sha256") == digest(record) else None
+    if not isinstance(record, dict) or found.get("sha256") != digest(record):
+        return None
+    return kept(record)
 
 
-def digest(record: Record) -> str:
-    """Return what tells that a digit of a result's file was changed, by a failing disk say."""
+def digest(record: Mapping[str, Any]) -> str:
+    """Return what tells that a digit of a result's JSON was changed, by a failing disk say."""
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
 def lacking(
-    record: Record,
+    record: HessianRecord,
     request: Request,
     uploads: Mapping[str, str],
     *,
@@ -89,7 +96,7 @@ def lacking(
     """Return the parts of a request that a record of the same problem does not answer.
 
     Args:
-        record: of schema ``fedscope/hessian/1``.
+        record: what was measured.
         request: what is wanted.
         uploads: the clients' files and their hashes, where they are to be compared.
         rows: the hash of which rows the clients hold, where that is known.
@@ -98,34 +105,33 @@ def lacking(
     found: set[Part] = set()
     if not _has_eigenvalues(record, request.top_k, both_ends=request.both_ends, tol=request.tol):
         found.add("eigenvalues")
-    if not _has_trace(record["trace"], request.probes, request.trace_rtol, fuller=fuller):
+    if not _has_trace(record.trace, request.probes, request.trace_rtol, fuller=fuller):
         found.add("trace")
-    if request.layers and not record.get("layers"):
+    if request.layers and not record.layers:
         found.add("layers")
-    if request.density and not record.get("density"):
+    if request.density and not record.density:
         found.add("density")
     if request.clients and not _has_clients(
-        record.get("cross_client"), request.crossing.settled(request.reading), uploads, rows, fuller=fuller
+        record.cross_client, request.crossing.settled(request.reading), uploads, rows, fuller=fuller
     ):
         found.add("cross_client")
     return found
 
 
-def same_problem(record: Record, sha256: str, problem: Mapping[str, object]) -> bool:
+def is_of(record: HessianRecord, sha256: str, problem: Mapping[str, object]) -> bool:
     """Say whether a record is of these weights, and of a problem with these entries."""
-    if record.get("checkpoint", {}).get("sha256") != sha256 or "lambda_max" not in record:
-        return False
-    return all(record["problem"].get(name) == value for name, value in problem.items())
+    known = record.problem.to_json()
+    return record.checkpoint.sha256 == sha256 and all(known.get(n) == value for n, value in problem.items())
 
 
 def fullest(
-    records: Iterable[Record],
+    records: Iterable[HessianRecord],
     request: Request,
     uploads: Mapping[str, str],
     *,
     rows: str | None = None,
     fuller: bool = False,
-) -> tuple[Record, set[Part]] | None:
+) -> tuple[HessianRecord, set[Part]] | None:
     """Return the record that lacks the fewest parts of a request, and these parts.
 
     None where no record has eigenvalues or a trace that will do.
@@ -135,66 +141,60 @@ def fullest(
     return min(found, key=lambda pair: len(pair[1]), default=None)
 
 
-def trimmed(record: Record, request: Request) -> dict[str, Any]:
+def trimmed(record: HessianRecord, request: Request) -> HessianRecord:
     """Return a record without what was not asked for."""
-    upper, lower = ends(record)
-    chosen = upper[: request.top_k] + (lower[len(lower) - request.top_k :] if request.both_ends else [])
-    unasked = {
-        name: None
-        for name, wanted in (
-            ("layers", request.layers), ("density", request.density), ("cross_client", request.clients)
-        )
-        if not wanted
-    }  # fmt: skip
-    return {**record, **unasked, "eigenvalues": chosen, "both_ends": request.both_ends}
-
-
-def ends(record: Record) -> tuple[list[Record], list[Record]]:
-    """Return a record's largest eigenvalues and its smallest, each descending."""
-    every = list(record["eigenvalues"])
-    split = len(every) // 2 if record.get("both_ends") else len(every)
-    return every[:split], every[split:]
-
-
-def _has_eigenvalues(record: Record, k: int, *, both_ends: bool, tol: float) -> bool:
-    upper, lower = ends(record)
-    if record.get("converged") is not True or len(upper) < k or (both_ends and len(lower) < k):
-        return False
-    most = tol * abs(record["lambda_max"]["value"])
-    return all(entry["residual"] is not None and entry["residual"] <= most for entry in (*upper[:k], *lower))
-
-
-def _has_trace(trace: Record, probes: int | None, rtol: float, *, fuller: bool) -> bool:
-    if probes is not None:
-        return bool(trace["probes"] >= probes if fuller else trace["probes"] == probes)
-    stderr = trace["stderr_probe"]
-    sure = trace.get("converged") is True and stderr is not None and trace["probes"] >= MIN_PROBES
-    return sure and stderr <= rtol * abs(trace["value"])
-
-
-def _has_clients(
-    cross: Record | None, options: Crossing, uploads: Mapping[str, str], rows: str | None, *, fuller: bool
-) -> bool:
-    if not cross or cross.get("uploads") is None or not isinstance(cross["probes"], int):
-        return False
-    asked = (options.weights, options.data, options.pairs)
-    if asked != (cross.get("weights"), cross.get("data"), cross["pairs"]):
-        return False
-    if options.weights == "client" and not uploads.items() <= cross["uploads"].items():
-        return False
-    if rows and cross.get("rows_sha256") not in (None, rows):  # drawn again by another numpy
-        return False
-    if options.overlap and options.overlap != cross.get("overlap_k"):
-        return False
-    if options.probes is not None:
-        return cross["probes"] >= options.probes if fuller else cross["probes"] == options.probes
-    return bool(cross.get("converged")) and all(
-        _reach(cross[symbol][options.aim]) <= options.rtol for symbol in ("H_N", "H_D")
+    upper, lower = record.ends
+    chosen = [*upper[: request.top_k], *(lower[len(lower) - request.top_k :] if request.both_ends else ())]
+    wanted = {"layers": request.layers, "density": request.density, "cross_client": request.clients}
+    return record.edited(
+        **dict.fromkeys((name for name, asked in wanted.items() if not asked), None),
+        eigenvalues=[one.to_json() for one in chosen],
+        both_ends=request.both_ends,
     )
 
 
-def _reach(entry: Record | None) -> float:
-    if not entry or not entry["value"] or not entry.get("interval"):
-        return float("inf")
-    low, high = entry["interval"]
-    return float((high - low) / 2 / abs(entry["value"]))
+def _has_eigenvalues(record: HessianRecord, k: int, *, both_ends: bool, tol: float) -> bool:
+    upper, lower = record.ends
+    if record.converged is not True or len(upper) < k or (both_ends and len(lower) < k):
+        return False
+    most = tol * abs(record.lambda_max.value)
+    return all(one.residual <= most for one in (*upper[:k], *lower))  # never, of an unknown one
+
+
+def _has_trace(trace: Trace, probes: int | None, rtol: float, *, fuller: bool) -> bool:
+    if probes is not None:
+        return trace.probes >= probes if fuller else trace.probes == probes
+    sure = trace.converged is True and trace.probes >= MIN_PROBES
+    return sure and trace.stderr_probe <= rtol * abs(trace.value)
+
+
+def _has_clients(
+    cross: CrossClient | None,
+    options: Crossing,
+    uploads: Mapping[str, str],
+    rows: str | None,
+    *,
+    fuller: bool,
+) -> bool:
+    if not cross or cross.uploads is None or not isinstance(cross.probes, int):
+        return False
+    if (options.weights, options.data, options.pairs) != (cross.weights, cross.data, cross.pairs):
+        return False
+    if options.weights == "client" and not uploads.items() <= cross.uploads.items():
+        return False
+    if rows and cross.rows_sha256 not in (None, rows):  # drawn again by another numpy
+        return False
+    if options.overlap and options.overlap != cross.overlap_k:
+        return False
+    if options.probes is not None:
+        return cross.probes >= options.probes if fuller else cross.probes == options.probes
+    means = (cross.mean("H_N", options.aim), cross.mean("H_D", options.aim))
+    return bool(cross.converged) and all(_reach(mean) <= options.rtol for mean in means)
+
+
+def _reach(mean: Estimate | None) -> float:
+    """Return the half-width of an interval, relative to the value."""
+    if not mean or not mean.value or mean.interval is None:
+        return math.inf
+    low, high = mean.interval
+    return (high - low) / 2 / abs(mean.value)
