@@ -13,12 +13,12 @@ from fedscope.checkpoints.registry.registry import Registry
 from fedscope.cli.figures import build_command
 from fedscope.records.commands import DEFAULT
 from fedscope.reproduce import build as building
-from fedscope.reproduce import measure as measuring
 from fedscope.reproduce.build import Place, Plan, build, command
-from fedscope.reproduce.cells import Choices, cells
-from fedscope.reproduce.gallery import INDEX, index, records
-from fedscope.reproduce.measure import ANALYSIS
-from fedscope.reproduce.spec import names, recipe
+from fedscope.reproduce.gallery.gallery import INDEX, index, records
+from fedscope.reproduce.recipes.cells import Choices, cells
+from fedscope.reproduce.recipes.spec import names, recipe
+from fedscope.reproduce.runs import measure as measuring
+from fedscope.reproduce.runs.measure import ANALYSIS
 from tests.processes import finished, started
 
 pytestmark = pytest.mark.slow
@@ -110,7 +110,7 @@ def test_uploads_that_went_too_early_are_said(place: Place, tmp_path: Path) -> N
     one, there = recipe("fedalign/table1", "smoke"), Place(registry, tmp_path / "gallery")
     moon = Choices(rows=("moon",))
     (filled,) = Plan((one,), moon, there).filled[one.name]
-    Registry(registry).delete_clients(filled.found.held.run)
+    Registry(registry).delete_clients(filled.match.entry.run)
     plan = Plan((one,), moon, there)
     assert len(plan.measures) == 1
     assert all("were deleted; delete the run" in why for why in plan.faults.values())

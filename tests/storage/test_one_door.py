@@ -39,8 +39,8 @@ KNOWN = {
         "federated/server/tensorboard.py",
         "SummaryWriter",
     ),  # into a folder that storage has made
-    ("reproduce/published.py", "path.read_text"),
-    ("reproduce/spec.py", "read_text"),
+    ("reproduce/recipes/published.py", "path.read_text"),
+    ("reproduce/recipes/spec.py", "read_text"),
     ("figures/provenance.py", "Image.open"),
     ("report/page.py", "figure.savefig"),
     ("report/page.py", "read_text"),

@@ -21,7 +21,7 @@ from fedscope.storage import check_target
 
 if TYPE_CHECKING:
     from fedscope.reproduce.build import Plan
-    from fedscope.reproduce.spec import Recipe
+    from fedscope.reproduce.recipes.spec import Recipe
 
 SCALES = ("paper", "cpu", "smoke")
 scale_option = click.option(
@@ -59,9 +59,9 @@ def list_recipes(scale: str, registry: Path, json_target: str | None) -> None:
 def _listed(scale: str, registry: Path) -> tuple[list[dict[str, Any]], list[Sequence[Any]]]:
     """Return what there is to say of all recipes, and what is shown of it."""
     from fedscope.reproduce.build import Place, Plan
-    from fedscope.reproduce.cells import Choices
-    from fedscope.reproduce.estimate import words
-    from fedscope.reproduce.spec import names, recipe
+    from fedscope.reproduce.recipes.cells import Choices
+    from fedscope.reproduce.recipes.spec import names, recipe
+    from fedscope.reproduce.runs.estimate import words
 
     place, rows, found = Place(registry, Path("figures")), [], []
     shared = None
@@ -107,7 +107,7 @@ def _listed(scale: str, registry: Path) -> tuple[list[dict[str, Any]], list[Sequ
 @click.option("--only", "only", multiple=True, metavar="METHOD", help="Only this row; may be repeated.")
 @click.option("--rounds", type=click.IntRange(1), help="Cut every run to this many rounds.")
 @click.option("--partial", is_flag=True, help="Train nothing: measure and render what the registry has.")
-@click.option("--dry-run", is_flag=True, help="Say what would be trained and measured, with the commands.")
+@click.option("--dry-run", is_flag=True, help="Log what would be trained and measured, with the commands.")
 @shared.json_target
 def build_command(
     names: tuple[str, ...],
@@ -131,8 +131,8 @@ def build_command(
     """
     from fedscope.process import use_device
     from fedscope.reproduce.build import Place, Plan, build
-    from fedscope.reproduce.cells import Choices, rows
-    from fedscope.reproduce.gallery import SUFFIXES
+    from fedscope.reproduce.gallery.gallery import SUFFIXES
+    from fedscope.reproduce.recipes.cells import Choices, rows
 
     chosen = Choices(_numbers(seeds), only or None, rounds)
     recipes = [one for one in _recipes(names, scale) if not only or not one.columns or _has(one, only)]
@@ -162,7 +162,7 @@ def build_command(
 @_out
 def index_command(out: Path) -> None:
     """Write the gallery's index from the records that lie in it."""
-    from fedscope.reproduce.gallery import INDEX, index
+    from fedscope.reproduce.gallery.gallery import INDEX, index
     from fedscope.storage import write_text
 
     if not out.is_dir():
@@ -172,7 +172,7 @@ def index_command(out: Path) -> None:
 
 
 def _recipes(given: Sequence[str], scale: str) -> list[Recipe]:
-    from fedscope.reproduce.spec import PAPERS, names, recipe
+    from fedscope.reproduce.recipes.spec import PAPERS, names, recipe
 
     every: list[str] = []
     for name in given:
@@ -198,7 +198,7 @@ def _numbers(text: str | None) -> tuple[int, ...] | None:
 
 def _show(plan: Plan, *, json_target: str | None) -> None:
     """Print what a build would do."""
-    from fedscope.reproduce.estimate import words
+    from fedscope.reproduce.runs.estimate import words
 
     facts = plan.describe()
     if console.in_json(json_target, facts):

@@ -15,16 +15,17 @@ from fedscope.checkpoints.registry.registry import Registry
 from fedscope.process import has_bfloat16
 from fedscope.records.commands import registry_option
 from fedscope.records.entries import Record
-from fedscope.reproduce import measure as measuring
-from fedscope.reproduce.artefact import Filled, assemble
-from fedscope.reproduce.cells import Cell, Choices, cells
-from fedscope.reproduce.estimate import NOTHING, Clock, Estimate, total
-from fedscope.reproduce.gallery import fuller, write
-from fedscope.reproduce.inventory import Held, Holdings
-from fedscope.reproduce.jobs import Job, Say, run_all
-from fedscope.reproduce.measure import Measure, key, misfit
-from fedscope.reproduce.spec import Recipe
-from fedscope.reproduce.train import Training, missing, train_job
+from fedscope.reproduce.artefacts.artefact import FilledCell, assemble
+from fedscope.reproduce.gallery.gallery import why_not_overwrite, write
+from fedscope.reproduce.recipes.cells import Cell, Choices, cells
+from fedscope.reproduce.recipes.measures import Measure
+from fedscope.reproduce.recipes.spec import Recipe
+from fedscope.reproduce.runs import measure as measuring
+from fedscope.reproduce.runs.estimate import NOTHING, Clock, Estimate, total
+from fedscope.reproduce.runs.inventory import RunEntry, RunInventory
+from fedscope.reproduce.runs.jobs import Job, Log, run_all
+from fedscope.reproduce.runs.measure import key, why_not_measurable
+from fedscope.reproduce.runs.train import Training, missing, train_job
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,9 @@ class Plan:
     partial: bool = False
 
     @cached_property
-    def holdings(self) -> Holdings:
+    def holdings(self) -> RunInventory:
         """The registry as it is now."""
-        return Holdings(Registry(self.place.registry))
+        return RunInventory(Registry(self.place.registry))
 
     @cached_property
     def cells(self) -> dict[str, list[Cell]]:
@@ -73,11 +74,11 @@ class Plan:
         return Clock(self.holdings)
 
     @cached_property
-    def filled(self) -> dict[str, list[Filled]]:
+    def filled(self) -> dict[str, list[FilledCell]]:
         """The cells that have a run, by recipe."""
         return {
             name: [
-                Filled(cell, found, self.place.registry)
+                FilledCell(cell, found, self.place.registry)
                 for cell in own
                 if (found := self.holdings.find(cell, partial=self.partial))
             ]
@@ -85,7 +86,7 @@ class Plan:
         }
 
     @cached_property
-    def diverged(self) -> dict[str, list[tuple[Cell, Held]]]:
+    def diverged(self) -> dict[str, list[tuple[Cell, RunEntry]]]:
         """The cells that stay empty, since their run diverged, by recipe."""
         return {
             name: [
@@ -112,7 +113,9 @@ class Plan:
     def measures(self) -> dict[str, tuple[Path, Measure]]:
         """Those of them that can be measured."""
         return {
-            name: (path, wanted) for name, (path, wanted) in self._lacking.items() if not misfit(wanted, path)
+            name: (path, wanted)
+            for name, (path, wanted) in self._lacking.items()
+            if not why_not_measurable(wanted, path)
         }
 
     @property
@@ -121,7 +124,7 @@ class Plan:
         return {
             _title(path, wanted): why
             for path, wanted in self._lacking.values()
-            if (why := misfit(wanted, path))
+            if (why := why_not_measurable(wanted, path))
         }
 
     def divergences(self) -> dict[str, int]:
@@ -188,7 +191,7 @@ class Plan:
                 for job in self.trainings
             ],
             "measure": [
-                {"run": path.parent.name, "checkpoint": path.name, "what": wanted.says()}
+                {"run": path.parent.name, "checkpoint": path.name, "what": wanted.summary()}
                 for path, wanted in self.measures.values()
             ],
             "diverged": self.divergences(),
@@ -199,7 +202,7 @@ class Plan:
 
 
 def build(
-    recipes: Sequence[Recipe], choices: Choices, place: Place, say: Say, *, partial: bool = False
+    recipes: Sequence[Recipe], choices: Choices, place: Place, say: Log, *, partial: bool = False
 ) -> tuple[list[Path], dict[str, str]]:
     """Train and measure what is missing, then write the artefacts; return the files, and what went wrong.
 
@@ -225,7 +228,7 @@ def build(
         cells, filled = now.cells[recipe.name], now.filled[recipe.name]
         told = command(recipe, choices, place.registry, partial=asked)
         record = assemble(recipe, cells, filled, told, now.diverged[recipe.name])
-        if why := fuller(record, place.out):
+        if why := why_not_overwrite(record, place.out):
             faults[f"writing {recipe.name}"] = why
         else:
             written += write(record, place.out)
@@ -243,8 +246,8 @@ def command(recipe: Recipe, choices: Choices, registry: Path, *, partial: bool) 
 
 
 def _title(path: Path, wanted: Measure) -> str:
-    return f"measure {path.parent.name}@{path.stem}, {wanted.says()}"
+    return f"measure {path.parent.name}@{path.stem}, {wanted.summary()}"
 
 
-def _run(jobs: Sequence[Job], place: Place, say: Say) -> dict[str, str]:
+def _run(jobs: Sequence[Job], place: Place, say: Log) -> dict[str, str]:
     return run_all(jobs, workers=place.workers, threads=place.threads, device=place.device, say=say)

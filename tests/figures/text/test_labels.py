@@ -5,7 +5,7 @@ from fedscope.federated.methods import ALIASES, METHODS
 from fedscope.figures.text.labels import PRINTED, PRINTED_DATA, data_name, label, method_name, titles
 from fedscope.records.hessian import Checkpoint
 from fedscope.records.reading import hessians
-from fedscope.reproduce.spec import names, recipe
+from fedscope.reproduce.recipes.spec import names, recipe
 from tests.figures.records import curvature
 
 HERE = {"path": "runs/a/final.pt", "run": "a", "round": 12, "client": None, "average": "cld", "sha256": "0"}

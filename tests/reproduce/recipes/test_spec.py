@@ -4,11 +4,11 @@ import pytest
 
 from fedscope.errors import UserError
 from fedscope.federated.setup.presets import presets
-from fedscope.reproduce.cells import Choices, cells, rows
-from fedscope.reproduce.claims import Statement
-from fedscope.reproduce.published import printed, table
-from fedscope.reproduce.quantities import QUANTITIES
-from fedscope.reproduce.spec import SCALES, names, recipe
+from fedscope.reproduce.artefacts.claims import Statement
+from fedscope.reproduce.recipes.cells import Choices, cells, rows
+from fedscope.reproduce.recipes.published import printed, table
+from fedscope.reproduce.recipes.quantities import QUANTITIES
+from fedscope.reproduce.recipes.spec import SCALES, names, recipe
 from tests.papers import read
 
 WITH_RUNS = [name for name in names() if recipe(name).columns]

@@ -16,9 +16,9 @@ from fedscope.errors import UserError
 from fedscope.federated.setup.federation import settled
 from fedscope.federated.setup.presets import preset
 from fedscope.records.entries import Record
-from fedscope.reproduce.measure import Measure
-from fedscope.reproduce.quantities import QUANTITIES
-from fedscope.reproduce.spec import Model, Recipe
+from fedscope.reproduce.recipes.measures import Measure
+from fedscope.reproduce.recipes.quantities import QUANTITIES
+from fedscope.reproduce.recipes.spec import Model, Recipe
 
 UNCOUNTED = (
     "device", "threads", "stack", "compile", "save_clients", "keep_every", "target", "rounds", "precision",

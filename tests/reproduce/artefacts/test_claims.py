@@ -2,9 +2,9 @@ import math
 
 import pytest
 
-from fedscope.reproduce.claims import Claim, Sample, Samples, Statement, difference, mean
-from fedscope.reproduce.claims import judge as judge_among
-from fedscope.reproduce.quantities import Number, from_record
+from fedscope.reproduce.artefacts.claims import Claim, Sample, Samples, Statement, difference, mean
+from fedscope.reproduce.artefacts.claims import judge as judge_among
+from fedscope.reproduce.recipes.quantities import Number, from_record
 from tests.figures.records import curvature
 
 

@@ -7,11 +7,11 @@ import pytest
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.federated.setup.presets import preset
 from fedscope.records.entries import Record
-from fedscope.reproduce.artefact import Filled, assemble
-from fedscope.reproduce.cells import Choices, cells
-from fedscope.reproduce.inventory import Holdings
-from fedscope.reproduce.spec import recipe
-from tests.reproduce.test_inventory import cell, held
+from fedscope.reproduce.artefacts.artefact import FilledCell, assemble
+from fedscope.reproduce.recipes.cells import Choices, cells
+from fedscope.reproduce.recipes.spec import recipe
+from fedscope.reproduce.runs.inventory import RunInventory
+from tests.reproduce.runs.test_inventory import cell, held
 
 LISTED = ", ".join(map(str, preset("man/t2/delta0.3").seeds))
 
@@ -19,10 +19,10 @@ LISTED = ", ".join(map(str, preset("man/t2/delta0.3").seeds))
 def record(root: Path, name: str, scale: str, *, partial: bool = False, **choices: object) -> Record:
     one = recipe(name, scale)
     wanted = cells(one, Choices(**choices))  # type: ignore[arg-type]
-    holdings = Holdings(Registry(root))
+    holdings = RunInventory(Registry(root))
     pairs = [(c, holdings.find(c, partial=partial)) for c in wanted]
     lost = [(c, run) for c, found in pairs if not found and (run := holdings.diverged(c))]
-    return assemble(one, wanted, [Filled(c, found, root) for c, found in pairs if found], "command", lost)
+    return assemble(one, wanted, [FilledCell(c, found, root) for c, found in pairs if found], "command", lost)
 
 
 def entry(found: Record, row: str, quantity: str) -> Record:

@@ -15,8 +15,8 @@ from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.federated.methods import parse
 from fedscope.models import catalogue as model_catalogue
 from fedscope.models.summary import summary
-from fedscope.reproduce.inventory import Holdings
-from fedscope.reproduce.measure import Measure
+from fedscope.reproduce.recipes.measures import Measure
+from fedscope.reproduce.runs.inventory import RunInventory
 
 GUESS = {"fp32": 25e9, "bf16": 50e9}  # multiply-accumulates a second of one core: what a guess assumes
 PASS, PRODUCT, LOSS = 1.0, 2.0, 1 / 3
@@ -43,7 +43,7 @@ NOTHING = Estimate(0.0, "measured")
 class Clock:
     """The speed of this machine, as the registry's runs show it."""
 
-    holdings: Holdings
+    holdings: RunInventory
 
     @cached_property
     def rates(self) -> dict[tuple[str, str, str], float]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fedscope.reproduce.render import cell_text, grid, latex, markdown, table_csv, tex
+from fedscope.reproduce.gallery.render import cell_text, grid, latex, markdown, table_csv, tex
 
 
 def entry(row: str, quantity: str, value: float | None, **more: Any) -> dict[str, Any]:

@@ -4,9 +4,9 @@ import pytest
 
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.data.partition.longtail import longtail_counts
-from fedscope.reproduce.estimate import Clock, per_round, words
-from fedscope.reproduce.inventory import Holdings
-from tests.reproduce.test_inventory import cell, held
+from fedscope.reproduce.runs.estimate import Clock, per_round, words
+from fedscope.reproduce.runs.inventory import RunInventory
+from tests.reproduce.runs.test_inventory import cell, held
 
 
 def test_a_round_is_so_many_image_passes() -> None:
@@ -19,7 +19,7 @@ def test_a_round_is_so_many_image_passes() -> None:
 
 def test_time_is_measured_where_it_can_be(tmp_path: Path) -> None:
     wanted = cell("FedAvg").settings
-    guess = Clock(Holdings(Registry(tmp_path))).training(wanted)
+    guess = Clock(RunInventory(Registry(tmp_path))).training(wanted)
     assert guess.basis == "guess"
     assert guess.seconds == pytest.approx(500 * 25_000 * 3 * 14.71e6 / 50e9, rel=0.01)
     run = held(tmp_path, "timed", cell("FedAvg"), "all.pt", threads=2)
@@ -27,7 +27,7 @@ def test_time_is_measured_where_it_can_be(tmp_path: Path) -> None:
     run.write_metrics(
         [{"round": n, "accuracy": 0.1, "seconds": 10.0, "gradients": 100, "workers": 2} for n in rounds]
     )
-    clock = Clock(Holdings(Registry(tmp_path)))
+    clock = Clock(RunInventory(Registry(tmp_path)))
     assert clock.training(wanted).seconds == pytest.approx(500 * 25_000 / 125)
     assert clock.training(wanted).basis == "measured"
     assert clock.training(wanted, done=400).seconds == pytest.approx(100 * 25_000 / 125)

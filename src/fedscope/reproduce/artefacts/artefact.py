@@ -16,15 +16,16 @@ from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.federated.setup.presets import preset
 from fedscope.landscape.surroundings import code
 from fedscope.records.entries import Record
-from fedscope.reproduce import costs
-from fedscope.reproduce.cells import Cell
-from fedscope.reproduce.claims import Sample, Statement, judge, mean, spread
-from fedscope.reproduce.inventory import Found, Held
-from fedscope.reproduce.measure import Measure, content, kept, key
-from fedscope.reproduce.published import Printed, printed, table
-from fedscope.reproduce.quantities import QUANTITIES, Number, from_metrics, from_record
-from fedscope.reproduce.spec import Recipe
-from fedscope.reproduce.spec import recipe as published_recipe
+from fedscope.reproduce.artefacts import costs
+from fedscope.reproduce.artefacts.claims import Sample, Statement, judge, mean, spread
+from fedscope.reproduce.recipes.cells import Cell
+from fedscope.reproduce.recipes.measures import Measure
+from fedscope.reproduce.recipes.published import Printed, printed, table
+from fedscope.reproduce.recipes.quantities import QUANTITIES, Number, from_metrics, from_record
+from fedscope.reproduce.recipes.spec import Recipe
+from fedscope.reproduce.recipes.spec import recipe as published_recipe
+from fedscope.reproduce.runs.inventory import Match, RunEntry
+from fedscope.reproduce.runs.measure import content, kept, key
 
 SCHEMA = "fedscope/artefact/1"
 NOT_MEASURED, DIVERGED = "not measured", "diverged"
@@ -34,22 +35,22 @@ GRIDS = {"cost": costs.cost_grid, "traffic": costs.traffic_grid}
 
 
 @dataclass(frozen=True)
-class Filled:
+class FilledCell:
     """A cell with the run that stands in it, and what was measured of that."""
 
     cell: Cell
-    found: Found
+    match: Match
     registry: Path
 
     @cached_property
     def metrics(self) -> list[dict[str, object]]:
         """The rounds that count."""
-        return self.found.held.metrics[: self.found.round]
+        return self.match.entry.metrics[: self.match.round]
 
     @cached_property
     def paths(self) -> dict[str, Path]:
         """The checkpoint that each measure is of, where it is there."""
-        paths = {name: self.found.path(self.cell, wanted) for name, wanted in self.cell.measures.items()}
+        paths = {name: self.match.path(self.cell, wanted) for name, wanted in self.cell.measures.items()}
         return {name: path for name, path in paths.items() if path}
 
     @cached_property
@@ -63,7 +64,7 @@ class Filled:
         """Return a quantity's value and the record it is from; None where it is not measured."""
         measure = QUANTITIES[quantity].measure
         if measure is None:
-            tested = self.found.held.manifest.data.test_samples
+            tested = self.match.entry.manifest.data.test_samples
             return from_metrics(quantity, self._settings(), self.metrics, tested), None
         record = self.records.get(measure)
         return None if record is None else (from_record(quantity, record), record)
@@ -71,11 +72,11 @@ class Filled:
     def _settings(self) -> Any:
         """The run's settings as they are of the cell: its length decides what half of the rounds is."""
         update = {"rounds": self.cell.settings.rounds, "target": self.cell.settings.target}
-        return self.found.held.manifest.settings.model_copy(update=update)
+        return self.match.entry.manifest.settings.model_copy(update=update)
 
     def describe(self) -> Record:
         """Return which run this is, and of which checkpoints what was measured."""
-        manifest, measures = self.found.held.manifest, self.cell.measures
+        manifest, measures = self.match.entry.manifest, self.cell.measures
         checkpoints = {
             name: {"file": path.name, "sha256": content(path), "result": key(path, measures[name])}
             for name, path in self.paths.items()
@@ -83,7 +84,7 @@ class Filled:
         return {
             **self.cell.describe(),
             "run": manifest.name,
-            "round": self.found.round,
+            "round": self.match.round,
             "schedule": manifest.settings.rounds,
             "preset": self.cell.use.model_dump(mode="json"),
             "settings": manifest.settings.model_dump(mode="json"),
@@ -96,9 +97,9 @@ class Filled:
 def assemble(
     recipe: Recipe,
     cells: Sequence[Cell],
-    filled: Sequence[Filled],
+    filled: Sequence[FilledCell],
     command: str,
-    diverged: Sequence[tuple[Cell, Held]] = (),
+    diverged: Sequence[tuple[Cell, RunEntry]] = (),
 ) -> Record:
     """Return the record of an artefact from what there is; empty cells stay empty."""
     samples = _samples(recipe, filled)
@@ -144,13 +145,13 @@ def assemble(
     return record
 
 
-def _samples(recipe: Recipe, filled: Sequence[Filled]) -> dict[tuple[str, str, str], Sample]:
-    groups: dict[tuple[str, str], list[Filled]] = {}
+def _samples(recipe: Recipe, filled: Sequence[FilledCell]) -> dict[tuple[str, str, str], Sample]:
+    groups: dict[tuple[str, str], list[FilledCell]] = {}
     for one in filled:
         groups.setdefault((one.cell.row, one.cell.column), []).append(one)
     found: dict[tuple[str, str, str], Sample] = {}
     for (row, column), ones in groups.items():
-        rounds = {one.found.round for one in ones}
+        rounds = {one.match.round for one in ones}
         for name in ones[0].cell.quantities:
             if QUANTITIES[name].drawn and name != "spectrum":
                 continue
@@ -160,7 +161,7 @@ def _samples(recipe: Recipe, filled: Sequence[Filled]) -> dict[tuple[str, str, s
                 found[row, column, name] = Sample(
                     numbers, records, rounds.pop() if len(rounds) == 1 else None
                 )
-                rounds = {one.found.round for one in ones}
+                rounds = {one.match.round for one in ones}
     for column in recipe.columns:
         for name in recipe.shows(column):
             if QUANTITIES[name].static:
@@ -201,7 +202,7 @@ def _entry(
 
 
 def _differs(value: float, error: float | None, paper: Printed | None) -> bool | None:
-    """Say whether a value is off the paper's by more than the combined error; None where not known."""
+    """Log whether a value is off the paper's by more than the combined error; None where not known."""
     if paper is None or paper.number is None or (error is None and paper.spread is None):
         return None
     own_digit = 0.5 * 10.0 ** -len(paper.value.partition(".")[2])  # the printed number is rounded
@@ -209,7 +210,7 @@ def _differs(value: float, error: float | None, paper: Printed | None) -> bool |
     return abs(value - paper.number) > max(BEYOND * combined, own_digit)
 
 
-def reductions(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[Filled]) -> list[str]:
+def reductions(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[FilledCell]) -> list[str]:
     """Return in which settings the artefact departs from the published experiment, and for which rows."""
     departs: dict[str, list[str]] = {}
     for cell in cells:
@@ -218,7 +219,7 @@ def reductions(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[Filled]) 
                 continue  # what the sweep is of
             departs.setdefault(text, []).append(cell.row)
     for one in filled:
-        own, wanted, at = one.found.held.manifest.settings, one.cell.settings, one.found.round
+        own, wanted, at = one.match.entry.manifest.settings, one.cell.settings, one.match.round
         if at < wanted.rounds:
             departs.setdefault(f"after {at} of {wanted.rounds} rounds", []).append(one.cell.row)
         elif own.rounds > at:
@@ -234,7 +235,7 @@ def reductions(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[Filled]) 
     measures: dict[str, Measure] = {}
     for cell in cells:
         measures |= cell.measures
-    return found + [f"{name}: {wanted.says()}" for name, wanted in measures.items()]
+    return found + [f"{name}: {wanted.summary()}" for name, wanted in measures.items()]
 
 
 def _left_out(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
@@ -267,9 +268,9 @@ def _provisional(cells: Sequence[Cell]) -> list[str]:
     return list(found)
 
 
-def _notes(filled: Sequence[Filled]) -> list[str]:
+def _notes(filled: Sequence[FilledCell]) -> list[str]:
     notes = []
-    sources = dict.fromkeys(one.found.held.manifest.data.name for one in filled)
+    sources = dict.fromkeys(one.match.entry.manifest.data.name for one in filled)
     for name in sources:
         expected = data_catalogue.record(name).expected["train"]
         held = _held(filled, name)
@@ -281,7 +282,7 @@ def _notes(filled: Sequence[Filled]) -> list[str]:
     return notes
 
 
-def _divergences(diverged: Sequence[tuple[Cell, Held]]) -> list[str]:
+def _divergences(diverged: Sequence[tuple[Cell, RunEntry]]) -> list[str]:
     return [
         f"{DIVERGED}: {cell.row}, seed {cell.seed}, in round {held.manifest.diverged}"
         for cell, held in diverged
@@ -297,12 +298,12 @@ def _undrawn(recipe: Recipe, cells: Sequence[Cell], drawn: Sequence[Record]) -> 
     return [f"not drawn, since the registry has no run or no result of it: {', '.join(rows)}"]
 
 
-def _held(filled: Sequence[Filled], name: str) -> int | None:
+def _held(filled: Sequence[FilledCell], name: str) -> int | None:
     """Return how many training samples a data set had, where no run says it took a part of it."""
     whole = [
-        one.found.held.manifest.data.train_samples
+        one.match.entry.manifest.data.train_samples
         for one in filled
-        if one.found.held.manifest.data.name == name and one.cell.settings.train_samples is None
+        if one.match.entry.manifest.data.name == name and one.cell.settings.train_samples is None
     ]
     return whole[0] if whole else None
 
@@ -312,8 +313,8 @@ def _is_old(record: Record) -> bool:
     return bool(made) and made.get("fedscope") != versions().get("fedscope")
 
 
-def _complete(cells: Sequence[Cell], filled: Sequence[Filled]) -> bool:
-    whole = [one for one in filled if one.found.round == one.cell.settings.rounds]
+def _complete(cells: Sequence[Cell], filled: Sequence[FilledCell]) -> bool:
+    whole = [one for one in filled if one.match.round == one.cell.settings.rounds]
     return len(whole) == len(cells) and all(len(one.records) == len(one.cell.measures) for one in whole)
 
 
@@ -338,9 +339,9 @@ def _printed(recipe: Recipe, statement: str) -> dict[str, dict[str, float]]:
     }
 
 
-def _drawn(recipe: Recipe, one: Filled) -> Record | None:
+def _drawn(recipe: Recipe, one: FilledCell) -> Record | None:
     """Return what a figure draws of a cell."""
-    at = {**one.cell.describe(), "run": one.found.held.manifest.name, "round": one.found.round}
+    at = {**one.cell.describe(), "run": one.match.entry.manifest.name, "round": one.match.round}
     if recipe.kind == "curves":
         return {**at, "accuracy": [m["accuracy"] for m in one.metrics]}
     if recipe.kind in DRAWN:

@@ -8,13 +8,13 @@ from pathlib import Path
 from fedscope.checkpoints.file.schema import Manifest
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.errors import UserError
-from fedscope.reproduce.cells import Cell, identity
-from fedscope.reproduce.measure import Measure
-from fedscope.reproduce.spec import Model
+from fedscope.reproduce.recipes.cells import Cell, identity
+from fedscope.reproduce.recipes.measures import Measure
+from fedscope.reproduce.recipes.spec import Model
 
 
 @dataclass(frozen=True)
-class Held:
+class RunEntry:
     """A run of the registry, as far as it has come."""
 
     run: Run
@@ -33,7 +33,7 @@ class Held:
         return len(self.metrics) if self.run.last.exists() else 0
 
     def finite(self, round: int) -> bool:
-        """Say whether the run had not diverged by the end of ``round``."""
+        """Log whether the run had not diverged by the end of ``round``."""
         return self.manifest.diverged is None or round < self.manifest.diverged
 
     def checkpoint(self, model: Model, round: int) -> Path | None:
@@ -50,30 +50,30 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Found:
+class Match:
     """The run that stands in a cell, after so many of its rounds."""
 
-    held: Held
+    entry: RunEntry
     round: int
 
     def path(self, cell: Cell, measure: Measure) -> Path | None:
         """Return the checkpoint that a measure is of, if there is one."""
-        if measure.clients and self.round != self.held.done:
+        if measure.clients and self.round != self.entry.done:
             return None  # the uploads are of later rounds
-        return self.held.checkpoint(measure.model or cell.model, self.round)
+        return self.entry.checkpoint(measure.model or cell.model, self.round)
 
 
 @dataclass
-class Holdings:
+class RunInventory:
     """The runs of a registry, by what they are."""
 
     registry: Registry
     unreadable: list[str] = field(default_factory=list)
 
     @cached_property
-    def runs(self) -> dict[str, list[Held]]:
+    def runs(self) -> dict[str, list[RunEntry]]:
         """Every run by the identity of its experiment; one that cannot be read is left out and named."""
-        found: dict[str, list[Held]] = {}
+        found: dict[str, list[RunEntry]] = {}
         for run in self.registry.folders():
             try:
                 manifest = run.manifest()
@@ -81,10 +81,10 @@ class Holdings:
                 self.unreadable.append(run.name)
                 continue
             if manifest.added is None:
-                found.setdefault(identity(manifest.settings), []).append(Held(run, manifest))
+                found.setdefault(identity(manifest.settings), []).append(RunEntry(run, manifest))
         return found
 
-    def find(self, cell: Cell, *, partial: bool = False) -> Found | None:
+    def find(self, cell: Cell, *, partial: bool = False) -> Match | None:
         """Return the run that stands in a cell: whole, and with every checkpoint that is measured.
 
         With ``partial`` one that has not come as far counts too, as far as it is.
@@ -93,16 +93,16 @@ class Holdings:
         sound = [held for held in self.runs.get(cell.identity, []) if held.finite(wanted)]
         runs = sorted(sound, key=lambda held: _distance(held, cell))
         for held in runs:
-            found = Found(held, wanted)
+            found = Match(held, wanted)
             if held.done >= wanted and all(found.path(cell, m) for m in cell.measures.values()):
                 return found
         started = [held for held in runs if held.done > 0 and held.finite(held.done)] if partial else []
         if not started:
             return None
         best = max(started, key=lambda held: min(held.done, wanted))
-        return Found(best, min(best.done, wanted))
+        return Match(best, min(best.done, wanted))
 
-    def unfinished(self, identity: str, rounds: int) -> Held | None:
+    def unfinished(self, identity: str, rounds: int) -> RunEntry | None:
         """Return a run of an experiment that was interrupted and would come as far as ``rounds``."""
         for held in self.runs.get(identity, []):
             long = held.manifest.settings.rounds >= rounds
@@ -110,13 +110,13 @@ class Holdings:
                 return held
         return None
 
-    def diverged(self, cell: Cell) -> Held | None:
+    def diverged(self, cell: Cell) -> RunEntry | None:
         """Return a run of the cell's experiment that diverged before the cell's round, as it would again."""
         every = self.runs.get(cell.identity, [])
         return next((held for held in every if not held.finite(cell.settings.rounds)), None)
 
 
-def _distance(held: Held, cell: Cell) -> tuple[bool, int, str]:
+def _distance(held: RunEntry, cell: Cell) -> tuple[bool, int, str]:
     """Order runs of one experiment: the cell's own precision and length first."""
     settings = held.manifest.settings
     differs = settings.precision != cell.settings.precision

@@ -3,7 +3,7 @@
 import pytest
 
 from fedscope.checkpoints.file.schema import Settings
-from fedscope.reproduce.quantities import from_metrics
+from fedscope.reproduce.recipes.quantities import from_metrics
 
 
 @pytest.mark.parametrize(("name", "share"), [("accuracy", 0.9), ("best_accuracy", 0.95)])

@@ -11,10 +11,10 @@ from fedscope.checkpoints.file.schema import DataSpec, Manifest, ModelSpec
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.federated.setup.federation import settled
 from fedscope.reproduce.build import Place, Plan
-from fedscope.reproduce.cells import Cell, Choices, cells
-from fedscope.reproduce.inventory import Holdings
-from fedscope.reproduce.spec import recipe
-from fedscope.reproduce.train import Training, missing, train_job
+from fedscope.reproduce.recipes.cells import Cell, Choices, cells
+from fedscope.reproduce.recipes.spec import recipe
+from fedscope.reproduce.runs.inventory import RunInventory
+from fedscope.reproduce.runs.train import Training, missing, train_job
 
 
 def cell(row: str, column: str = "δ = 0.3", name: str = "man/table2", scale: str = "cpu") -> Cell:
@@ -39,8 +39,8 @@ def held(
 
 
 def found(root: Path, wanted: Cell, *, partial: bool = False) -> tuple[str, int] | None:
-    result = Holdings(Registry(root)).find(wanted, partial=partial)
-    return None if result is None else (result.held.run.name, result.round)
+    result = RunInventory(Registry(root)).find(wanted, partial=partial)
+    return None if result is None else (result.entry.run.name, result.round)
 
 
 def test_a_run_of_the_same_settings_counts_under_any_name(tmp_path: Path) -> None:
@@ -111,35 +111,35 @@ def test_damaged_runs_are_named(tmp_path: Path) -> None:
     run = held(tmp_path, "broken", cell("FedAvg"), "all.pt")
     path = run.folder / "manifest.json"
     path.write_text(path.read_text().replace("2024", "2025"))
-    holdings = Holdings(Registry(tmp_path))
+    holdings = RunInventory(Registry(tmp_path))
     assert holdings.find(cell("FedAvg")) is None
     assert holdings.unreadable == ["broken"]
 
 
 def test_one_run_serves_all_rounds_of_an_experiment(tmp_path: Path) -> None:
     wanted = [c for c in cells(recipe("man/table2", "cpu")) if c.row in ("FedAvg", "FedDyn")]
-    jobs = {job.settings.method: job for job in missing(wanted, Holdings(Registry(tmp_path)))}
+    jobs = {job.settings.method: job for job in missing(wanted, RunInventory(Registry(tmp_path)))}
     assert set(jobs) == {"fedavg", "feddyn"}
     assert (jobs["fedavg"].settings.rounds, jobs["fedavg"].settings.keep_every) == (500, 150)
     assert (jobs["feddyn"].settings.rounds, jobs["feddyn"].settings.keep_every) == (150, 0)
     assert jobs["fedavg"].settings.save_clients == "none"
-    (job,) = missing([cell("FedAvg", "", "fedalign/table1")], Holdings(Registry(tmp_path)))
+    (job,) = missing([cell("FedAvg", "", "fedalign/table1")], RunInventory(Registry(tmp_path)))
     assert job.settings.save_clients == "last"
 
 
 def test_without_bfloat16_new_runs_are_trained_in_fp32(tmp_path: Path) -> None:
     wanted = cell("FedDyn", "δ = 0.3, round 150")
-    (job,) = missing([wanted], Holdings(Registry(tmp_path)), bf16=False)
+    (job,) = missing([wanted], RunInventory(Registry(tmp_path)), bf16=False)
     assert (wanted.settings.precision, job.settings.precision) == ("bf16", "fp32")
     held(tmp_path, "begun", wanted, done=7, finished=False)
-    (job,) = missing([wanted], Holdings(Registry(tmp_path)), bf16=False)
+    (job,) = missing([wanted], RunInventory(Registry(tmp_path)), bf16=False)
     assert (job.resume, job.settings.precision) == (True, "bf16")
 
 
 def test_an_interrupted_run_is_continued(tmp_path: Path) -> None:
     wanted = cell("FedDyn", "δ = 0.3, round 150")
     held(tmp_path, "begun", wanted, done=7, finished=False)
-    (job,) = missing([wanted], Holdings(Registry(tmp_path)))
+    (job,) = missing([wanted], RunInventory(Registry(tmp_path)))
     assert (job.name, job.resume) == ("begun", True)
 
 
@@ -147,13 +147,13 @@ def test_a_diverged_run_is_neither_continued_nor_trained_again(tmp_path: Path) -
     wanted = cell("FedDyn", "δ = 0.3, round 150")
     run = held(tmp_path, "lost", wanted, done=7, finished=False)
     run.write_manifest(run.manifest().model_copy(update={"diverged": 7}))
-    assert missing([wanted], Holdings(Registry(tmp_path))) == []
+    assert missing([wanted], RunInventory(Registry(tmp_path))) == []
     plan = Plan((recipe("man/table2", "cpu"),), Choices(rows=("FedDyn",)), Place(tmp_path, tmp_path))
     assert plan.describe()["diverged"] == {"lost": 7}
     later = held(tmp_path, "later", wanted, done=160, finished=False, rounds=500)
     later.write_manifest(later.manifest().model_copy(update={"diverged": 160}))
     run.write_manifest(run.manifest().model_copy(update={"diverged": None}))
-    (job,) = missing([wanted], Holdings(Registry(tmp_path)))
+    (job,) = missing([wanted], RunInventory(Registry(tmp_path)))
     assert (job.name, job.resume) == ("lost", True)
 
 
@@ -163,7 +163,7 @@ def test_the_command_of_a_run_gives_its_settings() -> None:
     from fedscope.federated.setup.presets import preset
 
     for name, scale in (("man/table2", "cpu"), ("fedalign/table5", "cpu"), ("fedfor/figure3", "smoke")):
-        for job in missing(cells(recipe(name, scale)), Holdings(Registry(Path("nowhere")))):
+        for job in missing(cells(recipe(name, scale)), RunInventory(Registry(Path("nowhere")))):
             words = job.command(Path("r")).split()
             flags = dict(zip(words[2::2], words[3::2], strict=True))
             sets = dict(b.split("=") for a, b in zip(words[2::2], words[3::2], strict=True) if a == "--set")
@@ -185,11 +185,11 @@ def test_a_run_with_more_rounds_is_trained_as_far_as_is_needed(tmp_path: Path) -
     for name, until in (("whole", 5), ("part", 3)):
         job = Training(name, longer, wanted.use, until, False, (wanted,))
         train_job(job, tmp_path / name, None, "cpu", 1, lambda _: None)
-    holdings = Holdings(Registry(tmp_path / "part"))
+    holdings = RunInventory(Registry(tmp_path / "part"))
     found = holdings.find(wanted)
     assert found is not None
-    assert (found.round, found.held.done) == (3, 3)
-    assert not found.held.run.final.exists()
+    assert (found.round, found.entry.done) == (3, 3)
+    assert not found.entry.run.final.exists()
     train_job(replace(job, until=5, resume=True), tmp_path / "part", None, "cpu", 1, lambda _: None)
     first, second = (load_checkpoint(tmp_path / name / name / "final.pt") for name in ("whole", "part"))
     assert first.sha256 == second.sha256

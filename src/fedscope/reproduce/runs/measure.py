@@ -10,27 +10,25 @@ outlives a change of the code that made it, and its record says which code that 
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
 
 import torch
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, versions
 from fedscope.checkpoints.registry.run import Run
-from fedscope.choices import ReadingName
 from fedscope.errors import UserError
 from fedscope.landscape.operators.progress import Progress
 from fedscope.records.entries import Record
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord
 from fedscope.records.plain import Plain
-from fedscope.reproduce.jobs import Say
-from fedscope.reproduce.objective import objective_surfaces
-from fedscope.reproduce.spec import Model
+from fedscope.reproduce.recipes.measures import Measure
+from fedscope.reproduce.runs.jobs import Log
+from fedscope.reproduce.runs.objective import objective_surfaces
 from fedscope.workflows.curvature.measure import measure
 from fedscope.workflows.landscape.scan import Plane, scan
 from fedscope.workflows.progress import Stage
@@ -41,49 +39,6 @@ from fedscope.workflows.sources.problem import Problem, load
 from fedscope.workflows.sources.samples import MOST, Source
 
 ANALYSIS = ".analysis"  # in the registry, shared with `fedscope hessian`
-
-
-@dataclass(frozen=True)
-class Measure:
-    """One thing that is measured of a checkpoint; the fields are those of the commands that measure it."""
-
-    kind: Literal["hessian", "landscape", "objective"]
-    model: Model | None = None  # None: the column's
-    samples: int | None = None  # None: all
-    batch_size: int | None = None  # None: 128; of the published reading the run's
-    reading: ReadingName = "paper"
-    top_k: int = 1
-    tol: float = 1e-3
-    trace_rtol: float = 0.05
-    probes: int | None = None
-    density: bool = False
-    clients: bool = False
-    client_probes: int | None = None
-    product_batches: int = 10
-    grid: int = 41
-    span: float = 1.0
-
-    @classmethod
-    def of(cls, table: Mapping[str, Any]) -> "Measure":
-        """Return the measure that a recipe describes."""
-        unknown = set(table) - {field.name for field in fields(cls)}
-        if unknown:
-            raise ValueError(f"a measure has no {', '.join(sorted(unknown))}")
-        return cls(**{**table, "samples": None if table.get("samples") == "all" else table.get("samples")})
-
-    def says(self) -> str:
-        """Say what is measured, in a few words."""
-        amount = "all" if self.samples is None else f"{self.samples:,}"
-        text = f"{self.kind} on {amount} training samples"
-        if self.reading == "code":
-            text = f"{self.kind} as the published scripts, {self.product_batches} batches a product"
-        elif self.clients:
-            amount = "all" if self.samples is None else f"up to {self.samples:,}"
-            probes = f", {self.client_probes} probes each" if self.client_probes else ""
-            text = f"clients on {amount} of their own samples{probes}"
-        if self.kind != "hessian":
-            text += f", {self.grid} × {self.grid} points"
-        return text
 
 
 def key(path: Path, wanted: Measure) -> str:
@@ -153,7 +108,7 @@ def uploads(path: Path, wanted: Measure) -> dict[str, str]:
 
 
 def compute(
-    path: Path, wanted: Measure, registry: Path, data_dir: Path | None, device: str, say: Say
+    path: Path, wanted: Measure, registry: Path, data_dir: Path | None, device: str, say: Log
 ) -> None:
     """Measure a checkpoint, and keep the result.
 
@@ -166,7 +121,7 @@ def compute(
     )  # fmt: skip
     if wanted.reading == "code" and wanted.samples is None:
         source = Source(samples=wanted.batch_size or MOST, data_dir=data_dir, device=source.device)
-    if why := misfit(wanted, path):
+    if why := why_not_measurable(wanted, path):
         raise UserError(why)
     (problem,) = load([path], source)
     keep, name = registry / ANALYSIS, key(path, wanted)
@@ -208,7 +163,7 @@ _KINDS: dict[str, Callable[[Problem, Measure, Stage], Plain]] = {
 }
 
 
-def _stage(say: Say) -> Stage:
+def _stage(say: Log) -> Stage:
     @contextmanager
     def stage(title: str) -> Iterator[Progress]:
         say(title)
@@ -217,7 +172,7 @@ def _stage(say: Say) -> Stage:
     return stage
 
 
-def misfit(wanted: Measure, path: Path) -> str | None:
+def why_not_measurable(wanted: Measure, path: Path) -> str | None:
     """Return why a checkpoint cannot be measured so, None if it can: clients to compare must be beside it."""
     run = Run(path.parent)
     if not wanted.clients or len(run.clients()) > 1:

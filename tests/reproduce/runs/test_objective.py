@@ -12,7 +12,7 @@ from fedscope.errors import UserError
 from fedscope.federated.server.rounds import train
 from fedscope.federated.setup.federation import open_run, prepare
 from fedscope.landscape.operators.progress import Progress
-from fedscope.reproduce.objective import objective_surfaces
+from fedscope.reproduce.runs.objective import objective_surfaces
 from fedscope.workflows.sources.problem import load
 from fedscope.workflows.sources.samples import Source
 

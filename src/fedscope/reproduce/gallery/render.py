@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fedscope.figures.numbers import format_estimate
-from fedscope.reproduce.artefact import NOT_MEASURED
-from fedscope.reproduce.drawing import samples_told
+from fedscope.reproduce.artefacts.artefact import NOT_MEASURED
+from fedscope.reproduce.gallery.drawing import samples_told
 
 Record = Mapping[str, Any]
 NOT_RUN = "not run"

@@ -11,9 +11,9 @@ from pathlib import Path
 from fedscope.checkpoints.file.schema import PresetUse, Settings, parse
 from fedscope.federated.setup.federation import settled
 from fedscope.federated.setup.presets import preset
-from fedscope.reproduce.cells import Cell
-from fedscope.reproduce.inventory import Holdings, needed
-from fedscope.reproduce.jobs import Say
+from fedscope.reproduce.recipes.cells import Cell
+from fedscope.reproduce.runs.inventory import RunInventory, needed
+from fedscope.reproduce.runs.jobs import Log
 from fedscope.workflows.progress import Progress, Reporter
 from fedscope.workflows.train.one_run import train_run
 from fedscope.workflows.train.request import RunPlan
@@ -57,7 +57,7 @@ def _flag(setting: str, value: object) -> str:
     return f"--{name} {value}"
 
 
-def missing(cells: Iterable[Cell], holdings: Holdings, *, bf16: bool = True) -> list[Training]:
+def missing(cells: Iterable[Cell], holdings: RunInventory, *, bf16: bool = True) -> list[Training]:
     """Return what must be trained for these cells: each experiment once, as long as its longest cell.
 
     Of an experiment that cells need at several rounds, the models of all these rounds are kept; one that
@@ -71,7 +71,7 @@ def missing(cells: Iterable[Cell], holdings: Holdings, *, bf16: bool = True) -> 
     return [_training(group, holdings, bf16=bf16) for group in groups.values()]
 
 
-def _training(cells: list[Cell], holdings: Holdings, *, bf16: bool) -> Training:
+def _training(cells: list[Cell], holdings: RunInventory, *, bf16: bool) -> Training:
     longest = max(cells, key=lambda cell: cell.settings.rounds)
     rounds = {cell.settings.rounds for cell in cells}
     every = math.gcd(*rounds - {max(rounds)})  # the last one's model is kept anyway; 0 where it is the only
@@ -91,7 +91,7 @@ def _name(cell: Cell, settings: Settings) -> str:
 
 
 def train_job(
-    job: Training, registry: Path, data_dir: Path | None, device: str, threads: int, say: Say
+    job: Training, registry: Path, data_dir: Path | None, device: str, threads: int, say: Log
 ) -> None:
     """Train a run, or what is left of it until the last round that a cell needs.
 
@@ -115,5 +115,5 @@ def train_job(
 
 
 @contextmanager
-def _each_round(say: Say, title: str) -> Iterator[Progress]:
+def _each_round(say: Log, title: str) -> Iterator[Progress]:
     yield lambda done, until, text: say(f"{title} {done}/{until}, {text}")

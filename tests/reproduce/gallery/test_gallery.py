@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.reproduce.gallery import fuller, index, write
+from fedscope.reproduce.gallery.gallery import index, why_not_overwrite, write
 
-GALLERY = Path(__file__).parents[2] / "figures"
+GALLERY = Path(__file__).parents[3] / "figures"
 
 
 def test_pages_of_an_earlier_drawing_are_gone(tmp_path: Path) -> None:
@@ -41,4 +41,4 @@ def test_a_damaged_artefact_is_named(tmp_path: Path, rest: str) -> None:
     (tmp_path / "a-cpu.json").write_text('{"schema": "fedscope/artefact/1"' + rest)
     with pytest.raises(UserError, match="a-cpu"):
         index(tmp_path)
-    assert fuller({"recipe": "a", "scale": "cpu", "drawn": [], "entries": []}, tmp_path) is None
+    assert why_not_overwrite({"recipe": "a", "scale": "cpu", "drawn": [], "entries": []}, tmp_path) is None

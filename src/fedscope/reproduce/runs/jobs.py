@@ -18,7 +18,7 @@ import torch
 from fedscope.errors import UserError
 from fedscope.process import set_up
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Job:
     arguments: tuple[Any, ...]
 
 
-def run_all(jobs: Sequence[Job], *, workers: int, threads: int, device: str, say: Say) -> dict[str, str]:
+def run_all(jobs: Sequence[Job], *, workers: int, threads: int, device: str, say: Log) -> dict[str, str]:
     """Do all jobs, ``workers`` at a time; return what went wrong, by title.
 
     A job that fails for a reason that the user can mend does not stop the others.
@@ -84,7 +84,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _attempt(job: Job, say: Say | None = None) -> str | None:
+def _attempt(job: Job, say: Log | None = None) -> str | None:
     """Do a job; return what went wrong, None if nothing did."""
     tell = say or _put
     try:
@@ -101,6 +101,6 @@ def _put(text: str) -> None:
         _lines.put(text)
 
 
-def _tell(lines: "SimpleQueue[str | None]", say: Say) -> None:
+def _tell(lines: "SimpleQueue[str | None]", say: Log) -> None:
     while (text := lines.get()) is not None:
         say(text)

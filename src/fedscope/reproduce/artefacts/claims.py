@@ -21,7 +21,7 @@ from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
 from fedscope.records.differences import differences
 from fedscope.records.reading import hessians
-from fedscope.reproduce.quantities import QUANTITIES, Number
+from fedscope.reproduce.recipes.quantities import QUANTITIES, Number
 from fedscope.statistics.intervals import combined, interval
 
 Verdict = Literal["holds", "does not hold", "undecided"]
@@ -73,7 +73,7 @@ class Statement:
         return cls(found["row"], found["quantity"], less, found["other"])
 
     def contradicted(self, values: Mapping[str, float]) -> bool:
-        """Say whether a column's numbers, by row, are against the statement."""
+        """Log whether a column's numbers, by row, are against the statement."""
         others = [values[row] for row in values if row != self.row and self.other in (None, row)]
         mine = values.get(self.row)
         return mine is not None and any(other < mine if self.less else other > mine for other in others)

@@ -16,8 +16,8 @@ from fedscope.models import catalogue as model_catalogue
 from fedscope.models.resnet import ResNet
 from fedscope.models.summary import summary
 from fedscope.records.entries import Record
-from fedscope.reproduce.quantities import Number
-from fedscope.reproduce.spec import Recipe
+from fedscope.reproduce.recipes.quantities import Number
+from fedscope.reproduce.recipes.spec import Recipe
 
 BYTES = 4  # of a number on the network
 
@@ -103,8 +103,8 @@ def traffic_grid(recipe: Recipe) -> Record:
         down, up, silo_down, silo_up = SENT[method]
         memory = "stateful" if parse(method).memory else "stateless"
         sizes = [_traffic(method, network) for network in recipe.models]
-        sent = [f"{mega(to)} / {mega(back)}" for to, back in sizes]
-        silo = [f"{mega(to if method != 'fedfor' else back)} / {mega(back)}" for to, back in sizes]
+        sent = [f"{megabytes(to)} / {megabytes(back)}" for to, back in sizes]
+        silo = [f"{megabytes(to if method != 'fedfor' else back)} / {megabytes(back)}" for to, back in sizes]
         rows.append([label, "cross-device", memory, down, up, *sent])
         rows.append([label, "cross-silo", memory, silo_down, silo_up, *silo])
     names = [f"MB down / up, {network} ({data})" for network, data in recipe.models.items()]
@@ -112,7 +112,7 @@ def traffic_grid(recipe: Recipe) -> Record:
     return {"header": header, "rows": rows, "text_columns": 5}
 
 
-def mega(size: int) -> str:
+def megabytes(size: int) -> str:
     """Return bytes in megabytes."""
     return f"{size / 1e6:.3f}"
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.reproduce.artefact import NOT_MEASURED, SCHEMA
-from fedscope.reproduce.drawing import figures
-from fedscope.reproduce.render import latex, markdown, table_csv
-from fedscope.reproduce.spec import names
+from fedscope.reproduce.artefacts.artefact import NOT_MEASURED, SCHEMA
+from fedscope.reproduce.gallery.drawing import figures
+from fedscope.reproduce.gallery.render import latex, markdown, table_csv
+from fedscope.reproduce.recipes.spec import names
 from fedscope.storage import read_bytes, remove, write_text
 from fedscope.storage.limits import parse_json
 
@@ -63,7 +63,7 @@ def write(record: Record, out: Path) -> list[Path]:
     return written
 
 
-def fuller(record: Record, out: Path) -> str | None:
+def why_not_overwrite(record: Record, out: Path) -> str | None:
     """Return why an artefact is not to be replaced: the one that is there shows more of the same."""
     path = out / f"{record['recipe']}-{record['scale']}.json"
     try:

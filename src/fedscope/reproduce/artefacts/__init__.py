@@ -1,0 +1,1 @@
+"""The record of a table or figure, and what is claimed of its numbers."""

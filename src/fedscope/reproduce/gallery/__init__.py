@@ -1,0 +1,1 @@
+"""Tables, figures and their index as files."""

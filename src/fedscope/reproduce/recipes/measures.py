@@ -1,0 +1,51 @@
+"""What is measured of a run's checkpoints: the fields of a recipe's ``measures``."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from fedscope.choices import ReadingName
+from fedscope.reproduce.recipes.spec import Model
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One thing that is measured of a checkpoint; the fields are those of the commands that measure it."""
+
+    kind: Literal["hessian", "landscape", "objective"]
+    model: Model | None = None  # None: the column's
+    samples: int | None = None  # None: all
+    batch_size: int | None = None  # None: 128; of the published reading the run's
+    reading: ReadingName = "paper"
+    top_k: int = 1
+    tol: float = 1e-3
+    trace_rtol: float = 0.05
+    probes: int | None = None
+    density: bool = False
+    clients: bool = False
+    client_probes: int | None = None
+    product_batches: int = 10
+    grid: int = 41
+    span: float = 1.0
+
+    @classmethod
+    def of(cls, table: Mapping[str, Any]) -> "Measure":
+        """Return the measure that a recipe describes."""
+        unknown = set(table) - {field.name for field in fields(cls)}
+        if unknown:
+            raise ValueError(f"a measure has no {', '.join(sorted(unknown))}")
+        return cls(**{**table, "samples": None if table.get("samples") == "all" else table.get("samples")})
+
+    def summary(self) -> str:
+        """Log what is measured, in a few words."""
+        amount = "all" if self.samples is None else f"{self.samples:,}"
+        text = f"{self.kind} on {amount} training samples"
+        if self.reading == "code":
+            text = f"{self.kind} as the published scripts, {self.product_batches} batches a product"
+        elif self.clients:
+            amount = "all" if self.samples is None else f"up to {self.samples:,}"
+            probes = f", {self.client_probes} probes each" if self.client_probes else ""
+            text = f"clients on {amount} of their own samples{probes}"
+        if self.kind != "hessian":
+            text += f", {self.grid} × {self.grid} points"
+        return text
