@@ -6,10 +6,10 @@ They stand in one ``.toml`` file per paper, each with what its recipes share and
     kind        table, curves, landscape, spectrum, density, sweep, or (without runs) cost, traffic
     rows        label → method and options, added to the file's; instead of them with ``only_rows``
     columns     label → preset, or {preset, model, rows, quantities, published, and settings of `train`}
-    quantities  what is shown of each cell (:mod:`.quantities`)
-    measures    name → fields of :class:`~.measuring.Measure`
+    quantities  what is shown of each cell (:mod:`fedscope.reproduce.recipes.quantities`)
+    measures    name → fields of :class:`~fedscope.reproduce.recipes.measures.Measure`
     sweep       of a figure whose rows differ in one option: that option, and what the line is called
-    claims      statements (:mod:`.claims`)
+    claims      statements (:mod:`fedscope.reproduce.artefacts.claims`)
     scales      name → a :class:`Scale`'s fields; ``measures`` there change single fields of the recipe's
 
 A cell is a row under a column; it has one run per seed. The scale ``paper`` is the experiment as published.
