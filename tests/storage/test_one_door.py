@@ -40,6 +40,7 @@ KNOWN = {
         "SummaryWriter",
     ),  # into a folder that storage has made
     ("reproduce/recipes/published.py", "path.read_text"),
+    ("testing/methods.py", "tempfile.TemporaryDirectory"),  # of a registry that lives as long as a law
     ("reproduce/recipes/spec.py", "read_text"),
     ("figures/provenance.py", "Image.open"),
     ("report/page.py", "figure.savefig"),
