@@ -107,7 +107,7 @@ def _listed(scale: str, registry: Path) -> tuple[list[dict[str, Any]], list[Sequ
 @click.option("--only", "only", multiple=True, metavar="METHOD", help="Only this row; may be repeated.")
 @click.option("--rounds", type=click.IntRange(1), help="Cut every run to this many rounds.")
 @click.option("--partial", is_flag=True, help="Train nothing: measure and render what the registry has.")
-@click.option("--dry-run", is_flag=True, help="Log what would be trained and measured, with the commands.")
+@click.option("--dry-run", is_flag=True, help="Say what would be trained and measured, with the commands.")
 @shared.json_target
 def build_command(
     names: tuple[str, ...],

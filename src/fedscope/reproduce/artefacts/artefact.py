@@ -202,7 +202,7 @@ def _entry(
 
 
 def _differs(value: float, error: float | None, paper: Printed | None) -> bool | None:
-    """Log whether a value is off the paper's by more than the combined error; None where not known."""
+    """Say whether a value is off the paper's by more than the combined error; None where not known."""
     if paper is None or paper.number is None or (error is None and paper.spread is None):
         return None
     own_digit = 0.5 * 10.0 ** -len(paper.value.partition(".")[2])  # the printed number is rounded

@@ -73,7 +73,7 @@ class Statement:
         return cls(found["row"], found["quantity"], less, found["other"])
 
     def contradicted(self, values: Mapping[str, float]) -> bool:
-        """Log whether a column's numbers, by row, are against the statement."""
+        """Say whether a column's numbers, by row, are against the statement."""
         others = [values[row] for row in values if row != self.row and self.other in (None, row)]
         mine = values.get(self.row)
         return mine is not None and any(other < mine if self.less else other > mine for other in others)

@@ -37,7 +37,7 @@ class Measure:
         return cls(**{**table, "samples": None if table.get("samples") == "all" else table.get("samples")})
 
     def summary(self) -> str:
-        """Log what is measured, in a few words."""
+        """Say what is measured, in a few words."""
         amount = "all" if self.samples is None else f"{self.samples:,}"
         text = f"{self.kind} on {amount} training samples"
         if self.reading == "code":

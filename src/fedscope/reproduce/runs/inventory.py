@@ -33,7 +33,7 @@ class RunEntry:
         return len(self.metrics) if self.run.last.exists() else 0
 
     def finite(self, round: int) -> bool:
-        """Log whether the run had not diverged by the end of ``round``."""
+        """Say whether the run had not diverged by the end of ``round``."""
         return self.manifest.diverged is None or round < self.manifest.diverged
 
     def checkpoint(self, model: Model, round: int) -> Path | None:
