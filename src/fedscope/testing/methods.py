@@ -168,7 +168,7 @@ class MethodConformance:
 @contextmanager
 def _registered(method: Method) -> Iterator[None]:
     """Let the trainer find a method that is not installed."""
-    new = "+" not in method.name and method.name not in METHODS
+    new = "+" not in method.name and method.name not in known()
     if new:
         METHODS[method.name] = method
         known.cache_clear()
