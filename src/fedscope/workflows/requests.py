@@ -100,3 +100,13 @@ def check_request(request: Request, *, parallel: bool) -> None:
             raise UserError("--engine pyhessian has the whole Hessian only; drop --operator and --parameters")
         if request.reading == "code":
             raise UserError("--reading code has its own estimators; drop --engine pyhessian")
+    crossing = request.crossing
+    if crossing.overlap and not request.clients:
+        raise UserError("--overlap is of the clients with the global model; add --clients")
+    if request.reading == "code" and (
+        request.density or request.probes or crossing.probes or crossing.overlap
+    ):
+        raise UserError(
+            "the published scripts have no density, no overlap and no fixed number of probes; drop --density,"
+            " --figure, --overlap, --probes and --client-probes, or use --reading paper"
+        )

@@ -10,7 +10,7 @@ from fedscope.records.hessian import HessianRecord
 from fedscope.workflows.curvature.measure import measure
 from fedscope.workflows.processes import is_first, joined_group, spoken
 from fedscope.workflows.progress import SILENT, Reporter
-from fedscope.workflows.requests import Request
+from fedscope.workflows.requests import Request, check_request
 from fedscope.workflows.results.cache import Keeper
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import problems
@@ -44,6 +44,7 @@ def curvature(
     request = replace(request, versions=request.versions or versions())
     keep = Registry(targets.registry).analysis
     with joined_group() as group:
+        check_request(request, parallel=group is not None)  # before anything is read
         told, found = spoken(reporter, group), []
         for problem in problems(targets, told):
             keeper = Keeper(keep if group is None else None)

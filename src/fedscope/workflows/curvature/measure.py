@@ -11,7 +11,6 @@ from torch import nn
 from torch.distributed import ProcessGroup
 
 from fedscope.choices import OperatorName
-from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.loss.forms import PLAIN
@@ -79,6 +78,7 @@ def measure(
     Raises:
         UserError: the request does not fit the problem, or something in it, or in its clients, is not finite.
     """
+    check_request(request, parallel=group is not None)
     keeper = keep if isinstance(keep, Keeper) else Keeper(keep if group is None else None)
     people = _participants(problem, request)
     asked = _asked(problem, request, people)
@@ -147,7 +147,6 @@ def _measured(
     group: ProcessGroup | None,
     known: tuple[HessianRecord, set[Part]] | None,
 ) -> HessianRecord:
-    check_request(request, parallel=group is not None)
     start, missing = time.perf_counter(), known[1] if known else ALL
     if "cross_client" in missing:
         _check_clients(problem, request, people)
@@ -256,8 +255,6 @@ def _fedscope(
 def _participants(problem: Problem, request: Request) -> Participants | None:
     """Return the clients to compare; what is wrong with them is said before the long steps."""
     if not request.clients:
-        if request.crossing.overlap:
-            raise UserError("--overlap is of the clients with the global model; add --clients")
         return None
     options = request.crossing.settled(request.reading)
     assert options.weights
@@ -266,12 +263,6 @@ def _participants(problem: Problem, request: Request) -> Participants | None:
 
 
 def _published(problem: Problem, request: Request, people: Participants | None, stage: Stage) -> Found:
-    crossing = request.crossing
-    if request.density or request.probes or crossing.probes or crossing.overlap:
-        raise UserError(
-            "the published scripts have no density, no overlap and no fixed number of probes; drop --density,"
-            " --figure, --overlap, --probes and --client-probes, or use --reading paper"
-        )
     scripts = AsPublished(problem, request.resampling, _curvature(problem, request), request.tol)
     source, cross = scripts.loader(), None
     with stage(f"{problem.title}: λ_max as published, products") as progress:
@@ -280,7 +271,7 @@ def _published(problem: Problem, request: Request, people: Participants | None, 
         total = scripts.trace(progress)
     if people:
         with stage(f"{problem.title}: cross-client as published, products") as progress:
-            cross = scripts.clients(people, crossing.settled("code"), progress)
+            cross = scripts.clients(people, request.crossing.settled("code"), progress)
     return Found(pairs, total, cross=cross, loader=source)
 
 

@@ -1,0 +1,37 @@
+"""The curvature of checkpoints, as scripts and notebooks ask for it."""
+
+from pathlib import Path
+
+import pytest
+
+from fedscope.checkpoints.registry.registry import Run
+from fedscope.errors import UserError
+from fedscope.workflows.curvature.checkpoints import curvature
+from fedscope.workflows.requests import Crossing, Request
+from fedscope.workflows.sources.targets import Targets
+
+
+def test_records_of_several_checkpoints_and_what_is_kept_of_them(run: Run, tmp_path: Path) -> None:
+    files = tuple(str(run.folder / name) for name in ("initial.pt", "final.pt"))
+    targets = Targets(tmp_path / "registry", files, samples=32, batch_size=16, threads=1)
+    found = curvature(targets, Request(probes=2, tol=0.5))
+    assert [one.record.checkpoint.round for one in found] == [0, 2]
+    assert [one.record.problem.samples for one in found] == [32, 32]
+    assert all(one.kept and one.kept.is_file() for one in found)
+    again = curvature(targets, Request(probes=2, tol=0.5))
+    assert [one.record.reused for one in again] == [True, True]
+    assert [one.record.lambda_max for one in again] == [one.record.lambda_max for one in found]
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (Request(reading="code", density=True), "use --reading paper"),
+        (Request(engine="pyhessian", top_k=2), "drop --density, --clients, --top-k"),
+        (Request(crossing=Crossing(overlap=2)), "add --clients"),
+        (Request(engine="pyhessian", layers=True), "are for fedscope's own estimators"),
+    ],
+)
+def test_a_request_that_cannot_be_is_refused_before_anything_is_read(request_: Request, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        curvature(Targets(Path("nowhere"), ("nothing",)), request_)
