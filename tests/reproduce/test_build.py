@@ -165,8 +165,8 @@ def test_the_index_names_every_artefact(place: Place) -> None:
         assert f"]({one.stem}.md)" in text
     assert "[mine](mine/README.md): A page of ours" in text
     assert "![man/figure2" in text
-    (judged,) = (record for _, record in records(place.out) if record["recipe"] == "fedalign/table5")
-    verdict, times = Counter(claim["verdict"] for claim in judged["claims"]).most_common(1)[0]
+    (judged,) = (record for _, record in records(place.out) if record.recipe == "fedalign/table5")
+    verdict, times = Counter(claim.verdict for claim in judged.claims).most_common(1)[0]
     assert f"{verdict}: {times}" in text
 
 

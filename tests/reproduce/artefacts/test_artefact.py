@@ -22,7 +22,8 @@ def record(root: Path, name: str, scale: str, *, partial: bool = False, **choice
     holdings = RunInventory(Registry(root))
     pairs = [(c, holdings.find(c, partial=partial)) for c in wanted]
     lost = [(c, run) for c, found in pairs if not found and (run := holdings.diverged(c))]
-    return assemble(one, wanted, [FilledCell(c, found, root) for c, found in pairs if found], "command", lost)
+    filled = [FilledCell(c, found, root) for c, found in pairs if found]
+    return assemble(one, wanted, filled, "command", lost).to_json()
 
 
 def entry(found: Record, row: str, quantity: str) -> Record:

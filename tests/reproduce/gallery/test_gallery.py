@@ -6,14 +6,31 @@ from pathlib import Path
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.reproduce.gallery.gallery import index, why_not_overwrite, write
+from fedscope.records.artefact import ArtefactRecord
+from fedscope.reproduce.gallery.gallery import index, records, why_not_overwrite, write
+from fedscope.reproduce.gallery.render import latex, markdown, table_csv
 
 GALLERY = Path(__file__).parents[3] / "figures"
 
 
+def committed(name: str) -> ArtefactRecord:
+    return ArtefactRecord.read(json.loads((GALLERY / name).read_text(encoding="utf-8")))
+
+
+def test_the_committed_artefacts_are_rendered_as_they_lie_there() -> None:
+    found = list(records(GALLERY))
+    assert len(found) > 10
+    for path, record in found:
+        assert json.dumps(record.to_json(), indent=1, ensure_ascii=False) + "\n" == path.read_text("utf-8")
+        images = [image.name for image in sorted(path.parent.glob(f"{path.stem}*.png"))]
+        assert markdown(record, images) == path.with_suffix(".md").read_text("utf-8")
+        assert table_csv(record) == path.with_suffix(".csv").read_text("utf-8")
+        if record.entries or record.grid:
+            assert latex(record) == path.with_suffix(".tex").read_text("utf-8")
+
+
 def test_pages_of_an_earlier_drawing_are_gone(tmp_path: Path) -> None:
-    record = json.loads((GALLERY / "man" / "figure2-cpu.json").read_text(encoding="utf-8"))
-    record["recipe"] = "figure2"
+    record = committed("man/figure2-cpu.json").edited(recipe="figure2")
     for name in ("figure2-cpu-1.png", "figure2-cpu-2.pdf", "figure2-smoke-1.png"):
         (tmp_path / name).write_bytes(b"")
     written = write(record, tmp_path)
@@ -41,4 +58,5 @@ def test_a_damaged_artefact_is_named(tmp_path: Path, rest: str) -> None:
     (tmp_path / "a-cpu.json").write_text('{"schema": "fedscope/artefact/1"' + rest)
     with pytest.raises(UserError, match="a-cpu"):
         index(tmp_path)
-    assert why_not_overwrite({"recipe": "a", "scale": "cpu", "drawn": [], "entries": []}, tmp_path) is None
+    empty = committed("man/figure2-cpu.json").edited(recipe="a", drawn=[], entries=[])
+    assert why_not_overwrite(empty, tmp_path) is None

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fedscope.records.artefact import ArtefactRecord, Cell
 from fedscope.reproduce.gallery.render import cell_text, grid, latex, markdown, table_csv, tex
 
 
@@ -34,8 +35,14 @@ RECORD: dict[str, Any] = {
         entry("Gone", "accuracy", None, seeds=0, paper=paper("40.90")),
     ],
     "claims": [{"statement": "FedAvg < A in lambda_max", "verdict": "holds", "evidence": ["A − B = −3 ± 1"]}],
-    "drawn": [], "runs": [{"run": "r_1", "round": 5}],
+    "drawn": [],
+    "runs": [{"row": "FedAvg", "column": "δ = 0.3", "run": "r_1", "round": 5, "checkpoints": {}}],
 }  # fmt: skip
+
+
+def artefact(**changes: Any) -> ArtefactRecord:
+    return ArtefactRecord.read(RECORD | changes)
+
 
 MARKDOWN = r"""# Table 2: Top & trace_100%
 
@@ -77,11 +84,11 @@ fedscope figures build man/table2
 
 
 def test_markdown_says_everything() -> None:
-    assert markdown(RECORD) == MARKDOWN
+    assert markdown(artefact()) == MARKDOWN
 
 
 def test_latex_compiles_in_principle() -> None:
-    text = latex(RECORD)
+    text = latex(artefact())
     assert r"FedAvg & 52.10 $\pm$ 0.62 [52.00 $\pm$ 0.36] & 43.2 $\pm$ 1.2* [51.49] \\" in text
     assert r"A|B\_\{x\} & 500+ [$\approx$ 46.5] & (1.50 $\pm$ 0.20)$\times$10$^{-9}$ [lost] \\" in text
     assert r"\multicolumn{2}{c}{$\delta$ = 0.3}" in text
@@ -104,9 +111,9 @@ def test_latex_compiles_in_principle() -> None:
 
 
 def test_a_wide_table_spans_the_page_with_headings_of_two_lines() -> None:
-    assert latex(RECORD).startswith(r"\begin{table*}")
+    assert latex(artefact()).startswith(r"\begin{table*}")
     header = {"header": ["a", "H_N, block traces"], "rows": [["b", "1"]]}
-    narrow = latex({**RECORD, "grid": header})
+    narrow = latex(artefact(grid=header))
     assert narrow.startswith("\\begin{table}\n")
     assert narrow.endswith("\\end{table}\n")
     assert r"a & \shortstack[r]{$H_N$ \\ block traces} \\" in narrow
@@ -115,11 +122,11 @@ def test_a_wide_table_spans_the_page_with_headings_of_two_lines() -> None:
 def test_what_cannot_be_compared_is_said() -> None:
     line = "a value without ± has no known error, and is not compared with the paper's"
     alone = [entry("FedAvg", "accuracy", 190.8, paper=paper("297"))]
-    assert line in markdown({**RECORD, "entries": alone})
-    assert line not in markdown({**RECORD, "entries": [entry("FedAvg", "accuracy", 190.8)]})
-    assert line not in markdown(RECORD)
+    assert line in markdown(artefact(entries=alone))
+    assert line not in markdown(artefact(entries=[entry("FedAvg", "accuracy", 190.8)]))
+    assert line not in markdown(artefact())
     unmeasured = [entry("FedAvg", "accuracy", None, text="not measured")]
-    assert "not measured: the run is there" in markdown({**RECORD, "entries": unmeasured})
+    assert "not measured: the run is there" in markdown(artefact(entries=unmeasured))
 
 
 @pytest.mark.parametrize("character", list("\\&%$#_{}~^<>"))
@@ -129,7 +136,7 @@ def test_no_character_is_read_as_a_command(character: str) -> None:
 
 
 def test_csv_has_full_digits_and_gaps() -> None:
-    rows = list(csv.DictReader(io.StringIO(table_csv(RECORD))))
+    rows = list(csv.DictReader(io.StringIO(table_csv(artefact()))))
     assert [row["value"] for row in rows] == ["52.1", "43.2", "", "1.5e-09", ""]
     assert [row["text"] for row in rows] == ["", "", "500+", "", "not run"]
     assert [row["paper"] for row in rows] == ["52.00", "51.49", "46.5", "", "40.90"]
@@ -138,30 +145,25 @@ def test_csv_has_full_digits_and_gaps() -> None:
 
 def test_one_quantity_needs_no_second_heading() -> None:
     entries = [{**entry("FedAvg", "accuracy", 1.0), "column": column} for column in ("E = 10", "E = 20")]
-    groups, header, rows = grid({**RECORD, "rows": ["FedAvg"], "entries": entries})
+    groups, header, rows = grid(artefact(rows=["FedAvg"], entries=entries))
     assert header == ["method", "E = 10", "E = 20"]
     assert not any(groups)
     assert rows == [["FedAvg", "1", "1"]]
 
 
 def test_a_table_without_cells_is_its_texts() -> None:
-    record = {
-        **RECORD,
-        "entries": [],
-        "grid": {"header": ["layer", "products"], "rows": [["conv_1", "3 × 3"]]},
-    }
+    record = artefact(entries=[], grid={"header": ["layer", "products"], "rows": [["conv_1", "3 × 3"]]})
     assert "| conv\\_1 | 3 × 3 |" in markdown(record)
     assert r"conv\_1 & 3 $\times$ 3 \\" in latex(record)
     assert table_csv(record) == "layer,products\nconv_1,3 × 3\n"
 
 
 def test_a_curve_is_a_list_of_points() -> None:
-    drawn = [{"row": "FedAvg", "seed": 3, "accuracy": [0.25, 0.5]}]
-    record = {**RECORD, "kind": "curves", "entries": [], "drawn": drawn}
+    drawn = [{"row": "FedAvg", "column": "δ = 0.3", "seed": 3, "accuracy": [0.25, 0.5]}]
+    record = artefact(kind="curves", entries=[], drawn=drawn)
     assert table_csv(record) == "row,seed,round,accuracy\nFedAvg,3,1,0.25\nFedAvg,3,2,0.5\n"
 
 
 def test_an_exact_value_stands_alone() -> None:
-    assert (
-        cell_text(entry("A", "macs", 87.254, error=0.0, paper=paper("87.3"), differs=False)) == "87.25 [87.3]"
-    )
+    exact = Cell.read(entry("A", "macs", 87.254, error=0.0, paper=paper("87.3"), differs=False))
+    assert cell_text(exact) == "87.25 [87.3]"

@@ -4,6 +4,7 @@ Schema ``fedscope/artefact/1``. Everything that is rendered comes from this reco
 made again, or in another form, from the file beside it.
 """
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,6 +16,7 @@ from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.federated.setup.presets import preset
 from fedscope.landscape.surroundings import code
+from fedscope.records.artefact import ARTEFACT_SCHEMA, ArtefactRecord
 from fedscope.records.entries import Record
 from fedscope.reproduce.artefacts import costs
 from fedscope.reproduce.artefacts.claims import Sample, Statement, judge, mean, spread
@@ -27,7 +29,6 @@ from fedscope.reproduce.recipes.spec import recipe as published_recipe
 from fedscope.reproduce.runs.inventory import Match, RunEntry
 from fedscope.reproduce.runs.measure import content, kept, key
 
-SCHEMA = "fedscope/artefact/1"
 NOT_MEASURED, DIVERGED = "not measured", "diverged"
 BEYOND = 2.0  # combined errors, from which on a difference to the paper is marked
 DRAWN = ("curves", "spectrum", "density", "landscape")
@@ -100,14 +101,14 @@ def assemble(
     filled: Sequence[FilledCell],
     command: str,
     diverged: Sequence[tuple[Cell, RunEntry]] = (),
-) -> Record:
+) -> ArtefactRecord:
     """Return the record of an artefact from what there is; empty cells stay empty."""
     samples = _samples(recipe, filled)
     absent = {(cell.row, cell.column): DIVERGED for cell, _ in diverged}
     absent |= {(one.cell.row, one.cell.column): NOT_MEASURED for one in filled}
     drawn = [payload for one in filled if (payload := _drawn(recipe, one))]
     record: Record = {
-        "schema": SCHEMA,
+        "schema": ARTEFACT_SCHEMA,
         "recipe": recipe.name,
         "title": recipe.title,
         "printed_in": recipe.table,
@@ -142,7 +143,7 @@ def assemble(
         record["grid"] = GRIDS[recipe.kind](recipe)
     if recipe.sweep:
         record["sweep"] = {**recipe.sweep, "values": _swept(recipe, cells)}
-    return record
+    return ArtefactRecord.read(json.loads(json.dumps(record)))
 
 
 def _samples(recipe: Recipe, filled: Sequence[FilledCell]) -> dict[tuple[str, str, str], Sample]:

@@ -1,8 +1,8 @@
 """An artefact's record as figures."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -16,34 +16,41 @@ from fedscope.figures.surface.from_records import read_surface
 from fedscope.figures.surface.shown import RecordedSurface
 from fedscope.figures.surface.surfaces import MOST_CHECKPOINTS, landscape_figure
 from fedscope.figures.text.labels import family, measured_on
-from fedscope.records.landscape import Surface
-from fedscope.records.reading import hessians
+from fedscope.records.artefact import ArtefactRecord, Cell, Drawn
+from fedscope.records.hessian import HessianRecord
+from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord, Surface
+from fedscope.records.reading import Kept
 
-Record = Mapping[str, Any]
 
-
-def figures(record: Record) -> list[Figure]:
+def figures(record: ArtefactRecord) -> list[Figure]:
     """Return the figures of an artefact; of a table none, of many landscapes several pages.
 
     Raises:
         UserError: nothing in it can be drawn.
     """
-    drawer = _DRAWERS.get(record["kind"])
-    if drawer is None or (not record["drawn"] and record["kind"] != "sweep"):
+    drawer = _DRAWERS.get(record.kind)
+    if drawer is None or (not record.drawn and record.kind != "sweep"):
         return []
     return drawer(record)
 
 
-def samples_told(record: Record) -> str:
+def surfaces(record: Kept | None) -> Sequence[Surface]:
+    """Return the surfaces of what was measured: of an objective those of its parts."""
+    if isinstance(record, ObjectiveRecord):
+        return record.parts
+    return [record] if isinstance(record, LandscapeRecord) else []
+
+
+def samples_told(record: ArtefactRecord) -> str:
     """Return on how many samples what is drawn was measured, and λ_max on them where it is known."""
-    shown = {one["row"]: one["record"] for one in record["drawn"] if "record" in one}
-    counts = dict.fromkeys(found["problem"]["samples"] for found in shown.values())
+    shown = {one.row: one.record for one in record.drawn if one.record}
+    counts = dict.fromkeys(found.problem.samples for found in shown.values())
     if not counts:
         return ""
     largest = ", ".join(
-        f"{row} {format_estimate(top['value'], top['stderr_data'])}"
+        f"{row} {format_estimate(found.lambda_max.value, found.lambda_max.stderr_data)}"
         for row, found in shown.items()
-        if (top := found.get("lambda_max"))
+        if isinstance(found, HessianRecord)
     )
     text = f"Measured on {' and '.join(f'{count:,}' for count in counts)} training samples."
     if not largest:
@@ -54,29 +61,29 @@ def samples_told(record: Record) -> str:
     )
 
 
-def _curves(record: Record) -> list[Figure]:
+def _curves(record: ArtefactRecord) -> list[Figure]:
     lines = []
     for row, ones in _by_row(record).items():
-        shortest = min(len(one["accuracy"]) for one in ones)
-        values = np.array([[100 * a for a in one["accuracy"][:shortest]] for one in ones])
+        shortest = min(len(one.accuracy) for one in ones)
+        values = np.array([[100 * a for a in one.accuracy[:shortest]] for one in ones])
         band = values.std(0, ddof=1) if len(ones) > 1 else None
         rounds = np.arange(1.0, shortest + 1)
-        lines.append(Line(row, rounds, values.mean(0), band, family=family(row, record["rows"])))
+        lines.append(Line(row, rounds, values.mean(0), band, family=family(row, record.rows)))
     spread = "bands: ± one standard deviation over seeds" * any(line.band is not None for line in lines)
     return [rounds_figure(lines, y_label="test accuracy (%)", caption=spread)]
 
 
-def _spectrum(record: Record) -> list[Figure]:
-    first = {row: ones[0]["record"] for row, ones in _by_row(record).items()}
-    records = hessians([*first.values()])
+def _spectrum(record: ArtefactRecord) -> list[Figure]:
+    first = _curvatures(record)
+    records = list(first.values())
     spectra = [one.eigenvalues for one in records]
     caption = f"{measured_on(records)}; ± 95 % over the samples"
     return [eigenvalue_figure(spectra, list(first), caption=caption)]
 
 
-def _density(record: Record) -> list[Figure]:
-    first = {row: ones[0]["record"] for row, ones in _by_row(record).items()}
-    records = hessians([*first.values()])
+def _density(record: ArtefactRecord) -> list[Figure]:
+    first = _curvatures(record)
+    records = list(first.values())
     return [
         density_figure(
             [one.density for one in records if one.density],
@@ -87,26 +94,34 @@ def _density(record: Record) -> list[Figure]:
     ]
 
 
-def _landscape(record: Record) -> list[Figure]:
+def _curvatures(record: ArtefactRecord) -> dict[str, HessianRecord]:
+    """Return what was measured of the first run of each row."""
+    first = {row: ones[0].record for row, ones in _by_row(record).items()}
+    return {row: found for row, found in first.items() if isinstance(found, HessianRecord)}
+
+
+def _landscape(record: ArtefactRecord) -> list[Figure]:
     shown: list[_Shown] = []
     for row, ones in _by_row(record).items():
-        found = ones[0]["record"]
-        if "parts" in found:
-            return _objective(row, found["parts"])
-        values = found.get("curvature")
-        caption = f"λ₁ {values[0]:.3g}, λ₂ {values[1]:.3g}" if values and None not in values else ""
-        shown.append((row, caption, read_surface(Surface.read(found))))
+        found = ones[0].record
+        if isinstance(found, ObjectiveRecord):
+            return _objective(row, found.parts)
+        if isinstance(found, LandscapeRecord):
+            values = found.curvature
+            known = values and not any(map(math.isnan, values))
+            caption = f"λ₁ {values[0]:.3g}, λ₂ {values[1]:.3g}" if known else ""
+            shown.append((row, caption, read_surface(found)))
     pages = -(-len(shown) // MOST_CHECKPOINTS)
     size = -(-len(shown) // pages)
     return [_page(shown[at : at + size]) for at in range(0, len(shown), size)]
 
 
-def _objective(row: str, parts: Sequence[Record]) -> list[Figure]:
+def _objective(row: str, parts: Sequence[Surface]) -> list[Figure]:
     """Draw the term on its own scale: beside the losses its relief would not be seen."""
-    surfaces = {part["part"]: read_surface(Surface.read(part)) for part in parts}
-    losses = [(name, row, surfaces[name]) for name in ("cross-entropy", "sum")]
+    found = {part.part: read_surface(part) for part in parts}
+    losses = [(name, row, found[name]) for name in ("cross-entropy", "sum")]
     name = "MAN term"
-    term = surfaces[name]
+    term = found[name]
     errors = {} if term.stderr is None else {name: term.stderr}
     term = replace(
         term, metrics={name: term.loss}, metrics_stderr=errors, center_metrics={name: term.center_loss}
@@ -122,46 +137,46 @@ def _page(shown: Sequence[_Shown]) -> Figure:
     return landscape_figure(surfaces, titles, captions=captions)
 
 
-def _sweep(record: Record) -> list[Figure]:
-    places, lines = record["sweep"]["values"], []
-    for column in record["columns"]:
-        for quantity in record["quantities"]:
+def _sweep(record: ArtefactRecord) -> list[Figure]:
+    assert record.sweep
+    places, lines = record.sweep.values, list[Line]()
+    for column in record.columns:
+        for quantity in record.quantities:
             entries = [
-                e for e in record["entries"] if (e["column"], e["quantity"]) == (column, quantity)
-                and e["value"] is not None
+                e for e in record.entries
+                if (e.column, e.quantity) == (column, quantity) and e.value is not None
             ]  # fmt: skip
-            swept = sorted(
-                (e for e in entries if places.get(e["row"]) is not None), key=lambda e: places[e["row"]]
-            )
+            swept = [(at, e) for e in entries if (at := places.get(e.row)) is not None]
+            swept.sort(key=lambda one: one[0])
             if swept:
                 lines.append(
-                    _entries_line(record["sweep"]["label"], [places[e["row"]] for e in swept], swept)
+                    _entries_line(record.sweep.label, [at for at, _ in swept], [e for _, e in swept])
                 )
-            level = [e for e in entries if e["row"] in places and places[e["row"]] is None]
-            lines += [_entries_line(e["row"], [0.0], [e], level=True) for e in level]
+            level = [e for e in entries if e.row in places and places[e.row] is None]
+            lines += [_entries_line(e.row, [0.0], [e], level=True) for e in level]
     if not lines:
         return []
-    option = record["sweep"]["option"]
+    option = record.sweep.option
     return [
         curves_figure(
             lines,
             x_label="α" if option.endswith("alpha") else option,
-            y_label=next(iter(record["quantities"].values())),
+            y_label=next(iter(record.quantities.values())),
             x_scale="log",
-            caption=_error_kind(record["entries"]) if any(line.band is not None for line in lines) else "",
+            caption=_error_kind(record.entries) if any(line.band is not None for line in lines) else "",
         )
     ]
 
 
-def _error_kind(entries: Sequence[Record]) -> str:
-    if all(entry["seeds"] > 1 for entry in entries):
+def _error_kind(entries: Sequence[Cell]) -> str:
+    if all(entry.seeds > 1 for entry in entries):
         return "± one standard deviation over seeds"
     return "± one standard error of the measurement, of one seed"
 
 
-def _entries_line(label: str, x: Sequence[float], entries: Sequence[Record], *, level: bool = False) -> Line:
-    values = _numbers([e["value"] for e in entries])
-    errors = [e["std"] if e["seeds"] > 1 else e["error"] for e in entries]
+def _entries_line(label: str, x: Sequence[float], entries: Sequence[Cell], *, level: bool = False) -> Line:
+    values = _numbers([e.value for e in entries])
+    errors = [e.spread for e in entries]
     band = None if None in errors else _numbers(errors)
     return Line(label, _numbers(x), values, band, level)
 
@@ -175,14 +190,14 @@ _DRAWERS = {
 }
 
 
-def _by_row(record: Record) -> dict[str, list[Any]]:
-    rows: dict[str, list[Any]] = {}
-    for row in record["rows"]:
-        ones = [one for one in record["drawn"] if one["row"] == row]
+def _by_row(record: ArtefactRecord) -> dict[str, list[Drawn]]:
+    rows: dict[str, list[Drawn]] = {}
+    for row in record.rows:
+        ones = [one for one in record.drawn if one.row == row]
         if ones:
             rows[row] = ones
     if not rows:
-        raise UserError(f"{record['recipe']} has nothing to draw yet")
+        raise UserError(f"{record.recipe} has nothing to draw yet")
     return rows
 
 

@@ -3,47 +3,40 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.reproduce.artefacts.artefact import NOT_MEASURED, SCHEMA
+from fedscope.records.artefact import ARTEFACT_SCHEMA, ArtefactRecord
+from fedscope.reproduce.artefacts.artefact import NOT_MEASURED
 from fedscope.reproduce.gallery.drawing import figures
 from fedscope.reproduce.gallery.render import latex, markdown, table_csv
 from fedscope.reproduce.recipes.spec import names
 from fedscope.storage import read_bytes, remove, write_text
 from fedscope.storage.limits import parse_json
 
-Record = Mapping[str, Any]
 INDEX = "README.md"
 SUFFIXES = ("json", "md", "csv", "tex", "pdf", "png")  # of an artefact's files
 _HEAD = 1024  # bytes of an artefact in which its schema stands
-_HAS = {
-    "recipe": str,
-    "scale": str,
-    "printed_in": str,
-    "title": str,
-    "complete": bool,
-    "claims": list,
-}.items()
 
 
-def write(record: Record, out: Path) -> list[Path]:
+def write(record: ArtefactRecord, out: Path) -> list[Path]:
     """Write ``RECIPE-SCALE`` with .json, .md, .csv, and .tex or .pdf and .png; return the files.
 
     Raises:
         UserError: a figure cannot be drawn from what there is.
     """
-    stem = out / f"{record['recipe']}-{record['scale']}"
+    stem = out / f"{record.recipe}-{record.scale}"
     written = [stem.with_name(f"{stem.name}.json")]
     write_text(
-        written[0], json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n", below=None
+        written[0],
+        json.dumps(record.to_json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n",
+        below=None,
     )
     images = []
     drawn = figures(record)
-    made = {"artefact": record["recipe"], "scale": record["scale"], "checkpoints": checkpoints(record)}
+    made = {"artefact": record.recipe, "scale": record.scale, "checkpoints": checkpoints(record)}
     for number, figure in enumerate(drawn, 1):
         page = f"-{number}" if len(drawn) > 1 else ""
         for suffix in ("pdf", "png"):
@@ -55,7 +48,7 @@ def write(record: Record, out: Path) -> list[Path]:
         if earlier not in written:
             remove(earlier, below=stem.parent)  # of other pages, which the index would show too
     texts = {"md": markdown(record, images), "csv": table_csv(record)}
-    if record["entries"] or "grid" in record:
+    if record.entries or record.grid:
         texts["tex"] = latex(record)
     for suffix, text in texts.items():
         written.append(stem.with_name(f"{stem.name}.{suffix}"))
@@ -63,12 +56,12 @@ def write(record: Record, out: Path) -> list[Path]:
     return written
 
 
-def why_not_overwrite(record: Record, out: Path) -> str | None:
+def why_not_overwrite(record: ArtefactRecord, out: Path) -> str | None:
     """Return why an artefact is not to be replaced: the one that is there shows more of the same."""
-    path = out / f"{record['recipe']}-{record['scale']}.json"
+    path = out / f"{record.recipe}-{record.scale}.json"
     try:
-        had, has = _shown(parse_json(_content(path))), _shown(record)
-    except (ValueError, TypeError, KeyError):
+        had, has = _shown(ArtefactRecord.read(parse_json(_content(path)))), _shown(record)
+    except (ValueError, UserError):
         return None
     if has >= had:
         return None
@@ -78,20 +71,20 @@ def why_not_overwrite(record: Record, out: Path) -> str | None:
     )
 
 
-def _shown(record: Record) -> int:
+def _shown(record: ArtefactRecord) -> int:
     """Return how many of a record's cells and curves are there."""
-    return len(record["drawn"]) + sum(
-        e["value"] is not None or e["text"] not in (None, NOT_MEASURED) for e in record["entries"]
+    return len(record.drawn) + sum(
+        e.value is not None or e.text not in (None, NOT_MEASURED) for e in record.entries
     )
 
 
-def checkpoints(record: Record) -> list[str]:
+def checkpoints(record: ArtefactRecord) -> list[str]:
     """Return the hashes of all checkpoints that were measured, each once."""
-    found = [c["sha256"] for run in record["runs"] for c in run["checkpoints"].values()]
+    found = [c.sha256 for run in record.runs for c in run.checkpoints.values()]
     return list(dict.fromkeys(found))
 
 
-def records(out: Path) -> Iterator[tuple[Path, Record]]:
+def records(out: Path) -> Iterator[tuple[Path, ArtefactRecord]]:
     """Yield the artefacts below a folder, in the papers' order and then by scale.
 
     Other programs' files may lie there too.
@@ -102,17 +95,15 @@ def records(out: Path) -> Iterator[tuple[Path, Record]]:
     found = []
     for path in sorted(out.rglob("*.json")):
         content = _content(path)
-        if SCHEMA.encode() not in content[:_HEAD]:
+        if ARTEFACT_SCHEMA.encode() not in content[:_HEAD]:
             continue
         try:
-            record = parse_json(content)
-            if record["schema"] != SCHEMA or not all(isinstance(record[key], kind) for key, kind in _HAS):
-                raise ValueError("is no artefact")
-        except (ValueError, KeyError, TypeError) as error:
+            record = ArtefactRecord.read(parse_json(content), "the artefact")
+        except (ValueError, UserError) as error:
             raise UserError(f"{path} cannot be read ({error}); build it again, or delete it") from error
         found.append((path, record))
     order = {name: place for place, name in enumerate(names())}
-    yield from sorted(found, key=lambda one: (order.get(one[1]["recipe"], len(order)), one[1]["scale"]))
+    yield from sorted(found, key=lambda one: (order.get(one[1].recipe, len(order)), one[1].scale))
 
 
 def index(out: Path) -> str:
@@ -128,8 +119,8 @@ def index(out: Path) -> str:
         page = path.with_suffix(".md").relative_to(out).as_posix()
         named.add(path.parent)
         rows.append(
-            f"| [{record['recipe']}]({page}) | {record['printed_in']}: {record['title']} | {record['scale']} "
-            f"| {'' if record['complete'] else 'in part'} | {_verdicts(record)} |"
+            f"| [{record.recipe}]({page}) | {record.printed_in}: {record.title} | {record.scale} "
+            f"| {'' if record.complete else 'in part'} | {_verdicts(record)} |"
         )
     if rows:
         lines += [
@@ -147,7 +138,7 @@ def index(out: Path) -> str:
         ]
         lines.append("")
     for path, record in records(out):
-        title = f"{record['recipe']}, {record['scale']}: {record['title']}"
+        title = f"{record.recipe}, {record.scale}: {record.title}"
         images = sorted(path.parent.glob(f"{path.stem}*.png"))
         lines += [f"**{title}**", ""] if images else []
         for image in images:
@@ -163,8 +154,8 @@ def _content(path: Path) -> bytes:
         return b""
 
 
-def _verdicts(record: Record) -> str:
-    counts = Counter(claim["verdict"] for claim in record["claims"])
+def _verdicts(record: ArtefactRecord) -> str:
+    counts = Counter(claim.verdict for claim in record.claims)
     return ", ".join(f"{v}: {counts[v]}" for v in ("holds", "does not hold", "undecided") if counts[v])
 
 

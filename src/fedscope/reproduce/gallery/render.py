@@ -3,14 +3,14 @@
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from fedscope.figures.numbers import format_estimate
+from fedscope.records.artefact import ArtefactRecord, Cell, PaperValue
+from fedscope.records.hessian import HessianRecord
 from fedscope.reproduce.artefacts.artefact import NOT_MEASURED
-from fedscope.reproduce.gallery.drawing import samples_told
+from fedscope.reproduce.gallery.drawing import samples_told, surfaces
 
-Record = Mapping[str, Any]
 NOT_RUN = "not run"
 _NARROW = 55  # characters of a row that fit into one of a page's two columns
 CSV_COLUMNS = (
@@ -31,185 +31,181 @@ _SYMBOLS = {"λ_max": r"$\lambda_{\max}$", "H_N": r"$H_N$", "H_D": r"$H_D$", "w_
             "w_{t−2}": r"$w_{t-2}$", "w_k": r"$w_k$", "F_k": r"$F_k$", "N_b": r"$N_b$"}  # fmt: skip
 
 
-def cell_text(entry: Record) -> str:
+def cell_text(entry: Cell) -> str:
     """Return a cell: our value ± deviation or error, the paper's in brackets, a star if they differ."""
-    if entry["value"] is not None:
-        shown = entry["std"] if entry["seeds"] > 1 else entry["error"]
-        ours = format_estimate(entry["value"], *([shown] if shown is not None else []))
-        if not shown and (shown == 0 or float(entry["value"]).is_integer()):
-            ours = f"{entry['value']:.4g}"
+    if entry.value is not None:
+        shown = entry.spread
+        ours = format_estimate(entry.value, *([shown] if shown is not None else []))
+        if not shown and (shown == 0 or entry.value.is_integer()):
+            ours = f"{entry.value:.4g}"
     else:
-        ours = entry["text"] or NOT_RUN
-    star = "*" if entry["differs"] else ""
-    paper = paper_text(entry["paper"])
+        ours = entry.text or NOT_RUN
+    star = "*" if entry.differs else ""
+    paper = paper_text(entry.paper)
     return f"{ours}{star} [{paper}]" if paper else f"{ours}{star}"
 
 
-def paper_text(paper: Record | None) -> str:
+def paper_text(paper: PaperValue | None) -> str:
     """Return what the paper prints: value ± deviation, ≈ before what is inferred, "lost" where it is."""
     if paper is None:
         return ""
-    if not paper["value"]:
+    if not paper.value:
         return "lost"
-    text = f"{paper['value']} ± {paper['std']}" if paper["std"] else str(paper["value"])
-    return f"≈ {text}" if paper["inferred"] else text
+    text = f"{paper.value} ± {paper.std}" if paper.std else paper.value
+    return f"≈ {text}" if paper.inferred else text
 
 
-def grid(record: Record) -> tuple[list[str], list[str], list[list[str]]]:
+def grid(record: ArtefactRecord) -> tuple[list[str], list[str], list[list[str]]]:
     """Return the table as texts: each column's group, its heading, and the rows; the first is the row's name.
 
     A group that is empty stands for the heading alone.
     """
-    if "grid" in record:
-        own = record["grid"]
-        return [""] * len(own["header"]), list(own["header"]), [list(row) for row in own["rows"]]
-    cells = {(e["row"], e["column"], e["quantity"]): e for e in record["entries"]}
-    places = list(dict.fromkeys((e["column"], e["quantity"]) for e in record["entries"]))
+    if own := record.grid:
+        return [""] * len(own.header), list(own.header), [list(row) for row in own.rows]
+    cells = {(e.row, e.column, e.quantity): e for e in record.entries}
+    places = list(dict.fromkeys((e.column, e.quantity) for e in record.entries))
     groups = ["", *(column for column, _ in places)]
-    header = ["method", *(record["quantities"][quantity] for _, quantity in places)]
+    header = ["method", *(record.quantities[quantity] for _, quantity in places)]
     if len(set(header[1:])) == 1 and len(places) > 1:  # one quantity: the columns' names say all
         header = ["method", *(column for column, _ in places)]
         groups = [""] * len(header)
     rows = []
-    for row in record["rows"]:
+    for row in record.rows:
         found = [cells.get((row, column, quantity)) for column, quantity in places]
         rows.append([row, *("" if entry is None else cell_text(entry) for entry in found)])
     return groups, header, rows
 
 
-def legend(record: Record) -> list[str]:
+def legend(record: ArtefactRecord) -> list[str]:
     """Return what the marks in the table mean, as far as there are any."""
-    entries, found = record["entries"], []
-    papers = [entry["paper"] for entry in entries if entry["paper"]]
-    if any(entry["seeds"] > 1 for entry in entries):
+    entries, found = record.entries, []
+    papers = [entry.paper for entry in entries if entry.paper]
+    if any(entry.seeds > 1 for entry in entries):
         found.append("± standard deviation over seeds")
-    if any(entry["seeds"] == 1 and entry["error"] for entry in entries):
+    if any(entry.seeds == 1 and entry.error for entry in entries):
         found.append(
             "± standard error of the measurement, of one seed: the spread between trainings is in no error"
         )
     if papers:
         found.append("[ ]: the paper's value")
-    if any(paper["inferred"] for paper in papers):
+    if any(paper.inferred for paper in papers):
         found.append("≈: not printed there; " + _reasons(papers, inferred=True))
-    if any(not paper["value"] for paper in papers):
+    if any(not paper.value for paper in papers):
         found.append("lost: the paper's value is lost in the text it survives in")
-    if any(entry["differs"] for entry in entries):
+    if any(entry.differs for entry in entries):
         found.append(
             "*: differs from the paper's by more than twice the combined error, or in a printed digit"
         )
-    if any(_incomparable(entry) for entry in entries) and record["scale"] != "smoke":
+    if any(_incomparable(entry) for entry in entries) and record.scale != "smoke":
         found.append("a value without ± has no known error, and is not compared with the paper's")
-    if any(entry["text"] == NOT_MEASURED for entry in entries):
+    if any(entry.text == NOT_MEASURED for entry in entries):
         found.append(f"{NOT_MEASURED}: the run is there; this of it is not")
-    if any(entry["value"] is None and entry["text"] is None for entry in entries):
+    if any(entry.value is None and entry.text is None for entry in entries):
         found.append(f"{NOT_RUN}: no run of these settings is in the registry")
-    for note in dict.fromkeys(paper["note"] for paper in papers if paper["note"] and not paper["inferred"]):
+    for note in dict.fromkeys(paper.note for paper in papers if paper.note and not paper.inferred):
         if not note.startswith("lost"):
-            who = [e["row"] for e in entries if e["paper"] and e["paper"]["note"] == note]
+            who = [e.row for e in entries if e.paper and e.paper.note == note]
             found.append(f"the paper's value of {', '.join(dict.fromkeys(who))}: {note}")
     return found
 
 
-def _incomparable(entry: Record) -> bool:
-    known = entry["value"] is not None and entry["error"] is None and entry["differs"] is None
-    return known and bool(entry["paper"] and entry["paper"]["value"])
+def _incomparable(entry: Cell) -> bool:
+    known = entry.value is not None and entry.error is None and entry.differs is None
+    return known and bool(entry.paper and entry.paper.value)
 
 
-def _reasons(papers: Sequence[Record], *, inferred: bool) -> str:
-    return "; ".join(
-        dict.fromkeys(p["note"] for p in papers if bool(p["inferred"]) == inferred and p["note"])
-    )
+def _reasons(papers: Sequence[PaperValue], *, inferred: bool) -> str:
+    return "; ".join(dict.fromkeys(p.note for p in papers if bool(p.inferred) == inferred and p.note))
 
 
-def conditions(record: Record) -> list[str]:
+def conditions(record: ArtefactRecord) -> list[str]:
     """Return the scale and every reduction, in the lines that stand under an artefact."""
-    lines = [f"Scale: {record['scale']}"]
-    lines += [f"Why: {why}" for why in record["why"]]
-    if record["reductions"]:
-        lines.append("Departs from the published experiment in: " + "; ".join(record["reductions"]))
-    if record["provisional"]:
-        lines.append("Provisional, since no source gives it: " + "; ".join(record["provisional"]))
+    lines = [f"Scale: {record.scale}"]
+    lines += [f"Why: {why}" for why in record.why]
+    if record.reductions:
+        lines.append("Departs from the published experiment in: " + "; ".join(record.reductions))
+    if record.provisional:
+        lines.append("Provisional, since no source gives it: " + "; ".join(record.provisional))
     return lines
 
 
-def markdown(record: Record, images: Sequence[str] = ()) -> str:
+def markdown(record: ArtefactRecord, images: Sequence[str] = ()) -> str:
     """Return the artefact as a page of Markdown; ``images`` are file names beside it."""
-    lines = [f"# {record['printed_in']}: {record['title']}", "", f"{record['source']}.", ""]
-    lines += [line for image in images for line in (f"![{_md(record['title'])}]({image})", "")]
+    lines = [f"# {record.printed_in}: {record.title}", "", f"{record.source}.", ""]
+    lines += [line for image in images for line in (f"![{_md(record.title)}]({image})", "")]
     lines += [_md(told), ""] if (told := samples_told(record)) else []
     _, header, rows = grid(record)
-    if rows and (record["entries"] or "grid" in record):
+    if rows and (record.entries or record.grid):
         groups = grid(record)[0]
         named = [
             _md(f"{group}: {name}" if group else name) for group, name in zip(groups, header, strict=True)
         ]
-        text = record.get("grid", {}).get("text_columns", 1)
+        text = record.grid.text_columns if record.grid else 1
         rule = ["---"] * text + ["---:"] * (len(named) - text)
         lines += [_row(named), _row(rule), *(_row([_md(cell) for cell in row]) for row in rows), ""]
         lines += [f"{_md(line)}  " for line in legend(record)] + [""]
-    if record["claims"]:
+    if record.claims:
         lines += ["## What the paper says", "", _row(["statement", "here", "evidence"]), _row(["---"] * 3)]
         lines += [
-            _row([_md(_says(record, c["statement"])), f"**{c['verdict']}**", _md("; ".join(c["evidence"]))])
-            for c in record["claims"]
+            _row([_md(_says(record, c.statement)), f"**{c.verdict}**", _md("; ".join(c.evidence))])
+            for c in record.claims
         ] + [""]
     lines += ["## What this is", "", *(f"- {_md(line)}" for line in conditions(record))]
-    lines += [f"- {_md(note)}" for note in record["notes"]]
-    runs = list(dict.fromkeys(f"{run['run']} (round {run['round']})" for run in record["runs"]))
+    lines += [f"- {_md(note)}" for note in record.notes]
+    runs = list(dict.fromkeys(f"{run.run} (round {run.round})" for run in record.runs))
     if runs:
         lines.append("- Runs: " + ", ".join(_md(run) for run in runs))
-    lines += ["", "```sh", record["command"], "```", ""]
+    lines += ["", "```sh", record.command, "```", ""]
     return "\n".join(lines)
 
 
-def _says(record: Record, statement: str) -> str:
+def _says(record: ArtefactRecord, statement: str) -> str:
     """Return a statement with its quantity's title."""
     before, _, quantity = statement.rpartition(" in ")
-    return f"{before} in {record['quantities'].get(quantity, quantity)}"
+    return f"{before} in {record.quantities.get(quantity, quantity)}"
 
 
-def table_csv(record: Record) -> str:
+def table_csv(record: ArtefactRecord) -> str:
     """Return the cells, one a line, with full digits; of an artefact without cells its table."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    if "grid" in record:
+    if record.grid:
         _, header, rows = grid(record)
         writer.writerow(header)
         writer.writerows(rows)
         return out.getvalue()
-    if not record["entries"]:
+    if not record.entries:
         writer.writerows(_points(record))
         return out.getvalue()
     writer.writerow(CSV_COLUMNS)
-    for e in record["entries"]:
-        paper = e["paper"] or {"value": None, "std": None, "inferred": None, "note": None}
-        text = e["text"] or (NOT_RUN if e["value"] is None else None)
+    for e in record.entries:
+        paper = e.paper
+        theirs = (paper.value, paper.std, paper.inferred, paper.note) if paper else (None,) * 4
+        text = e.text or (NOT_RUN if e.value is None else None)
         writer.writerow([
-            e["row"], e["column"], e["quantity"], e["value"], e["std"], e["error"], e["seeds"], e["round"],
-            text, paper["value"], paper["std"], paper["inferred"], paper["note"], e["differs"],
+            e.row, e.column, e.quantity, e.value, e.std, e.error, e.seeds, e.round,
+            text, *theirs, e.differs,
         ])  # fmt: skip
     return out.getvalue()
 
 
-def _points(record: Record) -> Iterator[Sequence[object]]:
+def _points(record: ArtefactRecord) -> Iterator[Sequence[object]]:
     """Yield the heading and the points of what a figure draws."""
-    kind = record["kind"]
-    yield "row", "seed", *_AXES[kind]
-    for one in record["drawn"]:
-        at = one["row"], one["seed"]
-        if kind == "curves":
-            yield from ((*at, round, value) for round, value in enumerate(one["accuracy"], 1))
-        elif kind == "spectrum":
-            pairs = enumerate(one["record"]["eigenvalues"], 1)
-            yield from ((*at, rank, entry["value"]) for rank, entry in pairs)
-        elif kind == "density":
-            found = one["record"]["density"]
-            yield from ((*at, *pair) for pair in zip(found["grid"], found["density"], strict=True))
+    yield "row", "seed", *_AXES[record.kind]
+    for one in record.drawn:
+        at, found = (one.row, one.seed), one.record
+        if record.kind == "curves":
+            yield from ((*at, round, value) for round, value in enumerate(one.accuracy, 1))
+        elif isinstance(found, HessianRecord) and record.kind == "spectrum":
+            yield from ((*at, rank, entry.value) for rank, entry in enumerate(found.eigenvalues, 1))
+        elif isinstance(found, HessianRecord) and found.density:
+            pairs = zip(found.density.grid, found.density.density, strict=True)
+            yield from ((*at, *pair) for pair in pairs)
         else:
-            for part in one["record"].get("parts", [one["record"]]):
-                first, second = (axis["values"] for axis in part["axes"])
-                for x, row in zip(first, part["loss"], strict=True):
-                    yield from ((*at, part.get("part"), x, y, z) for y, z in zip(second, row, strict=True))
+            for part in surfaces(found):
+                first, second = (axis.values for axis in part.axes)
+                for x, row in zip(first, part.loss, strict=True):
+                    yield from ((*at, part.part, x, y, z) for y, z in zip(second, row, strict=True))
 
 
 _AXES = {
@@ -220,13 +216,13 @@ _AXES = {
 }
 
 
-def latex(record: Record) -> str:
+def latex(record: ArtefactRecord) -> str:
     """Return the table in LaTeX, for a document with the packages booktabs and graphicx.
 
     A wide one spans both columns of a page; what is still wider than its place is scaled to it.
     """
     groups, header, rows = grid(record)
-    text = record.get("grid", {}).get("text_columns", 1)
+    text = record.grid.text_columns if record.grid else 1
     spec = "l" * text + "r" * (len(header) - text)
     wide = sum(max(map(len, column)) for column in zip(*rows, strict=True)) > _NARROW
     place = "table*" if wide else "table"
@@ -249,8 +245,8 @@ def latex(record: Record) -> str:
         lines += [" & ".join(tops) + r" \\", "".join(rules)]
     lines += [" & ".join(map(_heading, header)) + r" \\", r"\midrule"]
     lines += [" & ".join(map(tex, row)) + r" \\" for row in rows]
-    caption = [f"{record['printed_in']} of {record['source']}: {record['title']}", *legend(record)]
-    caption += [*conditions(record), *record["notes"]]
+    caption = [f"{record.printed_in} of {record.source}: {record.title}", *legend(record)]
+    caption += [*conditions(record), *record.notes]
     lines += [
         r"\bottomrule",
         r"\end{tabular}}",

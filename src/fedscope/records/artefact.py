@@ -1,0 +1,124 @@
+"""A table or figure of a paper: every number in it and what each is of, ``fedscope/artefact/1``."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fedscope.records.hessian import HessianRecord
+from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord
+from fedscope.records.numbers import Count, Many, Number
+from fedscope.records.plain import Plain
+
+ARTEFACT_SCHEMA = "fedscope/artefact/1"
+
+
+class PaperValue(Plain):
+    """What the paper prints in a cell, in its own digits; an empty value is lost there."""
+
+    value: str
+    std: str
+    inferred: bool
+    note: str
+
+
+class Cell(Plain):
+    """A quantity of a row under a column."""
+
+    row: str
+    column: str
+    quantity: str
+    value: float | None  # None: see the text
+    std: float | None  # over seeds
+    error: float | None  # of the measurement
+    seeds: Count
+    each: Many[float | None]  # of every seed
+    text: str | None
+    round: Count | None
+    paper: PaperValue | None
+    differs: bool | None  # from the paper's
+
+    @property
+    def spread(self) -> float | None:
+        """The deviation over seeds, or of one seed the error of the measurement."""
+        return self.std if self.seeds > 1 else self.error
+
+
+class Claim(Plain):
+    """A statement of the paper, and what the numbers here say of it."""
+
+    statement: str
+    verdict: Literal["holds", "does not hold", "undecided"]
+    evidence: Many[str]
+
+
+class Grid(Plain):
+    """A table without runs."""
+
+    header: Many[str]
+    rows: Many[Many[str]]
+    text_columns: Count = 1
+
+
+class Sweep(Plain):
+    """The option that a figure's rows differ in."""
+
+    option: str
+    label: str
+    values: dict[str, float | None]  # of each row; None: a row without it
+
+
+class Drawn(Plain):
+    """What a figure draws of a run: its accuracies, or what was measured of it."""
+
+    row: str
+    column: str
+    seed: int
+    accuracy: Many[Number] = ()
+    record: Annotated[
+        HessianRecord | LandscapeRecord | ObjectiveRecord | None, Field(union_mode="left_to_right")
+    ] = None
+
+
+class UsedCheckpoint(Plain):
+    """A checkpoint that was measured, and the name of the result."""
+
+    file: str
+    sha256: str
+    result: str
+
+
+class UsedRun(Plain):
+    """A run that stands in a cell."""
+
+    row: str
+    column: str
+    run: str
+    round: Count
+    checkpoints: dict[str, UsedCheckpoint]
+
+
+class ArtefactRecord(Plain):
+    """A table or figure."""
+
+    schema_name: Literal["fedscope/artefact/1"] = Field(alias="schema")
+    recipe: str
+    title: str
+    printed_in: str
+    source: str
+    kind: str
+    scale: str
+    why: Many[str]
+    reductions: Many[str]
+    provisional: Many[str]
+    notes: Many[str]
+    command: str
+    complete: bool
+    rows: Many[str]
+    columns: Many[str]
+    quantities: dict[str, str]  # their titles by name
+    entries: Many[Cell]
+    claims: Many[Claim]
+    drawn: Many[Drawn]
+    runs: Many[UsedRun]
+    grid: Grid | None = None
+    sweep: Sweep | None = None
