@@ -87,13 +87,13 @@ def sample(count: int, seed: int) -> list[Mutant]:
     texts = {module: (ROOT / module).read_text(encoding="utf-8").splitlines() for module, _ in places}
 
     def drawn(place: tuple[str, int], fault: str = "") -> str:
-        module, line = place
-        return hashlib.sha256(
-            f"{seed} {module} {texts[module][line - 1].strip()} {fault}".encode()
-        ).hexdigest()
+        text = texts[place[0]][place[1] - 1].strip()
+        return hashlib.sha256(f"{seed} {place[0]} {text} {fault}".encode()).hexdigest()
 
     chosen = sorted(places, key=drawn)[:count]
-    return [min(places[place], key=lambda one, at=place: drawn(at, one.fault)) for place in chosen]
+    return [
+        sorted(places[place], key=lambda one: drawn((one.module, one.line), one.fault))[0] for place in chosen
+    ]
 
 
 def stages(mutant: Mutant) -> Iterator[list[str]]:
