@@ -100,13 +100,13 @@ def trained(family: str, name: str, options: argparse.Namespace) -> dict[str, An
     label = "-".join([family, name, *map(str, LATER.get(name, {}).values())])
     run = open_run(federation, registry, label, resume=(options.registry / label).exists())
     with run.held():
-        metrics = train(federation, run, lambda m: print(f"{label}: round {m['round']}", flush=True))
+        metrics = train(federation, run, lambda m: print(f"{label}: round {m.round}", flush=True))
     return {
         "precision": run.manifest().settings.precision,
-        "accuracy": [m["accuracy"] for m in metrics],
-        "loss": [m["loss"] for m in metrics],
-        "train_loss": [m["train_loss"] for m in metrics],
-        "seconds": round(sum(float(str(m["seconds"])) for m in metrics)),
+        "accuracy": [m.accuracy for m in metrics],
+        "loss": [m.loss for m in metrics],
+        "train_loss": [m.train_loss for m in metrics],
+        "seconds": round(sum(float(str(m.seconds)) for m in metrics)),
     }
 
 

@@ -28,7 +28,7 @@ import torch
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import save_checkpoint
-from fedscope.checkpoints.file.schema import CheckpointInfo, DataSpec, Manifest, ModelSpec, Settings
+from fedscope.checkpoints.file.schema import CheckpointInfo, DataSpec, Manifest, ModelSpec, Round, Settings
 from fedscope.checkpoints.registry.registry import Registry
 
 RUNS, ROUNDS = 10, 4
@@ -53,7 +53,7 @@ def make_run(registry: Registry, name: str, numbers: int, generator: torch.Gener
         state = {"weight": torch.randn(numbers, generator=generator)}
         for path in (run.kept(round), run.best, run.final if round == ROUNDS else run.last):
             save_checkpoint(path, state, info)
-        run.append_metrics({"round": round, "accuracy": round / 10, "loss": 1.0})
+        run.append_metrics(Round(round=round, accuracy=round / 10, loss=1.0))
     run.last.unlink()
 
 

@@ -84,7 +84,7 @@ def test_rounds_are_registered_and_the_strategy_is_left_as_it_was(tmp_path: Path
     (row,) = registry.rows()
     shown = (row["status"], row["method"], row["model"], row["rounds"], row["done"], row["accuracy"])
     assert shown == ("finished", "Mean", "Linear", 3, 3, 0.75)
-    assert [m["train_loss"] for m in registry.run("app").metrics()] == [1.0, 0.5, pytest.approx(1 / 3)]
+    assert [m.train_loss for m in registry.run("app").metrics()] == [1.0, 0.5, pytest.approx(1 / 3)]
     uploads = [load_checkpoint(path) for path in registry.run("app").clients(2)]
     if clients == "none":
         assert not uploads

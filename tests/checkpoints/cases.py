@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import save_checkpoint
-from fedscope.checkpoints.file.schema import CheckpointInfo, DataSpec, Manifest, ModelSpec, Settings
+from fedscope.checkpoints.file.schema import CheckpointInfo, DataSpec, Manifest, ModelSpec, Round, Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from tests.processes import processes
 
@@ -53,7 +53,7 @@ def small_run(root: Path, name: str = "small") -> Run:
     """Return a finished run of three rounds with two tags."""
     run = Registry(root).create(manifest(name))
     for round in (1, 2, 3):
-        run.append_metrics({"round": round, "accuracy": round / 4, "loss": 1.0 / round})
+        run.append_metrics(Round(round=round, accuracy=round / 4, loss=1.0 / round))
         about = info(name, round).model_copy(update={"metrics": {"accuracy": round / 4}})
         save_checkpoint(run.best, state(round), about)
         save_checkpoint(run.last, state(round), about)

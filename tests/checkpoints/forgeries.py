@@ -5,7 +5,7 @@ import shutil
 import zlib
 from pathlib import Path
 
-from fedscope.checkpoints.file.schema import Added, PresetUse
+from fedscope.checkpoints.file.schema import Added, PresetUse, Round
 from fedscope.checkpoints.registry.registry import Run
 from tests.checkpoints.forging import (
     Forge,
@@ -63,7 +63,7 @@ FORGED: dict[str, tuple[Forge, str, str]] = {
     "negative seconds": (measured(1, seconds=-5.0), "", "seconds"),
     "train loss": (measured(2, train_loss=9.0), "metrics.jsonl", "on average"),
     "a round too many": (
-        lambda run: run.write_metrics([*run.metrics(), {"round": 3, "accuracy": 0.0}]),
+        lambda run: run.write_metrics([*run.metrics(), Round(round=3, accuracy=0.0)]),
         "metrics.jsonl", "3 rounds of 2",
     ),
     "a round too few": (cut, "", "1 of 2"),

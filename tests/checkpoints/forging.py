@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,9 +33,10 @@ def measured(line: int, **changes: object) -> Forge:
     """Forge a line of the metrics, counted from 1."""
 
     def forge(run: Run) -> None:
-        records = run.metrics()
-        records[line - 1] |= changes
-        run.write_metrics(records)
+        rounds = run.metrics()
+        forged = rounds[line - 1] = rounds[line - 1].model_copy()
+        forged._json = {**forged.to_json(), **changes}  # edited() would refuse what is no record
+        run.write_metrics(rounds)
 
     return forge
 
@@ -113,7 +114,7 @@ def hours(count: float) -> str:
 
 def first(run: Run) -> int:
     """Return a client that took part in round 1."""
-    return run.metrics()[0]["clients"][0]  # type: ignore[index, no-any-return]
+    return run.metrics()[0].clients[0]
 
 
 def unfinished(run: Run) -> None:
@@ -149,34 +150,35 @@ def checkpoints(run: Run) -> list[str]:
 
 def outdated(run: Run) -> None:
     """Make the last model of a client that took part in both rounds that of the first."""
-    both = [set(cast("list[int]", record["clients"])) for record in run.metrics()]
+    both = [set(record.clients) for record in run.metrics()]
     client = min(both[0] & both[1])
     copied(f"round-0001/clients/{client:04d}.pt", f"clients/{client:04d}.pt")(run)
 
 
 def worst(run: Run) -> None:
     """Make the model of round 2 the best, whichever is."""
-    records = run.metrics()
-    for record in records:
-        value = 0.9 if record["round"] == 1 else 0.1
-        record |= {"accuracy": value, "accuracies": {"all": value, "cld": value, "sel": value}}
-        record |= {"validation": {"accuracy": value}}
-    run.write_metrics(records)
+    rounds = []
+    for one in run.metrics():
+        value = 0.9 if one.round == 1 else 0.1
+        scores = {"all": value, "cld": value, "sel": value}
+        rounds.append(one.edited(accuracy=value, accuracies=scores, validation={"accuracy": value}))
+    run.write_metrics(rounds)
     for path in [run.final, run.average("all"), *map(run.kept, run.rounds())]:
         told(path.name, metrics={"accuracy": 0.1})(run)
-    told("best.pt", round=2, metrics={"accuracy": 0.1, "loss": records[1]["loss"]})(run)
+    told("best.pt", round=2, metrics={"accuracy": 0.1, "loss": rounds[1].loss})(run)
 
 
 def unasked(run: Run) -> None:
     """Keep round 1, which no setting asks for."""
     copied("final.pt", "round-0001.pt")(run)
-    told("round-0001.pt", round=1, metrics={k: run.metrics()[0][k] for k in ("accuracy", "loss")})(run)
+    one = run.metrics()[0]
+    told("round-0001.pt", round=1, metrics={"accuracy": one.accuracy, "loss": one.loss})(run)
 
 
 def uninvited(run: Run) -> None:
     """Give round 1 the upload of the client that was not there."""
-    part = run.metrics()[0]["clients"]
-    (absent,) = {0, 1, 2} - set(part)  # type: ignore[call-overload]
+    part = run.metrics()[0].clients
+    (absent,) = {0, 1, 2} - set(part)
     name = f"round-0001/clients/{absent:04d}.pt"
     copied(f"clients/{absent:04d}.pt", name)(run)
     told(name, round=1)(run)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
+from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry import index
 from fedscope.checkpoints.registry.export import export_safetensors, export_state_dict
 from fedscope.checkpoints.registry.registry import Registry, Run
@@ -36,7 +37,7 @@ def act(root: Path, action: str) -> None:
     elif action == "manifest":
         run.write_manifest(run.manifest().model_copy(update={"created": "x" * 200_000}))
     elif action == "metrics":
-        run.write_metrics([{"round": 1, "text": "x" * 200_000}])
+        run.write_metrics([Round.model_validate({"round": 1, "text": "x" * 200_000})])
     elif action == "create":
         registry.create(manifest("new").model_copy(update={"versions": {"x": "x" * 200_000}}))
     elif action == "archive":
@@ -92,7 +93,7 @@ def test_a_full_disk_leaves_the_old_checkpoint(small_disk: Path) -> None:
         with pytest.raises(OSError, match="No space left on device"):
             save_checkpoint(run.final, state(9.0, size), info("small", 3))
     with pytest.raises(OSError, match="No space left on device"):
-        run.write_metrics([{"round": 1, "text": "x" * 2_000_000}])
+        run.write_metrics([Round.model_validate({"round": 1, "text": "x" * 2_000_000})])
     assert content(small_disk) == before
     assert list(verify_run(run)) == []
 
@@ -101,8 +102,8 @@ def test_a_line_that_did_not_fit_is_no_record(small_disk: Path) -> None:
     run = Registry(small_disk).create(manifest("new"))
     with pytest.raises(OSError, match="No space left on device"):
         for round in range(1, 1000):
-            run.append_metrics({"round": round, "text": "x" * 10_000})
-    rounds = [record["round"] for record in run.metrics()]
+            run.append_metrics(Round.model_validate({"round": round, "text": "x" * 10_000}))
+    rounds = [record.round for record in run.metrics()]
     assert rounds == list(range(1, len(rounds) + 1))
     assert len(rounds) > 50
 

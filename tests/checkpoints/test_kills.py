@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
+from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.verification.verify import verify_root, verify_run
 from fedscope.errors import UserError
@@ -28,7 +29,7 @@ def churn(root: Path, name: str, sender: Connection) -> None:
     run = registry.create(manifest(name).model_copy(update=long))
     sender.send_bytes(b"run 1")
     for step in range(1, 1_000_000):
-        run.append_metrics({"round": step, "loss": 0.5})
+        run.append_metrics(Round(round=step, loss=0.5))
         sender.send_bytes(b"metrics %d" % step)
         save_checkpoint(run.last, state(step, SIZE), info(name, step).model_copy(update=long))
         sender.send_bytes(b"weights %d" % step)
@@ -69,7 +70,7 @@ def survives(root: Path, kills: int, seed: int) -> int:
     for kill in range(kills):
         told = done_until_killed(root, f"r{kill}", draw.uniform(0, 0.08))
         run = registry.run(f"r{kill}")
-        rounds = [record["round"] for record in run.metrics()]
+        rounds = [record.round for record in run.metrics()]
         assert rounds == list(range(1, len(rounds) + 1))
         assert told.get("metrics", 0) <= len(rounds) <= told.get("metrics", 0) + 1
         if run.last.exists():
@@ -101,7 +102,7 @@ def register(root: Path, writer: int, count: int) -> None:
     registry = Registry(root)
     for number in range(count):
         run = registry.create(manifest(registry.free_name(f"w{writer}-{number}")))
-        run.append_metrics({"round": 1, "accuracy": writer + number / 100})
+        run.append_metrics(Round.model_validate({"round": 1, "accuracy": writer + number / 100}))
         save_checkpoint(run.last, state(number), info(run.name))
         if number % 5 == 0:
             assert run.name in {row["name"] for row in registry.rows()}

@@ -36,7 +36,7 @@ def test_a_report_is_measured_once_and_made_again_from_what_is_kept(
     assert about["runs"][0]["checkpoints"]["final.pt"] == sha256
     assert about["runs"][0]["manifest"] == run.manifest().model_dump(mode="json")
     curves = shown.json("page-data")["curves"]
-    assert curves == [{"name": "FedAvg", "accuracy": [[m["round"], m["accuracy"]] for m in run.metrics()]}]
+    assert curves == [{"name": "FedAvg", "accuracy": [[m.round, m.accuracy] for m in run.metrics()]}]
     assert records[1]["loss"][1][1] == pytest.approx(records[1]["center_loss"], rel=1e-6)
     assert str(run.folder) not in first.decode()
 

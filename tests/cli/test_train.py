@@ -228,5 +228,5 @@ def test_compiled_training_is_near_the_plain_one(fedscope: Command) -> None:
             "1",
         )
         assert fedscope("train", *options, *name, *flag).code == 0
-        losses.append([m["loss"] for m in Registry(Path("r")).run(name[1]).metrics()])
+        losses.append([m.loss for m in Registry(Path("r")).run(name[1]).metrics()])
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.schema import Round, Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
-from fedscope.federated.server.rounds import Metrics, train
+from fedscope.federated.server.rounds import train
 from fedscope.federated.setup.federation import Federation, open_run, prepare
 
 
@@ -27,8 +27,8 @@ def trained(
 def interrupted(root: Path, settings: Settings, name: str = "cut", after: int = 2) -> Run:
     """Return a run that was interrupted when round ``after`` was done."""
 
-    def stop(metrics: Metrics) -> None:
-        if metrics["round"] == after:
+    def stop(metrics: Round) -> None:
+        if metrics.round == after:
             raise KeyboardInterrupt
 
     federation = prepare(settings, {})
@@ -38,7 +38,7 @@ def interrupted(root: Path, settings: Settings, name: str = "cut", after: int = 
     return run
 
 
-def resumed(root: Path, settings: Settings, name: str = "cut") -> list[Metrics]:
+def resumed(root: Path, settings: Settings, name: str = "cut") -> list[Round]:
     """Continue the run to its end, as another process would; return its metrics."""
     federation = prepare(settings, {})
     return train(federation, open_run(federation, Registry(root), name, resume=True), lambda _: None)

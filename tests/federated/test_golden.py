@@ -69,4 +69,4 @@ def test_golden_losses(tmp_path: Path, method: str) -> None:
         allowed = FEDCURV if method == "fedbn+fedcurv" else RESIDUAL
     run = trained(tmp_path, settings, STRONGER.get(method, {}))
     for metrics, loss, tolerance in zip(run.metrics(), GOLDEN[method], allowed, strict=True):
-        assert metrics["loss"] == pytest.approx(loss, rel=tolerance)
+        assert metrics.loss == pytest.approx(loss, rel=tolerance)

@@ -53,7 +53,7 @@ def test_every_method_trains_as_on_the_cpu(tmp_path: Path, method: str) -> None:
     losses = []
     for device in ("cpu", "cuda"):
         settings = settings_of(method, device=device, reading="code", clip=10.0)
-        losses.append([m["loss"] for m in whole_run(tmp_path, settings, name=device).metrics()])
+        losses.append([m.loss for m in whole_run(tmp_path, settings, name=device).metrics()])
     assert losses[1] == pytest.approx(losses[0], rel=0.02)
 
 

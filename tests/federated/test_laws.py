@@ -316,7 +316,7 @@ def test_every_other_pair_with_a_server_rule_is_refused() -> None:
 )  # fmt: skip
 def test_sums_train(tmp_path: Path, method: str) -> None:
     run = trained(tmp_path, settings_of(method, model="resnet_digits"))
-    assert all(m["loss"] is not None for m in run.metrics())
+    assert all(m.loss is not None for m in run.metrics())
     assert all(torch.isfinite(state(path)).all() for path in (run.final, run.kept(1)))
 
 
@@ -361,20 +361,20 @@ def test_personal_batchnorm_stays_and_the_rest_is_shared(tmp_path: Path) -> None
     layout = Memory.after(run.folder / "state", 2 * 2 * (8 + 8 + 8 + 16 * 3 + 32 * 3), 3)
     names = {name for name in load_checkpoint(run.final).state if "running" in name}
     for record in run.metrics():
-        round = int(str(record["round"]))
-        for client in list(record["clients"]):  # type: ignore[call-overload]
+        round = int(str(record.round))
+        for client in list(record.clients):
             sent = load_checkpoint(run.client(client, round)).state
             kept = layout.recall(client)
             assert kept is not None
-            latest = max(int(str(m["round"])) for m in run.metrics() if client in m["clients"])  # type: ignore[operator]
+            latest = max(int(str(m.round)) for m in run.metrics() if client in m.clients)
             if round == latest:
                 personal = torch.cat([sent[n].flatten() for n in sent if n in names])
                 assert torch.isin(personal, kept).all()
     curv = trained(tmp_path, settings_of("fedbn+fedcurv", rounds=1), name="curv")
     parameters = sum(p.numel() for p in prepare(settings_of("fedbn"), {}).model.parameters())
     shared = parameters - layout.width // 2
-    assert curv.metrics()[0]["bytes_up"] == 4 * 3 * 3 * shared  # w, F, F⊙w of three clients
-    traffic = run.metrics()[0]["bytes_up"]
+    assert curv.metrics()[0].bytes_up == 4 * 3 * 3 * shared  # w, F, F⊙w of three clients
+    traffic = run.metrics()[0].bytes_up
     flat = sum(t.numel() for t in load_checkpoint(run.final).state.values() if t.is_floating_point())
     assert traffic == 4 * 2 * (flat - layout.width)
 
@@ -414,9 +414,9 @@ def test_published_scaffold_gives_every_client_as_many_steps(tmp_path: Path) -> 
     sizes = [len(rows) for rows in federation.rows]
     assert len({-(-size // 10) for size in sizes}) > 1
     run = trained(tmp_path, settings, federation=federation)
-    assert run.metrics()[0]["gradients"] == 3 * 5  # ⌈50/10⌉ steps by each of three
+    assert run.metrics()[0].gradients == 3 * 5  # ⌈50/10⌉ steps by each of three
     plain = trained(tmp_path, settings.model_copy(update={"reading": "paper"}), name="paper")
-    assert plain.metrics()[0]["gradients"] == sum(-(-size // 10) for size in sizes)
+    assert plain.metrics()[0].gradients == sum(-(-size // 10) for size in sizes)
 
 
 # Two quadratics ½w² and ½·4(w − 3)²: the federation's optimum is 2.4, FedAvg's fixed point is not

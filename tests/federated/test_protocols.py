@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.schema import Round, Settings
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.data.loading.datasets import Dataset, Split
 from fedscope.data.sets import catalogue
@@ -32,9 +32,9 @@ def weights(path: Path) -> dict[str, Tensor]:
 def test_with_everyone_every_round_all_is_sel_is_cld(tmp_path: Path) -> None:
     run = trained(tmp_path, SMALL.model_copy(update={"eval_model": "all"}))
     for record in run.metrics():
-        accuracies: dict[str, float] = record["accuracies"]  # type: ignore[assignment]
+        accuracies = record.accuracies
         assert set(accuracies) == {"cld", "sel", "all"}
-        assert accuracies["all"] == accuracies["sel"] == accuracies["cld"] == record["accuracy"]
+        assert accuracies["all"] == accuracies["sel"] == accuracies["cld"] == record.accuracy
     everyone, server = weights(tmp_path / "run" / "all.pt"), weights(run.final)
     for name, values in server.items():
         torch.testing.assert_close(everyone[name], values)
@@ -48,7 +48,7 @@ def test_all_is_the_mean_of_every_clients_last_upload(tmp_path: Path, method: st
     federation = prepare(settings, {})
     initial = {name: value.clone() for name, value in federation.model.state_dict().items()}
     run = trained(tmp_path, settings, federation=federation)
-    sampled = {client for record in run.metrics() for client in record["clients"]}  # type: ignore[attr-defined]
+    sampled = {client for record in run.metrics() for client in record.clients}
     assert 1 < len(sampled) < 4  # somebody never came
     shares = np.array([len(rows) if weighted else 1 for rows in federation.rows], dtype=float)
     last = [weights(run.client(k)) if k in sampled else initial for k in range(4)]
@@ -60,7 +60,7 @@ def test_all_is_the_mean_of_every_clients_last_upload(tmp_path: Path, method: st
             )
             torch.testing.assert_close(values.double(), torch.as_tensor(expected), rtol=1e-5, atol=1e-7)
     assert found.info.average == "all"
-    assert found.info.metrics["accuracy"] == run.metrics()[-1]["accuracy"]
+    assert found.info.metrics["accuracy"] == run.metrics()[-1].accuracy
     server = weights(run.final)
     assert any(not torch.allclose(server[name].float(), v.float()) for name, v in found.state.items())
 
@@ -90,7 +90,7 @@ def test_best_is_the_model_that_counts(tmp_path: Path) -> None:
     run = trained(tmp_path, settings)
     best = load_checkpoint(run.best).info
     assert best.average == "all"
-    assert best.metrics["accuracy"] == max(record["accuracy"] for record in run.metrics())  # type: ignore[type-var]
+    assert best.metrics["accuracy"] == max(record.accuracy or 0.0 for record in run.metrics())
     assert Registry(tmp_path).resolve("run@all") == run.average("all")
 
 
@@ -130,15 +130,15 @@ def test_each_domain_is_evaluated_with_its_clients_batchnorm(tmp_path: Path, two
         rows = (test.domains == client).nonzero()[:, 0]
         found = tally(federation.model, replace(test.take(rows), domains=None), federation.pipeline)
         expected[domain] = float(found[0, 1] / found[0, 2])
-    assert run.metrics()[-1]["domains"] == pytest.approx(expected, abs=1e-9)
-    assert run.metrics()[-1]["accuracy"] == pytest.approx(np.mean(list(expected.values())))
+    assert run.metrics()[-1].domains == pytest.approx(expected, abs=1e-9)
+    assert run.metrics()[-1].accuracy == pytest.approx(np.mean(list(expected.values())))
 
 
 def test_a_shared_model_is_evaluated_on_every_domain(tmp_path: Path, two_domains: Dataset) -> None:
     run = trained(tmp_path, DOMAINS)
     last = run.metrics()[-1]
-    assert list(last["domains"]) == ["plain", "inverted"]  # type: ignore[call-overload]
-    assert last["accuracy"] == pytest.approx(np.mean(list(last["domains"].values())))  # type: ignore[attr-defined]
+    assert list(last.domains) == ["plain", "inverted"]
+    assert last.accuracy == pytest.approx(np.mean(list(last.domains.values())))
 
 
 def test_scores_are_unweighted_means_over_the_domains_that_are_there() -> None:
@@ -207,8 +207,8 @@ def test_a_truncated_run_trains_less_and_says_so(tmp_path: Path) -> None:
     settings = SMALL.model_copy(update={"clients_limit": 2, "steps_limit": 1, "epochs": 3})
     run = trained(tmp_path, settings)
     for record in run.metrics():
-        assert record["clients"] == [0, 1]
-        assert record["gradients"] == 2 * 3
+        assert record.clients == [0, 1]
+        assert record.gradients == 2 * 3
     assert run.manifest().settings.steps_limit == 1
 
 
@@ -240,7 +240,7 @@ def test_shifted_labels_are_trained_and_evaluated(tmp_path: Path) -> None:
     maps = federation.label_maps
     assert maps is not None
     run = trained(tmp_path, SHIFTING, federation=federation)
-    shifted = [bool(record.get("shifted")) for record in run.metrics()]
+    shifted = [record.shifted for record in run.metrics()]
     before = torch.vstack([torch.arange(10), maps[:-1]])
     assert shifted == (maps != before).any(1).tolist()
     assert any(shifted)
@@ -249,7 +249,7 @@ def test_shifted_labels_are_trained_and_evaluated(tmp_path: Path) -> None:
     score = Score.of(
         tally(federation.model, replace(test, labels=maps[-1][test.labels]), federation.pipeline), ()
     )
-    assert run.metrics()[-1]["accuracy"] == score.accuracy
+    assert run.metrics()[-1].accuracy == score.accuracy
     assert torch.equal(maps, prepare(SHIFTING.model_copy(update={"method": "fedprox"}), {}).label_maps)  # type: ignore[arg-type]
 
 
@@ -265,11 +265,11 @@ def test_a_label_that_all_classes_share_is_learned(tmp_path: Path) -> None:
     settings = SMALL.model_copy(update={"shift": "bernoulli", "rounds": 2, "epochs": 3})
     federation = replace(prepare(settings, {}), label_maps=torch.full((2, 10), 3))
     run = trained(tmp_path, settings, federation=federation)
-    assert run.metrics()[-1]["accuracy"] == 1.0
+    assert run.metrics()[-1].accuracy == 1.0
 
 
 def test_the_summary_is_what_the_papers_print() -> None:
-    records = [{"accuracy": a} for a in (0.1, 0.4, 0.3, 0.5, 0.2)]
+    records = [Round(round=n, accuracy=a) for n, a in enumerate((0.1, 0.4, 0.3, 0.5, 0.2), 1)]
     found = summary(Settings(rounds=5, target=0.4), records)
     assert found == {
         "accuracy": 0.2, "best_accuracy": 0.5, "best_half_accuracy": 0.4, "rounds": 5,
@@ -278,7 +278,7 @@ def test_the_summary_is_what_the_papers_print() -> None:
     assert summary(Settings(rounds=5, target=0.6), records)["rounds_to_target"] is None
     assert "rounds_to_target" not in summary(Settings(rounds=5), records)
     shifting = Settings(rounds=5, shift="bernoulli")
-    records[3]["shifted"] = True
+    records[3] = records[3].edited(shifted=True)
     assert summary(shifting, records)["shift_accuracy"] == pytest.approx((0.1 + 0.4 + 0.4 + 0.5 + 0.5) / 5)
     current = shifting.model_copy(update={"shift_metric": "mean_current"})
     assert summary(current, records)["shift_accuracy"] == pytest.approx(0.3)
@@ -292,7 +292,7 @@ def test_mixed_clients_have_no_domain_of_their_own(tmp_path: Path, two_domains: 
     expected = Score.of(
         tally(federation.model, federation.dataset.test, federation.pipeline), two_domains.domains
     )
-    assert run.metrics()[-1]["domains"] == pytest.approx(expected.domains)
+    assert run.metrics()[-1].domains == pytest.approx(expected.domains)
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,7 @@ def both(row: Row, folder: Path, *, double: bool) -> list[tuple[Vector, Vector]]
         own = torch_stream(settings.seed, "batch order", round + 1, client)
         return [torch.randperm(len(rows[client]), generator=own) for _ in range(2 * settings.epochs)]
 
-    participants = [sampled for m in run.metrics() if isinstance(sampled := m["clients"], list)]
+    participants = [sampled for m in run.metrics() if isinstance(sampled := m.clients, list)]
     toy = Toy(
         module, clients, orders, participants,
         settings.epochs, settings.batch_size, settings.lr, settings.lr_decay, settings.momentum,

@@ -44,10 +44,11 @@ def test_each_round_is_validated(run: Run) -> None:
     federation = prepare(SETTINGS, {})
     assert federation.validation
     for record in run.metrics():
-        kept = load_checkpoint(run.kept(int(str(record["round"]))))
+        kept = load_checkpoint(run.kept(record.round))
         federation.model.load_state_dict(kept.state)
         score = Score.of(tally(federation.model, federation.validation, federation.pipeline), ())
-        assert record["validation"] == pytest.approx({"accuracy": score.accuracy, "loss": score.loss})
+        assert record.validation
+        assert record.validation.to_json() == pytest.approx({"accuracy": score.accuracy, "loss": score.loss})
 
 
 def test_the_best_round_is_chosen_on_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +60,7 @@ def test_the_best_round_is_chosen_on_validation(tmp_path: Path, monkeypatch: pyt
     settings = SETTINGS.model_copy(update={"epochs": 3, "lr": 0.2})
     done = trained(tmp_path, settings)
     metrics = done.metrics()
-    accuracies = [float(str(m["accuracy"])) for m in metrics]
+    accuracies = [m.accuracy or 0.0 for m in metrics]
     assert accuracies[0] < max(accuracies)
     assert load_checkpoint(done.best).info.round == 1
     found = summary(settings, metrics)
@@ -74,7 +75,7 @@ def test_it_goes_on_with_the_same_bits(run: Run, tmp_path: Path) -> None:
     resumed(tmp_path, SETTINGS)
     assert load_checkpoint(cut.final).sha256 == load_checkpoint(run.final).sha256
     assert load_checkpoint(cut.best).info.round == load_checkpoint(run.best).info.round
-    assert [m["validation"] for m in cut.metrics()] == [m["validation"] for m in run.metrics()]
+    assert [m.validation for m in cut.metrics()] == [m.validation for m in run.metrics()]
     whole = prepare(SETTINGS.model_copy(update={"validation": 0.0}), {})
     with pytest.raises(UserError, match="validation"):
         open_run(whole, Registry(tmp_path), "cut", resume=True)

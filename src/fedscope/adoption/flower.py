@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from fedscope.adoption.adopted import Adopted
 from fedscope.adoption.identity import Identity, identify
+from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.foreign.fitting import fit
 from fedscope.checkpoints.registry.registry import Registry
 
@@ -193,7 +194,7 @@ class _Recorder:
             return
         known = {k: float(v) for k, v in found.items() if isinstance(v, int | float) and v - v == 0}
         self.metrics[round] |= {k: known[k] for k in ("accuracy", "loss", "train_loss") if k in known}
-        self.adopted.run.write_metrics(list(self.metrics.values()))
+        self.adopted.run.write_metrics(map(Round.model_validate, self.metrics.values()))
 
     def _state(self, tensors: Mapping[str, Tensor], what: str) -> dict[str, Tensor]:
         """Return the network's state, the run made at the first one."""

@@ -7,7 +7,7 @@ from pydantic import Field
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord
 from fedscope.records.numbers import Count, Many, Number
-from fedscope.records.plain import Plain
+from fedscope.validation import Plain
 
 ARTEFACT_SCHEMA = "fedscope/artefact/1"
 

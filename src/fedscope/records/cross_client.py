@@ -7,8 +7,8 @@ from pydantic import model_validator
 from fedscope.choices import Reading
 from fedscope.records.estimates import Eigenvalue, Estimate, Symbol
 from fedscope.records.numbers import Count, Many, Number, Several
-from fedscope.records.plain import Plain
 from fedscope.statistics.resolution import RANGES, is_resolved
+from fedscope.validation import Plain
 
 READINGS: tuple[Reading, ...] = ("tensor", "parameter")
 Matrix = Many[Many[Number]]  # (K, K)

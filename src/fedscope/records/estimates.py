@@ -4,8 +4,8 @@ import math
 from typing import Literal
 
 from fedscope.records.numbers import Freedom, Interval, Many, Number
-from fedscope.records.plain import Plain
 from fedscope.statistics.resolution import RANGES, is_resolved
+from fedscope.validation import Plain
 
 Symbol = Literal["H_N", "H_D"]
 SYMBOLS: tuple[Symbol, ...] = ("H_N", "H_D")

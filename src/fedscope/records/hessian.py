@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from fedscope.records.cross_client import CrossClient
 from fedscope.records.estimates import Eigenvalue, Entry, Errors, Estimate, freedom_of, known
 from fedscope.records.numbers import Count, Interval, Many, Number, Several
-from fedscope.records.plain import Plain
+from fedscope.validation import Plain
 
 
 class Checkpoint(Plain):

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from fedscope.records.hessian import Checkpoint, Problem
 from fedscope.records.numbers import Count, Finite, Grid, Many, Number, Several, fits
-from fedscope.records.plain import Plain
+from fedscope.validation import Plain
 
 
 class Axis(Plain):

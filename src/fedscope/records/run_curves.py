@@ -12,7 +12,7 @@ from pydantic import Field
 from fedscope.errors import UserError
 from fedscope.records.estimates import Estimate
 from fedscope.records.numbers import Count, Many, Number
-from fedscope.records.plain import Plain
+from fedscope.validation import Plain
 
 SCHEMA = "fedscope/run-curves/1"
 

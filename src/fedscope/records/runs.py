@@ -6,7 +6,7 @@ from pydantic import Field
 
 from fedscope.checkpoints.file.schema import Manifest, Round
 from fedscope.records.numbers import Several
-from fedscope.records.plain import Plain
+from fedscope.validation import Plain
 
 
 class Stated(Plain):

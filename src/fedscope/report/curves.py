@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fedscope.checkpoints.registry.best import best_round
+from fedscope.checkpoints.registry.best import best as best_of
 from fedscope.records.runs import RunRecord
 from fedscope.report import look
 from fedscope.report.look import Chart
@@ -37,8 +37,8 @@ def accuracies(run: RunRecord) -> list[tuple[int, float]]:
 
 def best(run: RunRecord) -> tuple[int, float] | None:
     """Return the round that the run chose as its best, and its accuracy; nothing where no round has one."""
-    chosen = best_round(run.metrics)
-    return next(((round, accuracy) for round, accuracy in accuracies(run) if round == chosen), None)
+    found = best_of(run.metrics)
+    return None if found is None or found.accuracy is None else (found.round, found.accuracy)
 
 
 def target(runs: Sequence[RunRecord]) -> int | None:

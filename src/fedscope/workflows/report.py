@@ -6,7 +6,6 @@ from pathlib import Path
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint, versions
-from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run
 from fedscope.choices import BatchNormMode
@@ -186,7 +185,7 @@ def as_record(run: Run, paths: Sequence[Path] = ()) -> RunRecord:
     files = [path for path in (run.best, run.final if run.final.exists() else run.last) if path.exists()]
     return RunRecord(
         manifest=run.manifest(),
-        metrics=tuple(map(Round.model_validate, run.metrics())),
+        metrics=tuple(run.metrics()),
         checkpoints={path.name: describe_checkpoint(path)[1] for path in files},
         asked=tuple(str(path) for path in paths if run.folder.absolute() in path.absolute().parents),
         registry_option=registry_option(run.folder.parent),

@@ -10,6 +10,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint
+from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run
 from fedscope.errors import UserError
@@ -56,11 +57,9 @@ def _record(store: Registry, reference: str, curvatures: Sequence[HessianRecord]
     if info.kind == "client":
         raise UserError(f"{reference} is the model of a client; give the run, RUN@ROUND or RUN@all")
     manifest = run.manifest()
-    metrics = [line for line in run.metrics() if int(str(line["round"])) <= info.round]
+    metrics = [line for line in run.metrics() if line.round <= info.round]
     settings = manifest.settings.model_dump(mode="json")
-    traffic = [
-        float(str(line.get("bytes_down", 0))) + float(str(line.get("bytes_up", 0))) for line in metrics
-    ]
+    traffic = [float(line.bytes_down + line.bytes_up) for line in metrics]
     hashes = _hashes(store, run, reference)
     return {
         "schema": SCHEMA,
@@ -78,8 +77,10 @@ def _record(store: Registry, reference: str, curvatures: Sequence[HessianRecord]
             "accuracy": _accuracy(metrics, info.round, info.average),
         },
         "metrics": {
-            "round": [line["round"] for line in metrics],
-            **{name: [line.get(name) for line in metrics] for name in ("accuracy", "loss", "train_loss")},
+            "round": [line.round for line in metrics],
+            "accuracy": [line.accuracy for line in metrics],
+            "loss": [line.loss for line in metrics],
+            "train_loss": [line.train_loss for line in metrics],
             "bytes": list(accumulate(traffic)),
         },
         "curvature": [
@@ -95,11 +96,10 @@ def _record(store: Registry, reference: str, curvatures: Sequence[HessianRecord]
     }
 
 
-def _accuracy(metrics: Sequence[Record], round: int, average: str) -> float | None:
+def _accuracy(metrics: Sequence[Round], round: int, average: str) -> float | None:
     """Return the test accuracy of one of the global models of a round, where the metrics have it."""
-    line = next((line for line in metrics if line["round"] == round), {})
-    found: float | None = line.get("accuracies", {}).get(average, line.get("accuracy"))
-    return found
+    line = next((line for line in metrics if line.round == round), None)
+    return None if line is None else line.accuracies.get(average, line.accuracy)
 
 
 _BESIDE = ("device", "threads", "stack", "compile", "save_clients", "keep_every", "target")

@@ -46,7 +46,7 @@ def first_format(root: Path) -> Run:
 def test_a_run_of_format_1_is_read_and_verified(tmp_path: Path) -> None:
     run = first_format(tmp_path)
     assert (run.manifest().settings, run.manifest().sealed_metrics) == (SETTINGS, False)
-    assert [record["round"] for record in run.metrics()] == [1, 2, 3]
+    assert [record.round for record in run.metrics()] == [1, 2, 3]
     checkpoint = load_checkpoint(run.final)
     assert (checkpoint.info.round, checkpoint.info.format) == (3, "fedscope/checkpoint/2")
     assert list(verify_run(run)) == []

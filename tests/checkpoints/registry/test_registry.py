@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry import index
 from fedscope.checkpoints.registry.addresses import address_of, addresses
 from fedscope.checkpoints.registry.registry import Registry, Run
@@ -30,7 +31,7 @@ def test_rows_are_newest_first_and_true(registry: Registry, run: Run) -> None:
     rows = registry.rows()
     assert [row["name"] for row in rows] == ["c", "a", "b"]
     assert [row["status"] for row in rows] == ["unfinished", "finished", "finished"]
-    accuracies = [float(str(m["accuracy"])) for m in run.metrics()]
+    accuracies = [float(str(m.accuracy)) for m in run.metrics()]
     assert (rows[0]["accuracy"], rows[0]["best"], rows[0]["done"]) == (accuracies[-1], max(accuracies), 2)
     assert (rows[0]["method"], rows[0]["partition"]) == ("fedavg", "dirichlet_balanced 0.5")
 
@@ -40,7 +41,7 @@ def test_the_index_can_be_deleted_and_follows_the_files(registry: Registry) -> N
     (registry.root / "index.sqlite").unlink()
     assert registry.rows() == before
     shutil.rmtree(registry.root / "a")
-    Run(registry.root / "b").append_metrics({"round": 3, "accuracy": 0.99, "loss": 1.0})
+    Run(registry.root / "b").append_metrics(Round(round=3, accuracy=0.99, loss=1.0))
     rows = registry.rows()
     assert [row["name"] for row in rows] == ["c", "b"]
     assert (rows[1]["done"], rows[1]["best"]) == (3, 0.99)
@@ -226,7 +227,7 @@ def test_a_half_written_line_of_metrics_is_left_out(registry: Registry) -> None:
     for name in ("a", "c"):
         with (registry.root / name / "metrics.jsonl").open("a") as handle:
             handle.write(json.dumps({"round": 3, "accuracy": 1.0})[:-4])
-    assert [m["round"] for m in registry.run("c").metrics()] == [1, 2]
+    assert [m.round for m in registry.run("c").metrics()] == [1, 2]
     with pytest.raises(UserError, match="line 3 is no record"):
         registry.run("a").metrics()  # its last model is there, so nobody is writing any more
 

@@ -13,6 +13,7 @@ import pytest
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.formats import seal
+from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.travel import push
 from fedscope.checkpoints.travel.lists import Journey
@@ -180,7 +181,7 @@ def faults(root: Path) -> list[str]:
 def test_a_run_that_went_on_replaces_its_earlier_state(run: Run, place: Counted, tmp_path: Path) -> None:
     pulled(tmp_path / "there", place)
     run.final.rename(run.last)
-    run.append_metrics({"round": 4, "loss": 0.1})
+    run.append_metrics(Round(round=4, loss=0.1))
     manifest = run.manifest()
     settings = manifest.settings.model_copy(update={"rounds": 5})
     run.write_manifest(manifest.model_copy(update={"settings": settings, "extended": (3,)}))

@@ -83,7 +83,7 @@ def test_an_archive_is_compared_with_its_list(honest: Run, tmp_path: Path) -> No
     run = Run(Path(shutil.copytree(honest.folder, tmp_path / "here" / honest.name)))
     archived(run, tmp_path / "a.zip")
     records = run.metrics()
-    run.write_metrics([{**record, "workers": 2} for record in records])
+    run.write_metrics(record.edited(workers=2) for record in records)
     archived(run, tmp_path / "b.zip")
     with (
         zipfile.ZipFile(tmp_path / "a.zip") as listed,

@@ -79,7 +79,7 @@ def test_an_accuracy_is_a_percentage_in_every_table(command: Command, registry: 
     assert f"{row['best']:.2%}" in shown
     assert f"{row['accuracy']:.2%}" in command("runs", "show", row["name"]).out
     changed = registry.run("a")
-    changed.write_metrics([{**line, "accuracy": 0.125} for line in changed.metrics()])
+    changed.write_metrics(line.edited(accuracy=0.125) for line in changed.metrics())
     assert "12.50%" in command("runs", "diff", "a", "b").out
 
 

@@ -97,8 +97,8 @@ def test_a_report_changes_no_bit_and_an_upload_changes_batchnorm(tmp_path: Path,
     for name, values in states["off"].items():
         if values.is_floating_point():
             assert torch.equal(values, states["upload"][name]) != ("running" in name), name
-    assert "train_accuracy" not in runs["off"].metrics()[0]
-    measured = [run.metrics()[0]["train_accuracy"] for run in (runs["report"], runs["upload"])]
+    assert runs["off"].metrics()[0].train_accuracy is None
+    measured = [run.metrics()[0].train_accuracy for run in (runs["report"], runs["upload"])]
     assert measured[0] == measured[1]
     assert 0 < float(str(measured[0])) <= 1
 

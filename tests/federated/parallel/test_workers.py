@@ -43,7 +43,7 @@ def trained(registry: Path, name: str, *options: str) -> Run:
 def story(run: Run) -> list[dict[str, object]]:
     """Return the metrics without what depends on the machine's mood."""
     moods = ("seconds", "seconds_in", "peak_memory_bytes", "workers")
-    return [{k: v for k, v in m.items() if k not in moods} for m in run.metrics()]
+    return [{k: v for k, v in m.to_json().items() if k not in moods} for m in run.metrics()]
 
 
 def bits(run: Run) -> list[object]:
@@ -92,7 +92,7 @@ def test_the_number_of_workers_changes_no_bit(tmp_path: Path, stack: int, count:
     options = ("--rounds", "3", "--stack", str(stack), "--partition", "iid")
     alone, together = (trained(tmp_path, f"w{w}", "--workers", str(w), *options) for w in (1, count))
     assert bits(alone) == bits(together)
-    peaks = together.metrics()[0]["peak_memory_bytes"]
+    peaks = together.metrics()[0].peak_memory_bytes
     assert isinstance(peaks, list)
     assert len(peaks) == count
     assert min(peaks) > 0

@@ -118,7 +118,7 @@ def test_the_classes_of_a_client_s_rows_are_counted(register: Register, tmp_path
     federation = prepare(SMALL.model_copy(update={"stack": stack, "rounds": 1, "partition": "iid"}), {})
     run = trained(tmp_path, SMALL, name="counted", federation=federation)
     (line,) = run.metrics()
-    sampled, labels = line["clients"], federation.training.labels
+    sampled, labels = line.clients, federation.training.labels
     assert isinstance(sampled, list)
     held = [federation.rows[client] for client in sampled]
     for counts, rows in zip(seen, held, strict=True):

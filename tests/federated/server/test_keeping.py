@@ -104,9 +104,9 @@ def test_fresh_clients_go_on_only_where_they_are_drawn_alike(
         update={"partition": "longtail_stateless", "phi": 0.2, "rho": 0.2, "eval_model": "cld", "rounds": 3}
     )
     cut = interrupted(tmp_path, fresh)
-    spec = cut.metrics()[1]["rows"]
-    assert isinstance(spec, dict)
-    assert load_checkpoint(cut.last).info.rows == spec["sha256"]
+    spec = cut.metrics()[1].rows
+    assert spec
+    assert load_checkpoint(cut.last).info.rows == spec.sha256
     assert {int(path.parent.name[6:]) for path in cut.folder.glob("round-*/rows.zz")} == {
         load_checkpoint(path).info.round for path in cut.clients()
     }

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import content_hash, load_checkpoint
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.schema import Round, Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.cli.main import call
 from fedscope.errors import UserError
@@ -16,7 +16,7 @@ from fedscope.federated.parallel.evaluation import Score, tally
 from fedscope.federated.parallel.memory import Memory
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.tasks import LocalSettings, Task
-from fedscope.federated.server.rounds import Metrics, train
+from fedscope.federated.server.rounds import train
 from fedscope.federated.setup.federation import open_run, prepare
 from fedscope.models.catalogue import build
 from fedscope.streams import torch_stream
@@ -24,10 +24,10 @@ from tests.federated.runs import interrupted, resumed, trained
 from tests.processes import started
 
 
-def stripped(metrics: list[Metrics]) -> list[Metrics]:
+def stripped(metrics: list[Round]) -> list[dict[str, object]]:
     """Return what does not depend on the machine's mood."""
     moods = ("seconds", "seconds_in", "peak_memory_bytes", "workers", "clients")
-    return [{k: v for k, v in m.items() if k not in moods} for m in metrics]
+    return [{k: v for k, v in m.to_json().items() if k not in moods} for m in metrics]
 
 
 def test_one_client_is_centralised_sgd(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_run_is_repeatable_whatever_the_global_seed(tmp_path: Path) -> None:
 def test_clients_share_the_partition_and_the_sample_across_methods(tmp_path: Path) -> None:
     settings = Settings(clients=6, participation=0.4, rounds=3, epochs=1)
     both = [settings, settings.model_copy(update={"method": "fedavg+man"})]
-    drawn = [[m["clients"] for m in trained(tmp_path, s, name=s.method).metrics()] for s in both]
+    drawn = [[m.clients for m in trained(tmp_path, s, name=s.method).metrics()] for s in both]
     assert drawn[0] == drawn[1]
     plain, man = (prepare(s, {}) for s in both)
     assert all(torch.equal(a, b) for a, b in zip(plain.rows, man.rows, strict=True))
@@ -93,12 +93,12 @@ def test_an_interrupted_run_continues_with_the_same_bits(tmp_path: Path) -> None
     assert run.last.exists()
     assert not run.final.exists()
     # A crash between the two writes of a round leaves its metrics ahead of its weights.
-    run.append_metrics({"round": 3, "accuracy": 2.0, "loss": 0.0})
+    run.append_metrics(Round(round=3, accuracy=2.0, loss=0.0))
     metrics = resumed(tmp_path, settings)
     assert load_checkpoint(run.final).sha256 == load_checkpoint(whole.final).sha256
     assert load_checkpoint(run.best).sha256 == load_checkpoint(whole.best).sha256
     assert stripped(metrics) == stripped(whole.metrics())
-    assert run.metrics()[2]["clients"] == [0, 1, 2]
+    assert run.metrics()[2].clients == [0, 1, 2]
     assert not run.last.exists()
 
 
@@ -160,16 +160,16 @@ def test_metrics_tell_the_truth(run: Run) -> None:
     model = copy.deepcopy(federation.model)
     model.load_state_dict(checkpoint.state)
     score = Score.of(tally(model, federation.dataset.test, federation.pipeline), ())
-    assert last["accuracy"] == score.accuracy
-    assert last["loss"] == pytest.approx(score.loss, rel=1e-6)  # kernels lie channels-last in training
-    assert checkpoint.info.metrics == {"accuracy": last["accuracy"], "loss": last["loss"]}
-    assert load_checkpoint(run.best).info.metrics["accuracy"] == max(m["accuracy"] for m in run.metrics())  # type: ignore[type-var]
+    assert last.accuracy == score.accuracy
+    assert last.loss == pytest.approx(score.loss, rel=1e-6)  # kernels lie channels-last in training
+    assert checkpoint.info.metrics == {"accuracy": last.accuracy, "loss": last.loss}
+    assert load_checkpoint(run.best).info.metrics["accuracy"] == max(m.accuracy or 0.0 for m in run.metrics())
 
 
 def test_save_clients_and_keep_every(tmp_path: Path) -> None:
     settings = Settings(clients=3, rounds=2, epochs=1, participation=0.4, keep_every=1, save_clients="all")
     run = trained(tmp_path, settings)
-    sampled = [client for m in run.metrics() for client in list(m["clients"])]  # type: ignore[call-overload]
+    sampled = [client for m in run.metrics() for client in m.clients]
     assert {p.name for p in run.clients()} == {f"{k:04d}.pt" for k in sampled}
     for round, client in enumerate(sampled, 1):
         assert load_checkpoint(run.client(client, round)).info.round == round
@@ -181,7 +181,7 @@ def test_save_clients_and_keep_every(tmp_path: Path) -> None:
 def test_divergence_is_kept_and_told(tmp_path: Path) -> None:
     run = trained(tmp_path, Settings(clients=2, rounds=3, epochs=1, lr=1e30))
     (only,) = run.metrics()
-    assert (only["loss"], only["train_loss"], run.manifest().diverged) == (None, None, 1)
+    assert (only.loss, only.train_loss, run.manifest().diverged) == (None, None, 1)
     assert load_checkpoint(run.last).info.metrics["loss"] is None
     assert not run.final.exists()
 
@@ -239,7 +239,7 @@ def test_feddyn_keeps_its_books(tmp_path: Path) -> None:
     theta = flat.values[0, : flat.size].double()
     h = {client: torch.zeros_like(theta) for client in range(5)}
     for record in run.metrics():
-        round, sampled = int(str(record["round"])), list(record["clients"])  # type: ignore[call-overload]
+        round, sampled = record.round, record.clients
         uploads = {client: vector(run.client(client, round)) for client in sampled}
         for client, w in uploads.items():
             h[client] += w - theta
@@ -262,7 +262,7 @@ def test_what_is_kept_in_memory_does_not_grow_with_the_clients(tmp_path: Path) -
     )
     federation = prepare(settings, {})
     metrics = train(federation, open_run(federation, Registry(tmp_path), "run", resume=False), lambda _: None)
-    assert all("clients" not in record for record in metrics)
+    assert not any(record.clients for record in metrics)
     assert sum(rows.nbytes for rows in federation.rows) == 8 * 100_000  # indices, not copies
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.federated.setup.presets import preset
 from fedscope.records.entries import Record
@@ -34,10 +35,9 @@ def entry(found: Record, row: str, quantity: str) -> Record:
 def test_seeds_give_mean_and_deviation(tmp_path: Path) -> None:
     for seed, accuracy in ((1, 0.50), (2, 0.52), (3, 0.57)):
         run = held(tmp_path, f"s{seed}", cell("FedAvg", "", "man/figure2"), seed=seed, rounds=500)
-        metrics: list[dict[str, object]] = [
-            {"round": n, "accuracy": accuracy if n > 40 else 0.1, "seconds": 1.0} for n in range(1, 501)
-        ]
-        run.write_metrics(metrics)
+        run.write_metrics(
+            Round(round=n, accuracy=accuracy if n > 40 else 0.1, seconds=1.0) for n in range(1, 501)
+        )
     found = record(tmp_path, "man/table1", "cpu", seeds=(1, 2, 3), rows=("FedAvg",))
     mean = entry(found, "FedAvg", "accuracy")
     assert mean["value"] == pytest.approx(53)
@@ -66,7 +66,7 @@ def test_a_number_is_marked_beyond_twice_the_combined_error(
 ) -> None:
     """Printed is 40.90 ± 0.62, and of 10,000 samples 42.5 % is known to 0.49: the border is 42.48."""
     run = held(tmp_path, "r", cell("FedAvg", "", "man/figure2"), rounds=500)
-    run.write_metrics([{"round": n, "accuracy": accuracy, "seconds": 1.0} for n in range(1, 501)])
+    run.write_metrics(Round(round=n, accuracy=accuracy, seconds=1.0) for n in range(1, 501))
     found = entry(record(tmp_path, "man/table1", "cpu"), "FedAvg", "accuracy")
     assert found["value"] == pytest.approx(100 * accuracy)
     assert found["error"] == pytest.approx(0.494, abs=0.002)
@@ -125,9 +125,7 @@ def test_a_statement_is_not_judged_where_the_paper_s_own_numbers_say_otherwise(t
         ):
             run = held(tmp_path, f"{row}{column[-1]}", cell(row, column, "fedfor/table5"))
             rounds = run.manifest().settings.rounds
-            run.write_metrics(
-                [{"round": n, "accuracy": accuracy, "seconds": 1.0} for n in range(1, rounds + 1)]
-            )
+            run.write_metrics(Round(round=n, accuracy=accuracy, seconds=1.0) for n in range(1, rounds + 1))
     (claim,) = record(tmp_path, "fedfor/table5", "cpu")["claims"]
     assert claim["evidence"][0] == "column 1: not judged, since the paper's own numbers say otherwise"
     assert claim["evidence"][1].startswith("column 2: nearest: FedBN+FedFOR − FedBN")

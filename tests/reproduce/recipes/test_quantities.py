@@ -2,13 +2,13 @@
 
 import pytest
 
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.schema import Round, Settings
 from fedscope.reproduce.recipes.quantities import from_metrics
 
 
 @pytest.mark.parametrize(("name", "share"), [("accuracy", 0.9), ("best_accuracy", 0.95)])
 def test_an_accuracy_has_the_binomial_error_of_its_test_samples(name: str, share: float) -> None:
-    metrics: list[dict[str, object]] = [{"round": 1, "accuracy": 0.95}, {"round": 2, "accuracy": 0.9}]
+    metrics = [Round(round=1, accuracy=0.95), Round(round=2, accuracy=0.9)]
     found = from_metrics(name, Settings(rounds=2), metrics, tested=900)
     assert found.value == pytest.approx(100 * share)
     assert found.error == pytest.approx(100 * (share * (1 - share) / 900) ** 0.5)  # in percent too

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.data.partition.longtail import longtail_counts
 from fedscope.reproduce.runs.estimate import Clock, per_round, words
@@ -24,9 +25,7 @@ def test_time_is_measured_where_it_can_be(tmp_path: Path) -> None:
     assert guess.seconds == pytest.approx(500 * 25_000 * 3 * 14.71e6 / 50e9, rel=0.01)
     run = held(tmp_path, "timed", cell("FedAvg"), "all.pt", threads=2)
     rounds = range(1, 501)  # 100 batches of 50 in 10 seconds on 2 workers of 2 threads: 125 images a second
-    run.write_metrics(
-        [{"round": n, "accuracy": 0.1, "seconds": 10.0, "gradients": 100, "workers": 2} for n in rounds]
-    )
+    run.write_metrics([Round(round=n, accuracy=0.1, seconds=10.0, gradients=100, workers=2) for n in rounds])
     clock = Clock(RunInventory(Registry(tmp_path)))
     assert clock.training(wanted).seconds == pytest.approx(500 * 25_000 / 125)
     assert clock.training(wanted).basis == "measured"

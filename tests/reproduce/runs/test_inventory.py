@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.file.schema import DataSpec, Manifest, ModelSpec
+from fedscope.checkpoints.file.schema import DataSpec, Manifest, ModelSpec, Round
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.federated.setup.federation import settled
 from fedscope.reproduce.build import Place, Plan
@@ -32,7 +32,7 @@ def held(
     )  # fmt: skip
     run = Registry(root).create(manifest)
     rounds = done or settings.rounds
-    run.write_metrics([{"round": n, "accuracy": 0.1, "seconds": 1.0} for n in range(1, rounds + 1)])
+    run.write_metrics([Round(round=n, accuracy=0.1, seconds=1.0) for n in range(1, rounds + 1)])
     for file in (*files, "final.pt" if finished else "last.pt"):
         (run.folder / file).touch()
     return run

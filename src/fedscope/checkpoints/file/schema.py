@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from fedscope.errors import UserError
 from fedscope.own import is_own
-from fedscope.validation import refusal
+from fedscope.validation import Plain, refusal
 
 OPTION = "option"  # where the fields are what the user typed
 UNKNOWN = "unknown"  # the method and the partition of a run that was added without
@@ -231,24 +231,38 @@ class Manifest(Record):
         return {key: value if not added or key in added.stated else None for key, value in settings.items()}
 
 
-class Round(BaseModel):
-    """One line of metrics: what readers rely on; other fields may stand beside them."""
+class Score(Plain):
+    """What a model's test came to: None where nobody measured it, or it is not finite."""
 
-    model_config = ConfigDict(strict=True, extra="allow")
-
-    round: Positive
     accuracy: Finite | None = None
     loss: Finite | None = None
-    train_loss: Finite | None = None
-    seconds: NonNegative = 0.0
-    seconds_in: dict[str, NonNegative] = {}
-    clients: list[Annotated[int, Field(ge=0)]] = []
+
+
+class Round(Score):
+    """One line of ``metrics.jsonl``: what a round came to and cost; other fields may stand beside these."""
+
+    round: Positive
+    train_loss: Finite | None = None  # of its clients, weighted by size
+    train_accuracy: Finite | None = None
+    validation: Score | None = None  # on the rows held out of training
+    accuracies: dict[str, Finite | None] = Field(default_factory=dict)  # where there are several models
+    domains: dict[str, Finite | None] = Field(default_factory=dict)  # accuracy by domain
+    lr: Finite | None = None
+    shifted: bool = False  # the concepts shifted before it
+    clients: list[Annotated[int, Field(ge=0)]] = Field(default_factory=list)
+    rows: RowsSpec | None = None  # of its clients, where every round's are new
     bytes_down: NonNegative = 0
     bytes_up: NonNegative = 0
     gradients: NonNegative = 0
-    validation: dict[str, Finite | None] = {}  # accuracy and loss on the rows held out of training
-    rows: RowsSpec | None = None  # of this round's clients, where every round's are new
-    peak_memory_bytes: list[Annotated[int, Field(ge=0)]] = []
+    workers: Positive = 1
+    peak_memory_bytes: list[Annotated[int, Field(ge=0)]] = Field(default_factory=list)  # of each worker
+    seconds: NonNegative = 0.0
+    seconds_in: dict[str, NonNegative] = Field(default_factory=dict)  # by phase; none in older runs
+
+    @property
+    def deciding(self) -> float | None:
+        """The accuracy that decides which round is best: on rows held out, where there are any."""
+        return (self.validation or self).accuracy
 
 
 class CheckpointInfo(Record):

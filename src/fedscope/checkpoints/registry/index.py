@@ -167,13 +167,13 @@ def _row(run: Run) -> Row:
     except UserError:
         return {**dict.fromkeys(COLUMNS), "name": run.name, "created": "", "status": "unreadable"}
     s = manifest.stated()
-    accuracies = [a for m in metrics if isinstance(a := m.get("accuracy"), float)]
+    accuracies = [one.accuracy for one in metrics if one.accuracy is not None]
     top = best(metrics)
     alpha = f" {s['alpha']:g}" if s["alpha"] is not None and s["partition"] != "iid" else ""
     shown = (
         run.name, manifest.created, run.status(manifest), s["method"],
         manifest.data.name, manifest.model.name, s["partition"] and s["partition"] + alpha, s["clients"],
         s["rounds"], len(metrics),
-        accuracies[-1] if accuracies else None, top and top["accuracy"], list(run.tags()),
+        accuracies[-1] if accuracies else None, top and top.accuracy, list(run.tags()),
     )  # fmt: skip
     return {**s, **dict(zip(COLUMNS, shown, strict=True))}

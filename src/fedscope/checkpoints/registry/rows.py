@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fedscope.checkpoints.file.schema import Round, RowsSpec
+from fedscope.checkpoints.file.schema import RowsSpec
 from fedscope.checkpoints.registry.run import Run
 from fedscope.errors import UserError
 from fedscope.storage import read_bytes
@@ -87,8 +87,8 @@ def rows_spec(run: Run, round: int = 1) -> RowsSpec | None:
         UserError: its manifest or its metrics cannot be read.
     """
     spec = run.manifest().rows
-    if spec is None and round <= len(records := run.metrics()):
-        spec = Round.model_validate(records[round - 1]).rows
+    if spec is None and round <= len(rounds := run.metrics()):
+        spec = rounds[round - 1].rows
     return spec
 
 

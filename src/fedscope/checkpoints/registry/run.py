@@ -6,7 +6,7 @@ short, and temporary files whose names begin with a dot.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -176,8 +176,8 @@ class Run:
         data = manifest.model_dump(mode="json")
         return json.dumps({**data, "sha256": seal(data)}, indent=1, ensure_ascii=False) + "\n"
 
-    def metrics(self) -> list[dict[str, object]]:
-        """Read one record per round; a last line that a killed process left half-written is left out.
+    def metrics(self) -> list[Round]:
+        """Read the rounds, in order; a last line that a killed process left half-written is left out.
 
         Raises:
             UserError: a line is no record, or was changed, or a finished run lacks some.
@@ -189,22 +189,22 @@ class Run:
         if lines and not lines[-1].endswith(b"\n") and not self.final.exists():
             lines.pop()
         manifest = self.manifest()
-        records = [
-            _record(line, f"{path}, line {n}", manifest.sealed_metrics) for n, line in enumerate(lines, 1)
+        rounds = [
+            _round(line, f"{path}, line {n}", manifest.sealed_metrics) for n, line in enumerate(lines, 1)
         ]
-        if self.final.exists() and not manifest.partial and len(records) < manifest.settings.rounds:
+        if self.final.exists() and not manifest.partial and len(rounds) < manifest.settings.rounds:
             raise UserError(
-                f"{path} has {len(records)} of {manifest.settings.rounds} rounds; restore it from a copy"
+                f"{path} has {len(rounds)} of {manifest.settings.rounds} rounds; restore it from a copy"
             )
-        return records
+        return rounds
 
-    def write_metrics(self, records: list[dict[str, object]]) -> None:
+    def write_metrics(self, rounds: Iterable[Round]) -> None:
         """Replace all metrics."""
-        write_text(self.folder / "metrics.jsonl", "".join(map(_json_line, records)), below=self.root)
+        write_text(self.folder / "metrics.jsonl", "".join(map(_json_line, rounds)), below=self.root)
 
-    def append_metrics(self, record: Mapping[str, object]) -> None:
+    def append_metrics(self, round: Round) -> None:
         """Add one round's metrics."""
-        append(self.folder / "metrics.jsonl", _json_line(record).encode("utf-8"), below=self.root)
+        append(self.folder / "metrics.jsonl", _json_line(round).encode("utf-8"), below=self.root)
 
     def tags(self) -> tuple[str, ...]:
         """Return the tags, sorted: each is an empty file, so that two processes can tag at once."""
@@ -242,7 +242,7 @@ def checked_name(name: str, kind: str = "run name") -> str:
     return name
 
 
-def _record(line: bytes, where: str, required: bool) -> dict[str, object]:
+def _round(line: bytes, where: str, required: bool) -> Round:
     try:
         record: Any = parse_json(line)
     except ValueError:
@@ -252,10 +252,9 @@ def _record(line: bytes, where: str, required: bool) -> dict[str, object]:
     check = record.pop("check", None)
     if check != seal(record)[:16] and (required or check is not None):
         raise UserError(f"{where} does not match its check; restore the file from a copy")
-    parse(Round, record, where)
-    return record
+    return parse(Round, record, where)
 
 
-def _json_line(record: Mapping[str, object]) -> str:
-    plain = json.loads(json.dumps(record, allow_nan=False))  # keys are texts by then
+def _json_line(round: Round) -> str:
+    plain = json.loads(json.dumps(round.to_json(), allow_nan=False))  # keys are texts by then
     return json.dumps({**plain, "check": seal(plain)[:16]}) + "\n"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.schema import CheckpointInfo, Manifest, Round, RowsSpec, Settings, difference
-from fedscope.checkpoints.registry.best import best_round
+from fedscope.checkpoints.registry.best import best
 
 Problem = tuple[str, str]  # file, what is wrong
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
@@ -60,6 +60,12 @@ class Account:
         """Return which rows the clients held in ``round``, if the run says so."""
         record = self.record(round)
         return self.manifest.rows or (record.rows if record else None)
+
+    @property
+    def best(self) -> int:
+        """The number of the best round; 0 where none has an accuracy."""
+        top = best(self.rounds)
+        return top.round if top else 0
 
     def record(self, round: int) -> Round | None:
         """Return the metrics of ``round``, if there are any."""
@@ -116,10 +122,8 @@ def metrics_problems(account: Account) -> Iterator[str]:
 
 
 def _odd_record(record: Round, settings: Settings) -> Iterator[str]:
-    extra = record.model_extra or {}
-    scores = extra.get("accuracies") or {}
-    others = (extra.get("train_accuracy"), record.validation.get("accuracy"))
-    accuracies = (record.accuracy, *others, *scores.values())
+    scores, held_out = record.accuracies, record.validation.accuracy if record.validation else None
+    accuracies = (record.accuracy, record.train_accuracy, held_out, *scores.values())
     if not all(0 <= accuracy <= 1 for accuracy in accuracies if accuracy is not None):
         yield "has an accuracy that is not between 0 and 1"
     chosen = scores.get(settings.eval_model)
@@ -131,7 +135,7 @@ def _odd_record(record: Round, settings: Settings) -> Iterator[str]:
     everyone = min(settings.clients, settings.clients_limit or settings.clients)
     if clients and settings.participation == 1 and len(clients) < everyone:
         yield f"has {len(clients)} clients, and all {everyone} took part"
-    if bool(record.validation) != bool(settings.validation):
+    if (held_out is not None) != bool(settings.validation):
         yield "has a score on validation that --validation does not ask for, or lacks it"
     if record.seconds_in and not _near(sum(record.seconds_in.values()), record.seconds):
         yield f"has {record.seconds} seconds, and its parts add up to {sum(record.seconds_in.values())}"
@@ -187,8 +191,8 @@ def _misdated(name: str, info: CheckpointInfo, account: Account) -> Iterator[str
         yield f"is of round {info.round}, of which metrics.jsonl knows nothing"
     if name in ("sel.pt", "all.pt", "last.pt") and account.whole and info.round < done - (name == "last.pt"):
         yield f"is of round {info.round}, and round {done} is done"
-    if name == "best.pt" and info.round <= done and info.round != (best := best_round(account.rounds)):
-        yield f"is of round {info.round}, and round {best} was the best"
+    if name == "best.pt" and info.round <= done and info.round != (top := account.best):
+        yield f"is of round {info.round}, and round {top} was the best"
     if info.client is not None and info.round <= done:
         part = [r.round for r in account.rounds if info.client in r.clients]
         if info.round not in part:
@@ -204,7 +208,7 @@ def _misscored(name: str, info: CheckpointInfo, account: Account) -> Iterator[st
         yield f"claims {', '.join(info.metrics)} of a model that was not trained"
     if record is None or not account.trained:
         return
-    measured = record.model_dump() if info.kind == "global" else {"train_loss": None}
+    measured = record.to_json() if info.kind == "global" else {"train_loss": None}
     for score, claimed in info.metrics.items():
         if score not in measured:
             yield f"claims {score} {claimed}, of which metrics.jsonl knows nothing"

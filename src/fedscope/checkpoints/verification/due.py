@@ -4,7 +4,6 @@ from collections.abc import Collection
 from pathlib import Path
 
 from fedscope.checkpoints.file import layout
-from fedscope.checkpoints.registry.best import best_round
 from fedscope.checkpoints.verification.claims import METRICS, Account
 
 
@@ -21,7 +20,7 @@ def expected(account: Account, names: Collection[str]) -> set[str]:
         needed |= {f"round-{r:04d}.pt" for r in range(settings.keep_every, done + 1, settings.keep_every)}
     if done > 1 and not {"final.pt", "last.pt"} & set(names):
         needed.add("final.pt" if done == settings.rounds and not account.manifest.diverged else "last.pt")
-    if best_round(account.rounds):
+    if account.best:
         needed.add("best.pt")
     if settings.eval_model != "cld" and account.trained:
         needed.add(f"{settings.eval_model}.pt")

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.file.state import check_state
 from fedscope.checkpoints.registry import index
 from fedscope.checkpoints.registry.registry import Registry
@@ -70,8 +69,7 @@ def verify_run(
     except (UserError, OSError) as error:
         yield Fault(name, _said(error, run))
         return
-    rounds = tuple(map(Round.model_validate, metrics))
-    account = Account(manifest, rounds, run.final.exists() or manifest.diverged is not None)
+    account = Account(manifest, tuple(metrics), run.final.exists() or manifest.diverged is not None)
     files = list(layout.files(run.folder))
     seen: list[Seen] = []
     found: dict[str, str] = {}

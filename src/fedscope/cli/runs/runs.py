@@ -223,6 +223,10 @@ def _described(run: Run) -> dict[str, object]:
         parts |= {f"{section} {key}": value for key, value in record.model_dump(mode="json").items()}
     parts |= {f"version {key}": value for key, value in manifest.versions.items()}
     top, split = best(metrics), chosen_on(manifest.stated())
-    last = metrics[-1] if metrics else {}
-    results = {"rounds done": len(metrics), "best accuracy": top and top["accuracy"], "best chosen on": split}
-    return parts | results | {f"final {key}": last.get(key) for key in ("accuracy", "loss", "train_loss")}
+    last = metrics[-1] if metrics else None
+    results = {"rounds done": len(metrics), "best accuracy": top and top.accuracy, "best chosen on": split}
+    return (
+        parts
+        | results
+        | {f"final {key}": last and getattr(last, key) for key in ("accuracy", "loss", "train_loss")}
+    )

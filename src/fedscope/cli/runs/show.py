@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedscope.checkpoints.file.schema import Manifest
+from fedscope.checkpoints.file.schema import Manifest, Round
 from fedscope.checkpoints.registry.addresses import address_of
 from fedscope.checkpoints.registry.best import best, chosen_on
 from fedscope.checkpoints.registry.registry import Registry, Run
@@ -62,15 +62,19 @@ def _described(found: Run) -> tuple[dict[str, Any], list[console.Piece]]:
             "client": loaded.info.client,
         }
         checkpoints.append({**entry, "sha256": loaded.sha256, **loaded.info.metrics})
-    content = {"manifest": manifest.model_dump(mode="json"), "metrics": metrics, "tags": found.tags()}
+    content = {
+        "manifest": manifest.model_dump(mode="json"),
+        "metrics": [one.to_json() for one in metrics],
+        "tags": found.tags(),
+    }
     shown = [_settings(found, manifest, metrics), _checkpoints(checkpoints), _rounds(metrics)]
-    counted = [m for m in metrics if "seconds_in" in m]  # older runs did not count
+    counted = [m for m in metrics if m.seconds_in]  # older runs did not count
     if counted:
         shown.append(("table", "Cost", ["of all rounds", "total", "per round"], _costs(counted)))
     return {**content, "checkpoints": checkpoints}, shown
 
 
-def _settings(found: Run, manifest: Manifest, metrics: Sequence[Mapping[str, Any]]) -> console.Piece:
+def _settings(found: Run, manifest: Manifest, metrics: Sequence[Round]) -> console.Piece:
     known = {k: v for k, v in manifest.stated().items() if v is not None or not manifest.added}
     state = found.status(manifest) + (f" in round {manifest.diverged}" if manifest.diverged else "")
     state += f", extended from {', '.join(map(str, manifest.extended))} rounds" if manifest.extended else ""
@@ -78,7 +82,7 @@ def _settings(found: Run, manifest: Manifest, metrics: Sequence[Mapping[str, Any
     if top := best(metrics):
         split = chosen_on(manifest.stated())
         on = f" (chosen on {split})" if split else ""
-        fields["best"] = f"round {top['round']}, {console.percent(top['accuracy'])}{on}"
+        fields["best"] = f"round {top.round}, {console.percent(top.accuracy)}{on}"
     if manifest.added:
         fields["added from"] = manifest.added.source
         fields["changes"] = "; ".join(manifest.added.notes) or "none"
@@ -119,10 +123,10 @@ def _checkpoints(checkpoints: Sequence[Mapping[str, Any]]) -> console.Piece:
     return "table", "Checkpoints", ["checkpoint", "kind", "sha256", "round"], rows, {"text_columns": 3}
 
 
-def _rounds(metrics: Sequence[Mapping[str, Any]]) -> console.Piece:
-    columns = ("round", "accuracy", "loss", "train_loss", "seconds")
+def _rounds(metrics: Sequence[Round]) -> console.Piece:
+    cell = console.cell
     rows = [
-        [(console.percent if k == "accuracy" else console.cell)(m.get(k)) for k in columns]
+        [cell(m.round), console.percent(m.accuracy), cell(m.loss), cell(m.train_loss), cell(m.seconds)]
         for m in metrics[-5:]
     ]
     return "table", "Last rounds", ["round", "accuracy", "loss", "training loss", "seconds"], rows
@@ -154,19 +158,19 @@ def _show_chain(chain: Sequence["Link"], *, json_target: str | None) -> None:
     console.print_table("Provenance", ["link", "", "value"], rows, text_columns=3)
 
 
-def _costs(metrics: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+def _costs(metrics: Sequence[Round]) -> list[list[str]]:
     """Return the table rows of what the rounds cost together and on average."""
     rows = []
-    for name, key, unit, scale in (
-        ("to the clients", "bytes_down", "MB", 1e6),
-        ("from the clients", "bytes_up", "MB", 1e6),
-        ("mini-batch gradients", "gradients", "", 1),
-        ("time", "seconds", "s", 1),
+    for name, values, unit, scale in (
+        ("to the clients", [m.bytes_down for m in metrics], "MB", 1e6),
+        ("from the clients", [m.bytes_up for m in metrics], "MB", 1e6),
+        ("mini-batch gradients", [m.gradients for m in metrics], "", 1),
+        ("time", [m.seconds for m in metrics], "s", 1),
     ):
-        total = sum(m.get(key, 0) for m in metrics) / scale
+        total = sum(values) / scale
         rows.append([name, f"{total:,.5g} {unit}".strip(), f"{total / len(metrics):,.5g} {unit}".strip()])
-    for phase in metrics[0]["seconds_in"]:
-        total = sum(m["seconds_in"].get(phase, 0) for m in metrics)
+    for phase in metrics[0].seconds_in:
+        total = sum(m.seconds_in.get(phase, 0) for m in metrics)
         rows.append([f"– {phase}", f"{total:,.4g} s", f"{total / len(metrics):,.4g} s"])
-    peak = max((peak for m in metrics for peak in m.get("peak_memory_bytes", [])), default=0)
+    peak = max((peak for m in metrics for peak in m.peak_memory_bytes), default=0)
     return [*rows, ["peak memory of a worker", f"{peak / 1e6:,.0f} MB", ""]]

@@ -23,13 +23,10 @@ Measured = Mapping[str, float | None]
 
 
 class Keeper:
-    """The files of a run's rounds, written by rank 0; ``records`` are the metrics of those that are done."""
+    """The files of a run's rounds, written by rank 0; ``rounds`` are those that are done."""
 
-    def __init__(
-        self, federation: Federation, run: Run, dispatch: Dispatch, records: Sequence[Mapping[str, object]]
-    ):
+    def __init__(self, federation: Federation, run: Run, dispatch: Dispatch, rounds: Sequence[Round]):
         self.federation, self.run, self.dispatch = federation, run, dispatch
-        rounds = [Round.model_validate(record) for record in records]
         self._uploads = {client: one.round for one in rounds for client in one.clients}  # of the kept ones
         # of the newest round
         self.rows = federation.stored(federation.rows_in(max(1, len(rounds)))).spec

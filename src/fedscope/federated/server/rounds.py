@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.registry.best import best, deciding
+from fedscope.checkpoints.file.schema import Round
+from fedscope.checkpoints.registry.best import best
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.checkpoints.verification.claims import Account, foreign_problem
 from fedscope.errors import UserError
@@ -32,18 +33,16 @@ from fedscope.federated.server.weighted_sum import WeightedSum
 from fedscope.federated.setup.federation import Federation
 from fedscope.storage import move, remove
 
-Metrics = dict[str, object]
-
 
 def train(
     federation: Federation,
     run: Run,
-    report: Callable[[Metrics], None],
+    report: Callable[[Round], None],
     workers: Workers | None = None,
     *,
     until: int | None = None,
-) -> list[Metrics]:
-    """Run the rounds that are left, calling ``report`` with each round's metrics; return all metrics.
+) -> list[Round]:
+    """Run the rounds that are left, calling ``report`` with each one's metrics; return all metrics.
 
     With ``until`` the run stops after that round, and can be continued at any time. A round that leaves the
     training loss or the model not finite is the last: its files are kept, and the manifest says that the run
@@ -91,11 +90,11 @@ class _Server:
 
     def __init__(self, federation: Federation, run: Run, dispatch: Dispatch):
         self.federation, self.run, self.dispatch = federation, run, dispatch
-        records = self._continue()
-        self.metrics = [_lean(record) for record in records]
-        top = best(records)
-        self.best = -1.0 if top is None else deciding(top) or 0.0
-        self.keeper = Keeper(federation, run, dispatch, records)
+        rounds = self._continue()
+        self.metrics = list(map(_lean, rounds))
+        top = best(rounds)
+        self.best = -1.0 if top is None else top.deciding or 0.0
+        self.keeper = Keeper(federation, run, dispatch, rounds)
         self.diverged = bool(self.metrics) and _diverged(self.metrics[-1], dispatch.start)
         done, method = len(self.metrics), federation.method
         clients = dispatch.clients
@@ -120,7 +119,7 @@ class _Server:
             self.state = self.memory.server(done)
         dispatch.broadcast(self.state)
 
-    def round(self, round: int) -> Metrics:
+    def round(self, round: int) -> Round:
         """Train, evaluate and keep one round; return its metrics."""
         federation, dispatch, run = self.federation, self.dispatch, self.run
         settings, sampled = federation.settings, dispatch.enter(round)
@@ -137,7 +136,7 @@ class _Server:
         self.keeper.models(round, models, measured, best=decided > self.best)
         self.best = max(self.best, decided)
         seconds = dispatch.clock.lap()  # writing the next two files counts in the next round
-        record: Metrics = {
+        found = {
             "round": round,
             **measured,
             **({"validation": _entry(validated)} if validated else {}),
@@ -157,6 +156,7 @@ class _Server:
             "seconds": sum(seconds.values()),
             "seconds_in": seconds,
         }
+        record = Round.read(found, "a round's metrics")
         run.append_metrics(record)  # before the weights: resuming drops a record that is ahead of them
         self.diverged = _diverged(record, dispatch.start)
         self.keeper.newest(round, measured, last=round == settings.rounds and not self.diverged)
@@ -261,7 +261,7 @@ class _Server:
                 yield writer
                 self.dispatch.clock.enter("checkpointing")
 
-    def _continue(self) -> list[Metrics]:
+    def _continue(self) -> list[Round]:
         """Load the newest global model of the run; return the metrics up to it."""
         run, dispatch = self.run, self.dispatch
         for leftover in run.folder.rglob(".*.tmp"):  # of a process killed while it wrote
@@ -283,7 +283,7 @@ class _Server:
                 f"than under {checkpoint.info.versions.get('numpy')}; use that numpy, or train it anew"
             )
         metrics = run.metrics()[: checkpoint.info.round]
-        if [m.get("round") for m in metrics] != list(range(1, checkpoint.info.round + 1)):
+        if [m.round for m in metrics] != list(range(1, checkpoint.info.round + 1)):
             raise UserError(
                 f"cannot resume {run.name!r}: its weights are of round {checkpoint.info.round}, which its "
                 "metrics do not reach; train it anew under another --name"
@@ -296,11 +296,12 @@ def _entry(score: Score) -> dict[str, float | None]:
     return {"accuracy": score.accuracy, "loss": finite(score.loss)}
 
 
-def _lean(record: Metrics) -> Metrics:
+def _lean(record: Round) -> Round:
     """Leave out who took part: the file has it, and memory stays flat over many rounds of many clients."""
-    return {key: value for key, value in record.items() if key not in ("clients", "rows")}
+    content = {key: value for key, value in record.to_json().items() if key not in ("clients", "rows")}
+    return Round.model_validate(content)
 
 
-def _diverged(record: Metrics, model: Tensor) -> bool:
+def _diverged(record: Round, model: Tensor) -> bool:
     """Say whether a round left the training loss or the model (P+Q,) not finite; accuracy does not count."""
-    return record["train_loss"] is None or not bool(model.isfinite().all())
+    return record.train_loss is None or not bool(model.isfinite().all())

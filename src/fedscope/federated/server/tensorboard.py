@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from fedscope.checkpoints.file.schema import Round
 from fedscope.errors import UserError
 from fedscope.storage import make_folder
 
 
 @contextmanager
-def scalars(folder: Path) -> Iterator[Callable[[Mapping[str, object]], None]]:
+def scalars(folder: Path) -> Iterator[Callable[[Round], None]]:
     """Yield a function that writes a round's metrics below ``folder``; a round written twice counts once.
 
     Raises:
@@ -22,12 +23,12 @@ def scalars(folder: Path) -> Iterator[Callable[[Mapping[str, object]], None]]:
     make_folder(folder, below=folder.parents[1])  # of ROOT/RUN/tensorboard
     writer: SummaryWriter | None = None
 
-    def write(metrics: Mapping[str, object]) -> None:
+    def write(metrics: Round) -> None:
         nonlocal writer
-        round = int(str(metrics["round"]))
+        round = metrics.round
         if writer is None:  # a killed run may have written rounds that are now done again
             writer = SummaryWriter(str(folder), purge_step=round)
-        for name, number in _numbers(metrics):
+        for name, number in _numbers(metrics.to_json()):
             writer.add_scalar(name, number, round)
         writer.flush()
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fedscope.checkpoints.file.checkpoint import versions
+from fedscope.checkpoints.file.schema import Round
 from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.federated.setup.presets import preset
 from fedscope.landscape.surroundings import code
@@ -44,7 +45,7 @@ class FilledCell:
     registry: Path
 
     @cached_property
-    def metrics(self) -> list[dict[str, object]]:
+    def metrics(self) -> list[Round]:
         """The rounds that count."""
         return self.match.entry.metrics[: self.match.round]
 
@@ -344,7 +345,7 @@ def _drawn(recipe: Recipe, one: FilledCell) -> Record | None:
     """Return what a figure draws of a cell."""
     at = {**one.cell.describe(), "run": one.match.entry.manifest.name, "round": one.match.round}
     if recipe.kind == "curves":
-        return {**at, "accuracy": [m["accuracy"] for m in one.metrics]}
+        return {**at, "accuracy": [m.accuracy for m in one.metrics]}
     if recipe.kind in DRAWN:
         name = next(iter(one.cell.measures))
         record = one.records.get(name)

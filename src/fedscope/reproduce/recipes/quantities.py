@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.schema import Round, Settings
 from fedscope.federated.server.summary import summary
 from fedscope.records.entries import Record
 from fedscope.records.estimates import Eigenvalue, Entry, Estimate
@@ -70,12 +70,10 @@ _ALL = (
 QUANTITIES: Mapping[str, Quantity] = {quantity.name: quantity for quantity in _ALL}
 
 
-def from_metrics(
-    name: str, settings: Settings, metrics: Sequence[Mapping[str, object]], tested: int | None
-) -> Number:
+def from_metrics(name: str, settings: Settings, metrics: Sequence[Round], tested: int | None) -> Number:
     """Return what a run's rounds say; ``tested`` is the number of samples that accuracies are of."""
     if name == "seconds_per_round":
-        seconds = [float(str(m["seconds"])) for m in metrics]
+        seconds = [m.seconds for m in metrics]
         mean = sum(seconds) / len(seconds)
         spread = math.sqrt(sum((s - mean) ** 2 for s in seconds) / max(1, len(seconds) - 1))
         known = len(seconds) > 1

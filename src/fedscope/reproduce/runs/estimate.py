@@ -53,8 +53,8 @@ class Clock:
             own = held.manifest.settings
             totals = spent.setdefault((str(own.model), own.precision, own.method), [0.0, 0.0])
             for m in held.metrics:
-                totals[0] += float(str(m["seconds"])) * int(str(m.get("workers", 1))) * own.threads
-                totals[1] += float(str(m.get("gradients", 0))) * own.batch_size
+                totals[0] += m.seconds * m.workers * own.threads
+                totals[1] += m.gradients * own.batch_size
         return {key: seconds / passes for key, (seconds, passes) in spent.items() if passes}
 
     def training(self, settings: Settings, done: int = 0) -> Estimate:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from fedscope.checkpoints.file.schema import Manifest
+from fedscope.checkpoints.file.schema import Manifest, Round
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.errors import UserError
 from fedscope.reproduce.recipes.cells import Cell, identity
@@ -21,7 +21,7 @@ class RunEntry:
     manifest: Manifest
 
     @cached_property
-    def metrics(self) -> list[dict[str, object]]:
+    def metrics(self) -> list[Round]:
         """The rounds so far."""
         return self.run.metrics()
 

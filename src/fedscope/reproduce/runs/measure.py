@@ -25,10 +25,10 @@ from fedscope.landscape.operators.progress import Progress
 from fedscope.records.entries import Record
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord
-from fedscope.records.plain import Plain
 from fedscope.reproduce.recipes.measures import Measure
 from fedscope.reproduce.runs.jobs import Log
 from fedscope.reproduce.runs.objective import objective_surfaces
+from fedscope.validation import Plain
 from fedscope.workflows.curvature.measure import measure
 from fedscope.workflows.landscape.scan import Plane, scan
 from fedscope.workflows.progress import Stage

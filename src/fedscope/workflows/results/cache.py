@@ -21,9 +21,9 @@ from typing import Any
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.product_cache import Journaled, Room, identity
-from fedscope.records.plain import Plain
 from fedscope.records.reading import Kept
 from fedscope.storage import expire, is_writable, remove_tree, write_text
+from fedscope.validation import Plain
 from fedscope.workflows.results import lookup as reuse
 
 _DAYS = 30

@@ -5,11 +5,11 @@ from math import log
 
 import torch
 
-from fedscope.checkpoints.file.schema import PresetUse
+from fedscope.checkpoints.file.schema import PresetUse, Round
 from fedscope.checkpoints.registry.registry import NameTakenError, Registry, Run, checked_name
 from fedscope.errors import UserError
 from fedscope.federated.parallel import workers
-from fedscope.federated.server.rounds import Metrics, assist, train
+from fedscope.federated.server.rounds import assist, train
 from fedscope.federated.server.summary import summary
 from fedscope.federated.server.tensorboard import scalars
 from fedscope.federated.setup.federation import Federation, open_run, prepare
@@ -102,9 +102,9 @@ def _lead(
         scalars(run.folder / "tensorboard") if plan.tensorboard else nullcontext() as board,
     ):
 
-        def show(m: Metrics) -> None:
-            loss = "not finite" if m["loss"] is None else f"{m['loss']:.4f}"
-            report(int(str(m["round"])), until, f"accuracy {m['accuracy']:.2%}, test loss {loss}")
+        def show(m: Round) -> None:
+            loss = "not finite" if m.loss is None else f"{m.loss:.4f}"
+            report(m.round, until, f"accuracy {m.accuracy:.2%}, test loss {loss}")
             if board:
                 board(m)
 
@@ -113,7 +113,7 @@ def _lead(
         except KeyboardInterrupt:
             where = f"--name {run.name} --registry {run.folder.parent}"
             raise KeyboardInterrupt(f"go on with `fedscope train --resume {where}`") from None
-    _note_explosion(federation, run, metrics[-1]["train_loss"], reporter)
+    _note_explosion(federation, run, metrics[-1].train_loss, reporter)
     state = run.status(run.manifest())
     return Trained(
         run=run.name,
@@ -127,9 +127,9 @@ def _lead(
     )
 
 
-def _note_explosion(federation: Federation, run: Run, loss: object, reporter: Reporter) -> None:
+def _note_explosion(federation: Federation, run: Run, loss: float | None, reporter: Reporter) -> None:
     guessing = log(len(federation.dataset.classes))
-    if loss is not None and float(str(loss)) > EXPLODED * guessing:
+    if loss is not None and loss > EXPLODED * guessing:
         reporter.note(
             f"{run.name}: the training loss is {loss:.3g}, that of guessing is {guessing:.2g}; lower --lr"
         )
