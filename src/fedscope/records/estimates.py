@@ -36,6 +36,7 @@ class Eigenvalue(Entry):
 
     residual: Number
     stderr_data: Number
+    bias_data: Number = math.nan  # by which it is too high on so few samples; NaN of an older record
     interval: Interval | None = None
     batches: Many[Number] | None = None  # its part from each batch
 

@@ -10,15 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from fedscope.checkpoints.file.checkpoint import versions
-from fedscope.checkpoints.file.schema import Round
+from fedscope.checkpoints.file.schema import Round, Settings
 from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.federated.setup.presets import preset
 from fedscope.landscape.surroundings import code
 from fedscope.records.artefact import ARTEFACT_SCHEMA, ArtefactRecord
 from fedscope.records.entries import Record
+from fedscope.records.hessian import HessianRecord
+from fedscope.records.reading import Kept
 from fedscope.reproduce.artefacts import costs
 from fedscope.reproduce.artefacts.claims import Sample, Statement, judge, mean, spread
 from fedscope.reproduce.recipes.cells import Cell
@@ -56,22 +57,22 @@ class FilledCell:
         return {name: path for name, path in paths.items() if path}
 
     @cached_property
-    def records(self) -> dict[str, Record]:
+    def records(self) -> dict[str, Kept]:
         """The results that there are, by the measure's name."""
         measures = self.cell.measures
         found = {name: kept(self.registry, path, measures[name]) for name, path in self.paths.items()}
         return {name: record for name, record in found.items() if record is not None}
 
-    def number(self, quantity: str) -> tuple[Number, Record | None] | None:
+    def number(self, quantity: str) -> tuple[Number, HessianRecord | None] | None:
         """Return a quantity's value and the record it is from; None where it is not measured."""
         measure = QUANTITIES[quantity].measure
         if measure is None:
             tested = self.match.entry.manifest.data.test_samples
             return from_metrics(quantity, self._settings(), self.metrics, tested), None
         record = self.records.get(measure)
-        return None if record is None else (from_record(quantity, record), record)
+        return (from_record(quantity, record), record) if isinstance(record, HessianRecord) else None
 
-    def _settings(self) -> Any:
+    def _settings(self) -> Settings:
         """The run's settings as they are of the cell: its length decides what half of the rounds is."""
         update = {"rounds": self.cell.settings.rounds, "target": self.cell.settings.target}
         return self.match.entry.manifest.settings.model_copy(update=update)
@@ -310,9 +311,8 @@ def _held(filled: Sequence[FilledCell], name: str) -> int | None:
     return whole[0] if whole else None
 
 
-def _is_old(record: Record) -> bool:
-    made = record.get("versions") or {}
-    return bool(made) and made.get("fedscope") != versions().get("fedscope")
+def _is_old(record: Kept) -> bool:
+    return bool(record.versions) and record.versions.get("fedscope") != versions().get("fedscope")
 
 
 def _complete(cells: Sequence[Cell], filled: Sequence[FilledCell]) -> bool:
@@ -349,7 +349,7 @@ def _drawn(recipe: Recipe, one: FilledCell) -> Record | None:
     if recipe.kind in DRAWN:
         name = next(iter(one.cell.measures))
         record = one.records.get(name)
-        return None if record is None else {**at, "measure": name, "record": record}
+        return None if record is None else {**at, "measure": name, "record": record.to_json()}
     return None
 
 

@@ -15,12 +15,12 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
 from fedscope.records.differences import differences
-from fedscope.records.reading import hessians
+from fedscope.records.hessian import HessianRecord
 from fedscope.reproduce.recipes.quantities import QUANTITIES, Number
 from fedscope.statistics.intervals import combined, interval
 
@@ -37,7 +37,7 @@ class Sample:
     """A cell's numbers, one per seed, and the record that each is from, if one is."""
 
     numbers: tuple[Number, ...]
-    records: tuple[Mapping[str, Any] | None, ...] = ()
+    records: tuple[HessianRecord | None, ...] = ()
     round: int | None = None  # None: of several
 
 
@@ -199,7 +199,7 @@ def _paired(quantity: str, ours: Sample, theirs: Sample) -> tuple[float, float] 
     if not (ours.records and theirs.records and ours.records[0] and theirs.records[0]):
         return None
     try:
-        found = differences(*hessians([theirs.records[0], ours.records[0]]))
+        found = differences(theirs.records[0], ours.records[0])
     except UserError:
         return None
     for one in found:

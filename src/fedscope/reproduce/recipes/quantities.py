@@ -5,14 +5,14 @@ weights has the error of its own record, over samples and probes together.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedscope.checkpoints.file.schema import Round, Settings
+from fedscope.choices import Reading
 from fedscope.federated.server.summary import summary
-from fedscope.records.entries import Record
-from fedscope.records.estimates import Eigenvalue, Entry, Estimate
-from fedscope.records.hessian import Trace
+from fedscope.records.estimates import Eigenvalue, Entry, Estimate, Symbol
+from fedscope.records.hessian import HessianRecord
 from fedscope.statistics.resolution import UNRESOLVED
 
 
@@ -36,9 +36,19 @@ class Quantity:
     name: str
     title: str
     measure: str | None = None  # the recipe's measure that it is read from; None: the run's metrics
-    path: tuple[str, ...] = ()  # in the measure's record
+    entry: Callable[[HessianRecord], Entry | None] | None = None  # in the measure's record
     static: bool = False  # of the published network and method, without a run
     drawn: bool = False  # shown as a figure, not as a number
+
+
+def _mean(symbol: Symbol, reading: Reading) -> Callable[[HessianRecord], Estimate | None]:
+    """Return what reads a mean over pairs of clients."""
+
+    def entry(record: HessianRecord) -> Estimate | None:
+        cross = record.cross_client
+        return cross.mean(symbol, reading) if cross else None
+
+    return entry
 
 
 _ALL = (
@@ -51,16 +61,16 @@ _ALL = (
     Quantity("macs", "MACs (10⁶)", static=True),
     Quantity("macs_e8", "MACs (10⁸)", static=True),
     Quantity("parameters", "parameters held (10⁶)", static=True),
-    Quantity("lambda_max", "λ_max", "curvature", ("lambda_max",)),
-    Quantity("trace", "trace", "curvature", ("trace",)),
-    Quantity("H_N", "H_N, diagonals", "clients", ("cross_client", "H_N", "parameter")),
-    Quantity("H_D", "H_D, diagonals", "clients", ("cross_client", "H_D", "parameter")),
-    Quantity("H_N_tensor", "H_N, block traces", "clients", ("cross_client", "H_N", "tensor")),
-    Quantity("H_D_tensor", "H_D, block traces", "clients", ("cross_client", "H_D", "tensor")),
-    Quantity("lambda_max_code", "λ_max, published code", "published", ("lambda_max",)),
-    Quantity("trace_code", "trace, published code", "published", ("trace",)),
-    Quantity("H_N_code", "H_N, published code", "published", ("cross_client", "H_N", "tensor")),
-    Quantity("H_D_code", "H_D, published code", "published", ("cross_client", "H_D", "tensor")),
+    Quantity("lambda_max", "λ_max", "curvature", lambda record: record.lambda_max),
+    Quantity("trace", "trace", "curvature", lambda record: record.trace),
+    Quantity("H_N", "H_N, diagonals", "clients", _mean("H_N", "parameter")),
+    Quantity("H_D", "H_D, diagonals", "clients", _mean("H_D", "parameter")),
+    Quantity("H_N_tensor", "H_N, block traces", "clients", _mean("H_N", "tensor")),
+    Quantity("H_D_tensor", "H_D, block traces", "clients", _mean("H_D", "tensor")),
+    Quantity("lambda_max_code", "λ_max, published code", "published", lambda record: record.lambda_max),
+    Quantity("trace_code", "trace, published code", "published", lambda record: record.trace),
+    Quantity("H_N_code", "H_N, published code", "published", _mean("H_N", "tensor")),
+    Quantity("H_D_code", "H_D, published code", "published", _mean("H_D", "tensor")),
     Quantity("curve", "accuracy by round", drawn=True),
     Quantity("spectrum", "top eigenvalues", "spectrum", drawn=True),
     Quantity("density", "eigenvalue density", "density", drawn=True),
@@ -90,22 +100,16 @@ def from_metrics(name: str, settings: Settings, metrics: Sequence[Round], tested
     return Number(100 * share, None if error is None else 100 * error)
 
 
-def from_record(name: str, record: Record) -> Number:
+def from_record(name: str, record: HessianRecord) -> Number:
     """Return what a measure's record says."""
     if name == "spectrum":
-        return _sum(record["eigenvalues"])
-    path, found = QUANTITIES[name].path, record
-    for part in path:
-        found = found.get(part) or {}
-    if not found:
+        return _sum(record.eigenvalues)
+    read = QUANTITIES[name].entry
+    entry = read(record) if read else None
+    if entry is None:
         return Number(None, text="–")
-    entry: Entry
-    if path[0] == "cross_client":
-        entry = mean = Estimate.read(found)
-        if not mean.resolves("H_N" if path[1] == "H_N" else "H_D"):
-            return Number(None, text=UNRESOLVED)
-    else:
-        entry = (Trace if path[0] == "trace" else Eigenvalue).read(found)
+    if isinstance(entry, Estimate) and not entry.resolves("H_N" if name.startswith("H_N") else "H_D"):
+        return Number(None, text=UNRESOLVED)
     if math.isnan(entry.value):
         return Number(None, text="not finite")
     if not entry.error:
@@ -114,13 +118,14 @@ def from_record(name: str, record: Record) -> Number:
     return Number(entry.value, error if math.isfinite(error) else None, dof)
 
 
-def _sum(eigenvalues: Sequence[Record]) -> Number:
+def _sum(eigenvalues: Sequence[Eigenvalue]) -> Number:
     """Return the sum of the top eigenvalues, less the upward bias that they have on few samples.
 
     Their data errors, which are not independent, are added.
     """
-    values, errors = [e["value"] for e in eigenvalues], [e["stderr_data"] for e in eigenvalues]
-    if None in values:
+    total = sum(one.value for one in eigenvalues)
+    if math.isnan(total):
         return Number(None, text="not finite")
-    bias = sum(e.get("bias_data") or 0.0 for e in eigenvalues)
-    return Number(sum(values) - bias, None if None in errors else sum(errors))
+    bias = sum(one.bias_data for one in eigenvalues if not math.isnan(one.bias_data))
+    error = sum(one.stderr_data for one in eigenvalues)
+    return Number(total - bias, None if math.isnan(error) else error)

@@ -22,9 +22,9 @@ from fedscope.checkpoints.file.checkpoint import load_checkpoint, versions
 from fedscope.checkpoints.registry.run import Run
 from fedscope.errors import UserError
 from fedscope.landscape.operators.progress import Progress
-from fedscope.records.entries import Record
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord
+from fedscope.records.reading import Kept
 from fedscope.reproduce.recipes.measures import Measure
 from fedscope.reproduce.runs.jobs import Log
 from fedscope.reproduce.runs.objective import objective_surfaces
@@ -65,7 +65,7 @@ def _content(path: Path, _written: int) -> str:
     return load_checkpoint(path).sha256
 
 
-def kept(registry: Path, path: Path, wanted: Measure) -> Record | None:
+def kept(registry: Path, path: Path, wanted: Measure) -> Kept | None:
     """Return the result of a measure, if the registry has one that is whole and of these weights.
 
     Raises:
@@ -77,10 +77,10 @@ def kept(registry: Path, path: Path, wanted: Measure) -> Record | None:
         return _answer(keeper, path, wanted)
     cross = record.cross_client if isinstance(record, HessianRecord) else None
     compared = (cross and cross.uploads) or {}
-    return record.to_json() if uploads(path, wanted).items() <= compared.items() else None
+    return record if uploads(path, wanted).items() <= compared.items() else None
 
 
-def _answer(keeper: Keeper, path: Path, wanted: Measure) -> Record | None:
+def _answer(keeper: Keeper, path: Path, wanted: Measure) -> HessianRecord | None:
     """Return what a result of another name says of a measure of curvature, if it has all of it."""
     if wanted.kind != "hessian" or wanted.reading == "code":
         return None
@@ -95,7 +95,7 @@ def _answer(keeper: Keeper, path: Path, wanted: Measure) -> Record | None:
     }  # fmt: skip
     needed = Wanted(content(path), problem, None, uploads(path, wanted))
     best = earlier(keeper.results(needed.sha256), request, needed)
-    return trimmed(best[0], request).to_json() if best and not best[1] else None
+    return trimmed(best[0], request) if best and not best[1] else None
 
 
 def uploads(path: Path, wanted: Measure) -> dict[str, str]:
