@@ -12,9 +12,10 @@ from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.cli.figures import build_command
 from fedscope.records.commands import DEFAULT
-from fedscope.reproduce import build as building
-from fedscope.reproduce.build import Place, Plan, build, command
+from fedscope.reproduce import plan as planning
+from fedscope.reproduce.build import build, command
 from fedscope.reproduce.gallery.gallery import INDEX, index, records
+from fedscope.reproduce.plan import Place, Plan
 from fedscope.reproduce.recipes.cells import Choices, cells
 from fedscope.reproduce.recipes.spec import names, recipe
 from fedscope.reproduce.runs import measure as measuring
@@ -74,7 +75,7 @@ def test_a_full_registry_is_computed_nothing_of(place: Place, monkeypatch: pytes
     def refuse(*_: object) -> None:
         raise AssertionError("this was there")
 
-    monkeypatch.setattr(building, "train_job", refuse)
+    monkeypatch.setattr(planning, "train_job", refuse)
     monkeypatch.setattr(measuring, "compute", refuse)
     _, faults = build(SMOKE, Choices(), place, lambda _: None)
     assert not faults
@@ -114,7 +115,7 @@ def test_uploads_that_went_too_early_are_said(place: Place, tmp_path: Path) -> N
     plan = Plan((one,), moon, there)
     assert len(plan.measures) == 1
     assert all("were deleted; delete the run" in why for why in plan.faults.values())
-    assert plan.describe()["faults"] == plan.faults
+    assert plan.outline().faults == plan.faults
     _, faults = build([one], moon, there, lambda _: None)
     assert faults == plan.faults
     assert len(faults) == 2

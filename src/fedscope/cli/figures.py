@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence, Sized
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from fedscope.errors import UserError
 from fedscope.storage import check_target
 
 if TYPE_CHECKING:
-    from fedscope.reproduce.build import Plan
+    from fedscope.reproduce.plan import Plan
     from fedscope.reproduce.recipes.spec import Recipe
 
 SCALES = ("paper", "cpu", "smoke")
@@ -58,27 +59,25 @@ def list_recipes(scale: str, registry: Path, json_target: str | None) -> None:
 
 def _listed(scale: str, registry: Path) -> tuple[list[dict[str, Any]], list[Sequence[Any]]]:
     """Return what there is to say of all recipes, and what is shown of it."""
-    from fedscope.reproduce.build import Place, Plan
+    from fedscope.reproduce.plan import Place, Plan
     from fedscope.reproduce.recipes.cells import Choices
     from fedscope.reproduce.recipes.spec import names, recipe
     from fedscope.reproduce.runs.estimate import words
 
     place, rows, found = Place(registry, Path("figures")), [], []
-    shared = None
+    shared: Plan | None = None
     for name in names():
-        plan = Plan((recipe(name, scale),), Choices(), place)
-        if shared is not None:
-            plan.__dict__.update(holdings=shared.holdings, clock=shared.clock)
+        plan = Plan((recipe(name, scale),), Choices(), place, clock=shared.clock if shared else None)
         shared = shared or plan
-        (known,) = plan.recipes
-        facts = plan.describe()
-        (own,) = facts["recipes"]
-        found.append({**facts, **own, "title": known.title, "printed_in": known.table, "kind": known.kind})
-        has = f"{own['with_a_run']} of {own['cells']}" if own["cells"] else "needs no run"
-        time = f"{words(facts['seconds'])} ({facts['basis']})" if facts["seconds"] else ""
-        left = _many(facts["train"], "run") if facts["train"] else ""
-        more = _many(facts["measure"], "measure") if facts["measure"] else ""
-        lost = f"{len(facts['diverged'])} diverged" if facts["diverged"] else ""
+        (known,), outline = plan.recipes, plan.outline()
+        (own,) = outline.recipes
+        of_paper = {"title": known.title, "printed_in": known.table, "kind": known.kind}
+        found.append({**asdict(outline), **asdict(own), **of_paper})
+        has = f"{own.with_a_run} of {own.cells}" if own.cells else "needs no run"
+        time = f"{words(outline.seconds)} ({outline.basis})" if outline.seconds else ""
+        left = _many(outline.train, "run") if outline.train else ""
+        more = _many(outline.measure, "measure") if outline.measure else ""
+        lost = f"{len(outline.diverged)} diverged" if outline.diverged else ""
         needs = ", ".join(filter(None, [left, more, lost])) or "–"
         rows.append([name, known.table, known.title, known.kind, has, needs, time])
     drop = ("kind", "core time", "of the paper", "has runs for", "shows")
@@ -130,8 +129,9 @@ def build_command(
     Run the same command again after an interruption: it goes on where it stopped.
     """
     from fedscope.process import use_device
-    from fedscope.reproduce.build import Place, Plan, build
+    from fedscope.reproduce.build import build
     from fedscope.reproduce.gallery.gallery import SUFFIXES
+    from fedscope.reproduce.plan import Place, Plan
     from fedscope.reproduce.recipes.cells import Choices, rows
 
     chosen = Choices(_numbers(seeds), only or None, rounds)
@@ -144,7 +144,7 @@ def build_command(
     chosen_device = str(use_device(device, threads))
     place = Place(registry, out, data_dir, chosen_device, threads, workers)
     if dry_run:
-        _show(Plan(tuple(recipes), chosen, place, partial), json_target=json_target)
+        _show(Plan(recipes, chosen, place, partial=partial), json_target=json_target)
         return
     for one in recipes:
         for suffix in SUFFIXES:
@@ -200,30 +200,30 @@ def _show(plan: Plan, *, json_target: str | None) -> None:
     """Print what a build would do."""
     from fedscope.reproduce.runs.estimate import words
 
-    facts = plan.describe()
-    if console.in_json(json_target, facts):
+    outline = plan.outline()
+    if console.in_json(json_target, asdict(outline)):
         return
-    for own in facts["recipes"]:
-        print(f"{own['recipe']} at {own['scale']}: {own['with_a_run']} of {own['cells']} cells have a run")
-        for why in own["why"]:
+    for own in outline.recipes:
+        print(f"{own.recipe} at {own.scale}: {own.with_a_run} of {own.cells} cells have a run")
+        for why in own.why:
             print(f"  {why}")
-    for job in facts["train"]:
-        verb = "continue" if job["resume"] else "train"
-        print(f"{verb} {job['run']}: {words(job['seconds'])} of a core ({job['basis']})")
-        print(f"  {job['command']}")
-    for one in facts["measure"]:
-        print(f"measure {one['run']} {one['checkpoint']}: {one['what']}")
-    seconds = facts["seconds"] / plan.place.workers
-    for run, round in facts["diverged"].items():
+    for job in outline.train:
+        verb = "continue" if job.resume else "train"
+        print(f"{verb} {job.run}: {words(job.seconds)} of a core ({job.basis})")
+        print(f"  {job.command}")
+    for one in outline.measure:
+        print(f"measure {one.run} {one.checkpoint}: {one.what}")
+    seconds = outline.seconds / plan.place.workers
+    for run, round in outline.diverged.items():
         print(f"{run} diverged in round {round} and is not trained again")
-    for what, why in facts["faults"].items():
+    for what, why in outline.faults.items():
         print(f"cannot {what}: {why}")
-    if facts["train"] or facts["measure"]:
-        runs, results = _many(facts["train"], "run"), _many(facts["measure"], "result")
+    if outline.train or outline.measure:
+        runs, results = _many(outline.train, "run"), _many(outline.measure, "result")
         cores = _many(range(plan.place.workers), "core")
         print(
             f"{runs} to train, {results} to measure of runs that are there: {words(seconds)} on {cores} "
-            f"({facts['basis']}), the measures of new runs included"
+            f"({outline.basis}), the measures of new runs included"
         )
     else:
         print("nothing to train or to measure")
@@ -238,5 +238,5 @@ def _many(things: Sized, what: str) -> str:
 def _unreadable(plan: Plan | None) -> list[str]:
     return [
         f"the run {name} cannot be read and stands in no cell; see `fedscope runs verify`"
-        for name in (plan.holdings.unreadable if plan else ())
+        for name in (plan.inventory.unreadable if plan else ())
     ]

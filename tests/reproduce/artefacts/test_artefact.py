@@ -20,9 +20,9 @@ LISTED = ", ".join(map(str, preset("man/t2/delta0.3").seeds))
 def record(root: Path, name: str, scale: str, *, partial: bool = False, **choices: object) -> Record:
     one = recipe(name, scale)
     wanted = cells(one, Choices(**choices))  # type: ignore[arg-type]
-    holdings = RunInventory(Registry(root))
-    pairs = [(c, holdings.find(c, partial=partial)) for c in wanted]
-    lost = [(c, run) for c, found in pairs if not found and (run := holdings.diverged(c))]
+    inventory = RunInventory(Registry(root))
+    pairs = [(c, inventory.find(c, partial=partial)) for c in wanted]
+    lost = [(c, run) for c, found in pairs if not found and (run := inventory.diverged(c))]
     filled = [FilledCell(c, found, root) for c, found in pairs if found]
     return assemble(one, wanted, filled, "command", lost).to_json()
 

@@ -10,7 +10,7 @@ from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.schema import DataSpec, Manifest, ModelSpec, Round
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.federated.setup.federation import settled
-from fedscope.reproduce.build import Place, Plan
+from fedscope.reproduce.plan import Place, Plan
 from fedscope.reproduce.recipes.cells import Cell, Choices, cells
 from fedscope.reproduce.recipes.spec import recipe
 from fedscope.reproduce.runs.inventory import RunInventory
@@ -111,9 +111,9 @@ def test_damaged_runs_are_named(tmp_path: Path) -> None:
     run = held(tmp_path, "broken", cell("FedAvg"), "all.pt")
     path = run.folder / "manifest.json"
     path.write_text(path.read_text().replace("2024", "2025"))
-    holdings = RunInventory(Registry(tmp_path))
-    assert holdings.find(cell("FedAvg")) is None
-    assert holdings.unreadable == ["broken"]
+    inventory = RunInventory(Registry(tmp_path))
+    assert inventory.find(cell("FedAvg")) is None
+    assert inventory.unreadable == ["broken"]
 
 
 def test_one_run_serves_all_rounds_of_an_experiment(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_diverged_run_is_neither_continued_nor_trained_again(tmp_path: Path) -
     run.write_manifest(run.manifest().model_copy(update={"diverged": 7}))
     assert missing([wanted], RunInventory(Registry(tmp_path))) == []
     plan = Plan((recipe("man/table2", "cpu"),), Choices(rows=("FedDyn",)), Place(tmp_path, tmp_path))
-    assert plan.describe()["diverged"] == {"lost": 7}
+    assert plan.outline().diverged == {"lost": 7}
     later = held(tmp_path, "later", wanted, done=160, finished=False, rounds=500)
     later.write_manifest(later.manifest().model_copy(update={"diverged": 160}))
     run.write_manifest(run.manifest().model_copy(update={"diverged": None}))
@@ -185,8 +185,8 @@ def test_a_run_with_more_rounds_is_trained_as_far_as_is_needed(tmp_path: Path) -
     for name, until in (("whole", 5), ("part", 3)):
         job = Training(name, longer, wanted.use, until, False, (wanted,))
         train_job(job, tmp_path / name, None, "cpu", 1, lambda _: None)
-    holdings = RunInventory(Registry(tmp_path / "part"))
-    found = holdings.find(wanted)
+    inventory = RunInventory(Registry(tmp_path / "part"))
+    found = inventory.find(wanted)
     assert found is not None
     assert (found.round, found.entry.done) == (3, 3)
     assert not found.entry.run.final.exists()

@@ -43,13 +43,13 @@ NOTHING = Estimate(0.0, "measured")
 class Clock:
     """The speed of this machine, as the registry's runs show it."""
 
-    holdings: RunInventory
+    inventory: RunInventory
 
     @cached_property
     def rates(self) -> dict[tuple[str, str, str], float]:
         """Seconds of a core per image pass, by network, precision and method."""
         spent: dict[tuple[str, str, str], list[float]] = {}
-        for held in (held for runs in self.holdings.runs.values() for held in runs):
+        for held in (held for runs in self.inventory.runs.values() for held in runs):
             own = held.manifest.settings
             totals = spent.setdefault((str(own.model), own.precision, own.method), [0.0, 0.0])
             for m in held.metrics:

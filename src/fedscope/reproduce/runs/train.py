@@ -57,7 +57,7 @@ def _flag(setting: str, value: object) -> str:
     return f"--{name} {value}"
 
 
-def missing(cells: Iterable[Cell], holdings: RunInventory, *, bf16: bool = True) -> list[Training]:
+def missing(cells: Iterable[Cell], inventory: RunInventory, *, bf16: bool = True) -> list[Training]:
     """Return what must be trained for these cells: each experiment once, as long as its longest cell.
 
     Of an experiment that cells need at several rounds, the models of all these rounds are kept; one that
@@ -66,16 +66,16 @@ def missing(cells: Iterable[Cell], holdings: RunInventory, *, bf16: bool = True)
     """
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
-        if holdings.find(cell) is None and not holdings.diverged(cell):
+        if inventory.find(cell) is None and not inventory.diverged(cell):
             groups.setdefault(cell.identity, []).append(cell)
-    return [_training(group, holdings, bf16=bf16) for group in groups.values()]
+    return [_training(group, inventory, bf16=bf16) for group in groups.values()]
 
 
-def _training(cells: list[Cell], holdings: RunInventory, *, bf16: bool) -> Training:
+def _training(cells: list[Cell], inventory: RunInventory, *, bf16: bool) -> Training:
     longest = max(cells, key=lambda cell: cell.settings.rounds)
     rounds = {cell.settings.rounds for cell in cells}
     every = math.gcd(*rounds - {max(rounds)})  # the last one's model is kept anyway; 0 where it is the only
-    begun = holdings.unfinished(longest.identity, max(rounds))
+    begun = inventory.unfinished(longest.identity, max(rounds))
     if begun:
         return Training(begun.run.name, begun.manifest.settings, longest.use, max(rounds), True, tuple(cells))
     changes = {"keep_every": every, "save_clients": needed(cells), **({} if bf16 else {"precision": "fp32"})}

@@ -1,0 +1,246 @@
+"""What recipes need beyond what the registry has: runs to train, results to measure, and the time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+
+from fedscope.checkpoints.registry.registry import Registry
+from fedscope.process import has_bfloat16
+from fedscope.reproduce.artefacts.artefact import FilledCell
+from fedscope.reproduce.recipes.cells import Cell, Choices, cells
+from fedscope.reproduce.recipes.measures import Measure
+from fedscope.reproduce.recipes.spec import Recipe
+from fedscope.reproduce.runs import measure as measuring
+from fedscope.reproduce.runs.estimate import NOTHING, Clock, Estimate, total
+from fedscope.reproduce.runs.inventory import RunEntry, RunInventory
+from fedscope.reproduce.runs.jobs import Job
+from fedscope.reproduce.runs.measure import key, why_not_measurable
+from fedscope.reproduce.runs.train import Training, missing, train_job
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where things are, and how they are computed."""
+
+    registry: Path
+    out: Path
+    data_dir: Path | None = None
+    device: str = "cpu"
+    threads: int = 1
+    workers: int = 1
+
+
+@dataclass(frozen=True)
+class RecipeState:
+    """A recipe, and in how many of its cells a run stands."""
+
+    recipe: str
+    scale: str
+    cells: int
+    with_a_run: int
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ToTrain:
+    """A run that is missing."""
+
+    run: str
+    resume: bool
+    rounds: int
+    seconds: float  # of one core
+    basis: str
+    command: str
+
+
+@dataclass(frozen=True)
+class ToMeasure:
+    """A result that is missing of a run that is there."""
+
+    run: str
+    checkpoint: str
+    what: str
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What a build would do."""
+
+    recipes: tuple[RecipeState, ...]
+    train: tuple[ToTrain, ...]
+    measure: tuple[ToMeasure, ...]
+    diverged: dict[str, int]  # the round of each run that leaves a cell empty
+    faults: dict[str, str]  # what cannot be done, and why
+    seconds: float  # of one core
+    basis: str
+
+
+class Plan:
+    """What recipes need beyond what the registry has; :meth:`refresh` looks at that again."""
+
+    def __init__(
+        self,
+        recipes: Sequence[Recipe],
+        choices: Choices,
+        place: Place,
+        *,
+        partial: bool = False,
+        clock: Clock | None = None,
+    ):
+        self.recipes, self.choices, self.place, self.partial = tuple(recipes), choices, place, partial
+        self.clock = clock or Clock(RunInventory(Registry(place.registry)))
+
+    @property
+    def inventory(self) -> RunInventory:
+        """The registry as it was when the plan was made, or refreshed."""
+        return self.clock.inventory
+
+    def refresh(self, *, partial: bool) -> None:
+        """See what has come to the registry since."""
+        self.partial, self.clock = partial, Clock(RunInventory(Registry(self.place.registry)))
+        for name, kind in vars(Plan).items():
+            if isinstance(kind, cached_property):
+                vars(self).pop(name, None)
+
+    @cached_property
+    def cells(self) -> dict[str, list[Cell]]:
+        """Every recipe's cells."""
+        return {recipe.name: cells(recipe, self.choices) for recipe in self.recipes}
+
+    @cached_property
+    def trainings(self) -> list[Training]:
+        """The runs that are missing, the longest first."""
+        if self.partial:
+            return []
+        every = [cell for own in self.cells.values() for cell in own]
+        found = missing(every, self.inventory, bf16=has_bfloat16(torch.device(self.place.device)))
+        return sorted(found, key=lambda job: -self._time(job).seconds)
+
+    @cached_property
+    def filled(self) -> dict[str, list[FilledCell]]:
+        """The cells that have a run, by recipe."""
+        return {
+            name: [
+                FilledCell(cell, found, self.place.registry)
+                for cell in own
+                if (found := self.inventory.find(cell, partial=self.partial))
+            ]
+            for name, own in self.cells.items()
+        }
+
+    @cached_property
+    def diverged(self) -> dict[str, list[tuple[Cell, RunEntry]]]:
+        """The cells that stay empty, since their run diverged, by recipe."""
+        return {
+            name: [
+                (cell, held)
+                for cell in own
+                if not self.inventory.find(cell) and (held := self.inventory.diverged(cell))
+            ]
+            for name, own in self.cells.items()
+        }
+
+    @cached_property
+    def _lacking(self) -> dict[str, tuple[Path, Measure]]:
+        """The results that are missing of runs that are there, by their key."""
+        found: dict[str, tuple[Path, Measure]] = {}
+        for name in self.cells:
+            for one in self.filled[name]:
+                for measure, path in one.paths.items():
+                    if measure not in one.records:
+                        wanted = one.cell.measures[measure]
+                        found[key(path, wanted)] = (path, wanted)
+        return found
+
+    @cached_property
+    def measures(self) -> dict[str, tuple[Path, Measure]]:
+        """Those of them that can be measured."""
+        return {
+            name: (path, wanted)
+            for name, (path, wanted) in self._lacking.items()
+            if not why_not_measurable(wanted, path)
+        }
+
+    @property
+    def faults(self) -> dict[str, str]:
+        """Why the others cannot, by what would be done."""
+        return {
+            _title(path, wanted): why
+            for path, wanted in self._lacking.values()
+            if (why := why_not_measurable(wanted, path))
+        }
+
+    def divergences(self) -> dict[str, int]:
+        """Return the round in which each run diverged that leaves a cell empty."""
+        held = [held for own in self.diverged.values() for _, held in own]
+        return {one.run.name: one.manifest.diverged for one in held if one.manifest.diverged}
+
+    def training_jobs(self) -> list[Job]:
+        """Return the work of the missing runs."""
+        place = self.place
+        where = (place.registry, place.data_dir, place.device, place.threads)
+        return [Job(f"train {one.name}", train_job, (one, *where)) for one in self.trainings]
+
+    def measuring_jobs(self) -> list[Job]:
+        """Return the work of the missing results."""
+        place = self.place
+        where = (place.registry, place.data_dir, place.device)
+        return [
+            Job(_title(path, wanted), measuring.compute, (path, wanted, *where))
+            for path, wanted in self.measures.values()
+        ]
+
+    def estimate(self) -> Estimate:
+        """Return the time of everything that is missing, on one core."""
+        training = [self._time(job) for job in self.trainings]
+        later = [
+            self.clock.measuring(cell.settings, wanted)
+            for job in self.trainings for cell in job.cells for wanted in cell.measures.values()
+        ]  # fmt: skip
+        now = [
+            self.clock.measuring(one.cell.settings, one.cell.measures[measure])
+            for name in self.cells for one in self.filled[name] for measure, path in one.paths.items()
+            if measure not in one.records and key(path, one.cell.measures[measure]) in self.measures
+        ]  # fmt: skip
+        return total([*training, *later, *now]) if training or later or now else NOTHING
+
+    def _time(self, job: Training) -> Estimate:
+        """Return the time of the rounds that a run has to go."""
+        left = job.settings.model_copy(update={"rounds": job.until})
+        if not job.resume:
+            return self.clock.training(left)
+        runs = (held for own in self.inventory.runs.values() for held in own)
+        return self.clock.training(left, next(held.done for held in runs if held.run.name == job.name))
+
+    def outline(self) -> Outline:
+        """Return what is to be done, and how long it takes."""
+        estimate = self.estimate()
+        timed = [(job, self._time(job)) for job in self.trainings]
+        return Outline(
+            tuple(
+                RecipeState(
+                    recipe.name, recipe.scale.name, len(self.cells[recipe.name]),
+                    len(self.filled[recipe.name]), tuple(recipe.scale.why),
+                )
+                for recipe in self.recipes
+            ),
+            tuple(
+                ToTrain(
+                    job.name, job.resume, job.until, time.seconds, time.basis,
+                    job.command(self.place.registry),
+                )
+                for job, time in timed
+            ),
+            tuple(
+                ToMeasure(path.parent.name, path.name, wanted.summary())
+                for path, wanted in self.measures.values()
+            ),
+            self.divergences(), self.faults, estimate.seconds, estimate.basis,
+        )  # fmt: skip
+
+
+def _title(path: Path, wanted: Measure) -> str:
+    return f"measure {path.parent.name}@{path.stem}, {wanted.summary()}"
