@@ -1,0 +1,44 @@
+"""What a request costs beside its products."""
+
+from pathlib import Path
+
+import pytest
+from torch import Tensor, nn
+
+from fedscope.checkpoints.registry.registry import Run
+from fedscope.landscape.loss import flat_loss
+from fedscope.landscape.loss.flat_loss import SAMPLE
+from fedscope.workflows.curvature.measure import measure
+from fedscope.workflows.progress import SILENT
+from fedscope.workflows.requests import Request
+from fedscope.workflows.sources.problem import load
+from fedscope.workflows.sources.samples import Source
+
+
+def test_a_request_copies_the_network_once_and_a_kept_result_costs_one_pass(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The result's name takes every sample's loss, and a product with a few of them."""
+    copies, passed = [], []
+    frozen_copy = flat_loss.frozen_copy
+
+    def counted(model: nn.Module, **options: object) -> nn.Module:
+        copies.append(model)
+        copied = frozen_copy(model, **options)  # type: ignore[arg-type]
+
+        def seen(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            passed.append(len(inputs[0]))
+
+        copied.register_forward_pre_hook(seen)
+        return copied
+
+    monkeypatch.setattr(flat_loss, "frozen_copy", counted)
+    (problem,) = load([run.final], Source(samples=64, batch_size=32))
+    request = Request(density=True, probes=2, tol=0.5)
+    first = measure(problem, request, SILENT.stage, keep=tmp_path / "kept")
+    assert len(copies) == 1
+    passed.clear()
+    again = measure(problem, request, SILENT.stage, keep=tmp_path / "kept")
+    assert (again.reused, again.lambda_max) == (True, first.lambda_max)
+    assert len(copies) == 2
+    assert [count for count in passed if count > SAMPLE] == [32, 32, 32]  # two losses and a product
