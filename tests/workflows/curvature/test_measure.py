@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.landscape.loss import flat_loss
+from fedscope.landscape.loss.batchnorm import frozen_copy
 from fedscope.landscape.loss.flat_loss import SAMPLE
 from fedscope.workflows.curvature.measure import measure
 from fedscope.workflows.progress import SILENT
@@ -20,7 +21,6 @@ def test_a_request_copies_the_network_once_and_a_kept_result_costs_one_pass(
 ) -> None:
     """The result's name takes every sample's loss, and a product with a few of them."""
     copies, passed = [], []
-    frozen_copy = flat_loss.frozen_copy
 
     def counted(model: nn.Module, **options: object) -> nn.Module:
         copies.append(model)
