@@ -51,7 +51,7 @@ def test_two_files_have_one_hash_that_tells_their_order() -> None:
 @pytest.mark.parametrize("reference", ["antigravity:x", "this:x", "json:loads", "pytest:main"])
 def test_what_is_installed_is_not_run_on_a_files_word(reference: str) -> None:
     before = set(sys.modules)
-    with pytest.raises(UserError, match="is code outside of this folder"):
+    with pytest.raises(UserError, match="outside of this folder"):
         vouched((reference,), digest(reference), "--model", MODELS, named=False)
     assert vouched((reference,), digest(reference), "--model", MODELS, named=True) == ""
     assert set(sys.modules) == before
@@ -67,31 +67,31 @@ def test_what_has_no_file_is_not_to_be_found(reference: str) -> None:
 
 def test_every_reference_is_looked_at() -> None:
     both = ("bomb_alone:train", "json:loads")
-    with pytest.raises(UserError, match="json:loads is code outside of this folder"):
+    with pytest.raises(UserError, match=r"json:loads .*folder"):
         vouched(both, digest(*both), "--data", DATASETS, named=False)
     both = ("bomb_alone:train", "bomb_package:test")
     before = digest(*both)
     Path("bomb_package/__init__.py").write_text("# another\n")
-    with pytest.raises(UserError, match="bomb_package:test has changed since training"):
+    with pytest.raises(UserError, match=r"bomb_package:test .*changed"):
         vouched(both, before, "--data", DATASETS, named=False)
 
 
 def test_a_file_here_of_the_name_of_a_loaded_module_vouches_for_nothing() -> None:
     assert "json" in sys.modules
     Path("json.py").write_text(BOMB)
-    with pytest.raises(UserError, match="is code outside of this folder"):
+    with pytest.raises(UserError, match="outside of this folder"):
         vouched(("json:loads",), digest("json:loads"), "--model", MODELS, named=False)
 
 
 def test_a_package_vouches_for_the_very_factory_that_it_registers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedscope.own.registered", lambda group: {"theirs": "json:loads"})
     assert vouched(("json:loads",), digest("json:loads"), "--model", MODELS, named=False) == ""
-    with pytest.raises(UserError, match="json:dumps is code outside of this folder"):
+    with pytest.raises(UserError, match=r"json:dumps .*folder"):
         vouched(("json:dumps",), digest("json:dumps"), "--model", MODELS, named=False)
 
 
 def test_without_a_hash_of_before_nothing_is_the_same() -> None:
-    with pytest.raises(UserError, match=r"has changed since training \(unknown then"):
+    with pytest.raises(UserError, match=r"changed .*\(unknown then"):
         vouched(("bomb_alone:Net",), "", "--model", MODELS, named=False)
 
 
@@ -99,8 +99,6 @@ def test_a_change_is_refused_or_noted() -> None:
     before = digest("bomb_alone:Net")
     Path("bomb_alone.py").write_text(BOMB + "# another\n")
     changed = rf"has changed since training \({before[:8]} then, {digest('bomb_alone:Net')[:8]} now\)"
-    with pytest.raises(
-        UserError, match=f"{changed}; if it still builds the same, name it: --model bomb_alone"
-    ):
+    with pytest.raises(UserError, match=f"{changed}.*--model bomb_alone"):
         vouched(("bomb_alone:Net",), before, "--model", MODELS, named=False)
     assert "has changed since" in vouched(("bomb_alone:Net",), before, "--model", MODELS, named=True)

@@ -98,7 +98,7 @@ def test_what_does_not_fit_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="does not fit the network"):
         add(tmp_path / "w.pt", mine, registry, "bad")
     torch.save(build("mlp_digits", 10, 1, torch.Generator()).state_dict(), tmp_path / "good.pt")
-    with pytest.raises(UserError, match=r"w\.pt \(client 0\) does not fit"):
+    with pytest.raises(UserError, match=r"w\.pt \(client 0\)"):
         add(tmp_path / "good.pt", mine, registry, "bad", clients=(tmp_path / "w.pt",))
     with pytest.raises(UserError, match=r"holds no server\.pt"):
         add(tmp_path, mine, registry, "bad")

@@ -96,7 +96,7 @@ def test_rounds_are_registered_and_the_strategy_is_left_as_it_was(tmp_path: Path
 
 def test_arrays_that_are_not_the_networks_are_told_in_the_first_round(tmp_path: Path) -> None:
     strategy = watch(Mean(), "app", model=nn.Linear(4, 2), dataset="mine", registry=tmp_path)
-    with pytest.raises(UserError, match=r"the model of round 1 does not fit the network: of another shape"):
+    with pytest.raises(UserError, match=r"round 1 .*shape"):
         strategy.start("grid", filled(0))
     assert not Registry(tmp_path).rows()
 

@@ -84,7 +84,7 @@ def test_another_source_is_worked_out_anew(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_only_a_name_that_is_nearly_known_is_refused_early() -> None:
-    with pytest.raises(UserError, match=r"unknown method 'fedprx'; did you mean 'fedprox'\?"):
+    with pytest.raises(UserError, match=r"'fedprx'.*'fedprox'"):
         catalogues.check("method", "fedavg+fedprx")
     for name in ("fedavg+man", "fedpd", "nothing-like-it", "mine:net", None):
         catalogues.check("method", name)

@@ -62,16 +62,16 @@ def test_what_cannot_be_extended(tmp_path: Path) -> None:
     dynamic = SMALL.model_copy(update={"method": "feddyn"})
     run = trained(tmp_path, dynamic, name="cut")
     shutil.rmtree(run.folder / "state")
-    with pytest.raises(UserError, match="what feddyn remembers of round 2 is not in"):
+    with pytest.raises(UserError, match=r"feddyn .*round 2 "):
         resumed(tmp_path, longer(dynamic))
     assert (run.final.exists(), run.manifest().extended) == (True, ())
     assert len(resumed(tmp_path, dynamic)) == 2  # without more rounds it is left as it is
-    with pytest.raises(UserError, match="other settings: rounds 2 → 1"):
+    with pytest.raises(UserError, match="rounds 2 → 1"):
         resumed(tmp_path, longer(dynamic, 1))
     shifting = SMALL.model_copy(update={"shift": "bernoulli"})
     trained(tmp_path, shifting, name="shifting")
-    with pytest.raises(UserError, match="has concept shifts, drawn for all rounds at once"):
+    with pytest.raises(UserError, match="concept shifts"):
         resumed(tmp_path, longer(shifting), name="shifting")
-    with pytest.raises(UserError, match="with other settings: lr"):
+    with pytest.raises(UserError, match="settings: lr"):
         changed = prepare(longer(dynamic).model_copy(update={"lr": 0.1}), {})
         train(changed, open_run(changed, Registry(tmp_path), "cut", resume=True), print)

@@ -222,7 +222,7 @@ def test_a_stack_is_its_clients_one_by_one(tmp_path: Path, method: str) -> None:
 
 def test_methods_that_train_alone_refuse_a_stack() -> None:
     for method in ("moon", "mixup", "stochdepth", "gradaug", "fedalign"):
-        with pytest.raises(UserError, match="one by one; leave --stack out"):
+        with pytest.raises(UserError, match="--stack"):
             prepare(settings_of(method, model="resnet_digits", stack=2), {})
     with pytest.raises(UserError, match="leave --compile out"):
         prepare(settings_of("stochdepth", compile=True), {})

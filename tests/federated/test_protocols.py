@@ -220,7 +220,7 @@ def test_evaluation_can_drop_its_last_batch() -> None:
 
 
 def test_a_missing_validation_split_is_refused() -> None:
-    with pytest.raises(UserError, match="no validation split; use --evaluate-on test"):
+    with pytest.raises(UserError, match="--evaluate-on test"):
         prepare(SMALL.model_copy(update={"evaluate_on": "validation"}), {})
 
 
@@ -228,7 +228,7 @@ def test_a_missing_validation_split_is_refused() -> None:
     "change", [{"method": "fedbn"}, {"partition": "longtail_stateless", "phi": 0.5, "rho": 0.1}]
 )
 def test_a_mean_of_clients_needs_clients_with_whole_models_that_return(change: dict[str, object]) -> None:
-    with pytest.raises(UserError, match="--eval-model all has no meaning here"):
+    with pytest.raises(UserError, match="--eval-model all"):
         prepare(SMALL.model_copy(update={"eval_model": "all", **change}), {})
 
 

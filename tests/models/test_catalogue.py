@@ -259,9 +259,9 @@ def test_training_normalises_by_the_batch_and_evaluation_by_what_was_seen(name: 
 
 
 def test_unknown_model() -> None:
-    with pytest.raises(UserError, match="unknown model 'resnet50'; did you mean 'resnet20'"):
+    with pytest.raises(UserError, match=r"'resnet50'.*'resnet20'"):
         network("resnet50")
-    with pytest.raises(UserError, match="choose one of resnet_digits"):
+    with pytest.raises(UserError, match="resnet_digits"):
         network("elsewhere")
 
 
@@ -312,12 +312,12 @@ def test_a_shortcut_is_chosen_where_there_is_a_choice() -> None:
 
 def test_what_a_network_cannot_have_is_refused() -> None:
     for name in ("resnet18", "convnet_cifar"):
-        with pytest.raises(UserError, match=f"{name} has no shortcut 'B' to choose; resnet20 has A and B"):
+        with pytest.raises(UserError, match=f"{name} .*'B'.*resnet20"):
             network(name, shortcut="B")
     generator = torch.Generator()
-    with pytest.raises(UserError, match=r"convnet_cifar has no projection head; .* resnet56_bottleneck"):
+    with pytest.raises(UserError, match=r"convnet_cifar .*head.* resnet56_bottleneck"):
         build("convnet_cifar", 10, 3, generator, head=True)
-    with pytest.raises(UserError, match="Sequential has none; choose a residual network"):
+    with pytest.raises(UserError, match=r"Sequential .*residual network"):
         build("mlp_digits", 10, 1, generator, keep=0.9)
-    with pytest.raises(UserError, match=r"lies in \(0, 1\], 1.5 does not"):
+    with pytest.raises(UserError, match=r"\(0, 1\].*1\.5"):
         build("resnet_digits", 10, 1, generator, keep=1.5)

@@ -48,7 +48,7 @@ def test_the_ends_are_exact(count: int, last: float) -> None:
 
 @pytest.mark.parametrize("last", [0.0, -0.1, 1.1, float("nan")])
 def test_what_is_no_probability_is_refused(last: float) -> None:
-    with pytest.raises(UserError, match=r"lies in \(0, 1\]"):
+    with pytest.raises(UserError, match=r"\(0, 1\]"):
         keep_probabilities(3, last)
 
 
@@ -100,10 +100,10 @@ def test_gates_close_and_open_again(model: ResNet, x: torch.Tensor) -> None:
 
 
 def test_one_gate_per_block(model: ResNet) -> None:
-    with pytest.raises(ValueError, match="2 gates for 3 blocks"), gated(model, [True, False]):
+    with pytest.raises(ValueError, match=r"2 .*3 blocks"), gated(model, [True, False]):
         pass
 
 
 def test_depth_needs_blocks() -> None:
-    with pytest.raises(UserError, match="choose a residual network, such as resnet_digits"):
+    with pytest.raises(UserError, match=r"residual .*resnet_digits"):
         set_depth(build("mlp_digits", 10, 1, torch.Generator()), 0.9)

@@ -83,7 +83,7 @@ def test_channels_are_some_not_too_few_and_there(count: int, width: float, divis
 
 @pytest.mark.parametrize("width", [0.0, -0.5, 1.01, float("nan")])
 def test_widths_are_shares(width: float) -> None:
-    with pytest.raises(ValueError, match=r"a width lies in \(0, 1\]"):
+    with pytest.raises(ValueError, match=r"width .*\(0, 1\]"):
         channels(16, width)
 
 
@@ -238,5 +238,5 @@ def test_a_compiler_sees_one_graph() -> None:
 )
 def test_other_layers_have_no_width(module: nn.Module, name: str) -> None:
     x = torch.zeros(2, 3, 64, 64)
-    with pytest.raises(UserError, match=f"{name} has no smaller width: GradAug and FedAlign need a residual"):
+    with pytest.raises(UserError, match=f"{name} .*GradAug .*FedAlign"):
         slim(module, x, 0.5)

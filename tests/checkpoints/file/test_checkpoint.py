@@ -82,7 +82,7 @@ def test_a_changed_weight_is_found(run: Run, tmp_path: Path) -> None:
     content = torch.load(run.final, weights_only=True)
     content["state"]["fc.bias"][0] += 1
     torch.save(content, tmp_path / "changed.pt")
-    with pytest.raises(UserError, match="do not match its content hash"):
+    with pytest.raises(UserError, match="content hash"):
         load_checkpoint(tmp_path / "changed.pt")
 
 
@@ -134,7 +134,7 @@ def test_other_files_are_refused(run: Run, tmp_path: Path) -> None:
     torch.save(
         {**torch.load(run.final, weights_only=True), "format": "fedscope/checkpoint/9"}, tmp_path / "new.pt"
     )
-    with pytest.raises(UserError, match="newer fedscope: it has format 'fedscope/checkpoint/9'"):
+    with pytest.raises(UserError, match=r"newer fedscope.*'fedscope/checkpoint/9'"):
         load_checkpoint(tmp_path / "new.pt")
     torch.save({**torch.load(run.final, weights_only=True), "info": {"run": 3}}, tmp_path / "odd.pt")
     with pytest.raises(UserError, match=r"odd\.pt: "):

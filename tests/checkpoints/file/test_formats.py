@@ -76,7 +76,7 @@ def test_a_newer_run_is_refused_by_name(tmp_path: Path, number: str) -> None:
     path = run.folder / "manifest.json"
     data = {**json.loads(path.read_text()), "format": f"fedscope/run/{number}", "what is new": 1}
     path.write_text(json.dumps(data))
-    with pytest.raises(UserError, match=rf"newer fedscope: it has format 'fedscope/run/{number}'.*upgrade"):
+    with pytest.raises(UserError, match=rf"newer fedscope.*'fedscope/run/{number}'.*upgrade"):
         run.manifest()
     assert [fault.path for fault in verify_run(run)] == ["small"]
 
@@ -94,7 +94,7 @@ def test_a_changed_description_is_found(tmp_path: Path) -> None:
     content = torch.load(run.final, weights_only=True)
     content["info"]["round"] = 2
     torch.save(content, run.final)
-    with pytest.raises(UserError, match="its description does not match its hash"):
+    with pytest.raises(UserError, match=r"description .*hash"):
         load_checkpoint(run.final)
 
 

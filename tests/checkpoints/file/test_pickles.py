@@ -98,7 +98,7 @@ def test_a_folder_of_shards_that_leads_to_itself_is_refused(tmp_path: Path) -> N
     (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": names}))
     for name in names.values():
         (tmp_path / name).symlink_to(tmp_path)
-    with pytest.raises(UserError, match="a shard is a folder"):
+    with pytest.raises(UserError, match="folder"):
         read(tmp_path)
 
 

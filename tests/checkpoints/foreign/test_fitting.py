@@ -117,7 +117,7 @@ def test_an_entry_chooses() -> None:
     both = prefixed(STATE, "model.") | prefixed(other, "model_ema.module.")
     found = fit(both, wanted(small()), "f.pt", entry="model_ema")
     assert torch.equal(found.state["fc.bias"], other["fc.bias"])
-    with pytest.raises(UserError, match="holds nothing below 'best'"):
+    with pytest.raises(UserError, match="'best'"):
         fit(both, wanted(small()), "f.pt", entry="best")
 
 
@@ -155,7 +155,7 @@ def test_feddyns_network_and_its_flat_vectors_compute_the_same_here() -> None:
     for tensors in (published.state_dict(), {"": flat}):
         ours.load_state_dict(fit(tensors, wanted(ours), "f.pt").state)
         assert torch.allclose(ours(x), published(x), atol=1e-6)
-    with pytest.raises(UserError, match=r"is an array \(797961,\); the network has 797962 parameters"):
+    with pytest.raises(UserError, match=r"\(797961,\).*797962"):
         fit({"": flat[1:]}, wanted(ours), "f.pt")
-    with pytest.raises(UserError, match=r"lacks the network's bn\.running_mean"):
+    with pytest.raises(UserError, match=r"bn\.running_mean"):
         fit({"": torch.zeros(33)}, wanted(small()), "f.pt")

@@ -100,7 +100,7 @@ def test_files_with_odd_names_are_no_checkpoints(registry: Registry) -> None:
     for name in ("round-x/clients/0000.pt", "clients/x.pt", "round-x.pt", "round-1.pt"):
         (run.folder / name).touch()
     assert run.clients(5) == run.clients() == [run.client(k) for k in (0, 1, 2)]
-    with pytest.raises(UserError, match=r"it has @final, @best, @initial, @client0, @client1, @client2$"):
+    with pytest.raises(UserError, match=r"@final, @best, @initial, @client0, @client1, @client2$"):
         registry.resolve("a@1")
 
 
@@ -189,13 +189,13 @@ def test_bad_addresses(registry: Registry, reference: str, message: str) -> None
 
 def test_a_finished_run_without_its_final_model_says_what_it_has(registry: Registry) -> None:
     registry.run("a").final.unlink()
-    with pytest.raises(UserError, match=r"run 'a' holds neither final.pt nor last.pt; it has @best"):
+    with pytest.raises(UserError, match=r"'a'.*final\.pt.*last\.pt.*@best"):
         registry.resolve("a")
 
 
 def test_names_are_taken_once(registry: Registry) -> None:
     manifest = registry.run("a").manifest()
-    with pytest.raises(UserError, match="is taken; choose another --name"):
+    with pytest.raises(UserError, match="--name"):
         registry.create(manifest)
     assert registry.free_name("a") == "a-2"
     registry.create(manifest.model_copy(update={"name": "a-2"}))
@@ -208,7 +208,7 @@ def test_names_are_taken_once(registry: Registry) -> None:
 def test_an_empty_registry_says_what_to_do(tmp_path: Path) -> None:
     assert Registry(tmp_path / "none").rows() == []
     assert not (tmp_path / "none").exists()
-    with pytest.raises(UserError, match="`fedscope train` makes one"):
+    with pytest.raises(UserError, match="fedscope train"):
         Registry(tmp_path / "none").resolve(None)
 
 
@@ -228,7 +228,7 @@ def test_a_half_written_line_of_metrics_is_left_out(registry: Registry) -> None:
         with (registry.root / name / "metrics.jsonl").open("a") as handle:
             handle.write(json.dumps({"round": 3, "accuracy": 1.0})[:-4])
     assert [m.round for m in registry.run("c").metrics()] == [1, 2]
-    with pytest.raises(UserError, match="line 3 is no record"):
+    with pytest.raises(UserError, match="line 3 "):
         registry.run("a").metrics()  # its last model is there, so nobody is writing any more
 
 
@@ -236,6 +236,6 @@ def test_a_half_written_line_of_metrics_is_left_out(registry: Registry) -> None:
 def test_damaged_metrics_hide_one_run_only(registry: Registry, line: str) -> None:
     path = registry.run("a").folder / "metrics.jsonl"
     path.write_text(path.read_text() + line)
-    with pytest.raises(UserError, match="line 3 is no record"):
+    with pytest.raises(UserError, match="line 3 "):
         registry.run("a").metrics()
     assert {row["name"]: row["status"] for row in registry.rows()}["a"] == "unreadable"

@@ -48,7 +48,7 @@ def test_a_taken_name_is_not_overwritten(tmp_path: Path) -> None:
     run = small_run(tmp_path)
     export_run(run, tmp_path / "a.zip")
     before = content(run.folder)
-    with pytest.raises(UserError, match="is taken; import under another --name"):
+    with pytest.raises(UserError, match="--name"):
         import_run(Registry(tmp_path), tmp_path / "a.zip")
     assert content(run.folder) == before
     other = import_run(Registry(tmp_path), tmp_path / "a.zip", "other")
@@ -71,7 +71,7 @@ def test_one_checkpoint_travels_alone(tmp_path: Path) -> None:
 def test_a_damaged_run_is_not_exported(tmp_path: Path) -> None:
     run = small_run(tmp_path)
     run.best.write_bytes(run.best.read_bytes()[:-2000])
-    with pytest.raises(UserError, match=r"best\.pt is truncated or damaged"):
+    with pytest.raises(UserError, match=r"best\.pt .*damaged"):
         export_run(run, tmp_path / "a.zip")
     assert not (tmp_path / "a.zip").exists()
 
@@ -190,7 +190,7 @@ def test_a_repeated_number_is_not_unfolded(tmp_path: Path) -> None:
     content = torch.load(run.final, weights_only=True)
     content["state"] = {"w": torch.ones(1).expand(1 << 38)}
     torch.save(content, run.final)
-    with pytest.raises(UserError, match="'w' is no dense tensor"):
+    with pytest.raises(UserError, match=r"'w' .*dense"):
         load_checkpoint(run.final)
 
 

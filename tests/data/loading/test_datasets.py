@@ -95,13 +95,13 @@ def test_a_broken_shard_poisons_no_cache(folder: Path) -> None:
 
 
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such data folder"):
+    with pytest.raises(UserError, match="data folder"):
         load("cifar10", tmp_path / "nowhere")
     with pytest.raises(UserError, match=r"expected cifar10/train-\*\.parquet"):
         load("cifar10", tmp_path)
-    with pytest.raises(UserError, match="choose one of digits"):
+    with pytest.raises(UserError, match="digits"):
         load("mnist")
-    with pytest.raises(UserError, match="unknown augmentation 'crop' for digits"):
+    with pytest.raises(UserError, match=r"'crop'.*digits"):
         pipeline("digits", "crop")
 
 

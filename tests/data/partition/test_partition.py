@@ -184,7 +184,7 @@ def test_a_client_is_a_domain(domains: Rows) -> None:
     division = Division("per_domain", len(known))
     if known != list(range(len(known))):
         missing = min(set(range(4)) - set(known))
-        with pytest.raises(UserError, match=f"domain {missing} has none of the samples in use"):
+        with pytest.raises(UserError, match=f"domain {missing} "):
             partition(division, np.zeros(50, dtype=np.int64), np.random.default_rng(0), domains)
         return
     parts = partition(division, np.zeros(50, dtype=np.int64), np.random.default_rng(0), domains)
@@ -293,7 +293,7 @@ def test_what_cannot_be_is_refused(kind: str, changed: dict[str, Any], message: 
 def test_what_only_the_data_can_tell_is_refused() -> None:
     with pytest.raises(UserError, match="sorted by class"):
         drawn("iid_slices", labels=np.sort(LABELS))
-    with pytest.raises(UserError, match="needs a data set of several domains"):
+    with pytest.raises(UserError, match="several domains"):
         partition(Division("per_domain", 5), LABELS, np.random.default_rng(0))
 
 

@@ -61,7 +61,7 @@ def test_a_corrupt_file_is_named_and_the_next_batch_is_decoded(
         with pytest.raises(UserError, match=f"cannot decode {path}"):
             files.fetch(torch.tensor([0, 1]))
         path.unlink()
-        with pytest.raises(UserError, match=f"cannot read {path}: No such file"):
+        with pytest.raises(UserError, match=f"{path}: No such file"):
             files.fetch(torch.tensor([0]))
         assert files.fetch(torch.tensor([1])).shape == (1, 3, 224, 224)
     finally:
@@ -80,7 +80,7 @@ def test_a_killed_process_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch)
     files.fetch(torch.tensor([0]))
     for process in list(_pool()._processes.values()):
         process.kill()
-    with pytest.raises(UserError, match="set FEDSCOPE_DECODERS to fewer"):
+    with pytest.raises(UserError, match="FEDSCOPE_DECODERS"):
         files.fetch(torch.tensor([0]))
     assert files.fetch(torch.tensor([0])).shape == (1, 3, 224, 224)
 
@@ -135,5 +135,5 @@ def test_training_and_evaluation_take_files(folder: Path, monkeypatch: pytest.Mo
 
 def test_the_number_of_processes_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDSCOPE_DECODERS", "many")
-    with pytest.raises(UserError, match="a number of processes from 0 up, not 'many'"):
+    with pytest.raises(UserError, match=r"processes .*'many'"):
         decoders()

@@ -110,11 +110,11 @@ def test_a_changed_bit_is_found_before_it_is_used(tmp_path: Path) -> None:
     content[-1] ^= 1
     path.write_bytes(content)
     assert memory.recall(0) is not None
-    with pytest.raises(UserError, match=r"vectors of client 1 in clients\.f32 do not match their check"):
+    with pytest.raises(UserError, match=r"client 1 .*clients\.f32"):
         memory.recall(1)
     index = tmp_path / "round-0001" / "state.json"
     index.write_text(index.read_text().replace("[0, 1]", "[1, 0]"))
-    with pytest.raises(UserError, match=r"state\.json does not match its hash"):
+    with pytest.raises(UserError, match=r"state\.json .*hash"):
         Memory.after(tmp_path, memory.width, 1)
 
 

@@ -96,14 +96,14 @@ def test_a_bad_entry_point_is_told_to_those_who_ask_for_it(
 @pytest.mark.parametrize("name", ["fedavg", "fedpd"])
 def test_a_taken_name_is_refused(another_package: Callable[[str, str], None], name: str) -> None:
     another_package(name, "theirs:MINE")
-    with pytest.raises(UserError, match="is taken; uninstall or rename"):
+    with pytest.raises(UserError, match="uninstall"):
         parse("fedprox")
 
 
 def test_names_inside_methods_must_differ() -> None:
     one = Method("one", "", "", options=(Option("beta", 1.0, ""),))
     other = Method("other", "", "", memory=(Vector("beta"),))
-    with pytest.raises(UserError, match="one and other both call something 'beta'"):
+    with pytest.raises(UserError, match=r"one .*other .*'beta'"):
         one + other
 
 

@@ -120,7 +120,7 @@ def test_weights_ahead_of_their_metrics_are_not_trained_on(tmp_path: Path) -> No
     run.final.rename(run.last)
     run.write_metrics(run.metrics()[:1])
     federation = prepare(settings, {})
-    with pytest.raises(UserError, match="metrics do not reach"):
+    with pytest.raises(UserError, match="metrics"):
         train(federation, open_run(federation, Registry(tmp_path), "run", resume=True), lambda _: None)
     assert load_checkpoint(run.last).sha256 == before
 
@@ -267,7 +267,7 @@ def test_what_is_kept_in_memory_does_not_grow_with_the_clients(tmp_path: Path) -
 
 
 def test_a_run_is_trained_by_one_process_at_a_time(run: Run) -> None:
-    with run.held(), pytest.raises(UserError, match="another process is training 'tiny'"), run.held():
+    with run.held(), pytest.raises(UserError, match=r"another process .*'tiny'"), run.held():
         pass
     with run.held():
         run.write_manifest(run.manifest())  # another file of that name

@@ -133,7 +133,7 @@ def test_the_codes_reading_is_a_bundle_of_settings() -> None:
 
 
 def test_an_unknown_preset_is_refused() -> None:
-    with pytest.raises(UserError, match=r"did you mean 'fedalign/t1'\?"):
+    with pytest.raises(UserError, match="'fedalign/t1'"):
         preset("fedalign/t11")
 
 

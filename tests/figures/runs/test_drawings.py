@@ -100,7 +100,7 @@ def test_sharpness_stands_below_accuracy_on_one_axis_of_rounds() -> None:
     accuracy, largest, trace = draw([record()], "rounds").axes
     assert accuracy.get_xlim() == largest.get_xlim() == trace.get_xlim()
     assert np.asarray(largest.containers[0].lines[0].get_ydata()) == pytest.approx([5, 10, 15, 20])  # type: ignore[attr-defined]
-    with pytest.raises(UserError, match="fewer than two rounds of fedavg-0 is measured"):
+    with pytest.raises(UserError, match="two rounds of fedavg-0"):
         draw([record(curvature=[])], "rounds")
 
 
@@ -133,13 +133,13 @@ def test_layers_stand_from_the_input_down() -> None:
 
 def test_what_is_not_there_is_refused() -> None:
     empty = record(metrics={name: [] for name in record()["metrics"]})
-    with pytest.raises(UserError, match="fedavg-0 has no metrics by round"):
+    with pytest.raises(UserError, match=r"fedavg-0 .*metrics"):
         draw([empty], "accuracy")
     with pytest.raises(UserError, match="have no bytes"):
         draw([record(metrics={**record()["metrics"], "bytes": [0, 0, 0, 0]})], "bytes")
     with pytest.raises(UserError, match="no run to draw"):
         draw([], "accuracy")
-    with pytest.raises(UserError, match="fedscope/hessian/1 is none of runs"):
+    with pytest.raises(UserError, match="fedscope/hessian/1"):
         checked([{"schema": "fedscope/hessian/1"}])
 
 

@@ -42,7 +42,7 @@ def test_bars_are_95_per_cent_and_all_of_them_are_inside() -> None:
 
 def test_what_has_no_place_is_refused() -> None:
     lost = Point("a", {"λ_max": (float("nan"), 0.0)}, (1.0, 0.0))
-    with pytest.raises(UserError, match="a value of a is not finite"):
+    with pytest.raises(UserError, match=r" a .*finite"):
         tradeoff_figure([lost], y_label="y")
-    with pytest.raises(UserError, match="1 to 24 methods, not 0"):
+    with pytest.raises(UserError, match="24 methods, not 0"):
         tradeoff_figure([], y_label="y")

@@ -102,7 +102,7 @@ def test_frames_of_different_sizes_are_refused_and_nothing_is_left(tmp_path: Pat
 
 def test_an_mp4_without_ffmpeg_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UserError, match=r"install it .* or name the film \.gif"):
+    with pytest.raises(UserError, match=r"install .*\.gif"):
         film.check_encoder(tmp_path / "a.mp4")
     film.check_encoder(tmp_path / "a.gif")
     fake = tmp_path / "ffmpeg"

@@ -354,7 +354,7 @@ def test_an_accuracy_has_its_own_scale_in_percent() -> None:
     low, high = _spaces(figure)[0].get_zlim()
     assert (low, high) == pytest.approx((0.9 - 0.05 * 10.2, 0.89))
     assert {"50", "60", "70", "80"} & set(_texts(figure))
-    with pytest.raises(UserError, match="it has loss, accuracy"):
+    with pytest.raises(UserError, match="loss, accuracy"):
         landscape_figure([surface], ["a"], metric="f1")
 
 

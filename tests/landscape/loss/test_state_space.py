@@ -92,11 +92,11 @@ def test_a_channel_without_variance_keeps_its_loss() -> None:
 def test_states_that_are_no_state_are_refused() -> None:
     model = convnet().model
     space, state = StateSpace.of(model), model.state_dict()
-    with pytest.raises(UserError, match="running variance is negative"):
+    with pytest.raises(UserError, match="running variance"):
         space.flat({**state, "1.running_var": torch.tensor([1.0, -1.0])})
-    with pytest.raises(UserError, match=r"0.weight is \(2, 1, 3, 3\) in one, nothing in the other"):
+    with pytest.raises(UserError, match=r"0\.weight .*\(2, 1, 3, 3\)"):
         space.flat({name: tensor for name, tensor in state.items() if name != "0.weight"})
-    with pytest.raises(UserError, match=r"5.bias is \(3,\) in one, \(7,\) in the other"):
+    with pytest.raises(UserError, match=r"5\.bias .*\(3,\).*\(7,\)"):
         space.flat({**state, "5.bias": torch.zeros(7)})
 
 
@@ -107,7 +107,7 @@ def test_what_no_slice_moves_must_be_shared() -> None:
     counted = {**state, "norm.num_batches_tracked": torch.tensor(9), "first.weight": torch.zeros(3, 3)}
     space.check_fixed(counted, state)
     for name in space.fixed:
-        with pytest.raises(UserError, match=f"differ in {name}, a frozen parameter or a buffer"):
+        with pytest.raises(UserError, match=f"{name}.*frozen.*buffer"):
             space.check_fixed({**state, name: 2 * state[name]}, state)
 
 

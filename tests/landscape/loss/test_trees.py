@@ -158,7 +158,7 @@ def test_the_other_operators_take_trees_too(kind: type[GaussNewton | EmpiricalFi
     assert torch.allclose(whole.matvec(v), torch.as_tensor(alone) / SAMPLES, atol=1e-12)
     assert torch.allclose(kind(model, case.loss, batches).matvec(v), whole.matvec(v), atol=1e-12)
     case, model, batch, batches = prepared("dicts")
-    with pytest.raises(UserError, match="returns dict; this operator needs a model that returns one tensor"):
+    with pytest.raises(UserError, match=r"dict.*one tensor"):
         kind(model, case.loss, batches).matvec(v)
 
 
@@ -168,7 +168,7 @@ def test_recalibration_and_pyhessian() -> None:
     frozen = frozen_copy(model, bn="recalibrate", batches=batches)
     inputs = torch.cat([x["input"] for x, _ in batches])
     assert torch.allclose(frozen[0].running_mean, inputs.mean(0), atol=1e-6)  # type: ignore[index]
-    with pytest.raises(UserError, match="PyHessian takes batches of one input tensor"):
+    with pytest.raises(UserError, match=r"PyHessian .*one input"):
         pyhessian_spectrum(model, cross_entropy, batches)
 
 
@@ -193,7 +193,7 @@ def test_cutting_and_joining_are_inverse() -> None:
     assert torch.equal(again["b"][1][0], tree["b"][1][0])
     with pytest.raises(UserError, match="different entries"):
         joined([{"a": torch.ones(1)}, {"b": torch.ones(1)}])
-    with pytest.raises(UserError, match="pad them to one shape"):
+    with pytest.raises(UserError, match="pad"):
         joined([torch.ones(1, 2), torch.ones(1, 3)])
     with pytest.raises(UserError, match="same first dimension"):
         count({"a": torch.ones(2), "b": torch.ones(3)})
@@ -215,16 +215,16 @@ def test_a_loss_that_is_no_mean_over_samples_is_refused() -> None:
         tokens[row, 1 + row // 2 :] = 0
     batches = Batches(tokens, tokens, batch_size=6)
     check_mean(model, per_sentence, batches)
-    with pytest.raises(UserError, match=r"no mean over samples: .* with --batch-size 9"):
+    with pytest.raises(UserError, match="--batch-size 9"):
         check_mean(model, padded, batches)
     whole = Batches(tokens, tokens)
     check_mean(model, padded, whole)  # one batch is whatever it is
     check_mean(model, lambda o, t: padded(o, tokens), whole)  # so is a loss for these samples only
     check_mean(model, lambda o, _t: 0 * o.sum(), batches)  # 0 is the mean of zeros
     for some in (batches, whole):
-        with pytest.raises(UserError, match="is a sum over samples"):
+        with pytest.raises(UserError, match="sum"):
             check_mean(model, lambda o, t: cross_entropy(o.transpose(1, 2), t, reduction="sum"), some)
-    with pytest.raises(UserError, match=r"the loss has shape \(6, 5\)"):
+    with pytest.raises(UserError, match=r"\(6, 5\)"):
         check_mean(model, lambda o, t: cross_entropy(o.transpose(1, 2), t, reduction="none"), batches)
-    with pytest.raises(UserError, match="the loss has type float"):
+    with pytest.raises(UserError, match="float"):
         check_mean(model, lambda _o, _t: 1.0, batches)  # type: ignore[arg-type, return-value]

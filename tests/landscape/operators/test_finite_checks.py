@@ -57,15 +57,11 @@ def test_weights_that_the_loss_does_not_see_count_too() -> None:
 def test_samples_are_named(value: float) -> None:
     inputs = torch.ones(12, 4)
     inputs[7, 1:3] = inputs[8, 0] = value
-    with pytest.raises(
-        UserError, match=r"the inputs are not finite: sample 7 \(2 entries\) and 1 more, in batch 2 of 3"
-    ):
+    with pytest.raises(UserError, match=r"inputs .*sample 7 \(2 .*batch 2 of 3"):
         _check(_network(), inputs=inputs)
     targets = torch.zeros(12, 3)
     targets[11, 2] = value
-    with pytest.raises(
-        UserError, match=r"the targets are not finite: sample 11 \(1 entries\), in batch 3 of 3"
-    ):
+    with pytest.raises(UserError, match=r"targets .*sample 11 \(1 .*batch 3 of 3"):
         _check(_network(), targets=targets, loss=nn.functional.mse_loss)
 
 
@@ -96,9 +92,9 @@ def test_outputs_and_the_loss_are_told_apart() -> None:
             vast: Tensor = (self.body(x) + 100).exp()
             return vast
 
-    with pytest.raises(UserError, match=r"15 of 15 outputs of a\.pt in batch 1 of 3 are not finite"):
+    with pytest.raises(UserError, match=r"15 of 15 .*a\.pt .*batch 1 of 3"):
         _check(Vast())
-    with pytest.raises(UserError, match=r"the loss of a\.pt is -inf in batch 1 of 3"):
+    with pytest.raises(UserError, match=r"a\.pt .*-inf .*batch 1 of 3"):
         _check(_network(), loss=lambda output, _: (output * 0).sum().log())
 
 
@@ -112,5 +108,5 @@ def test_a_second_derivative_that_is_not_finite_is_refused_with_its_batch() -> N
     operator = Hessian(model, lambda output, _: output.square().sum(1).sqrt().mean(), batches)
     check_finite("a.pt", model, operator.loss)
     product = operator.matvec(torch.ones(2))
-    with pytest.raises(UserError, match="its second derivative is not in batch 2 of 2: a square root"):
+    with pytest.raises(UserError, match=r"second derivative .*batch 2 of 2"):
         check_products("a.pt", operator, product)

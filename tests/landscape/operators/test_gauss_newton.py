@@ -152,7 +152,7 @@ def test_a_choice_of_parameters_is_a_diagonal_block(
 
 def test_a_pattern_without_a_match_is_refused() -> None:
     case = mlp()
-    with pytest.raises(UserError, match=r"no trainable parameter matches 'conv\*'; there are 0.weight"):
+    with pytest.raises(UserError, match=r"'conv\*'.*0\.weight"):
         Hessian(case.model, case.loss_fn, case.batches, parameters=["0.*", "conv*"])
 
 

@@ -180,7 +180,7 @@ def test_what_spans_no_slice_is_refused(make: object, points: list[Tensor], mess
 def test_float32_roundings_do_not_make_a_plane() -> None:
     start, step = draw(2000), draw(2000, seed=1)
     points = [(start + k * 1e-2 * step).float().double() for k in (0, 1, 2)]
-    with pytest.raises(UserError, match="lie on one line"):
+    with pytest.raises(UserError, match="one line"):
         plane_through(cloud(points))
     nearly = [*points[:2], (start + 0.02 * step + 0.01 * draw(2000, seed=2)).float().double()]
     assert len(plane_through(cloud(nearly)).vectors) == 2

@@ -49,5 +49,5 @@ def test_the_parts_add_up_and_the_centre_is_the_objective(tmp_path: Path) -> Non
 
 def test_a_run_without_man_has_no_term(run: Run) -> None:
     (problem,) = load([run.final], Source(samples=16))
-    with pytest.raises(UserError, match="was not trained with MAN"):
+    with pytest.raises(UserError, match="MAN"):
         objective_surfaces(problem, grid=3, span=1.0, stage=silent)

@@ -118,10 +118,10 @@ def test_what_is_not_known_is_refused(
         Participants(tested, "client", "own")
     with pytest.raises(UserError, match="plain state_dict"):
         Participants(replace(problem, info=None), "global", "own")
-    with pytest.raises(UserError, match="train with --save-clients last"):
+    with pytest.raises(UserError, match="--save-clients last"):
         Participants(replace(problem, path=tmp_path / "final.pt"), "client", "global")
     monkeypatch.setattr("fedscope.workflows.sources.samples.divided", lambda *_: NOTHING)
-    with pytest.raises(UserError, match="client 0 holds no training rows"):
+    with pytest.raises(UserError, match="client 0 "):
         Participants(_forgetful(problem), "client", "own")
 
 
