@@ -1,7 +1,7 @@
 """Mutation testing on a seeded sample: small faults put into the code, and which of them the tests notice.
 
     make mutants
-    python benchmarks/mutants.py [--count 300] [--seed 0] [--jobs 2] [--json FILE] [--only N]
+    python benchmarks/mutants.py [--count 300] [--seed 0] [--jobs 2] [--json FILE] [--again FILE] [--only N]
 
 Cosmic Ray (https://cosmic-ray.readthedocs.io) knows the faults: an operator turned, a number changed, a
 condition negated, a loop left out. A line is drawn first and then a fault for it, so that arithmetic, for
@@ -43,12 +43,28 @@ LEFT_OUT = (
     "_Eq_Is", "_NotEq_IsNot", "_Is_Eq", "_IsNot_NotEq",  # the same, of small numbers, short texts and None
 )  # fmt: skip
 NOTHING = ("@dataclass", "if TYPE_CHECKING", "strict=True")  # what no working code can show
-BESIDE = {
-    "records": ("tests/report", "tests/figures/text", "tests/figures/spectrum", "tests/figures/surface"),
-    "checkpoints": ("tests/checkpoints", "tests/cli/runs", "tests/federated/server"),
-    "workflows": ("tests/cli/test_plot_runs.py", "tests/cli/test_rows.py", "tests/cli/test_slices.py"),
+BESIDE = {  # tests elsewhere that use a folder or a module
     "landscape": ("tests/testing",),
-    "reproduce": ("tests/cli/test_figures.py",),
+    "records": ("tests/report", "tests/figures/text", "tests/figures/spectrum", "tests/figures/surface"),
+    "records/entries": ("tests/cli/test_analysis.py", "tests/cli/test_plot.py"),
+    "records/run_curves": ("tests/figures/runs",),
+    "checkpoints": ("tests/checkpoints", "tests/cli/runs", "tests/federated/server"),
+    "workflows/curvature": ("tests/cli/test_analysis.py", "tests/cli/options/test_reading.py"),
+    "workflows/landscape": ("tests/cli/test_plot.py", "tests/cli/test_slices.py"),
+    "workflows/partition": ("tests/cli/test_plot_partition.py",),
+    "workflows/report": ("tests/cli/test_report.py",),
+    "workflows/requests": ("tests/cli/options", "tests/cli/test_analysis.py"),
+    "workflows/results": ("tests/cli/terminal/test_answers.py", "tests/cli/test_analysis.py"),
+    "workflows/run_records": ("tests/cli/test_plot_runs.py",),
+    "workflows/sources": (
+        "tests/cli/test_rows.py",
+        "tests/cli/test_evaluation.py",
+        "tests/cli/test_analysis.py",
+    ),
+    "workflows/train": ("tests/cli/options/test_seeds.py", "tests/cli/test_train.py"),
+    "workflows/unused": ("tests/cli/options/test_unused.py", "tests/cli/options/test_seeds.py"),
+    "workflows/catalogues": ("tests/cli/test_catalogues.py", "tests/cli/terminal/test_answers.py"),
+    "reproduce": ("tests/cli/test_figures.py", "tests/papers"),
 }
 
 
@@ -104,14 +120,28 @@ def stages(mutant: Mutant) -> Iterator[list[str]]:
         yield [own.as_posix()]
     room = next(folder for folder in (Path("tests") / path).parents if (ROOT / folder).is_dir())
     yield [room.as_posix()]
-    yield [test for test in BESIDE[path.parts[0]] if (ROOT / test).exists()]
+    module = path.with_suffix("").as_posix()
+    beside = [BESIDE[place] for place in BESIDE if f"{module}/".startswith(f"{place}/")]
+    yield list(dict.fromkeys(chain.from_iterable(reversed(beside))))
+
+
+def mutated(mutant: Mutant, module: Path) -> tuple[str, str]:
+    """Return a module's text before and after the fault."""
+    before = module.read_text(encoding="utf-8")
+    return before, mutate_code(before, plugins.get_operator(mutant.fault)(), mutant.occurrence)
+
+
+def difference(mutant: Mutant) -> str:
+    """Return the lines that the fault changes."""
+    before, after = (text.splitlines(keepends=True) for text in mutated(mutant, ROOT / mutant.module))
+    changed = unified_diff(before, after, n=0)
+    return "".join(line for line in changed if line[:2] not in ("--", "++", "@@"))
 
 
 def tried(mutant: Mutant, copy: Path) -> dict[str, object]:
     """Put the fault into the copy, run the tests, and take it out again."""
     module, began = copy / mutant.module, time.monotonic()
-    before = module.read_text(encoding="utf-8")
-    after = mutate_code(before, plugins.get_operator(mutant.fault)(), mutant.occurrence)
+    before, after = mutated(mutant, module)
     module.write_text(after, encoding="utf-8")
     found = "survived"
     for tests in stages(mutant):
@@ -121,9 +151,8 @@ def tried(mutant: Mutant, copy: Path) -> dict[str, object]:
             found = "killed" if code == 1 else "killed at import" if code > 0 else "killed by time"
             break
     module.write_text(before, encoding="utf-8")
-    changed = unified_diff(before.splitlines(keepends=True), after.splitlines(keepends=True), n=0)
-    difference = "".join(line for line in changed if line[:2] not in ("--", "++", "@@"))
-    return {**asdict(mutant), "outcome": found, "difference": difference, "seconds": time.monotonic() - began}
+    seconds = time.monotonic() - began
+    return {**asdict(mutant), "outcome": found, "difference": difference(mutant), "seconds": seconds}
 
 
 def _run(tests: list[str], copy: Path, seconds: float) -> int:
@@ -191,10 +220,17 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="those alone that survived in this JSON")
     parser.add_argument("--only", type=int, metavar="N", help="the N-th of the sample alone")
     asked = parser.parse_args()
     chosen = sample(asked.count, asked.seed)
     chosen = chosen if asked.only is None else [chosen[asked.only]]
+    if asked.again:
+        before = json.loads(asked.again.read_text(encoding="utf-8"))
+        left = {
+            (one["module"], one["fault"], one["difference"]) for one in before if one["outcome"] == "survived"
+        }
+        chosen = [one for one in chosen if (one.module, one.fault, difference(one)) in left]
     folder, results = tempfile.mkdtemp(prefix="mutants-"), []
     context = multiprocessing.get_context("spawn")
     try:

@@ -18,7 +18,7 @@ def test_runs_are_drawn_from_the_registry_and_again_from_the_record(fedscope: Co
     assert (done.code, done.out) == (0, "a.pdf\n"), done.err
     (record,) = json.loads(Path("runs.json").read_text())
     metrics = run.metrics()
-    assert record["metrics"].accuracy == [line.accuracy for line in metrics]
+    assert record["metrics"]["accuracy"] == [line.accuracy for line in metrics]
     sent = sum(float(str(line.bytes_up)) + float(str(line.bytes_down)) for line in metrics)
     assert record["metrics"]["bytes"][-1] == sent
     assert record["at"]["sha256"] == load_checkpoint(run.final).sha256
@@ -58,7 +58,7 @@ def test_a_record_ends_at_the_round_of_its_checkpoint(fedscope: Command, run: Ru
     (record,) = done.json
     first = Run(run.folder.with_name("kept")).metrics()[0]
     assert (record["at"]["round"], record["metrics"]["round"]) == (1, [1])
-    assert record["at"].accuracy == first.accuracy
+    assert record["at"]["accuracy"] == first.accuracy
 
 
 @pytest.mark.parametrize(
