@@ -79,6 +79,8 @@ def test_a_full_orthogonal_set_gives_the_dense_values(case: Case) -> None:
         assert found.H_N[reading].value == pytest.approx(float(H_N[off].mean()), rel=1e-6)  # type: ignore[index]
         assert found.H_D[reading].value == pytest.approx(float(H_D[off].mean()), rel=1e-6)  # type: ignore[index]
         assert found.H_N[reading].stderr == found.H_D[reading].stderr == 0  # type: ignore[index]
+        for resolved in (found.H_N_resolved[reading], found.H_D_resolved[reading]):  # type: ignore[index]
+            assert torch.as_tensor(resolved).all()
     assert found.matvecs == 3 * diagonals.shape[1]
     assert found.clients == 3
     torch.testing.assert_close(
@@ -366,3 +368,13 @@ def test_like_clients_have_no_relative_precision() -> None:
         for seed in range(20)
     ]
     assert sum(low <= 0 for low in lows) >= 16  # of which 19 are expected to hold the truth, 0
+
+
+def test_inner_products_are_the_same_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = cross_client(_operators(_noisy(3)), probes=8)
+    monkeypatch.setattr("fedscope.landscape.heterogeneity.similarity._CHUNK", 100)
+    pieces = cross_client(_operators(_noisy(3)), probes=8)
+    for reading in ("parameter", "tensor"):
+        for name in ("H_N_matrix", "H_D_matrix"):
+            one, other = getattr(whole, name)[reading], getattr(pieces, name)[reading]
+            torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12, equal_nan=True)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian
+from fedscope.landscape.loss.checks import close
 from fedscope.landscape.loss.flat_loss import FlatLoss
 
 
@@ -127,3 +128,20 @@ def test_attention_recurrence_and_fused_layers_have_an_exact_equivalent() -> Non
 def test_an_honest_function_of_ones_own_passes() -> None:
     operator = _operator(_around(_Apply(lambda x: x.exp())))
     assert operator.plan.kept == operator.plan.graphs == 2
+
+
+def test_results_are_close_where_they_differ_by_rounding_beside_the_largest() -> None:
+    """One part in 10⁹ of float64 numbers is no rounding, whatever their size; one in 10¹⁵ is."""
+    for size in (1e-9, 1.0, 1e9):
+        numbers = size * torch.tensor([1.0, -0.5, 0.0], dtype=torch.float64)
+        assert close(numbers, numbers + 1e-15 * size, torch.float64)
+        assert not close(numbers, numbers + 1e-6 * size, torch.float64)
+    assert not close(torch.zeros(3, 2), torch.zeros(3), torch.float32)
+    assert not close(torch.zeros(0, 2), torch.zeros(0), torch.float32)
+
+
+def test_a_network_of_one_tensor_is_one() -> None:
+    model = nn.Linear(2, 2, bias=False).double()
+    operator = _operator(model)
+    assert operator.names == ("weight",)
+    assert operator.device == model.weight.device

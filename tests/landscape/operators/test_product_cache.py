@@ -82,10 +82,12 @@ def test_a_folder_that_cannot_be_made_does_not_stop_the_run(case: Case, tmp_path
 def test_a_product_onto_another_basis_is_another_product(case: Case, tmp_path: Path) -> None:
     n, journal = case.operator.shape[0], Journaled(case.operator, tmp_path)
     generator = torch.Generator().manual_seed(5)
-    v, *bases = torch.randn(7, n, generator=generator, dtype=torch.float64).split([1, 3, 3])
-    for basis in (*bases, bases[0]):
+    v, one, other = torch.randn(7, n, generator=generator, dtype=torch.float64).split([1, 3, 3])
+    alike = one.clone()
+    alike[:, 1] += 1.0  # in one column
+    for basis in (one, other, alike, one):
         found, wanted = (op.product(v[0], onto=basis).onto for op in (journal, case.operator))
         assert found is not None
         assert wanted is not None
         assert torch.equal(found, wanted)
-    assert (journal.computed, journal.found) == (2, 1)
+    assert (journal.computed, journal.found) == (3, 1)

@@ -149,3 +149,23 @@ def test_the_noise_is_the_asymmetry_of_the_products() -> None:
     krylov = _run(matrix + skew, 30)
     assert krylov.noise == pytest.approx(float(torch.linalg.matrix_norm(skew, 2)), rel=1e-6)
     assert _run(matrix, 30).noise < 1e-14
+
+
+def test_what_lies_beyond_the_basis_turns_with_it(case: Case) -> None:
+    """A restart that keeps every row keeps the space: each batch's image outside it is turned, no more."""
+    generator = torch.Generator().manual_seed(0)
+    start = torch.randn(case.operator.shape[0], generator=generator, dtype=torch.float64)
+    krylov = Lanczos(case.operator, start, generator=generator, by_batch=True, sketched=5)
+    for _ in range(8):
+        krylov.step()
+    before, turn = krylov.subspace().beyond, torch.linalg.eigh(krylov.projected)[1]
+    krylov.restart(turn, cut=0)
+    after = krylov.subspace().beyond
+    assert before is not None
+    assert after is not None
+    assert float(before.norm()) > 1e-3
+    torch.testing.assert_close(after, turn.T @ before, rtol=0, atol=1e-10)
+
+
+def test_a_process_that_was_not_finished_is_at_no_end() -> None:
+    assert not _run(symmetric(torch.linspace(-3, 5, 40)), 0).ending
