@@ -371,9 +371,9 @@ def test_like_clients_have_no_relative_precision() -> None:
 
 
 def test_inner_products_are_the_same_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = cross_client(_operators(_noisy(3)), probes=8)
+    whole = cross_client(_operators(_noisy(3)), probes=32)
     monkeypatch.setattr("fedscope.landscape.heterogeneity.similarity._CHUNK", 100)
-    pieces = cross_client(_operators(_noisy(3)), probes=8)
+    pieces = cross_client(_operators(_noisy(3)), probes=32)
     for reading in ("parameter", "tensor"):
         for name in ("H_N_matrix", "H_D_matrix"):
             one, other = getattr(whole, name)[reading], getattr(pieces, name)[reading]
