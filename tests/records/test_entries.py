@@ -13,7 +13,7 @@ from tests.landscape.cases import matrix_operator, symmetric
 
 @pytest.mark.parametrize(("negative", "share"), [(0, 0.0), (15, 0.25)])
 def test_the_negative_mass_is_the_share_of_eigenvalues_below_zero(negative: int, share: float) -> None:
-    spectrum = torch.cat([-2 - torch.rand(negative), 2 + torch.rand(60 - negative)]).double()
+    spectrum = torch.cat([-2 - torch.rand(negative), torch.zeros(20), 2 + torch.rand(40 - negative)]).double()
     density = spectral_density(
         matrix_operator(symmetric(spectrum)), probes=12, steps=60, generator=torch.Generator().manual_seed(0)
     )
