@@ -22,7 +22,6 @@ def test_the_negative_mass_is_the_share_of_eigenvalues_below_zero(negative: int,
     assert 0 <= low <= entry["value"] <= high <= 1
     assert low - 1e-9 <= share <= high + 1e-9
     assert high - low < 0.25
-    assert density.mass_interval(0.0)[0] <= 1 - entry["value"] <= density.mass_interval(0.0)[1]
 
 
 def test_an_estimate_without_an_error_has_no_interval() -> None:

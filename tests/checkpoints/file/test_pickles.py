@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from fedscope.checkpoints.file.checkpoint import read_content
+from fedscope.checkpoints.file.container import check_before_containers, check_checkpoint
 from fedscope.checkpoints.file.pickles import ExtentError, check_pickle
 from fedscope.checkpoints.foreign.reading import read
 from fedscope.cli.main import call
@@ -111,3 +112,18 @@ def test_a_hostile_header_of_safetensors_is_refused(tmp_path: Path, header: byte
     path.write_bytes(struct.pack("<Q", len(header)) + header)
     with pytest.raises(UserError, match="damaged"):
         read(path)
+
+
+def test_every_pickle_of_an_old_file_is_checked(tmp_path: Path) -> None:
+    """A file of PyTorch's before 1.6 begins with several; a harmless first one hides none that follow."""
+    small, path = PROTOCOL + b"K\x01.", tmp_path / "old.pt"
+    path.write_bytes(3 * small)
+    check_before_containers(path)
+    path.write_bytes(small + key(9))
+    with pytest.raises(ExtentError):
+        check_before_containers(path)
+
+
+def test_the_tensors_of_a_checkpoint_are_counted_in_bytes(tmp_path: Path) -> None:
+    torch.save({"a": torch.zeros(1000), "b": torch.zeros(7, dtype=torch.float64)}, tmp_path / "a.pt")
+    assert check_checkpoint(tmp_path / "a.pt") == 4000 + 56

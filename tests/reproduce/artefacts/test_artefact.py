@@ -145,3 +145,24 @@ def test_costs_need_no_run_and_are_the_paper_s(tmp_path: Path) -> None:
     by_row = {(row[0], row[1]): row[5] for row in traffic}
     assert by_row["FedFOR", "cross-device"].startswith("2.163 /")  # 4·(2P + Q), P = 269,722, Q = 1,376
     assert by_row["FedFOR", "cross-silo"] == by_row["FedAvg", "cross-silo"]
+
+
+def test_settings_that_no_source_gives_are_listed_with_their_values(tmp_path: Path) -> None:
+    found = record(tmp_path, "man/table2", "cpu")["provisional"]
+    assert any(text.startswith("eval_model all (") for text in found), found
+
+
+def test_a_data_set_that_was_not_whole_is_said(tmp_path: Path) -> None:
+    run = held(tmp_path, "r", cell("FedAvg", "", "man/figure2"), rounds=500)
+    manifest = run.manifest()
+    data = manifest.data.model_copy(update={"train_samples": 25_000})
+    run.write_manifest(manifest.model_copy(update={"data": data}))
+    notes = record(tmp_path, "man/table1", "cpu", rows=("FedAvg",))["notes"]
+    assert any("25,000 of the published 50,000" in note for note in notes), notes
+
+
+def test_the_option_that_a_figure_sweeps_is_no_departure_and_all_else_is(tmp_path: Path) -> None:
+    found = record(tmp_path, "fedfor/figure3", "cpu")
+    option = found["sweep"]["option"]
+    assert not any(text.startswith(option) for text in found["reductions"])
+    assert any(text.startswith("rounds ") for text in found["reductions"]), found["reductions"]

@@ -7,6 +7,7 @@ import pytest
 
 from fedscope.errors import UserError
 from fedscope.records.artefact import ArtefactRecord
+from fedscope.reproduce.gallery.drawing import figures
 from fedscope.reproduce.gallery.gallery import index, records, why_not_overwrite, write
 from fedscope.reproduce.gallery.render import latex, markdown, table_csv
 
@@ -27,6 +28,36 @@ def test_the_committed_artefacts_are_rendered_as_they_lie_there() -> None:
         assert table_csv(record) == path.with_suffix(".csv").read_text("utf-8")
         if record.entries or record.grid:
             assert latex(record) == path.with_suffix(".tex").read_text("utf-8")
+    assert index(GALLERY) == (GALLERY / "README.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", ["man/figure1-cpu", "fedalign/figure1-cpu", "man/table3-paper"])
+def test_the_committed_drawings_have_their_pages(name: str) -> None:
+    """A page of losses and one of the term; a page of all rows; none of a table."""
+    pages = list(GALLERY.glob(f"{name}*.png"))
+    assert len(figures(committed(f"{name}.json"))) == len(pages)
+
+
+def test_what_is_not_whole_is_marked_in_the_index(tmp_path: Path) -> None:
+    for name, complete in (("whole", True), ("part", False)):
+        record = committed("man/figure2-cpu.json").edited(title=name, complete=complete, drawn=[])
+        (tmp_path / f"{name}.json").write_text(json.dumps(record.to_json()))
+    lines = {
+        line.split("|")[2].split(": ")[1].strip(): line
+        for line in index(tmp_path).splitlines()
+        if ".md" in line
+    }
+    assert "in part" in lines["part"]
+    assert "in part" not in lines["whole"]
+
+
+def test_a_table_is_written_in_latex_too_and_a_figure_is_not(tmp_path: Path) -> None:
+    for name, suffixes in (
+        ("man/table3-paper", {".json", ".md", ".csv", ".tex"}),
+        ("man/figure2-cpu", {".json", ".md", ".csv", ".pdf", ".png"}),
+    ):
+        written = write(committed(f"{name}.json").edited(recipe=name.partition("/")[2]), tmp_path)
+        assert {path.suffix for path in written} == suffixes
 
 
 def test_pages_of_an_earlier_drawing_are_gone(tmp_path: Path) -> None:
