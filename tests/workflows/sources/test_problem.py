@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,12 +8,15 @@ from fedscope.checkpoints.file.checkpoint import Checkpoint, load_checkpoint, sa
 from fedscope.checkpoints.file.schema import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.data.loading.datasets import part
+from fedscope.errors import UserError
 from fedscope.federated.server.rounds import train
 from fedscope.federated.setup.federation import open_run, prepare
 from fedscope.landscape.loss.batchnorm import frozen_copy
 from fedscope.models.resnet import blocks
 from fedscope.workflows.sources.problem import load
+from fedscope.workflows.sources.problems import problems
 from fedscope.workflows.sources.samples import Source
+from fedscope.workflows.sources.targets import Targets
 
 
 def test_stochastic_depth_is_analysed_at_its_expectation(run: Run, tmp_path: Path) -> None:
@@ -44,3 +48,27 @@ def test_labels_are_those_of_the_checkpoints_round(tmp_path: Path) -> None:
         used = part(federation.dataset.train, 100, 2, "train")
         assert torch.equal(seen, federation.label_maps[round - 1][federation.dataset.train.labels[used]])
     assert not torch.equal(seen, federation.dataset.train.labels[used])
+
+
+def test_a_split_that_the_data_lack_is_refused(run: Run) -> None:
+    with pytest.raises(UserError, match="--split test"):
+        load([run.final], Source(split="validation"))
+
+
+def test_a_split_is_of_registered_data_alone(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own.py").write_text(
+        "import torch\n"
+        "def net():\n    return torch.nn.Linear(4, 3)\n"
+        "def data():\n    return [(torch.ones(6, 4), torch.zeros(6, dtype=torch.long))]\n"
+    )
+    torch.save(torch.nn.Linear(4, 3).state_dict(), tmp_path / "own.pt")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    asked = Targets(run.root, ("tiny",), split="test", samples=16, named={"split": "--split"})
+    (problem,) = problems(asked)
+    assert problem.description["split"] == "test"
+    own = replace(asked, checkpoints=("own.pt",), model="own:net", data="own:data", samples=None)
+    with pytest.raises(UserError, match="--split has no effect with --data"):
+        problems(own)

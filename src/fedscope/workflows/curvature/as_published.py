@@ -75,7 +75,8 @@ class AsPublished:
                 )
             )  # fmt: skip
             spent += traces[-1].iterations
-        result = published_comparison(traces, options.pairs or "all_including_self")
+        assert options.pairs
+        result = published_comparison(traces, options.pairs)
         return Crossed(result, options, rounds, matvecs=spent)
 
     def loader(self) -> Loader:

@@ -1,0 +1,38 @@
+"""Training, as scripts and notebooks ask for it."""
+
+from pathlib import Path
+
+import pytest
+
+from fedscope.checkpoints.registry.registry import Registry
+from fedscope.errors import UserError
+from fedscope.workflows.train.request import TrainRequest
+from fedscope.workflows.train.train import train
+
+TINY = {
+    "dataset": "synthetic",
+    "clients": 2,
+    "rounds": 1,
+    "epochs": 1,
+    "train_samples": 40,
+    "test_samples": 20,
+}
+
+
+def test_a_request_of_few_words_is_trained_and_told(tmp_path: Path) -> None:
+    (found,) = train(TrainRequest(tmp_path, settings=TINY, threads=1))
+    run = Registry(tmp_path).run(found.run)
+    assert (found.state, run.manifest().settings.rounds) == ("finished", 1)
+    assert found.accuracy == run.metrics()[-1].accuracy
+    assert Path(found.final) == run.final
+    assert not (run.folder / "tensorboard").exists()
+
+
+def test_a_run_is_continued_under_its_own_preset(tmp_path: Path) -> None:
+    (found,) = train(TrainRequest(tmp_path, settings=TINY, threads=1, name="own"))
+    longer = TrainRequest(tmp_path, settings={"rounds": 2}, threads=1, name="own", resume=True)
+    with pytest.raises(UserError, match="without a preset"):
+        train(TrainRequest(tmp_path, threads=1, name="own", resume=True, preset="man/t2"))
+    (found,) = train(longer)
+    assert found.run == "own"
+    assert len(Registry(tmp_path).run("own").metrics()) == 2
