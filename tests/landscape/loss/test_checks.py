@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian
 from fedscope.landscape.loss.checks import close
+from fedscope.landscape.loss.derivatives import DifferentiableWeightNorm
 from fedscope.landscape.loss.flat_loss import FlatLoss
 
 
@@ -145,3 +146,8 @@ def test_a_network_of_one_tensor_is_one() -> None:
     operator = _operator(model)
     assert operator.names == ("weight",)
     assert operator.device == model.weight.device
+
+
+def test_where_weight_norm_is_made_differentiable_all_else_is_as_it_was() -> None:
+    with DifferentiableWeightNorm():
+        assert torch.sum(torch.ones(2, 3), dim=0).tolist() == [2.0, 2.0, 2.0]

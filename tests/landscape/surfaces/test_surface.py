@@ -1,6 +1,7 @@
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import mse_loss
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Directions, eigen_directions, surface, top_eigenpairs
@@ -118,3 +119,10 @@ def test_directions_and_axes_that_do_not_fit_are_refused() -> None:
         surface(case.model, case.loss_fn, case.batches, directions=_plane(50))
     with pytest.raises(UserError, match="points"):
         surface(case.model, case.loss_fn, case.batches, directions=_plane(51), values=([], [1.0]))
+
+
+def test_an_accuracy_that_is_none_is_refused_by_the_shapes() -> None:
+    model, batches = nn.Linear(2, 3), Batches(torch.ones(4, 2), torch.ones(4, 3))
+    line = (torch.ones(9, dtype=torch.float64),)
+    with pytest.raises(UserError, match=r"\(4, 3\) and \(4, 3\)"):
+        surface(model, mse_loss, batches, directions=line, grid=3, metrics=["accuracy"])

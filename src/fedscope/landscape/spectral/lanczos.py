@@ -75,7 +75,7 @@ class Lanczos:
     def resumed(cls, op: Operator, known: Subspace, *, generator: torch.Generator) -> "Lanczos":
         """Return the process that taught ``known``, of which it keeps a copy, ready for further steps."""
         m, n = known.basis.shape
-        process = cls(op, known.outside, generator=generator, by_batch=known.batches is not None)
+        process = cls(op, known.outside, generator=generator)
         process._signs_and_rows = torch.cat([known.basis, known.outside[None]])[:n]
         process._measured = known.projected.clone()
         process._batches = None if known.batches is None else known.batches.clone()
