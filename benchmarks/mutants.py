@@ -64,7 +64,7 @@ BESIDE = {  # tests elsewhere that use a folder or a module
     "workflows/train": ("tests/cli/options/test_seeds.py", "tests/cli/test_train.py"),
     "workflows/unused": ("tests/cli/options/test_unused.py", "tests/cli/options/test_seeds.py"),
     "workflows/catalogues": ("tests/cli/test_catalogues.py", "tests/cli/terminal/test_answers.py"),
-    "reproduce": ("tests/cli/test_figures.py", "tests/papers"),
+    "reproduce": ("tests/cli/test_figures.py",),
 }
 
 
