@@ -147,7 +147,7 @@ def test_outputs_are_the_networks_own_wherever_its_weights_are(name: str) -> Non
     model, batches, count = _case(name)
     loss = FlatLoss(model, cross_entropy, batches)
     forward = Forward(model, loss)
-    assert forward.fused == count
+    assert forward.fused == Forward(model, loss, "bf16").fused == count
     moved = loss.center + 0.2 * torch.randn(len(loss.center), generator=torch.Generator().manual_seed(1))
     norms = {name: value for name, value in model.named_buffers() if "running" in name}
     forward.load(moved, {name: 0.5 * value.double() for name, value in norms.items()})
@@ -162,7 +162,7 @@ def test_outputs_are_the_networks_own_wherever_its_weights_are(name: str) -> Non
 
 def test_additions_of_other_kinds_stay_as_they_are() -> None:
     model, batches, _ = _case("adding")
-    fused = Fused(model.requires_grad_(False), (next(iter(batches))[0],), torch.float32)
+    fused = Fused(model.requires_grad_(False), next(iter(batches))[0], torch.float32)
     adding = [node for node in fused._graph.graph.nodes if node.op == "call_module" and len(node.args) == 2]
     assert len(adding) == 1  # b(x) += x
 
@@ -200,7 +200,7 @@ def test_what_overflows_away_from_the_centre_is_not_hidden(layer: str, value: fl
 def test_fused_operations_keep_what_is_not_finite(name: str, value: float) -> None:
     model, batches, _ = _case(name)
     inputs = next(iter(batches))[0].clone()
-    fused = Fused(model.requires_grad_(False), (inputs,), torch.float32)
+    fused = Fused(model.requires_grad_(False), inputs, torch.float32)
     inputs[::2, 0, 4, 4] = value
     found, truth = fused(inputs).isfinite(), model(inputs).isfinite()
     assert not truth[::2].any()

@@ -105,10 +105,10 @@ class Forward:
         frozen = frozen_copy(model, batches=self._loss.batches)
         frozen.load_state_dict(self._loss.model.state_dict())
         try:
-            exact = Fused(frozen, (sample,), torch.float32)
+            exact = Fused(frozen, sample, torch.float32)
             if not exact.fused or not self._follows(exact, sample):
                 return None
-            return Fused(frozen, (sample,), torch.bfloat16 if self._low else torch.float32)
+            return Fused(frozen, sample, torch.bfloat16 if self._low else torch.float32)
         except Exception:  # whatever a network raises that cannot be traced, or is no map of tensors
             return None
 

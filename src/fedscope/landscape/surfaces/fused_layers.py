@@ -29,24 +29,24 @@ class Fused:
 
     Args:
         model: frozen; it is copied.
-        example: positional arguments of a few samples.
+        example: a few samples.
         dtype: float32, or bfloat16 to compute in.
 
     Raises:
         Exception: whatever the tracing of a network that cannot be traced raises.
     """
 
-    def __init__(self, model: nn.Module, example: tuple[Tensor, ...], dtype: torch.dtype) -> None:
+    def __init__(self, model: nn.Module, example: Tensor, dtype: torch.dtype) -> None:
         self._source = copy.deepcopy(model)  # float32
         self._low = self._source if dtype == torch.float32 else copy.deepcopy(model).to(dtype)
         self._sites: list[_Site] = []
         self.dtype = dtype
-        self._graph = self._fused([laid_out(x.to(dtype) if x.is_floating_point() else x) for x in example])
+        self._graph = self._fused(laid_out(example.to(dtype)))
         self.load({})
 
-    def __call__(self, *arguments: Any) -> Any:
-        """Return the network's output; floating tensors come in ``dtype``."""
-        return self._graph(*arguments)
+    def __call__(self, inputs: Tensor) -> Any:
+        """Return the network's output on samples, which come in ``dtype``."""
+        return self._graph(inputs)
 
     @property
     def fused(self) -> int:
@@ -64,10 +64,10 @@ class Fused:
         for site in self._sites:
             site.fold()
 
-    def _fused(self, example: list[Tensor]) -> fx.GraphModule:
+    def _fused(self, example: Tensor) -> fx.GraphModule:
         graph = fx.Tracer().trace(self._low)
         module = fx.GraphModule(self._low, graph)
-        ShapeProp(module).propagate(*example)
+        ShapeProp(module).propagate(example)
         calls = Counter(node.target for node in graph.nodes if node.op == "call_module")
         for node in list(graph.nodes):
             if node.op == "call_module" and _is_convolution(module.get_submodule(str(node.target))):
