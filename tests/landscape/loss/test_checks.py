@@ -1,5 +1,6 @@
 """What is refused before the first product, and what is made harmless instead."""
 
+import pickle
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian
-from fedscope.landscape.loss.checks import close
+from fedscope.landscape.loss.checks import close, once_error
 from fedscope.landscape.loss.derivatives import DifferentiableWeightNorm
 from fedscope.landscape.loss.flat_loss import FlatLoss
 
@@ -72,6 +73,13 @@ def test_what_makes_products_wrong_is_named(function: Any, message: str) -> None
     operator = _operator(_around(_Apply(function)))
     with pytest.raises(UserError, match=message):
         operator.matvec(torch.ones(operator.shape[0], dtype=torch.float64))
+
+
+def test_a_network_that_was_looked_at_is_left_without_hooks() -> None:
+    model, x = _around(_Apply(_Once.apply)), torch.ones(5, 2).double()
+    fresh = pickle.dumps(model)
+    assert "module '1.1'" in str(once_error(model, lambda: model(x)))
+    assert pickle.dumps(model) == fresh
 
 
 class _Running(nn.Module):

@@ -68,6 +68,8 @@ def test_the_band_is_that_of_the_probes_densities() -> None:
     found = spectral_density(matrix_operator(matrix), probes=5, steps=30, sigma=0.2)
     z = (found.grid[None, :, None] - found.nodes[:, None]) / 0.2
     each = ((-0.5 * z**2).exp() * found.weights[:, None]).sum(2) / (0.2 * math.sqrt(2 * math.pi))
+    edges = float(found.nodes.min()) - 6 * 0.2, float(found.nodes.max()) + 6 * 0.2
+    assert (float(found.grid[0]), float(found.grid[-1])) == pytest.approx(edges)
     low, high = found.band(0.9)
     for i in (200, 500, 700):
         expected = Estimate(float(each[:, i].mean()), mean_stderr(each[:, i].tolist()), 4).interval(0.9)

@@ -258,6 +258,22 @@ def test_a_network_without_a_loss_of_its_own_has_no_surface() -> None:
         surface(Noisy(2, 3), cross_entropy, batches, directions=(torch.ones(9),))
 
 
+class Paired(nn.Linear):
+    """Takes eleven samples at once and no fewer: each output is the mean of two samples'."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        each = super().forward(x.view(11, -1))
+        return (each + each.roll(1, 0)) / 2
+
+
+def test_a_network_that_takes_whole_batches_only_has_a_surface() -> None:
+    model, inputs, targets = Paired(2, 3).double(), torch.randn(22, 2).double(), torch.randint(3, (22,))
+    batches = Batches(inputs, targets, 11)
+    found = surface(model, cross_entropy, batches, directions=(_centre(model),), values=[[0.0, -1.0]])
+    wanted = sum(cross_entropy(model(x), y).item() for x, y in batches) / 2
+    assert found.loss.tolist() == pytest.approx([wanted, math.log(3)])
+
+
 def _refused(call: Callable[[], object], words: str) -> None:
     with pytest.raises(UserError, match=words) as error:
         call()
@@ -292,9 +308,17 @@ def test_what_makes_no_sense_is_refused_in_one_line() -> None:
         ({"directions": (d, d, d)}, "one or two"),
         ({"directions": ()}, "one or two"),
         ({"directions": (d * math.inf,)}, "finite"),
+        ({"directions": (torch.ones(3),)}, r"\(3,\); .* \(4,\)$"),
         ({"directions": Directions("x", (d,), ("x",), origin=torch.ones(3))}, "origin"),
     ):
         _refused(call(**options), words)
+    case = net_case("strided")
+    n, size = len(_centre(case.model)), StateSpace.of(case.model).size
+    assert n < size
+    _refused(
+        lambda: surface(case.model, cross_entropy, Batches(case.inputs, case.targets), directions=(d,)),
+        rf"\(4,\); .* \({n},\), or \({size},\)",
+    )
 
 
 @pytest.mark.parametrize("bn", ["eval", "recalibrate"])

@@ -38,6 +38,8 @@ def test_a_quadratic_has_its_closed_form_surface() -> None:
     a, b = torch.linspace(-2, 2, 5).double()[:, None], torch.linspace(-2, 2, 5).double()
     torch.testing.assert_close(found.loss, ((1 + a) ** 2 + (2 + b) ** 2) / 2)
     assert found.center_loss == 2.5
+    plain = surface(model, nn.functional.mse_loss, batches, directions=(d0, d1), grid=3)
+    assert [axis.values.tolist() for axis in plain.axes] == [[-1, 0, 1]] * 2
 
 
 @pytest.mark.parametrize("grid", [5, 25, 41, 59])
