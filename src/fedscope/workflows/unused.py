@@ -66,7 +66,7 @@ def check(rules: Sequence[Rule], given: Mapping[str, str], values: Values) -> No
     for rule in rules:
         flags = [given[name] for name in rule.parameters.split() if name in given]
         if flags and not rule.have_effect(values):
-            why, needed = rule.why.format(**values), rule.why.removeprefix("without ")
+            why, needed = rule.why.format(**values), rule.why.partition("without ")[2]
             have, it = ("have", "them") if flags[1:] else ("has", "it")
-            add = f", or add {needed}" if needed != rule.why else ""
+            add = f", or add {needed}" if needed else ""
             raise UserError(f"{', '.join(flags)} {have} no effect {why}; leave {it} out{add}")

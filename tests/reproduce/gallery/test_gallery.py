@@ -1,9 +1,11 @@
 """The gallery's files on the disk."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+from matplotlib.text import Text
 
 from fedscope.errors import UserError
 from fedscope.records.artefact import ArtefactRecord
@@ -36,6 +38,12 @@ def test_the_committed_drawings_have_their_pages(name: str) -> None:
     """A page of losses and one of the term; a page of all rows; none of a table."""
     pages = list(GALLERY.glob(f"{name}*.png"))
     assert len(figures(committed(f"{name}.json"))) == len(pages)
+
+
+def test_the_term_is_told_with_its_error() -> None:
+    _, term = figures(committed("man/figure1-cpu.json"))
+    captions = [text.get_text() for text in term.findobj(Text) if isinstance(text, Text)]
+    assert any(re.match(r"centre MAN term 0\.174\d ± 0\.00", caption) for caption in captions), captions
 
 
 def test_what_is_not_whole_is_marked_in_the_index(tmp_path: Path) -> None:

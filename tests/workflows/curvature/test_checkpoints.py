@@ -1,11 +1,13 @@
 """The curvature of checkpoints, as scripts and notebooks ask for it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.errors import UserError
+from fedscope.records.hessian import HessianRecord
 from fedscope.workflows.curvature.checkpoints import curvature
 from fedscope.workflows.requests import Crossing, Request
 from fedscope.workflows.sources.targets import Targets
@@ -21,6 +23,20 @@ def test_records_of_several_checkpoints_and_what_is_kept_of_them(run: Run, tmp_p
     again = curvature(targets, Request(probes=2, tol=0.5))
     assert [one.record.reused for one in again] == [True, True]
     assert [one.record.lambda_max for one in again] == [one.record.lambda_max for one in found]
+
+
+def test_more_is_measured_beside_what_is_kept_by_the_same_version(run: Run, tmp_path: Path) -> None:
+    targets = Targets(tmp_path / "registry", (str(run.final),), samples=24, batch_size=8, threads=1)
+    few = Request(top_k=2, probes=2, tol=0.5, versions={"fedscope": "1"})
+
+    def asked(request: Request) -> HessianRecord:
+        return curvature(targets, request)[0].record
+
+    first, fewer = asked(few), asked(replace(few, top_k=1))
+    more, other = asked(replace(few, probes=3)), asked(replace(few, top_k=1, versions={"fedscope": "2"}))
+    assert (first.converged, fewer.reused, more.reused, other.reused) == (True, True, False, False)
+    assert more.eigenvalues == first.eigenvalues
+    assert more.matvecs > first.matvecs > 0
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,12 @@
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fedscope.records.hessian import HessianRecord
 from fedscope.workflows.requests import Crossing, Request
-from fedscope.workflows.results.lookup import ALL, fullest, is_of, lacking, trimmed
+from fedscope.workflows.results.lookup import ALL, Wanted, earlier, fullest, is_of, lacking, trimmed
 
 UPLOADS = {"0000.pt": "a", "0001.pt": "b"}
 
@@ -149,3 +150,17 @@ def test_a_record_is_of_a_problem_by_its_weights_and_entries() -> None:
     assert not is_of(_record(), "v", {})
     assert not is_of(_record(), "f0", {"seed": 1})
     assert len(ALL) == 5
+
+
+def test_an_answer_is_of_the_same_weights_and_version() -> None:
+    record = _record(versions={"fedscope": "1"})
+    asked = Wanted("f0", {"samples": 1024}, "1", {})
+    for wanted, found in (
+        (asked, True),
+        (replace(asked, version=None), True),
+        (replace(asked, version="2"), False),
+        (replace(asked, sha256="v"), False),
+        (replace(asked, problem={"samples": 64}), False),
+    ):
+        assert (earlier([record], Request(), wanted) is not None) == found, wanted
+    assert earlier([record], Request(reading="code"), asked) is None

@@ -94,18 +94,22 @@ def test_uploads_are_of_the_checkpoints_round_or_the_latest(shifting: tuple[Fede
 
 def test_fresh_clients_hold_other_rows_in_each_round(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     settings = Settings(
-        clients=2, rounds=2, epochs=1, test_samples=50, seed=1, partition="longtail_stateless", phi=0.1,
-        rho=0.2, alpha=None, keep_every=1, save_clients="all",
+        clients=4, rounds=2, epochs=1, test_samples=50, seed=1, partition="longtail_stateless", phi=0.1,
+        rho=0.2, alpha=None, keep_every=1, save_clients="all", participation=0.5,
     )  # fmt: skip
     federation = prepare(settings, {})
     run = open_run(federation, Registry(tmp_path), "fresh", resume=False)
     train(federation, run, lambda _: None)
     held = {round: federation.rows_in(round) for round in (1, 2)}
     request.getfixturevalue("other_streams")
-    for path, round in ((run.kept(1), 1), (run.final, 2)):
+    for path, rounds in ((run.kept(1), {1}), (run.final, {1, 2})):
+        of = set()
         for client in Participants(_problem(path), "client", "own"):
             assert client.rows is not None
-            assert torch.equal(client.rows, held[round][client.number])
+            assert client.info
+            assert torch.equal(client.rows, held[client.info.round][client.number])
+            of.add(client.info.round)
+        assert of == rounds
 
 
 def test_what_is_not_known_is_refused(
@@ -223,3 +227,15 @@ def test_the_published_loader_augments_as_the_run_did(
     images = federation.dataset.train.images
     assert torch.equal(plain, recipe.test(images, rows))
     assert torch.equal(first, recipe.train(images, rows, recipe.draw(16, generator)))
+
+
+def test_the_published_loaders_draw_is_that_of_the_analysis(shifting: tuple[Federation, Run]) -> None:
+    """As many samples are the same ones in both readings, the run's and each client's."""
+    problem = _problem(shifting[1].final, 20)
+    asked = Resampling(samples=20, batch_size=20, augment=False)
+    own = [(client, client.batches) for client in Participants(problem, "client", "own")]
+    for client, batches in ((None, problem.batches), *own):
+        drawn, analysed = (
+            torch.cat([inputs for inputs, _ in of]) for of in (loader(problem, asked, client)(), batches)
+        )
+        assert torch.equal(drawn.flatten(1).unique(dim=0), analysed.flatten(1).unique(dim=0))

@@ -216,11 +216,11 @@ def _differs(value: float, error: float | None, paper: Printed | None) -> bool |
 def reductions(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[FilledCell]) -> list[str]:
     """Return in which settings the artefact departs from the published experiment, and for which rows."""
     departs: dict[str, list[str]] = {}
+    swept = (f"{recipe.sweep['option']} ",) if recipe.sweep else ()
     for cell in cells:
         for text in cell.use.overridden:
-            if recipe.sweep and text.startswith(f"{recipe.sweep['option']} "):
-                continue  # what the sweep is of
-            departs.setdefault(text, []).append(cell.row)
+            if not text.startswith(swept):
+                departs.setdefault(text, []).append(cell.row)
     for one in filled:
         own, wanted, at = one.match.entry.manifest.settings, one.cell.settings, one.match.round
         if at < wanted.rounds:
