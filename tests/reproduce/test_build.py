@@ -4,6 +4,7 @@ import json
 import shutil
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.cli.figures import build_command
+from fedscope.errors import UserError
 from fedscope.records.commands import DEFAULT
 from fedscope.reproduce import plan as planning
 from fedscope.reproduce.build import build, command
@@ -20,6 +22,7 @@ from fedscope.reproduce.recipes.cells import Choices, cells
 from fedscope.reproduce.recipes.spec import names, recipe
 from fedscope.reproduce.runs import measure as measuring
 from fedscope.reproduce.runs.measure import ANALYSIS
+from fedscope.reproduce.runs.train import train_job
 from tests.processes import finished, started
 
 pytestmark = pytest.mark.slow
@@ -207,3 +210,21 @@ def test_a_fault_empties_a_cell_and_no_more(place: Place, tmp_path: Path) -> Non
     assert all("digits5" in why for why in faults.values())
     page = (tmp_path / "g" / "fedfor" / "table4-cpu.md").read_text()
     assert "not run [85.48 ± 0.05]" in page
+
+
+def test_a_run_that_cannot_go_on_stands_in_its_cell_as_far_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, choices, there = recipe("man/figure2", "smoke"), Choices(), Place(tmp_path / "r", tmp_path / "g")
+    job, *_ = Plan((one,), choices, there).trainings
+    train_job(replace(job, until=1), there.registry, None, "cpu", 1, lambda _: None)
+
+    def failing(*_: object) -> None:
+        raise UserError("the disk is full")
+
+    monkeypatch.setattr(planning, "train_job", failing)
+    _, faults = build([one], choices, there, lambda _: None)
+    assert f"train {job.name}" in faults
+    (record,) = (record for _, record in records(there.out))
+    assert [made.run for made in record.runs] == [job.name]
+    assert any(text.startswith(f"after 1 of {job.until} rounds") for text in record.reductions)

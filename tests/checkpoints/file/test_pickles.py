@@ -5,6 +5,7 @@ import json
 import struct
 import zipfile
 from pathlib import Path
+from pickle import dumps
 
 import pytest
 import torch
@@ -64,6 +65,13 @@ def test_a_key_that_would_be_hashed_for_ever_is_not(
     monkeypatch.setattr(torch, "load", lambda *_, **__: None)  # it is refused before
     with pytest.raises(UserError, match=r"many entries|too deeply"):
         read_content(checkpoint(tmp_path / "a.pt", pickle))
+
+
+def test_a_text_is_named_again_as_often_as_one_likes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedscope.checkpoints.file.pickles.MOST_ENTRIES", 20)
+    assert check_pickle(io.BytesIO(dumps(["name"] * 100)))
+    with pytest.raises(ExtentError, match="many entries"):
+        check_pickle(io.BytesIO(dumps([("a", "b")] * 12)))
 
 
 def holds_itself() -> list[object]:

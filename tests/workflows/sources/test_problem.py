@@ -72,3 +72,24 @@ def test_a_split_is_of_registered_data_alone(
     own = replace(asked, checkpoints=("own.pt",), model="own:net", data="own:data", samples=None)
     with pytest.raises(UserError, match="--split has no effect with --data"):
         problems(own)
+
+
+def test_batches_of_unequal_lengths_are_taken_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Samples of different shapes cannot be drawn from, nor put into other batches."""
+    (tmp_path / "ragged.py").write_text(
+        "import torch\n"
+        "def net():\n"
+        "    return torch.nn.Sequential(torch.nn.AdaptiveAvgPool1d(4), torch.nn.Linear(4, 3))\n"
+        "def data():\n"
+        "    return [(torch.randn(2, n), torch.zeros(2, dtype=torch.long)) for n in (5, 6, 7)]\n"
+    )
+    torch.save({"1.weight": torch.ones(3, 4), "1.bias": torch.ones(3)}, tmp_path / "net.pt")
+    monkeypatch.syspath_prepend(tmp_path)
+    own = Source(model="ragged:net", data="ragged:data")
+    (problem,) = load([tmp_path / "net.pt"], own)
+    assert [tuple(inputs.shape) for inputs, _ in problem.batches] == [(2, 5), (2, 6), (2, 7)]
+    for asked in (replace(own, samples=3), replace(own, batch_size=3)):
+        with pytest.raises(UserError):
+            load([tmp_path / "net.pt"], asked)

@@ -1,0 +1,37 @@
+"""What a request without words asks for: what the command without options does."""
+
+from pathlib import Path
+
+import click
+import pytest
+
+from fedscope.cli import hessian, plot_landscape, report
+from fedscope.cli.options.reading import request_of
+from fedscope.workflows.landscape.scan import Plane
+from fedscope.workflows.report import ReportRequest
+from fedscope.workflows.requests import Request
+from fedscope.workflows.sources.targets import Targets
+
+
+def test_curvature_is_asked_for_as_by_the_command() -> None:
+    with hessian.command.make_context("hessian", []) as context:
+        assert request_of(context.params) == Request()
+
+
+@pytest.mark.parametrize(
+    ("command", "request_", "names"),
+    [
+        (
+            report.command,
+            ReportRequest(Targets(Path())),
+            "grid span top_k probes client_probes rounds bn",
+        ),
+        (plot_landscape.command, Plane(), "directions grid span bn adaptive precision"),
+    ],
+)
+def test_pages_and_planes_are_asked_for_as_by_their_commands(
+    command: click.Command, request_: object, names: str
+) -> None:
+    options = command.make_context("fedscope", []).params
+    for name in names.split():
+        assert str(options[name]) == str(getattr(request_, name)), name
