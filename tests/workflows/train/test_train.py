@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from fedscope.checkpoints.file.schema import Settings
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.errors import UserError
-from fedscope.workflows.train.request import TrainRequest
+from fedscope.workflows.train.one_run import train_run
+from fedscope.workflows.train.request import RunPlan, TrainRequest
 from fedscope.workflows.train.train import train
 
 TINY = {
@@ -36,3 +38,12 @@ def test_a_run_is_continued_under_its_own_preset(tmp_path: Path) -> None:
     (found,) = train(longer)
     assert found.run == "own"
     assert len(Registry(tmp_path).run("own").metrics()) == 2
+
+
+def test_a_plan_stops_where_it_is_to_and_writes_nothing_else(tmp_path: Path) -> None:
+    settings = Settings.model_validate({**TINY, "rounds": 2})
+    train_run(RunPlan(tmp_path, settings, {}, "half", until=1))
+    run = Registry(tmp_path).run("half")
+    assert len(run.metrics()) == 1
+    assert not run.final.exists()
+    assert not (run.folder / "tensorboard").exists()
