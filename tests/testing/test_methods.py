@@ -12,7 +12,8 @@ from torch import Tensor
 from fedscope.federated.methods import parse
 from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Option, Values
-from fedscope.federated.record.views import LocalStep, Pass, Stack, Term
+from fedscope.federated.record.vectors import Vector
+from fedscope.federated.record.views import LocalStep, Pass, Sending, ServerStep, Stack, Term
 from fedscope.testing import MethodConformance
 
 LAWS = [name for name in vars(MethodConformance) if name.startswith("test_")]
@@ -43,6 +44,25 @@ class TestPersonalTensors(MethodConformance):
 class TestWhatIsDrawn(MethodConformance):
     def method(self) -> Method:
         return parse("mixup")
+
+
+def momentum(step: ServerStep) -> tuple[Tensor, dict[str, Tensor]]:
+    m = 0.8 * step.state["m"] + step.mean - step.anchor
+    return step.kept + m, {"m": m}
+
+
+def accelerated(sends: Callable[[Sending], Tensor]) -> Method:
+    return mine(server=momentum, sends=sends, server_state=(Vector("m"),))
+
+
+class TestAServerThatSendsAnotherModel(MethodConformance):
+    def method(self) -> Method:
+        return accelerated(lambda at: at.kept + 0.8 * at.state["m"])
+
+
+class TestASumOfWhichAPartIsNotInstalled(MethodConformance):
+    def method(self) -> Method:
+        return parse("fedprox") + accelerated(lambda at: at.kept + 0.8 * at.state["m"])
 
 
 @dataclass
@@ -109,6 +129,10 @@ def remembering() -> Method:
         (
             lambda: mine(parameter_terms=(detached,)),
             ["test_the_terms_of_the_parameters_have_their_gradients"],
+        ),
+        (
+            lambda: accelerated(lambda at: at.kept),
+            ["test_what_is_sent_is_another_model_than_the_server_keeps"],
         ),
         (lambda: mine(after_clip=(overwriting,)), ["test_what_a_client_received_is_left_as_it_is"]),
     ],

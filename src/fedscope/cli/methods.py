@@ -89,6 +89,7 @@ def _describe(method: "Method") -> dict[str, Any]:
     further = [v for v in method.server_state if v.name in method.broadcast]
     uploads = [v for v in method.uploads if not v.replaces_model]
     shared = "the model without BatchNorm" if method.personal else "the model"
+    sent = "a model made from the server's own" if method.sends else shared
     return {
         "name": method.name,
         "aliases": [alias for alias, name in ALIASES.items() if name == method.name],
@@ -97,7 +98,7 @@ def _describe(method: "Method") -> dict[str, Any]:
         "place": method.place or "nothing is added to the local step",
         "client_state": _vectors(method.memory),
         "server_state": _vectors(method.server_state),
-        "to_a_client": " + ".join([shared, *filter(None, [_vectors(further)])]),
+        "to_a_client": " + ".join([sent, *filter(None, [_vectors(further)])]),
         "from_a_client": " + ".join([shared, *filter(None, [_vectors(uploads)])]),
         "models_held": method.models_held(),
         "weights": method.weights or "n_k",

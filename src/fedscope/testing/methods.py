@@ -1,7 +1,7 @@
 """What the trainer relies on: the laws of a federated method.
 
 Inherit and return the record; each law trains it for a few rounds on the bundled digits. Sizes may be
-changed by ``settings``, the method's options by ``options``.
+changed by ``settings``, the method's options by ``options``. For laws of one's own ``trained`` yields a run.
 """
 
 import tempfile
@@ -62,28 +62,28 @@ class MethodConformance:
 
     def test_two_rounds_end_at_a_finite_model(self) -> None:
         """Nothing is NaN, and the model has moved."""
-        with self._run() as run:
+        with self.trained() as run:
             first, last = _flat(run.initial), _flat(run.final)
             assert last.isfinite().all(), "the model is not finite"
             assert not torch.equal(first, last), "the model has not moved"
 
     def test_the_same_run_has_the_same_bits(self) -> None:
         """What is drawn comes from the streams that the method is given, not from global generators."""
-        with self._run() as one:
+        with self.trained() as one:
             torch.rand(3)
-            with self._run() as other:
+            with self.trained() as other:
                 assert torch.equal(_flat(one.final), _flat(other.final)), "two runs of one seed differ"
 
     def test_a_resumed_run_has_the_bits_of_an_uninterrupted_one(self) -> None:
         """All that is remembered between rounds is in ``memory`` and ``server_state``."""
-        with self._run() as whole, self._run(interrupted=True) as cut:
+        with self.trained() as whole, self.trained(interrupted=True) as cut:
             assert torch.equal(_flat(whole.final), _flat(cut.final)), "what is remembered is not all declared"
 
     def test_clients_side_by_side_are_clients_one_by_one(self) -> None:
         """With ``--stack`` no client's vectors enter another's; a norm there is over ``dim=1``."""
         if self.method().trains_alone:
             return
-        with self._run() as alone, self._run(stack=2) as together:
+        with self.trained() as alone, self.trained(stack=2) as together:
             start, one, two = (_flat(path) for path in (alone.initial, alone.final, together.final))
             off, moved = float((one - two).norm()), float((one - start).norm())
             assert off <= self.tol * moved, (
@@ -94,7 +94,7 @@ class MethodConformance:
         """A term is a scalar whose gradient in w is that of finite differences: w is not detached."""
         if not self.method().parameter_terms:
             return
-        trainer = self._trained()
+        trainer = self._after_a_client()
         clients, w = trainer.clients, trainer.clients.parameters(1)[0].clone()
         rows = [row[0] for row in clients.rows(1)]
 
@@ -117,39 +117,51 @@ class MethodConformance:
 
     def test_what_a_client_received_is_left_as_it_is(self) -> None:
         """No function writes into θ_t."""
-        trainer = self._trained()
+        trainer = self._after_a_client()
         start, row = trainer.clients.start[0], trainer.clients.initial
         kept = torch.ones(len(row), dtype=torch.bool)
         kept[trainer.clients.personal] = False
         assert torch.equal(start[kept], row[kept]), "the model that the client received was changed"
 
+    def test_what_is_sent_is_another_model_than_the_server_keeps(self) -> None:
+        """Else ``sends`` has no effect."""
+        if not self.method().sends:
+            return
+        with self.trained(keep_every=1, save_clients="all") as run:
+            kept, sent = _flat(run.kept(1)), _flat(run.anchor(2))
+            assert not torch.equal(kept, sent), "what is sent is the model that the server keeps"
+
     @contextmanager
-    def _run(self, *, interrupted: bool = False, **settings: Any) -> Iterator[Run]:
-        """Yield a finished run, stopped and taken up again after its first round if ``interrupted``."""
+    def trained(self, *, interrupted: bool = False, **settings: Any) -> Iterator[Run]:
+        """Yield a finished run, stopped and taken up again after its first round if ``interrupted``.
+
+        For laws of one's own: ``with self.trained(keep_every=1, save_clients="all") as run``.
+        """
 
         def stop(_: object) -> None:
             if interrupted:
                 raise _StopError
 
         with tempfile.TemporaryDirectory() as folder, _registered(self.method()):
-            federation = self._federation(**settings)
+            federation = self.federation(**settings)
             run = open_run(federation, Registry(Path(folder)), "run", resume=False)
             try:
                 train(federation, run, stop)
             except _StopError:
-                federation = self._federation(**settings)
+                federation = self.federation(**settings)
                 run = open_run(federation, Registry(Path(folder)), "run", resume=True)
                 train(federation, run, lambda _: None)
             yield run
 
-    def _federation(self, **settings: Any) -> Federation:
+    def federation(self, **settings: Any) -> Federation:
+        """Return what a run of the method is made of; ``settings`` are fields of Settings."""
         fields = {**SMALL, **self.settings, **settings, "method": self.method().name}
         return prepare(Settings.model_validate(fields), dict(self.options))
 
-    def _trained(self) -> LocalTrainer:
+    def _after_a_client(self) -> LocalTrainer:
         """Return a trainer, in float64, that has just trained the first client."""
         with _registered(self.method()):
-            federation = self._federation()
+            federation = self.federation()
         settings, method = federation.settings, federation.method
         trainer = LocalTrainer(
             FlatModel(federation.model.double()), federation.training, federation.pipeline, method,
@@ -168,7 +180,7 @@ class MethodConformance:
 @contextmanager
 def _registered(method: Method) -> Iterator[None]:
     """Let the trainer find a method that is not installed."""
-    new = "+" not in method.name and method.name not in known()
+    new = method.name not in known()
     if new:
         METHODS[method.name] = method
         known.cache_clear()

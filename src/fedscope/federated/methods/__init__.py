@@ -83,5 +83,7 @@ def parse(text: str) -> Method:
         found = methods.get(name)
         if isinstance(found, UserError):
             raise found
+    if isinstance(whole := methods.get("+".join(names)), Method):  # a sum on trial
+        return whole
     usable = {name: record for name, record in methods.items() if isinstance(record, Method)}
     return method.parse("+".join(names), usable)

@@ -47,6 +47,8 @@ class Problem:
         """What progress calls it: RUN@ROUND, with its client or average; else the file's name."""
         if self.info is None:
             return self.path.stem
+        if self.info.average == "sent":  # before the round that began with it
+            return f"{self.info.run}@{self.info.round + 1}:anchor"
         which = f" client {self.info.client}" if self.info.client is not None else ""
         return f"{self.info.run}@{self.info.round}{which}"
 
