@@ -47,6 +47,8 @@ def test_a_run_of_format_1_is_read_and_verified(tmp_path: Path) -> None:
     run = first_format(tmp_path)
     assert (run.manifest().settings, run.manifest().sealed_metrics) == (SETTINGS, False)
     assert [record.round for record in run.metrics()] == [1, 2, 3]
+    costs = [(r.bytes_down, r.bytes_up, r.gradients, r.seconds) for r in run.metrics()]
+    assert costs == 3 * [(0, 0, 0, 0)]  # nobody counted them
     checkpoint = load_checkpoint(run.final)
     assert (checkpoint.info.round, checkpoint.info.format) == (3, "fedscope/checkpoint/2")
     assert list(verify_run(run)) == []

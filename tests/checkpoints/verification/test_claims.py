@@ -71,6 +71,19 @@ def test_a_state_half_written_is_left_over_and_misses_nothing(honest: Run, tmp_p
     assert "left over" in fault.problem
 
 
+def test_an_interrupted_round_leaves_files_ahead_of_the_metrics_unless_the_run_ended(
+    honest: Run, tmp_path: Path
+) -> None:
+    federation = prepare(SETTINGS, {})
+    run = open_run(federation, Registry(tmp_path), "forged", resume=False)
+    train(federation, run, lambda _: None, until=1)
+    shutil.copytree(honest.folder / "round-0002", run.folder / "round-0002")
+    assert list(verify_run(run)) == []
+    run.write_manifest(run.manifest().model_copy(update={"diverged": 1}))
+    ahead = [fault.path for fault in verify_run(run) if "knows nothing" in fault.problem]
+    assert f"{run.name}/round-0002/all.pt" in ahead
+
+
 def test_a_forged_run_is_not_exported(honest: Run, tmp_path: Path) -> None:
     run = forged(honest, tmp_path / "here", "kept: missing")
     with pytest.raises(UserError, match="missing"):

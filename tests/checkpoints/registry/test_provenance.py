@@ -1,0 +1,24 @@
+"""The chain from a record back to the code that it rests on."""
+
+import pytest
+
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.registry.provenance import record_links
+from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.errors import UserError
+
+
+def test_an_analysis_tells_its_problem_and_leads_to_its_checkpoint(run: Run) -> None:
+    sha256 = load_checkpoint(run.final).sha256
+    record = {"schema": "s/1", "checkpoint": {"sha256": sha256}, "problem": {"samples": 64, "bn": "eval"}}
+    for about in (record, {"analyses": [record]}):
+        links = {link.kind: link for link in record_links(Registry(run.root), "a.json", about)}
+        assert links["analysis"].details == {"samples": "64", "bn": "eval"}
+        assert links["checkpoint"].details["sha256"] == sha256
+        assert links["checkpoint"].fault is None
+        assert links["data"].details["fingerprint"]
+    absent = {"schema": "s/1", "checkpoint": {"sha256": "0" * 64}}
+    *_, last = record_links(Registry(run.root), "a.json", absent)
+    assert "no checkpoint with this content" in str(last.fault)
+    with pytest.raises(UserError, match=r"a\.json"):
+        list(record_links(Registry(run.root), "a.json", {"loss": 1}))
