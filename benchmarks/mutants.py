@@ -126,23 +126,22 @@ def stages(mutant: Mutant) -> Iterator[list[str]]:
     yield list(dict.fromkeys(chain.from_iterable(reversed(beside))))
 
 
-def mutated(mutant: Mutant, module: Path) -> tuple[str, str]:
+def mutated(mutant: Mutant, root: Path) -> tuple[str, str]:
     """Return a module's text before and after the fault."""
-    before = module.read_text(encoding="utf-8")
+    before = (root / mutant.module).read_text(encoding="utf-8")
     return before, mutate_code(before, plugins.get_operator(mutant.fault)(), mutant.occurrence)
 
 
-def difference(mutant: Mutant) -> str:
-    """Return the lines that the fault changes."""
-    before, after = (text.splitlines(keepends=True) for text in mutated(mutant, ROOT / mutant.module))
-    changed = unified_diff(before, after, n=0)
+def difference(before: str, after: str) -> str:
+    """Return the lines that a fault changes."""
+    changed = unified_diff(before.splitlines(keepends=True), after.splitlines(keepends=True), n=0)
     return "".join(line for line in changed if line[:2] not in ("--", "++", "@@"))
 
 
 def tried(mutant: Mutant, copy: Path) -> dict[str, object]:
     """Put the fault into the copy, run the tests, and take it out again."""
     module, began = copy / mutant.module, time.monotonic()
-    before, after = mutated(mutant, module)
+    before, after = mutated(mutant, copy)
     module.write_text(after, encoding="utf-8")
     found = "survived"
     for tests in stages(mutant):
@@ -152,8 +151,13 @@ def tried(mutant: Mutant, copy: Path) -> dict[str, object]:
             found = "killed" if code == 1 else "killed at import" if code > 0 else "killed by time"
             break
     module.write_text(before, encoding="utf-8")
-    seconds = time.monotonic() - began
-    return {**asdict(mutant), "outcome": found, "difference": difference(mutant), "seconds": seconds}
+    about = {"outcome": found, "difference": difference(before, after)}
+    return {**asdict(mutant), **about, "seconds": time.monotonic() - began}
+
+
+def identity(result: dict[str, str]) -> tuple[str, str, str]:
+    """Return what tells a tried mutant from others, wherever its line has moved."""
+    return result["module"], result["fault"], result["difference"]
 
 
 def _run(tests: list[str], copy: Path, seconds: float) -> int:
@@ -221,22 +225,20 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--json", type=Path, metavar="FILE")
-    parser.add_argument("--again", type=Path, metavar="FILE", help="those alone that survived in this JSON")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="take over what was killed in this JSON")
     parser.add_argument("--only", type=int, metavar="N", help="the N-th of the sample alone")
     asked = parser.parse_args()
     chosen = sample(asked.count, asked.seed)
     chosen = chosen if asked.only is None else [chosen[asked.only]]
-    if asked.again:
-        before = json.loads(asked.again.read_text(encoding="utf-8"))
-        left = {
-            (one["module"], one["fault"], one["difference"]) for one in before if one["outcome"] == "survived"
-        }
-        chosen = [one for one in chosen if (one.module, one.fault, difference(one)) in left]
-    folder, results = tempfile.mkdtemp(prefix="mutants-"), []
+    known = json.loads(asked.again.read_text(encoding="utf-8")) if asked.again else []
+    killed = {identity(one): one for one in known if one["outcome"] != "survived"}
+    before = [killed.get((one.module, one.fault, difference(*mutated(one, ROOT)))) for one in chosen]
+    chosen = [one for one, found in zip(chosen, before, strict=True) if found is None]
+    folder, results = tempfile.mkdtemp(prefix="mutants-"), [found for found in before if found]
     context = multiprocessing.get_context("spawn")
     try:
         with ProcessPoolExecutor(asked.jobs, context, initializer=_prepare, initargs=(folder,)) as pool:
-            for number, result in enumerate(pool.map(_work, chosen)):
+            for number, result in enumerate(pool.map(_work, chosen), len(results)):
                 results.append(result)
                 print(
                     f"{number} {result['outcome']}: {result['module']}:{result['line']} {result['fault']}",
