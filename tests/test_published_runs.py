@@ -8,9 +8,9 @@ import pytest
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.registry.contents import measured
 from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.travel.addresses import remote
 from fedscope.checkpoints.travel.lists import read_list
 from fedscope.checkpoints.travel.pull import pull_run
-from fedscope.checkpoints.travel.remote import remote
 
 PROJECT = Path(__file__).parents[1]
 PAPERS = PROJECT / "checkpoints" / "papers"

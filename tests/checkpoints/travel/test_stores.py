@@ -18,9 +18,10 @@ from types import SimpleNamespace
 import pytest
 
 from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.travel.addresses import remote
 from fedscope.checkpoints.travel.pull import pull_run
 from fedscope.checkpoints.travel.push import push_run
-from fedscope.checkpoints.travel.remote import Remote, remote
+from fedscope.checkpoints.travel.remote import Remote
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from tests.checkpoints.cases import small_run

@@ -16,10 +16,11 @@ from fedscope.checkpoints.file.formats import seal
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.travel import push
+from fedscope.checkpoints.travel.addresses import remote
+from fedscope.checkpoints.travel.folder import Folder
 from fedscope.checkpoints.travel.lists import Journey
 from fedscope.checkpoints.travel.pull import pull_run
 from fedscope.checkpoints.travel.push import push_run
-from fedscope.checkpoints.travel.remote import Folder, remote
 from fedscope.checkpoints.verification.verify import verify_root, verify_run
 from fedscope.errors import UserError
 from tests.checkpoints.cases import small_run

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.travel.addresses import remote
 from fedscope.checkpoints.travel.push import push_run
-from fedscope.checkpoints.travel.remote import remote
 from tests.checkpoints.cases import small_run
 from tests.cli.conftest import Command
 

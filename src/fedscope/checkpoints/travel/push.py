@@ -6,8 +6,9 @@ from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.formats import REMOTE_FORMAT
 from fedscope.checkpoints.registry.contents import Contents, measured, sealed
 from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.travel.folder import Folder
 from fedscope.checkpoints.travel.lists import Journey, Report, carry_all, journey, known_list, list_place
-from fedscope.checkpoints.travel.remote import Absent, Folder, Remote, Tick
+from fedscope.checkpoints.travel.remote import Absent, Remote, Tick
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 

@@ -40,8 +40,8 @@ def push_command(
     Only what is not there yet is sent, and a run is there once all of it is. After an interruption the same
     command goes on. Credentials are those of the store's own programs.
     """
+    from fedscope.checkpoints.travel.addresses import remote
     from fedscope.checkpoints.travel.push import push_run  # torch: not for --help
-    from fedscope.checkpoints.travel.remote import remote
 
     place, store = remote(url), Registry(registry)
     found = store.existing() if _all(runs, every) else [store.run(name) for name in dict.fromkeys(runs)]
@@ -72,8 +72,8 @@ def pull_command(
     Every file is compared with its hash and the run checked before it appears. After an interruption the
     same command goes on; a run that is here already stays as it is.
     """
+    from fedscope.checkpoints.travel.addresses import remote
     from fedscope.checkpoints.travel.pull import pull_run
-    from fedscope.checkpoints.travel.remote import remote
 
     place, store = remote(url), Registry(registry)
     names = place.runs() if _all(runs, every) else list(dict.fromkeys(runs))

@@ -2,14 +2,14 @@
 
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedscope.data.reading.parquet import first_line, opened, reading
 from fedscope.data.reading.tables import Rows, Table
 from fedscope.errors import UserError
 
@@ -57,7 +57,7 @@ def fetch(source: HubSource) -> dict[str, list[Path]]:
         files = {ours: list(builder.config.data_files[theirs]) for ours, theirs in source.splits.items()}
         fetched = datasets.DownloadManager(dataset_name=builder.dataset_name).download(files)
     except Exception as error:  # datasets, the hub's client and the network share no base class
-        raise _unfetched(source.repository, _first_line(error)) from error
+        raise _unfetched(source.repository, first_line(error)) from error
     return {split: [Path(path) for path in paths] for split, paths in fetched.items()}
 
 
@@ -75,7 +75,7 @@ def check_reachable(repository: str) -> None:
     try:
         get_session().head(constants.ENDPOINT, timeout=REACHABLE_IN)
     except Exception as error:  # requests or httpx, by the hub's version, and what these pass on
-        why = re.sub(r"^\[Errno -?\d+\] ", "", _first_line(error))
+        why = re.sub(r"^\[Errno -?\d+\] ", "", first_line(error))
         raise _unfetched(repository, f"no answer from {constants.ENDPOINT} ({why})") from error
 
 
@@ -108,7 +108,7 @@ def table(
     rows, found, names = [], [], tuple(classes)
     for path in paths:
         with reading(path):
-            shard = _shard(path)
+            shard = opened(path)
             features = _features(shard)
             _check_columns(path, features, source, named=bool(classes))
             names = tuple(getattr(features[source.label], "names", None) or classes)
@@ -121,42 +121,6 @@ def table(
         tuple(paths), file, np.concatenate(rows), np.concatenate(labels), names, source.image,
         np.concatenate(found) if found else None,
     )  # fmt: skip
-
-
-def encoded(path: Path, column: str, rows: Rows) -> Iterator[bytes]:
-    """Yield the encoded images of a shard's ``rows``, which ascend.
-
-    Raises:
-        UserError: the shard cannot be read.
-    """
-    with reading(path):
-        shard, start = _shard(path), 0
-        for group in range(shard.num_row_groups):
-            stop = start + shard.metadata.row_group(group).num_rows
-            wanted = rows[(rows >= start) & (rows < stop)] - start
-            if len(wanted):
-                images = shard.read_row_group(group, columns=[column]).column(column)
-                for row in wanted.tolist():
-                    image = images[row].as_py()
-                    yield (image or {}).get("bytes") or b""
-            start = stop
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn whatever reading a file raises into one line that names it."""
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:  # pyarrow's errors, and those of what it reads, share no base class
-        raise UserError(f"cannot read {path}: {_first_line(error)}; fetch it again") from error
-
-
-def _shard(path: Path) -> "ParquetFile":
-    from pyarrow.parquet import ParquetFile
-
-    return ParquetFile(path)
 
 
 def _features(shard: "ParquetFile") -> Any:
@@ -199,7 +163,3 @@ def _check_columns(path: Path, features: Any, source: HubSource, *, named: bool)
                 f"{source.repository} keeps its {kind} in column {column!r}; {path} has {there}; use the "
                 "hub's own files"
             )
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedscope.data.reading.decode_worker import read_bytes
+from fedscope.data.reading.parquet import encoded
 from fedscope.errors import UserError
 from fedscope.storage import open_regular
 
@@ -44,8 +45,6 @@ class Table:
         Raises:
             UserError: a file cannot be read.
         """
-        from fedscope.data.reading.shards import encoded
-
         order = np.lexsort((self.row, self.file))
         bounds = np.flatnonzero(np.diff(self.file[order], prepend=-1))
         for places in np.split(order, bounds[1:]) if len(order) else []:
