@@ -156,7 +156,7 @@ def test_the_subspace_is_that_of_the_products() -> None:
     found, dense = top_eigenpairs(case.operator, k=3), case.dense()
     known = found.subspace
     assert known is not None
-    assert known.matvecs == found.matvecs == len(known.basis)
+    assert known.matvecs == len(known.basis) < found.matvecs  # others looked for what one start cannot see
     torch.testing.assert_close(known.basis @ dense @ known.basis.T, known.projected, rtol=0, atol=1e-10)
 
 

@@ -125,11 +125,11 @@ def test_a_known_subspace_is_exact_and_the_probes_see_the_rest(case: Case, dense
 def test_more_of_a_basis_turns_old_products_into_those_with_the_smaller_remainder(dense: Tensor) -> None:
     operator, probes = matrix_operator(dense), torch.stack(_signs(len(dense), 3))
     process = _process(operator, 4)
-    images = torch.stack([p.vector for p in Remainder(operator, process.subspace()).products(probes)])
+    images = torch.stack([p.vector for p in Remainder(operator, process.subspace().basis).products(probes)])
     for _ in range(5):
         process.step()
     deflate_further(images, probes, process.subspace(), 4)
-    expected = [p.vector for p in Remainder(operator, process.subspace()).products(probes)]
+    expected = [p.vector for p in Remainder(operator, process.subspace().basis).products(probes)]
     torch.testing.assert_close(images, torch.stack(expected))
 
 

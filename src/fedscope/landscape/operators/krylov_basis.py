@@ -48,24 +48,29 @@ class Subspace:
 
     def without(self, v: Tensor) -> Tensor:
         """Return (1 − P) v for (n,) or rows (m, n), in v's dtype."""
-        return v - (v @ self.basis.T.to(v.dtype)) @ self.basis.to(v.dtype)
+        return without(self.basis, v)
+
+
+def without(basis: Tensor, v: Tensor) -> Tensor:
+    """Return (1 − P) v for (n,) or rows (m, n), in v's dtype; P projects on the orthonormal rows (r, n)."""
+    return v - (v @ basis.T.to(v.dtype)) @ basis.to(v.dtype)
 
 
 class Remainder(Operator):
-    """(1 − P) A (1 − P): what a subspace leaves to be estimated."""
+    """(1 − P) A (1 − P): what orthonormal rows (r, n) leave of an operator."""
 
-    def __init__(self, base: Operator, known: Subspace) -> None:
+    def __init__(self, base: Operator, basis: Tensor) -> None:
         super().__init__(
             base.shape[0], dtype=base.dtype, device=base.device, blocks=base.blocks, weights=base.weights
         )
         self._base = base
-        self._known = known
+        self._basis = basis
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
-        inner = self._known.without(rows)
-        outer = None if onto is None else self._known.without(onto)
+        inner = without(self._basis, rows)
+        outer = None if onto is None else without(self._basis, onto)
         return [
-            Product(self._known.without(product.vector), product.forms, product.onto)
+            Product(without(self._basis, product.vector), product.forms, product.onto)
             for product in self._base._apply(inner, outer)
         ]
 

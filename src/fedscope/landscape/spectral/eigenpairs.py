@@ -1,16 +1,21 @@
-"""The algebraically largest or smallest eigenvalues, by thick-restarted Lanczos, each with its residual.
+"""The algebraically largest or smallest eigenvalues, each with its residual, and certified not to skip one.
 
-The residual ‖Hv − λv‖ follows from the coefficients that the orthogonalisation measured, with a bound on
-what storing rows in the operator's dtype lost, and costs no product. For a symmetric H an eigenvalue lies
-within the residual of λ (Parlett 1998, theorem 4.5.1), so the residual is an error bound on the value, for
-the operator as it computes: what its own rounding does to the products is ``noise``.
+Thick-restarted Lanczos finds them. The residual ‖Hv − λv‖ follows from the coefficients that the
+orthogonalisation measured, with a bound on what storing rows in the operator's dtype lost, and costs no
+product. For a symmetric H an eigenvalue lies within the residual of λ (Parlett 1998, theorem 4.5.1), so the
+residual is an error bound on the value, for the operator as it computes: what its own rounding does to the
+products is ``noise``.
+
+That an eigenvalue is near does not say that it is the i-th. For one at an end the random start tells how
+likely a further one has been passed over (``unseen``). A start sees one copy of a multiple eigenvalue, so for
+more a second process with a start of its own looks at what the eigenvectors found leave of H, until nothing
+further out is there but with that probability (``missed``).
 
 Symbols: m rows of the basis, θ and s eigenvalues and eigenvectors of the projected T, β the coupling.
 """
 
 import math
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -21,12 +26,14 @@ from fedscope.landscape.operators.probes import default_generator
 from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.spectral.data_error import SKETCH, eigenvalue_errors
 from fedscope.landscape.spectral.lanczos import Lanczos
+from fedscope.landscape.spectral.missed import Look, look
 from fedscope.landscape.spectral.results import Eigenpairs
-from fedscope.landscape.spectral.starting_vector import Start, starting_vector
+from fedscope.landscape.spectral.ritz import Goal, Ritz, Wanted, Which
+from fedscope.landscape.spectral.starting_vector import RANDOM_PART, Start, starting_vector
+from fedscope.landscape.spectral.unseen import MOST
 
-Which = Literal["largest", "smallest", "both"]
 MEMORY = 4 << 30  # bytes
-CROWDED = 5e-3  # of an eigenvalue: the residual above which others beside it may have been passed over
+_LEAST = 3  # products
 
 
 def top_eigenpairs(
@@ -43,16 +50,13 @@ def top_eigenpairs(
 ) -> Eigenpairs:
     """Return the k eigenpairs at an end of the spectrum of a symmetric operator, or at both.
 
-    Stops when every residual ‖Hv − λv‖ is at most tol·|λ_max| (for the smallest: of the largest size) or ten
-    roundings of the operator's dtype at the size of its largest Ritz value, where that is more; or when
-    ``max_matvecs`` products are spent: then ``converged`` is False and the residuals say how far it came.
-    Of several largest ones each must also be known to ``CROWDED`` of its own size: a residual says that an
-    eigenvalue is near, not that it is the i-th, and far down the list, where they are crowded and small next
-    to λ_max, Ritz values that have not converged are near to some. After a non-finite product all is NaN.
-
-    One starting vector sees each distinct eigenvalue once; the copies of a multiple eigenvalue are found
-    when the Krylov space (nearly) breaks down, and that is awaited before k > 1 pairs are accepted, but an
-    exactly multiple eigenvalue of an operator whose Krylov space does not break down may be listed once.
+    Stops when every residual ‖Hv − λv‖ is at most tol·|λ_max| (for the smallest: tol times the largest size),
+    of several values and of the smallest also ``OWN`` of its own size, or ten roundings of the operator's
+    dtype at the size of its largest Ritz value, where that is more; and when an eigenvalue further out by
+    more than ``OWN`` of the last one's size, copies included, has been passed over with a probability of at
+    most 0.1 %. Or when ``max_matvecs`` products are spent: then ``converged`` is False, the residuals say how
+    far it came, and ``certified`` which values are known to be the i-th. After a product that is not finite
+    all is NaN.
 
     Args:
         op: symmetric operator on n coordinates.
@@ -60,8 +64,10 @@ def top_eigenpairs(
         which: the algebraically ``largest``, ``smallest`` or ``both``; values are descending in any case.
         tol: residual relative to |λ_max|.
         generator: draws the Gaussian start; a fixed default if not given.
-        start: what a smaller sample or a neighbouring checkpoint taught, see ``starting_vector``.
-        max_matvecs: products allowed, at least as many as pairs; by default 300 and 6 for each.
+        start: what a smaller sample or a neighbouring checkpoint taught, see ``starting_vector``. Then the
+            residuals alone say when to stop, after three products at least: a start that is mostly known
+            certifies little for its few products.
+        max_matvecs: products allowed, at least as many as pairs; by default 300 and 30 for each.
         max_basis: rows kept, at least two more than pairs; a full basis is restarted with its best part, at
             the price of more products. By default what fits 4 GiB, at least 20 and 2 for each pair.
         progress: called after every product, with no known total.
@@ -71,9 +77,9 @@ def top_eigenpairs(
             length.
     """
     n = op.shape[0]
-    wanted = _wanted(n, k, which)
+    wanted = Wanted.of(n, k, which)
     pairs = wanted.pairs
-    budget = 300 + 6 * pairs if max_matvecs is None else max_matvecs
+    budget = 300 + 30 * pairs if max_matvecs is None else max_matvecs
     if budget < pairs:
         raise UserError(f"max_matvecs = {budget} is too small for {pairs} pairs: at least as many are needed")
     rows = max_basis or max(20 + 2 * pairs, MEMORY // (n * op.dtype.itemsize) - SKETCH)
@@ -81,93 +87,88 @@ def top_eigenpairs(
         raise UserError(f"max_basis = {rows} is too small for {pairs} pairs: take at least {pairs + 2}")
     generator = generator or default_generator()
     seed = generator.initial_seed()
-    krylov = Lanczos(
-        op, starting_vector(op, start, generator), generator=generator, by_batch=True, sketched=SKETCH
-    )
-    known = ""
-    while True:
-        krylov.step()
-        if not krylov.finite:
-            return _undefined(op, pairs, krylov.matvecs, seed)
-        last = krylov.steps == n or krylov.matvecs == budget
-        full = krylov.steps == rows
-        ritz = None
-        if krylov.steps >= pairs and (last or full or _is_due(krylov.steps)):
-            ritz = _Ritz.of(krylov, wanted, tol)
-            known = ritz.text
-        if progress:
-            progress(krylov.matvecs, None, known)
-        if ritz is None:
-            continue
-        done = ritz.converged and (krylov.steps == n or _complement_is_beyond(krylov, wanted, ritz))
-        if done or last:
-            return _result(op, krylov, ritz, seed)
-        if full:
-            _restart(krylov, wanted)
+    search = _Search(op, wanted, tol, generator, budget, rows, progress)
+    found = search.first(starting_vector(op, start, generator), 1.0 if start is None else RANDOM_PART)
+    if found is None:
+        return _undefined(op, pairs, search.spent, seed)
+    if start is None and found.converged:
+        found = found if bool(found.certified.all()) else search.completed(found)
+        found = replace(found, converged=bool(found.certified.all()))
+    return replace(found, matvecs=search.spent, seed=seed)
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """How many eigenvalues are wanted at the lower and at the upper end."""
+class _Search:
+    """The products that are taken, and what they tell."""
 
-    low: int
-    high: int
+    def __init__(
+        self,
+        op: Operator,
+        wanted: Wanted,
+        tol: float,
+        generator: torch.Generator,
+        budget: int,
+        rows: int,
+        progress: Progress | None,
+    ) -> None:
+        self._op, self._wanted, self._tol, self._generator = op, wanted, tol, generator
+        self._budget, self._rows, self._progress = budget, rows, progress
+        self._goal: Goal | None = None
+        self._inner, self._known = 0.0, ""
+        self.spent = 0
 
-    @property
-    def pairs(self) -> int:
-        return self.low + self.high
+    def first(self, start: Tensor, random_part: float) -> Eigenpairs | None:
+        """Return what one start finds; None after a product that was not finite."""
+        krylov = Lanczos(self._op, start, generator=self._generator, by_batch=True, sketched=SKETCH)
+        n, wanted = self._op.shape[0], self._wanted
+        while True:
+            krylov.step()
+            if not krylov.finite:
+                self.spent = krylov.matvecs
+                return None
+            last = krylov.steps == n or krylov.matvecs == self._budget
+            full, ritz = krylov.steps == self._rows, None
+            if krylov.steps >= wanted.pairs and (last or full or _is_due(krylov.steps)):
+                ritz = Ritz.of(krylov, wanted, self._tol)
+                self._goal, self._inner, self._known = ritz.goal, ritz.inner, ritz.text
+            self._tell(krylov.matvecs)
+            if ritz and (last or ritz.converged):
+                sure = _certified(krylov, ritz.goal, ritz.values, ritz.residuals, random_part)
+                enough = bool(sure.all()) or (
+                    krylov.steps >= _LEAST and (random_part < 1 or not wanted.alone)
+                )
+                if last or enough:
+                    return _result(self._op, krylov, ritz, sure)
+            if full:
+                _restart(krylov, wanted)
 
-    def of(self, count: int) -> Tensor:
-        """Return their positions among ``count`` ascending values, descending; all where they are few."""
-        if self.pairs >= count:
-            return torch.arange(count).flip(0)
-        high = torch.arange(count - self.high, count).flip(0)
-        return torch.cat([high, torch.arange(self.low).flip(0)])
+    def completed(self, found: Eigenpairs) -> Eigenpairs:
+        """Return the pairs with those that one start cannot see, and which of them are certified."""
+        assert self._goal
+        pool, goal = found, self._goal
+        while True:
+            best = _outermost(pool, self._wanted)
+            most = self._budget - self.spent
+            if most < 1:
+                return best
+            spent = self.spent
+            looked = look(
+                self._op,
+                pool.vectors.T.contiguous(),
+                goal,
+                goal.limits(best.values),
+                self._inner,
+                generator=self._generator,
+                most=most,
+                after=lambda taken, spent=spent: self._tell(spent + taken),
+            )
+            if not len(looked.beyond):
+                return replace(best, certified=_certified(looked.krylov, goal, best.values, best.residuals))
+            pool = _joined(pool, _more(self._op, looked, pool))
 
-
-def _wanted(n: int, k: int, which: Which) -> _Wanted:
-    if which not in get_args(Which):
-        raise UserError(f"which is {which!r}; choose one of {', '.join(get_args(Which))}")
-    most = n // 2 if which == "both" else n
-    if not 1 <= k <= most:
-        ends = "at both ends" if which == "both" else "at an end"
-        raise UserError(f"k = {k} eigenpairs {ends} of an operator of size {n}; choose 1 to {most}")
-    return _Wanted(low=0 if which == "largest" else k, high=0 if which == "smallest" else k)
-
-
-@dataclass(frozen=True)
-class _Ritz:
-    """The wanted eigenpairs of T."""
-
-    positions: Tensor  # (k,) among the ascending eigenvalues of T
-    values: Tensor  # (k,) descending
-    coefficients: Tensor  # (m, k)
-    residuals: Tensor  # (k,)
-    tolerance: float
-    tolerances: Tensor  # (k,) none above ``tolerance``
-
-    @classmethod
-    def of(cls, krylov: Lanczos, wanted: _Wanted, tol: float) -> "_Ritz":
-        theta, s = torch.linalg.eigh(krylov.projected)
-        positions, size = wanted.of(len(theta)), float(theta.abs().max())
-        scale = size if wanted.low else abs(float(theta[-1]))
-        values, chosen = theta[positions], s[:, positions]
-        rounding = 10 * torch.finfo(krylov.basis.dtype).eps * size
-        tolerance = max(tol * scale, rounding)
-        tolerances = torch.full_like(values, tolerance)
-        if wanted.high > 1:
-            tolerances[: wanted.high] = (values[: wanted.high].abs() * CROWDED).clamp(rounding, tolerance)
-        return cls(positions, values, chosen, krylov.residuals(values, chosen), tolerance, tolerances)
-
-    @property
-    def text(self) -> str:
-        """The outermost value with the worst residual, while the computation runs."""
-        value, worst = float(self.values[0]), float(self.residuals.max())
-        return f"λ ≈ {value:.4g}, residuals up to {worst:.1e} (asked: {float(self.tolerances.min()):.1e})"
-
-    @property
-    def converged(self) -> bool:
-        return bool((self.residuals <= self.tolerances).all())
+    def _tell(self, spent: int) -> None:
+        self.spent = spent
+        if self._progress:
+            self._progress(spent, None, self._known)
 
 
 def _is_due(steps: int) -> bool:
@@ -175,40 +176,32 @@ def _is_due(steps: int) -> bool:
     return steps % max(1, steps // 20) == 0
 
 
-def _complement_is_beyond(krylov: Lanczos, wanted: _Wanted, ritz: _Ritz) -> bool:
-    """Say whether what a (near) breakdown left unseen has none of the wanted eigenvalues.
-
-    Rows before the cut span an invariant space; what follows is a Lanczos process on its complement,
-    which may hold further copies of the eigenvalues found. Its outermost eigenvalue must have converged, and
-    lie no further out than the innermost wanted one of those before.
-    """
-    cut = krylov.cut
-    if wanted.pairs == 1 or cut == 0:
-        return wanted.pairs == 1 or not krylov.ending
-    if cut < wanted.pairs:
-        return False
-    before = torch.linalg.eigvalsh(krylov.projected[:cut, :cut])
-    after, s = torch.linalg.eigh(krylov.projected[cut:, cut:])
-    reach = (krylov.coupling[cut:] @ s).abs()
-    upper = after[-1] <= before[-wanted.high] + ritz.tolerance and reach[-1] <= ritz.tolerance
-    lower = after[0] >= before[wanted.low - 1] - ritz.tolerance and reach[0] <= ritz.tolerance
-    return bool((upper or not wanted.high) and (lower or not wanted.low))
+def _certified(
+    krylov: Lanczos, goal: Goal, values: Tensor, residuals: Tensor, random_part: float = 1.0
+) -> Tensor:
+    """Return which of the wanted values are known, and known to be the i-th, (k,) bool."""
+    found = residuals <= goal.tolerances(values)
+    if krylov.spans_all:
+        return found
+    if not krylov.finite:
+        return torch.zeros_like(found)
+    margins, theta = goal.margins(values), torch.linalg.eigvalsh(krylov.projected)
+    ends = torch.cat([(values + margins)[: goal.wanted.high], (values - margins)[goal.wanted.high :]])
+    outside = (ends > theta[-1]) | (ends < theta[0])
+    pairs = zip(ends.tolist(), outside.tolist(), strict=True)
+    return found & torch.tensor([out and krylov.unseen(end, random_part) <= MOST for end, out in pairs])
 
 
-def _restart(krylov: Lanczos, wanted: _Wanted) -> None:
+def _restart(krylov: Lanczos, wanted: Wanted) -> None:
     """Keep the Ritz vectors nearest the wanted ends, half of what is beyond those wanted."""
-    m, cut = krylov.steps, krylov.cut
+    m = krylov.steps
     size = (m + wanted.pairs) // 2
-    parts = [part for part in (slice(0, cut), slice(cut, m)) if part.stop > part.start]
-    blocks = [torch.linalg.eigh(krylov.projected[part, part]) for part in parts]
-    theta, s = torch.cat([values for values, _ in blocks]), torch.block_diag(*(s for _, s in blocks))
     low = round(size * wanted.low / wanted.pairs)
-    order = theta.argsort()
-    kept = torch.cat([order[:low], order[m - (size - low) :]]).sort().values
-    krylov.restart(s[:, kept], cut=int((kept < cut).sum()))
+    kept = torch.cat([torch.arange(low), torch.arange(m - (size - low), m)])
+    krylov.restart(torch.linalg.eigh(krylov.projected)[1][:, kept])
 
 
-def _result(op: Operator, krylov: Lanczos, ritz: _Ritz, seed: int) -> Eigenpairs:
+def _result(op: Operator, krylov: Lanczos, ritz: Ritz, certified: Tensor) -> Eigenpairs:
     subspace = krylov.subspace()
     errors = eigenvalue_errors(subspace, op.weights, ritz.positions)
     return Eigenpairs(
@@ -221,24 +214,53 @@ def _result(op: Operator, krylov: Lanczos, ritz: _Ritz, seed: int) -> Eigenpairs
         noise=krylov.noise,
         converged=ritz.converged,
         matvecs=krylov.matvecs,
-        seed=seed,
+        seed=0,
+        certified=certified,
         subspace=subspace,
         forms=errors.forms,
     )
 
 
+def _more(op: Operator, looked: Look, known: Eigenpairs) -> Eigenpairs:
+    """Return the pairs that a process in the complement of the known ones has found."""
+    theta, s = torch.linalg.eigh(looked.krylov.projected)
+    values, chosen = theta[looked.beyond], s[:, looked.beyond]
+    errors = eigenvalue_errors(looked.krylov.subspace(), op.weights, looked.beyond)
+    return replace(
+        known,
+        values=values,
+        vectors=looked.krylov.combine(chosen),
+        residuals=looked.residuals(values, chosen),
+        stderr_data=errors.stderr,
+        bias_data=errors.bias,
+        certified=torch.zeros(len(values), dtype=torch.bool),
+        forms=errors.forms,
+    )
+
+
+def _joined(known: Eigenpairs, more: Eigenpairs) -> Eigenpairs:
+    """Return both, descending."""
+    forms = (known.forms, more.forms)
+    both = replace(
+        known,
+        values=torch.cat([known.values, more.values]),
+        vectors=torch.cat([known.vectors, more.vectors], dim=1),
+        residuals=torch.cat([known.residuals, more.residuals]),
+        stderr_data=torch.cat([known.stderr_data, more.stderr_data]),
+        bias_data=torch.cat([known.bias_data, more.bias_data]),
+        certified=torch.cat([known.certified, more.certified]),
+        forms=None if forms[0] is None or forms[1] is None else torch.cat([forms[0], forms[1]]),
+    )
+    return both.some(both.values.argsort(descending=True))
+
+
+def _outermost(found: Eigenpairs, wanted: Wanted) -> Eigenpairs:
+    """Return the wanted ones of descending pairs."""
+    count = len(found.values)
+    return found.some(count - 1 - wanted.among(count))
+
+
 def _undefined(op: Operator, k: int, spent: int, seed: int) -> Eigenpairs:
     missing = torch.full((k,), math.nan, dtype=torch.float64)
-    return Eigenpairs(
-        values=missing,
-        vectors=torch.full((op.shape[0], k), math.nan, dtype=op.dtype, device=op.device),
-        residuals=missing.clone(),
-        stderr_data=missing.clone(),
-        bias_data=missing.clone(),
-        dof_data=math.nan,
-        noise=math.nan,
-        converged=False,
-        matvecs=spent,
-        seed=seed,
-        subspace=None,
-    )
+    vectors = torch.full((op.shape[0], k), math.nan, dtype=op.dtype, device=op.device)
+    return Eigenpairs.bare(missing, vectors, spent, seed)

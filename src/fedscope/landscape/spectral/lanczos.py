@@ -18,6 +18,7 @@ from torch import Tensor
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import default_generator, rademacher
+from fedscope.landscape.spectral.unseen import unseen
 
 _PIECE = 1 << 18  # numbers of the basis read at a time: they stay in a core's cache
 
@@ -30,14 +31,14 @@ class Lanczos:
         start: (n,) starting vector, not zero; normalised here.
         generator: draws the replacements after a breakdown.
         by_batch: also collect Q A_b Qᵀ of each of B batches' part A_b, B·m² numbers, where there are any.
+        dimension: of the space that the products stay in, where that is not all of the n coordinates.
         sketched: d, of random signs ±1/√d that also see what each A_b Qᵀ has outside the basis; d rows more.
 
     Attributes:
         steps: rows of the basis, m.
         matvecs: products taken.
+        alphas: the α of each step before the first restart: vᵀAv of the row v that it took.
         betas: the β of each step, with which the next row was coupled; exactly 0 marks a breakdown.
-        ending: whether the basis spans an invariant space, to some roundings (β near 0).
-        cut: how many rows did so when a row was last added to such a basis.
         coupling: b, float64 on the CPU.
         finite: False once a product was not finite; no further step may be taken.
     """
@@ -50,8 +51,10 @@ class Lanczos:
         generator: torch.Generator,
         by_batch: bool = False,
         sketched: int = 0,
+        dimension: int | None = None,
     ) -> None:
         self._op = op
+        self.dimension = op.shape[0] if dimension is None else dimension
         self._generator = generator
         self._sketched = sketched if by_batch and len(op.weights or ()) > 1 else 0
         self._signs_and_rows = torch.empty(self._sketched + 1, op.shape[0], dtype=op.dtype, device=op.device)
@@ -65,10 +68,11 @@ class Lanczos:
         self._images = torch.zeros(len(counts), self._sketched, 0, dtype=torch.float64)  # Sᵀ A_b Qᵀ
         self._scale = 0.0  # of ‖A‖
         self._lost = 0.0  # ‖E‖_F², a bound
-        self.steps = self.matvecs = self.cut = 0
+        self.steps = self.matvecs = 0
+        self.alphas: list[float] = []
         self.betas: list[float] = []
         self.coupling = torch.zeros(0, dtype=torch.float64)
-        self.finite, self.ending = True, False
+        self.finite, self._restarted = True, False
         self._store(start.to(op.device, torch.float64))
 
     @classmethod
@@ -101,6 +105,11 @@ class Lanczos:
         return (measured + measured.T) / 2
 
     @property
+    def spans_all(self) -> bool:
+        """Whether the basis spans the whole space."""
+        return self.steps == self.dimension
+
+    @property
     def noise(self) -> float:
         """The spectral norm of H's skew part: how far rounding has shifted any eigenvalue of T."""
         measured = self._measured[: self.steps, : self.steps]
@@ -112,6 +121,15 @@ class Lanczos:
         known: Tensor = (inside.square().sum(0) + (self.coupling @ s).square()).sqrt()
         return known + math.sqrt(self._lost) + self._eps * self._scale
 
+    def unseen(self, at: float, random_part: float = 1.0) -> float:
+        """Return a bound on the probability that the start has passed over an eigenvalue at or beyond ``at``.
+
+        ``at`` is outside the Ritz values; the start has a random direction, or a random part of this norm.
+        """
+        if not self.finite:
+            return 1.0
+        return unseen(self.alphas, self.betas, at, self._op.shape[0], eps=self._eps, random_part=random_part)
+
     def subspace(self) -> Subspace:
         """Return what the products so far have taught."""
         m = self.steps
@@ -119,9 +137,7 @@ class Lanczos:
             basis=self.basis,
             projected=self.projected,
             batches=None if self._batches is None else self._batches[:, :m, :m],
-            outside=self._rows[m]
-            if self.finite and m < self._op.shape[0]
-            else torch.zeros_like(self._rows[0]),
+            outside=self._rows[m] if self.finite and m < self.dimension else torch.zeros_like(self._rows[0]),
             coupling=self.coupling,
             matvecs=self.matvecs,
             beyond=self._beyond(),
@@ -143,7 +159,7 @@ class Lanczos:
         Raises:
             ValueError: the basis already spans the whole space, or a product was not finite.
         """
-        m, n = self.steps, self._op.shape[0]
+        m, n = self.steps, self.dimension
         if m == n or not self.finite:
             raise ValueError(f"no step is possible after {m} steps (finite: {self.finite})")
         seen = self._rows[: m + 1]
@@ -159,26 +175,20 @@ class Lanczos:
         self.finite = math.isfinite(size) and math.isfinite(beta)
         self._scale = max(self._scale, size, beta)
         broken = m + 1 == n or beta <= 10 * self._eps * self._scale
-        if self.ending:
-            self.cut = m
-        self.ending = beta <= 1000 * self._eps * self._scale
         self._record(column.cpu(), None if by_batch is None else by_batch.cpu())
         if images is not None:
             self._images = torch.cat([self._images, images.cpu()[:, :, None]], dim=2)
         self.coupling = torch.zeros(m + 1, dtype=torch.float64)
         self.coupling[m] = 0.0 if broken else beta
         self.betas.append(float(self.coupling[m]))
+        if not self._restarted:
+            self.alphas.append(float(column[-1]))
         self._lost += (self._eps * math.hypot(size, beta)) ** 2 + (beta**2 if broken else 0.0)
         if self.finite and m + 1 < n:
             self._store(self._fresh() if broken else remainder)
 
-    def restart(self, keep: Tensor, cut: int) -> None:
-        """Replace the basis by the p rows keepᵀ Q.
-
-        Args:
-            keep: (m, p) orthonormal float64 columns, eigenvectors of T.
-            cut: how many of them, the first, lie in the space of the rows before ``cut``.
-        """
+    def restart(self, keep: Tensor) -> None:
+        """Replace the basis by the p rows keepᵀ Q; keep (m, p) float64 has eigenvectors of T as columns."""
         m, p = self.steps, keep.shape[1]
         wide = keep.to(self._rows.device)
         for columns, piece in self._pieces(m):
@@ -193,7 +203,7 @@ class Lanczos:
             if self._sketched:
                 self._images = self._images @ keep
         self.coupling = keep.T @ self.coupling
-        self.steps, self.cut = p, cut
+        self.steps, self._restarted = p, True
 
     def combine(self, coefficients: Tensor) -> Tensor:
         """Return Qᵀ·coefficients, (n, k) in the operator's dtype, for (m, k) float64 coefficients."""

@@ -22,7 +22,7 @@ from fedscope.statistics.intervals import probed_data_error
 
 def remainder(op: Operator, known: Subspace | None) -> Operator:
     """Return what is left to the probes: all of ``op`` if nothing is known."""
-    return op if known is None else Remainder(op, known)
+    return op if known is None else Remainder(op, known.basis)
 
 
 class TraceTally:

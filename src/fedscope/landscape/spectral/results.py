@@ -9,7 +9,7 @@ Symbols: n parameters, T parameter tensors, k eigenpairs, M probes.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -65,9 +65,10 @@ class Eigenpairs(Printed):
     bias_data: Tensor  # (k,) float64: how far above the population's values these lie on average
     dof_data: float  # degrees of freedom of stderr_data
     noise: float  # what rounding in the products may have shifted a value by; no digit below it counts
-    converged: bool  # every residual is as small as was asked
+    converged: bool  # every residual is as small as was asked, and every value certified if that was asked
     matvecs: int
     seed: int
+    certified: Tensor  # (k,) bool: known to be the i-th, but with a probability of 0.1 %
     subspace: Subspace | None = None  # the Krylov basis and what its products taught
     forms: Tensor | None = None  # (k, B) float64: each batch's vᵀH_b v
 
@@ -75,8 +76,22 @@ class Eigenpairs(Printed):
     def bare(cls, values: Tensor, vectors: Tensor, matvecs: int, seed: int) -> "Eigenpairs":
         """Return the pairs of an estimator that knows no errors."""
         unknown = torch.full_like(values, math.nan)
+        uncertain = torch.zeros(len(values), dtype=torch.bool)
         return cls(
-            values, vectors, unknown, unknown, unknown, math.nan, math.nan, False, matvecs=matvecs, seed=seed
+            values, vectors, unknown, unknown, unknown, math.nan, math.nan, False, matvecs, seed, uncertain
+        )
+
+    def some(self, chosen: Tensor) -> "Eigenpairs":
+        """Return these pairs, by their positions."""
+        return replace(
+            self,
+            values=self.values[chosen],
+            vectors=self.vectors[:, chosen.to(self.vectors.device)],
+            residuals=self.residuals[chosen],
+            stderr_data=self.stderr_data[chosen],
+            bias_data=self.bias_data[chosen],
+            certified=self.certified[chosen],
+            forms=None if self.forms is None else self.forms[chosen],
         )
 
     def population(self, i: int = 0) -> Estimate:
@@ -88,14 +103,17 @@ class Eigenpairs(Printed):
         """Return a confidence interval of the i-th eigenvalue of the population.
 
         It is Student's on a logarithmic scale, unless the value is within two standard errors of 0: a draw
-        without the few samples of high curvature has too low a value and too low an error together.
+        without the few samples of high curvature has too low a value and too low an error together. The
+        residual, which bounds the error of the value on these samples, is added at both ends.
         """
         estimate = self.population(i)
         value, stderr = estimate.value, estimate.stderr
-        if not abs(value) > 2 * stderr:
-            return estimate.interval(level)
-        low, high = interval(math.log(abs(value)), stderr / abs(value), estimate.dof, level)
-        return (math.exp(low), math.exp(high)) if value > 0 else (-math.exp(high), -math.exp(low))
+        low, high = estimate.interval(level)
+        if abs(value) > 2 * stderr:
+            low, high = interval(math.log(abs(value)), stderr / abs(value), estimate.dof, level)
+            low, high = sorted(math.copysign(math.exp(end), value) for end in (low, high))
+        residual = float(self.residuals[i])
+        return low - residual, high + residual
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,0 +1,107 @@
+"""Whether eigenvectors that were found leave an eigenvalue further out: a copy, or one near to them.
+
+A Lanczos process with a start of its own takes the eigenvectors' complement. Either one of its Ritz values
+converges beyond those found, which is one that was missed; or its start tells that, but with a small
+probability, there is none (:mod:`fedscope.landscape.spectral.unseen`), whatever its multiplicity.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedscope.landscape.operators.base import Operator, Product
+from fedscope.landscape.operators.krylov_basis import without
+from fedscope.landscape.spectral.lanczos import Lanczos
+from fedscope.landscape.spectral.ritz import Goal
+from fedscope.landscape.spectral.unseen import MOST
+
+
+class Deflated(Operator):
+    """(1 − P) A (1 − P) + c·P, P on the orthonormal rows V (r, n): c takes the place of their eigenvalues.
+
+    Attributes:
+        along: of each product, V A v (r,) float64: what the projection took away.
+    """
+
+    def __init__(self, base: Operator, rows: Tensor, shift: float) -> None:
+        super().__init__(
+            base.shape[0], dtype=base.dtype, device=base.device, blocks=base.blocks, weights=base.weights
+        )
+        self._base, self._rows, self._shift = base, rows, shift
+        self.along: list[Tensor] = []
+
+    def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
+        inside = without(self._rows, without(self._rows, rows))
+        outer = None if onto is None else without(self._rows, onto)
+        found = self._base._apply(inside, outer)
+        self.along += [(self._rows @ product.vector).double().cpu() for product in found]
+        return [
+            Product(without(self._rows, one.vector) + self._shift * (v - within), one.forms, one.onto)
+            for one, v, within in zip(found, rows, inside, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class Look:
+    """A process in the complement of eigenvectors, and what it found there."""
+
+    krylov: Lanczos
+    beyond: Tensor  # positions of converged values beyond the limits among the ascending Ritz values
+    along: Tensor  # (r, m) float64: V A Qᵀ, with the eigenvectors V and the process's basis Q
+
+    def residuals(self, theta: Tensor, s: Tensor) -> Tensor:
+        """Return bounds on ‖A v − θ v‖ of v = Qᵀ s, for columns s: (k,)."""
+        return torch.hypot(self.krylov.residuals(theta, s), (self.along @ s).norm(dim=0))
+
+
+def look(
+    op: Operator,
+    found: Tensor,
+    goal: Goal,
+    limits: tuple[float, float],
+    shift: float,
+    *,
+    generator: torch.Generator,
+    most: int,
+    after: Callable[[int], None],
+) -> Look:
+    """Look in the complement of eigenvectors for eigenvalues below or above ``limits``.
+
+    Args:
+        op: the operator.
+        found: (r, n) orthonormal rows.
+        goal: how well a value is to be known.
+        limits: −∞ or ∞ for an end that is not wanted.
+        shift: a value between the limits.
+        generator: draws the start.
+        most: products that may be taken, at least one.
+        after: called after each product with their number.
+
+    Returns:
+        The values that converged beyond the limits: none if there are none but with a small probability, if
+        products ran out, or if one was not finite.
+    """
+    n = op.shape[0]
+    draw = torch.randn(n, generator=generator, device=generator.device, dtype=torch.float64)
+    start = draw.to(op.device)
+    for _ in range(2):
+        start = without(found.double(), start)
+    deflated = Deflated(op, found, shift)
+    krylov = Lanczos(deflated, start, generator=generator, by_batch=True, dimension=n - len(found))
+    beyond = torch.zeros(0, dtype=torch.long)
+    while krylov.steps < min(most, krylov.dimension):
+        krylov.step()
+        after(krylov.matvecs)
+        if not krylov.finite:
+            break
+        theta, s = torch.linalg.eigh(krylov.projected)
+        further = ((theta > limits[1]) | (theta < limits[0])).nonzero().flatten()
+        if not len(further) and all(krylov.unseen(limit) <= MOST for limit in limits):
+            break
+        residuals = krylov.residuals(theta[further], s[:, further])
+        if len(further) and bool((residuals <= goal.tolerances(theta[further])).all()):
+            beyond = further
+            break
+    return Look(krylov, beyond, torch.stack(deflated.along, dim=1))

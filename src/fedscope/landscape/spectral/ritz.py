@@ -1,0 +1,127 @@
+"""Which eigenvalues are wanted, and how well a Lanczos process knows them.
+
+Symbols: m rows of the basis, θ and s eigenvalues and eigenvectors of the projected T, k values wanted.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from fedscope.errors import UserError
+from fedscope.landscape.spectral.lanczos import Lanczos
+
+Which = Literal["largest", "smallest", "both"]
+OWN = 5e-3  # of an eigenvalue's own size: what it is known to, and what another beside it may differ by
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How many eigenvalues are wanted at the lower and at the upper end."""
+
+    low: int
+    high: int
+
+    @classmethod
+    def of(cls, n: int, k: int, which: Which) -> "Wanted":
+        """Return what k values at an end, or at both, are.
+
+        Raises:
+            UserError: ``which`` is none of :data:`Which`, or k is out of range for n coordinates.
+        """
+        if which not in get_args(Which):
+            raise UserError(f"which is {which!r}; choose one of {', '.join(get_args(Which))}")
+        most = n // 2 if which == "both" else n
+        if not 1 <= k <= most:
+            ends = "at both ends" if which == "both" else "at an end"
+            raise UserError(f"k = {k} eigenpairs {ends} of an operator of size {n}; choose 1 to {most}")
+        return cls(low=0 if which == "largest" else k, high=0 if which == "smallest" else k)
+
+    @property
+    def pairs(self) -> int:
+        """All of them."""
+        return self.low + self.high
+
+    @property
+    def alone(self) -> bool:
+        """Whether no end has several, so that copies of an eigenvalue do not count."""
+        return max(self.low, self.high) == 1
+
+    def among(self, ascending: int) -> Tensor:
+        """Return their positions among so many ascending values, descending; all where they are few."""
+        if self.pairs >= ascending:
+            return torch.arange(ascending).flip(0)
+        high = torch.arange(ascending - self.high, ascending).flip(0)
+        return torch.cat([high, torch.arange(self.low).flip(0)])
+
+
+@dataclass(frozen=True)
+class Goal:
+    """How well values are to be known, for a spectrum of a known size."""
+
+    wanted: Wanted
+    tol: float
+    size: float  # largest magnitude of the spectrum
+    scale: float  # that ``tol`` is relative to
+    eps: float
+
+    def tolerances(self, values: Tensor) -> Tensor:
+        """Return the residual that each value must reach.
+
+        That is ``tol`` of the scale, where several are wanted and for the smallest also ``OWN`` of its own
+        size; and never less than ten roundings of the spectrum's size.
+        """
+        goal = torch.full_like(values, self.tol * self.scale)
+        own = OWN * values.abs()
+        if self.wanted.high > 1 or self.wanted.low:
+            goal = torch.minimum(goal, own)
+        return goal.clamp(min=10 * self.eps * self.size)
+
+    def margins(self, values: Tensor) -> Tensor:
+        """Return how much further out than each value no other may lie."""
+        least = max(10 * self.eps * self.size, torch.finfo(values.dtype).tiny)
+        return (max(OWN, self.tol) * values.abs()).clamp(min=least)
+
+    def limits(self, values: Tensor) -> tuple[float, float]:
+        """Return below and above which no other value may lie than the (k,) wanted ones, descending."""
+        ends, wanted = self.margins(values), self.wanted
+        low = float((values - ends)[len(values) - wanted.low]) if wanted.low else -math.inf
+        high = float((values + ends)[wanted.high - 1]) if wanted.high else math.inf
+        return low, high
+
+
+@dataclass(frozen=True)
+class Ritz:
+    """The wanted eigenpairs of T."""
+
+    positions: Tensor  # (k,) among the ascending eigenvalues of T
+    values: Tensor  # (k,) descending
+    coefficients: Tensor  # (m, k)
+    residuals: Tensor  # (k,)
+    goal: Goal
+    inner: float  # a value of T within the spectrum, far from the ends that are wanted
+
+    @classmethod
+    def of(cls, krylov: Lanczos, wanted: Wanted, tol: float) -> "Ritz":
+        """Return those of a process's basis so far."""
+        theta, s = torch.linalg.eigh(krylov.projected)
+        positions, size = wanted.among(len(theta)), float(theta.abs().max())
+        values, chosen = theta[positions], s[:, positions]
+        scale = size if wanted.low else abs(float(theta[-1]))
+        goal = Goal(wanted, tol, size, scale, torch.finfo(krylov.basis.dtype).eps)
+        inner = theta[len(theta) // 2] if wanted.low and wanted.high else theta[-1 if wanted.low else 0]
+        return cls(positions, values, chosen, krylov.residuals(values, chosen), goal, float(inner))
+
+    @property
+    def text(self) -> str:
+        """The outermost value with the worst residual, while the computation runs."""
+        value, worst = float(self.values[0]), float(self.residuals.max())
+        asked = float(self.goal.tolerances(self.values).min())
+        return f"λ ≈ {value:.4g}, residuals up to {worst:.1e} (asked: {asked:.1e})"
+
+    @property
+    def converged(self) -> bool:
+        """Whether every residual is as small as was asked."""
+        return bool((self.residuals <= self.goal.tolerances(self.values)).all())
