@@ -16,6 +16,7 @@ Symbols: m rows of the basis, θ and s eigenvalues and eigenvectors of the proje
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -150,7 +151,6 @@ class _Search:
             most = self._budget - self.spent
             if most < 1:
                 return best
-            spent = self.spent
             looked = look(
                 self._op,
                 pool.vectors.T.contiguous(),
@@ -159,16 +159,16 @@ class _Search:
                 self._inner,
                 generator=self._generator,
                 most=most,
-                after=lambda taken, spent=spent: self._tell(spent + taken),
+                after=partial(self._tell, before=self.spent),
             )
             if not len(looked.beyond):
                 return replace(best, certified=_certified(looked.krylov, goal, best.values, best.residuals))
             pool = _joined(pool, _more(self._op, looked, pool))
 
-    def _tell(self, spent: int) -> None:
-        self.spent = spent
+    def _tell(self, taken: int, before: int = 0) -> None:
+        self.spent = before + taken
         if self._progress:
-            self._progress(spent, None, self._known)
+            self._progress(self.spent, None, self._known)
 
 
 def _is_due(steps: int) -> bool:

@@ -22,7 +22,7 @@ class Deflated(Operator):
     """(1 − P) A (1 − P) + c·P, P on the orthonormal rows V (r, n): c takes the place of their eigenvalues.
 
     Attributes:
-        along: of each product, V A v (r,) float64: what the projection took away.
+        along: V A v of each product, (r, m) float64: what the projection took away.
     """
 
     def __init__(self, base: Operator, rows: Tensor, shift: float) -> None:
@@ -30,13 +30,14 @@ class Deflated(Operator):
             base.shape[0], dtype=base.dtype, device=base.device, blocks=base.blocks, weights=base.weights
         )
         self._base, self._rows, self._shift = base, rows, shift
-        self.along: list[Tensor] = []
+        self.along = torch.zeros(len(rows), 0, dtype=torch.float64)
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
         inside = without(self._rows, without(self._rows, rows))
         outer = None if onto is None else without(self._rows, onto)
         found = self._base._apply(inside, outer)
-        self.along += [(self._rows @ product.vector).double().cpu() for product in found]
+        images = [(self._rows @ product.vector).double().cpu() for product in found]
+        self.along = torch.cat([self.along, *(image[:, None] for image in images)], dim=1)
         return [
             Product(without(self._rows, one.vector) + self._shift * (v - within), one.forms, one.onto)
             for one, v, within in zip(found, rows, inside, strict=True)
@@ -104,4 +105,4 @@ def look(
         if len(further) and bool((residuals <= goal.tolerances(theta[further])).all()):
             beyond = further
             break
-    return Look(krylov, beyond, torch.stack(deflated.along, dim=1))
+    return Look(krylov, beyond, deflated.along)
