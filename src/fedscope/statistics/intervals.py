@@ -29,6 +29,26 @@ def data_stderr(forms: Tensor | None, weights: Sequence[int] | None) -> float:
     return float(variance.sqrt())
 
 
+def sample_error(values: Tensor) -> tuple[float, float]:
+    """Return the standard error of the mean of N independent values, and its degrees of freedom.
+
+    The variance s² of heavy tails is known badly: Var s² = σ⁴ (κ/N − (N − 3)/(N² − N)) with their kurtosis κ.
+    The degrees of freedom are those of a χ² that is known as well (Satterthwaite 1946): N − 1 for normal
+    values, fewer for heavy tails. NaN for fewer than two values.
+    """
+    count = len(values)
+    if count < 2:
+        return math.nan, math.nan
+    wide = values.double()
+    centred = wide - wide.mean()
+    variance = float(centred.square().mean())
+    if variance == 0:
+        return 0.0, count - 1
+    kurtosis = float((centred**4).mean()) / variance**2
+    loose = kurtosis / count - (count - 3) / (count * (count - 1))
+    return math.sqrt(variance / (count - 1)), max(1.0, 2 / loose)
+
+
 def probed_data_error(estimates: Tensor, weights: Sequence[int] | None) -> tuple[float, float]:
     """Return the standard error of ``data_stderr`` and its degrees of freedom, for batches seen by probes.
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian, LambdaOperator, top_eigenpairs
 from fedscope.landscape.spectral.data_error import eigenvalue_errors
-from fedscope.landscape.spectral.eigenpairs import Which
+from fedscope.landscape.spectral.ritz import Which
 from tests.landscape.cases import Case, matrix_operator, mlp, symmetric
 from tests.landscape.coverage import BatchMatrices
 
@@ -199,7 +199,7 @@ def test_the_generator_decides_and_the_default_repeats() -> None:
 
 def test_the_data_error_is_that_of_the_mean_over_batches() -> None:
     case = mlp()
-    found = top_eigenpairs(case.operator, k=2)
+    found = top_eigenpairs(case.operator, k=2, by_sample=False)
     forms = torch.stack(
         [
             v @ Hessian(case.model, case.loss_fn, Batches(x, y)).matvec(v)
@@ -211,7 +211,7 @@ def test_the_data_error_is_that_of_the_mean_over_batches() -> None:
     spread = (counts * (forms - found.values[:, None]) ** 2).sum(1) / (2 * 23)
     torch.testing.assert_close(found.stderr_data, spread.sqrt())
     alone = Hessian(case.model, case.loss_fn, Batches(case.inputs, case.targets))
-    single = top_eigenpairs(alone)
+    single = top_eigenpairs(alone, by_sample=False)
     assert bool(single.stderr_data.isnan())
     assert bool(single.bias_data.isnan())
     assert all(math.isnan(end) for end in single.interval())
@@ -277,7 +277,22 @@ def test_the_bias_of_the_data_is_that_of_the_jackknife() -> None:
     bias = (5 * (left_out.mean(0) - values)).flip(0)[[0, 1, -2, -1]]
     torch.testing.assert_close(found.bias_data, bias)
     assert found.bias_data[0] > 0 > found.bias_data[-1]  # the ends lean outward
-    assert found.dof_data == 5
+    assert found.dof_data.tolist() == [5] * 4
+
+
+def test_the_data_error_is_that_of_the_mean_over_samples() -> None:
+    case = mlp()
+    found = top_eigenpairs(case.operator, k=2)
+    alone = [
+        Hessian(case.model, case.loss_fn, Batches(x[None], y[None]))
+        for x, y in zip(case.inputs, case.targets, strict=True)
+    ]
+    forms = torch.stack([torch.stack([v @ one.matvec(v) for one in alone]) for v in found.vectors.T])
+    assert found.samples is not None
+    torch.testing.assert_close(found.samples, forms)
+    torch.testing.assert_close(found.stderr_data, forms.std(1) / 23**0.5)
+    assert bool((found.dof_data <= 22).all())
+    assert bool((found.dof_data > 2).all())
 
 
 def test_the_bias_of_a_short_run_counts_what_is_outside_its_space() -> None:

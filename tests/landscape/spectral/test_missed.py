@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape import LambdaOperator, top_eigenpairs
-from fedscope.landscape.spectral.ritz import OWN
+from fedscope.landscape.spectral.ritz import OWN, Which
 
 CASES = int(os.environ.get("FEDSCOPE_DRAWS", "120"))
 N = 60
@@ -45,10 +45,11 @@ def turned(values: Tensor, generator: torch.Generator) -> LambdaOperator:
 @pytest.mark.slow
 def test_nothing_is_missed_among_what_is_certified() -> None:
     generator, certified, wrong = torch.Generator().manual_seed(0), 0, list[int]()
+    ends: tuple[Which, ...] = ("largest", "smallest", "both")
     for case in range(CASES):
         values = spectrum(generator)
         k = int(torch.randint(1, 9, (1,), generator=generator))
-        which = ("largest", "smallest", "both")[case % 3]
+        which = ends[case % 3]
         found = top_eigenpairs(
             turned(values, generator), k=k, which=which, generator=torch.Generator().manual_seed(case)
         )

@@ -9,7 +9,8 @@ Whether a layer feeds its BatchNorm and nothing else is read off the autograd gr
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TypeGuard
 
@@ -42,6 +43,7 @@ class Fold:
         self._layers = [m for m in model.modules() if _is_layer(m)]
         self._norms = [m for m in model.modules() if _is_norm(m)]
         self._partners: dict[_BatchNorm, _Foldable] | None = None
+        self._layout: Layout | None = None
 
     @property
     def empty(self) -> bool:
@@ -52,17 +54,34 @@ class Fold:
         """Put the functions in; ``evaluate`` returns the outputs of some samples."""
         if self._partners is None:
             self._partners = _partners(self._layers, self._norms, evaluate) if self._norms else {}
+        self._put(layout)
+
+    @contextmanager
+    def forward_mode(self) -> Iterator[None]:
+        """Let what is installed be differentiable in forward mode meanwhile."""
+        before = self._layout
+        if before:
+            self._put("forward mode")
+        try:
+            yield
+        finally:
+            if before:
+                self._put(before)
+
+    def _put(self, layout: Layout) -> None:
+        self._layout = layout
         for layer in self._layers:
             if not isinstance(layer, nn.Linear):
                 layer.__dict__["forward"] = partial(_plain, layer, layout)
         for norm in self._norms:
             norm.__dict__["forward"] = partial(_affine, norm)
-        for norm, layer in self._partners.items():
+        for norm, layer in (self._partners or {}).items():
             layer.__dict__["forward"] = partial(_folded, layer, norm, layout)
             norm.__dict__["forward"] = _same
 
     def remove(self) -> None:
         """Take them out."""
+        self._layout = None
         for module in (*self._layers, *self._norms):
             module.__dict__.pop("forward", None)
 

@@ -10,7 +10,7 @@ Symbols: u is the cotangent of z; x̂ = w ⋆ u, ŵ = x ⋆ u and b̂ = Σu are 
 cotangents of x̂, ŵ and b̂.
 """
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -18,16 +18,16 @@ from torch.autograd.function import once_differentiable
 
 Layer = nn.Conv1d | nn.Conv2d | nn.Conv3d
 Geometry = tuple[list[int], list[int], list[int], int]  # stride, padding, dilation, groups
-Layout = Literal["channels last", "as given"]
-"""The order in memory of the images that come out."""
-LAYOUTS: tuple[Layout, ...] = get_args(Layout)
+Layout = Literal["channels last", "as given", "forward mode"]
+"""The order in memory of the images that come out; "forward mode" is PyTorch's own convolution."""
+LAYOUTS: tuple[Layout, ...] = ("channels last", "as given")
 
 
 def convolved(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None, layout: Layout) -> Tensor:
     """Return what a convolution layer gives with this weight and bias in place of its own."""
     plain = layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
-    if not plain or x.ndim != weight.ndim:
-        output: Tensor = layer._conv_forward(x, weight, bias)
+    if layout == "forward mode" or not plain or x.ndim != weight.ndim:
+        output: Tensor = layer._conv_forward(_arranged(x) if layout == "forward mode" else x, weight, bias)
         return output
     geometry = (list(layer.stride), list(layer.padding), list(layer.dilation), layer.groups)
     convolution: Tensor = _Convolution.apply(_arranged(x), weight, bias, geometry)  # type: ignore[no-untyped-call]

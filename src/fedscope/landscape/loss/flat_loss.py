@@ -1,6 +1,7 @@
 """A model's mean loss as a function of one flat vector of its trainable parameters."""
 
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
@@ -15,6 +16,7 @@ from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError, suggestion
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.batchnorm import frozen_copy, has_batch_statistics, written_buffers
+from fedscope.landscape.loss.bn_folding import Fold
 from fedscope.landscape.loss.checks import once_differentiable
 from fedscope.landscape.loss.derivatives import DifferentiableWeightNorm, has_weight_norm, joined, pulled
 from fedscope.landscape.loss.forms import Trial, fastest
@@ -44,6 +46,7 @@ class FlatLoss:
         model: the frozen copy; a buffer that its forward updates is as in ``model`` in every evaluation.
         parameters: of the copy, those that are differentiated in, in order.
         form: how the copy is evaluated (:mod:`fedscope.landscape.loss.forms`).
+        fold: its faster functions.
         coupled: whether batches cannot be cut: samples depend on each other by BatchNorm, or the network
             takes so many at once and no fewer.
 
@@ -107,8 +110,9 @@ class FlatLoss:
                 self._written = self._tried(inputs, targets)
                 self.coupled, few, few_targets = True, inputs, targets
             with torch.enable_grad():
+                self.fold = Fold(self.model)
                 self.form = fastest(
-                    self.model, lambda: flat(self.outputs(few)), lambda: self._attempt(few, few_targets)
+                    self.fold, lambda: flat(self.outputs(few)), lambda: self._attempt(few, few_targets)
                 )
 
     def _tried(self, inputs: Tree, targets: Tree) -> dict[tuple[nn.Module, str], Tensor]:
@@ -215,6 +219,14 @@ class FlatLoss:
                 stack.enter_context(DifferentiableWeightNorm())
             if "torch._dynamo" in sys.modules:  # a compiled part has no second derivative
                 stack.enter_context(torch.compiler.set_stance("force_eager"))
+            yield
+
+    @contextmanager
+    def forward_mode(self) -> Iterator[None]:
+        """Let the network be differentiated in forward mode, twice, by kernels as in :meth:`exact`."""
+        with self.exact(), self.fold.forward_mode(), warnings.catch_warnings():
+            # PyTorch's own rules of forward mode go through its deprecated jit.
+            warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", DeprecationWarning)
             yield
 
 

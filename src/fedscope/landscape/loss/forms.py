@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fedscope.factories import reason
 from fedscope.landscape.loss.bn_folding import Fold
@@ -42,15 +42,14 @@ class Trial:
     product: Tensor | None  # (n,): of the Hessian with some vector; None: PyTorch has none
 
 
-def fastest(model: nn.Module, evaluate: Callable[[], Tensor], attempt: Callable[[], Trial]) -> Form:
-    """Leave ``model`` in the fastest form that is the same network, and say which that is.
+def fastest(fold: Fold, evaluate: Callable[[], Tensor], attempt: Callable[[], Trial]) -> Form:
+    """Leave a network in the fastest form that is the same network, and say which that is.
 
     Args:
-        model: a frozen copy.
+        fold: of a frozen copy.
         evaluate: returns the outputs of some samples.
         attempt: tries the model as it stands.
     """
-    fold = Fold(model)
     if fold.empty:
         return PLAIN
     plain, why = attempt(), "an operation of the network has no second derivative"

@@ -88,6 +88,13 @@ class Operator(ABC):
             raise ValueError(f"the rows have shape {tuple(rows.shape)}; expected (m, {self.shape[0]})")
         return self._apply(rows.to(self.device, self.dtype), None) if len(rows) else []
 
+    def sample_forms(self, v: Tensor) -> Tensor | None:
+        """Return vᵀA_i v of each sample for a (n,) vector v, where A is the plain mean of N samples' A_i.
+
+        (N,) float64, in the samples' order. None where A is no such mean, or the parts cannot be told.
+        """
+        return None
+
     def matvec(self, v: Tensor) -> Tensor:
         """Return A v for a (n,) vector."""
         return self.product(v).vector
@@ -167,6 +174,11 @@ class _Sum(Operator):
             for left, right in pairs
         ]
 
+    def sample_forms(self, v: Tensor) -> Tensor | None:
+        """Return the sum of both terms' forms."""
+        left, right = (term.sample_forms(v) for term in self._terms)
+        return _added(left, right) if self.weights is not None else None
+
 
 class _Scaled(Operator):
     """c·A."""
@@ -186,6 +198,11 @@ class _Scaled(Operator):
             Product(self._factor * product.vector, scaled(product.forms), scaled(product.onto))
             for product in self._base._apply(rows, onto)
         ]
+
+    def sample_forms(self, v: Tensor) -> Tensor | None:
+        """Return the multiples of the base's forms."""
+        found = self._base.sample_forms(v)
+        return None if found is None else self._factor * found
 
 
 def _added(left: Tensor | None, right: Tensor | None) -> Tensor | None:

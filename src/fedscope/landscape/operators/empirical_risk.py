@@ -4,6 +4,7 @@ import hashlib
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
@@ -125,6 +126,31 @@ class LossOperator(Operator):
     @abstractmethod
     def _times(self, graph: Graph, v: Tensor) -> Tensor:
         """Return A_b v (n,), leaving the graph usable."""
+
+    @abstractmethod
+    def _forms(self, inputs: Tree, targets: Tree, v: Tensor) -> Tensor:
+        """Return vᵀA_i v (n_b,) of a batch's samples, differentiating in forward mode."""
+
+    @torch.no_grad()
+    def sample_forms(self, v: Tensor) -> Tensor | None:
+        """Return vᵀA_i v (N,) of each sample, at the cost of about two products.
+
+        None where samples depend on each other, or an operation has no derivative in forward mode.
+        """
+        if self._loss.coupled:
+            return None
+        v = v.to(self.device, self.dtype)
+        starts = [0, *accumulate(self._loss.batches.sizes)]
+        found = torch.zeros(starts[-1], dtype=torch.float64, device=self.device)
+        batches = list(self._loss.batches)
+        try:
+            with self._loss.forward_mode():
+                for b in share(len(batches), self._group):
+                    found[starts[b] : starts[b + 1]] = self._forms(*batches[b], v)
+        except (RuntimeError, NotImplementedError):
+            return None
+        add_up(self._group, found)
+        return found
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
         graphs, count = self._graphs(), len(self._loss.batches)

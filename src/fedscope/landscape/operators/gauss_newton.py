@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.loss.derivatives import joined, pulled
+from fedscope.landscape.loss.sample_curvature import fisher_forms, gauss_newton_forms
 from fedscope.landscape.loss.trees import Tree, split
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.graph_cache import Graph
@@ -39,6 +40,9 @@ class GaussNewton(LossOperator):
         pushed = pulled(transposed, (dual,), self._loss.split(v))  # Jv
         return joined(pulled((outputs,), self._loss.parameters, pulled((slope,), (point,), pushed)))
 
+    def _forms(self, inputs: Tree, targets: Tree, v: Tensor) -> Tensor:
+        return gauss_newton_forms(self._loss, inputs, targets, v)
+
 
 class EmpiricalFisher(LossOperator):
     """F = (1/N)·Σ_i g_i g_iᵀ, g_i the gradient of sample i's own loss at its label.
@@ -65,6 +69,9 @@ class EmpiricalFisher(LossOperator):
         *transposed, losses, dual = graph
         (pushed,) = pulled(transposed, (dual,), self._loss.split(v))
         return joined(pulled((losses,), self._loss.parameters, (pushed / len(losses),)))
+
+    def _forms(self, inputs: Tree, targets: Tree, v: Tensor) -> Tensor:
+        return fisher_forms(self._loss, inputs, targets, v)
 
 
 def _one_tensor(outputs: object) -> Tensor:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.loss.derivatives import joined, pulled
+from fedscope.landscape.loss.sample_curvature import hessian_forms
 from fedscope.landscape.loss.trees import Tree
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.graph_cache import Graph
@@ -19,3 +20,6 @@ class Hessian(LossOperator):
 
     def _times(self, graph: Graph, v: Tensor) -> Tensor:
         return joined(pulled(graph, self._loss.parameters, self._loss.split(v)))
+
+    def _forms(self, inputs: Tree, targets: Tree, v: Tensor) -> Tensor:
+        return hessian_forms(self._loss, inputs, targets, v)

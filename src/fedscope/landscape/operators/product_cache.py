@@ -73,6 +73,10 @@ class Journaled(Operator):
         self._write(path, products)
         return products
 
+    def sample_forms(self, v: Tensor) -> Tensor | None:
+        """Return those of the base."""
+        return self._base.sample_forms(v)
+
     def _read(self, path: Path) -> list[Product] | None:
         try:
             stored = read_bytes(path, _MOST)

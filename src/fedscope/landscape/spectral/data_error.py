@@ -1,12 +1,12 @@
-"""What the choice of samples does to eigenvalues, from the Krylov projections of the batches' own operators.
+"""What the choice of samples does to eigenvalues, from their own curvature along each eigenvector.
 
 An eigenvalue of a sample's H has two errors against the population's. It scatters, to first order by
-vᵀ(H_b − H)v. And it is biased outward, λ_max upward: v was chosen to fit the sample. To second order that is
-Σ_j |v_jᵀ(H_b − H)v|² / (λ − λ_j). The delete-one-batch jackknife measures the bias, and costs no product (for
-batches of unequal sizes: Busing, Meijer and van der Leeden 1999). Within the Krylov space it has Q H_b Qᵀ. To
-directions outside, H does not couple v, and a batch does by ‖(1 − P)H_b v‖, of which a few random signs tell;
-their own curvature counts as none beside λ. With eigenvalues i^−0.8 they were four fifths of λ_max's bias
-after 10 steps, a third after 90.
+vᵀ(H_i − H)v over samples i, or over batches where these alone are known. And it is biased outward, λ_max
+upward: v was chosen to fit the sample. To second order that is Σ_j |v_jᵀ(H_b − H)v|² / (λ − λ_j). The
+delete-one-batch jackknife measures the bias, and costs no product (for batches of unequal sizes: Busing,
+Meijer and van der Leeden 1999). Within the Krylov space it has Q H_b Qᵀ. To directions outside, H does not
+couple v, and a batch does by ‖(1 − P)H_b v‖, of which a few random signs tell; their own curvature counts as
+none beside λ. With eigenvalues i^−0.8 they were four fifths of λ_max's bias after 10 steps, a third after 90.
 
 Symbols: B batches of n_b samples, N in all; m rows of the basis, P = QᵀQ; k eigenvalues.
 """
@@ -18,8 +18,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedscope.landscape.loss.checks import slack
+from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.krylov_basis import Subspace
-from fedscope.statistics.intervals import data_stderr
+from fedscope.statistics.intervals import data_stderr, sample_error
 
 SKETCH = 8  # random signs: a squared length is known to √(2/8), over B batches to about √(2/(8B))
 _LARGEST = 256  # rows of the projections that are diagonalised for each batch
@@ -32,7 +34,7 @@ class DataErrors:
     forms: Tensor | None  # (k, B) float64: vᵀH_b v
     stderr: Tensor  # (k,) float64
     bias: Tensor  # (k,) float64
-    dof: float
+    dof: Tensor  # (k,) float64: degrees of freedom of ``stderr``
 
 
 def eigenvalue_errors(known: Subspace, weights: Sequence[int] | None, positions: Tensor) -> DataErrors:
@@ -45,7 +47,7 @@ def eigenvalue_errors(known: Subspace, weights: Sequence[int] | None, positions:
     """
     if known.batches is None or weights is None or len(weights) < 2:
         missing = torch.full((len(positions),), math.nan, dtype=torch.float64)
-        return DataErrors(None, missing, missing.clone(), math.nan)
+        return DataErrors(None, missing, missing.clone(), missing.clone())
     theta, s = torch.linalg.eigh(known.projected)
     forms = torch.einsum("ik,bij,jk->kb", s[:, positions], known.batches, s[:, positions])
     stderr = torch.tensor([data_stderr(of_pair, weights) for of_pair in forms], dtype=torch.float64)
@@ -56,7 +58,29 @@ def eigenvalue_errors(known: Subspace, weights: Sequence[int] | None, positions:
     if known.beyond is not None:
         coupling = torch.einsum("bmd,mk->bkd", known.beyond, s[:, positions]).norm(dim=2)
         bias += _bias_beyond(coupling, weights, theta[positions])
-    return DataErrors(forms, stderr, bias, len(weights) - 1)
+    return DataErrors(forms, stderr, bias, torch.full_like(stderr, len(weights) - 1))
+
+
+def sample_errors(op: Operator, values: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Return the samples' vᵀH_i v (k, N), their means' standard errors (k,) and degrees of freedom (k,).
+
+    None where the operator cannot tell them, or their means are not the eigenvalues: the loss of a batch is
+    then no plain mean over samples.
+
+    Args:
+        op: the operator.
+        values: (k,) eigenvalues.
+        vectors: (n, k) eigenvectors.
+    """
+    found = []
+    room = slack(op.dtype) * float(values.abs().max())
+    for value, v in zip(values.tolist(), vectors.T, strict=True):
+        forms = op.sample_forms(v)
+        if forms is None or not abs(float(forms.mean()) - value) <= room:
+            return None
+        found.append(forms.cpu())
+    errors = torch.tensor([sample_error(forms) for forms in found], dtype=torch.float64)
+    return torch.stack(found), errors[:, 0], errors[:, 1]
 
 
 def _bias(batches: Tensor, weights: Sequence[int], positions: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.probes import default_generator
 from fedscope.landscape.operators.progress import Progress
-from fedscope.landscape.spectral.data_error import SKETCH, eigenvalue_errors
+from fedscope.landscape.spectral.data_error import SKETCH, eigenvalue_errors, sample_errors
 from fedscope.landscape.spectral.lanczos import Lanczos
 from fedscope.landscape.spectral.missed import Look, look
 from fedscope.landscape.spectral.results import Eigenpairs
@@ -47,6 +47,7 @@ def top_eigenpairs(
     start: Start | None = None,
     max_matvecs: int | None = None,
     max_basis: int | None = None,
+    by_sample: bool = True,
     progress: Progress | None = None,
 ) -> Eigenpairs:
     """Return the k eigenpairs at an end of the spectrum of a symmetric operator, or at both.
@@ -71,6 +72,8 @@ def top_eigenpairs(
         max_matvecs: products allowed, at least as many as pairs; by default 300 and 30 for each.
         max_basis: rows kept, at least two more than pairs; a full basis is restarted with its best part, at
             the price of more products. By default what fits 4 GiB, at least 20 and 2 for each pair.
+        by_sample: tell the data's errors from the samples, not from the batches, at the cost of about two
+            products for each pair.
         progress: called after every product, with no known total.
 
     Raises:
@@ -95,6 +98,10 @@ def top_eigenpairs(
     if start is None and found.converged:
         found = found if bool(found.certified.all()) else search.completed(found)
         found = replace(found, converged=bool(found.certified.all()))
+    told = sample_errors(op, found.values, found.vectors) if by_sample else None
+    if told:
+        samples, stderr, dof = told
+        found = replace(found, samples=samples, stderr_data=stderr, dof_data=dof)
     return replace(found, matvecs=search.spent, seed=seed)
 
 
@@ -233,6 +240,7 @@ def _more(op: Operator, looked: Look, known: Eigenpairs) -> Eigenpairs:
         residuals=looked.residuals(values, chosen),
         stderr_data=errors.stderr,
         bias_data=errors.bias,
+        dof_data=errors.dof,
         certified=torch.zeros(len(values), dtype=torch.bool),
         forms=errors.forms,
     )
@@ -248,6 +256,7 @@ def _joined(known: Eigenpairs, more: Eigenpairs) -> Eigenpairs:
         residuals=torch.cat([known.residuals, more.residuals]),
         stderr_data=torch.cat([known.stderr_data, more.stderr_data]),
         bias_data=torch.cat([known.bias_data, more.bias_data]),
+        dof_data=torch.cat([known.dof_data, more.dof_data]),
         certified=torch.cat([known.certified, more.certified]),
         forms=None if forms[0] is None or forms[1] is None else torch.cat([forms[0], forms[1]]),
     )

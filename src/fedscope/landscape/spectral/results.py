@@ -2,8 +2,9 @@
 
 Two kinds of error are kept apart: ``stderr_probe`` is the estimator's own (finitely many random probes on
 the given samples), ``stderr_data`` is the data's (the samples are a finite draw; from the spread of the
-per-batch contributions vᵀH_b v). As an eigenvector was chosen to fit those samples, λ_max is biased upward,
-more so on few samples: ``bias_data``. Where an operator has no batches, or only one, these are NaN.
+samples' own vᵀH_i v, or of the batches'). As an eigenvector was chosen to fit those samples, λ_max is biased
+upward, more so on few samples: ``bias_data``. Where an operator has no batches, or only one, a bias is NaN,
+and so is an error that is known by batches alone.
 
 Symbols: n parameters, T parameter tensors, k eigenpairs, M probes.
 """
@@ -63,7 +64,7 @@ class Eigenpairs(Printed):
     residuals: Tensor  # (k,) float64
     stderr_data: Tensor  # (k,) float64
     bias_data: Tensor  # (k,) float64: how far above the population's values these lie on average
-    dof_data: float  # degrees of freedom of stderr_data
+    dof_data: Tensor  # (k,) float64: degrees of freedom of stderr_data
     noise: float  # what rounding in the products may have shifted a value by; no digit below it counts
     converged: bool  # every residual is as small as was asked, and every value certified if that was asked
     matvecs: int
@@ -71,6 +72,7 @@ class Eigenpairs(Printed):
     certified: Tensor  # (k,) bool: known to be the i-th, but with a probability of 0.1 %
     subspace: Subspace | None = None  # the Krylov basis and what its products taught
     forms: Tensor | None = None  # (k, B) float64: each batch's vᵀH_b v
+    samples: Tensor | None = None  # (k, N) float64: each sample's vᵀH_i v; None where they cannot be told
 
     @classmethod
     def bare(cls, values: Tensor, vectors: Tensor, matvecs: int, seed: int) -> "Eigenpairs":
@@ -78,7 +80,7 @@ class Eigenpairs(Printed):
         unknown = torch.full_like(values, math.nan)
         uncertain = torch.zeros(len(values), dtype=torch.bool)
         return cls(
-            values, vectors, unknown, unknown, unknown, math.nan, math.nan, False, matvecs, seed, uncertain
+            values, vectors, unknown, unknown, unknown, unknown, math.nan, False, matvecs, seed, uncertain
         )
 
     def some(self, chosen: Tensor) -> "Eigenpairs":
@@ -90,14 +92,16 @@ class Eigenpairs(Printed):
             residuals=self.residuals[chosen],
             stderr_data=self.stderr_data[chosen],
             bias_data=self.bias_data[chosen],
+            dof_data=self.dof_data[chosen],
             certified=self.certified[chosen],
             forms=None if self.forms is None else self.forms[chosen],
+            samples=None if self.samples is None else self.samples[chosen],
         )
 
     def population(self, i: int = 0) -> Estimate:
         """Estimate the i-th eigenvalue of the population: the value less its bias, with the data's error."""
         value = float(self.values[i] - self.bias_data[i])
-        return Estimate(value, float(self.stderr_data[i]), self.dof_data)
+        return Estimate(value, float(self.stderr_data[i]), float(self.dof_data[i]))
 
     def interval(self, i: int = 0, level: float = 0.95) -> tuple[float, float]:
         """Return a confidence interval of the i-th eigenvalue of the population.

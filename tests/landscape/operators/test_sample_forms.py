@@ -1,0 +1,91 @@
+"""Each sample's own vᵀA_i v: against operators on that sample alone, and means against products."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedscope.landscape import Batches, EmpiricalFisher, GaussNewton, Hessian, LambdaOperator
+from fedscope.landscape.operators.empirical_risk import LossOperator
+from tests.landscape.cases import Case
+
+KINDS = [Hessian, GaussNewton, EmpiricalFisher]
+
+
+def direction(op: LossOperator) -> Tensor:
+    v = torch.randn(op.shape[0], generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    unit: Tensor = v / v.norm()
+    return unit
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_is_that_of_the_sample_alone(case: Case, kind: type[LossOperator]) -> None:
+    whole = kind(case.model, case.loss_fn, case.batches)
+    v = direction(whole)
+    alone = [
+        v @ kind(case.model, case.loss_fn, Batches(x[None], y[None])).matvec(v)
+        for x, y in zip(case.inputs, case.targets, strict=True)
+    ]
+    found = whole.sample_forms(v)
+    assert found is not None
+    torch.testing.assert_close(found, torch.stack(alone), rtol=1e-8, atol=1e-12)
+    torch.testing.assert_close(found.mean(), v @ whole.matvec(v))
+
+
+def test_sums_and_multiples_have_them(case: Case) -> None:
+    H, G = (kind(case.model, case.loss_fn, case.batches) for kind in (Hessian, GaussNewton))
+    v = direction(H)
+    both, one, other = ((H + 0.5 * G).sample_forms(v), H.sample_forms(v), G.sample_forms(v))
+    assert both is not None
+    assert one is not None
+    assert other is not None
+    torch.testing.assert_close(both, one + 0.5 * other)
+
+
+def test_there_are_none_where_samples_depend_on_each_other() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 2)).double()
+    batches = Batches(torch.randn(8, 4).double(), torch.randint(2, (8,)))
+    op = Hessian(model, nn.functional.cross_entropy, batches, bn="batch")
+    assert op.sample_forms(direction(op)) is None
+    assert LambdaOperator(lambda v: v, 3).sample_forms(torch.ones(3)) is None
+
+
+def test_a_loss_that_looks_at_its_values_is_taken_sample_by_sample(case: Case) -> None:
+    def picky(output: Tensor, target: Tensor) -> Tensor:
+        return case.loss_fn(output, target) if float(output.detach().sum()) < 1e9 else output.sum()
+
+    plain, looking = (Hessian(case.model, loss, case.batches) for loss in (case.loss_fn, picky))
+    v = direction(plain)
+    expected, found = plain.sample_forms(v), looking.sample_forms(v)
+    assert expected is not None
+    assert found is not None
+    torch.testing.assert_close(found, expected)
+
+
+class NoForwardMode(nn.Module):
+    """A network with an operation that has no derivative in forward mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = _Twice.apply(self.linear(x))  # type: ignore[no-untyped-call]
+        return found
+
+
+class _Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: object, x: Tensor) -> Tensor:
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx: object, u: Tensor) -> Tensor:
+        return 2 * u
+
+
+def test_there_are_none_where_an_operation_has_no_derivative_in_forward_mode() -> None:
+    torch.manual_seed(0)
+    batches = Batches(torch.randn(6, 4), torch.randint(3, (6,)))
+    op = Hessian(NoForwardMode(), nn.functional.cross_entropy, batches)
+    assert op.sample_forms(torch.ones(op.shape[0])) is None
