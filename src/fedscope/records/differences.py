@@ -1,7 +1,7 @@
 """In what two checkpoints are compared: differences with error bars of their own, and verdicts.
 
-:data:`COMPARISONS` lists them; tables, the report and JSON show whatever is in the list. A new comparison is a
-function of two records and a line there.
+:data:`COMPARISONS` lists them; tables, the report and JSON show whatever is in the list. A new comparison is
+a function of two records and a line there.
 
 Two checkpoints measured on the same samples share most of what is random: a batch that is hard for one is
 hard for the other, and the probes are the same vectors. So the error of a difference is taken from the
