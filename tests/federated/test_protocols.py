@@ -15,7 +15,7 @@ from fedscope.data.loading.datasets import Dataset, Split
 from fedscope.data.sets import catalogue
 from fedscope.errors import UserError
 from fedscope.federated.methods import parse
-from fedscope.federated.parallel.evaluation import Score, tally
+from fedscope.federated.parallel.evaluation import Score, score_sums
 from fedscope.federated.server.rounds import train
 from fedscope.federated.server.summary import summary
 from fedscope.federated.setup.compatibility import agree
@@ -128,7 +128,7 @@ def test_each_domain_is_evaluated_with_its_clients_batchnorm(tmp_path: Path, two
                 mine = {key: own[f"{name}.{key}"] for key in module.state_dict()}
                 module.load_state_dict(mine)
         rows = (test.domains == client).nonzero()[:, 0]
-        found = tally(federation.model, replace(test.take(rows), domains=None), federation.pipeline)
+        found = score_sums(federation.model, replace(test.take(rows), domains=None), federation.pipeline)
         expected[domain] = float(found[0, 1] / found[0, 2])
     assert run.metrics()[-1].domains == pytest.approx(expected, abs=1e-9)
     assert run.metrics()[-1].accuracy == pytest.approx(np.mean(list(expected.values())))
@@ -143,7 +143,7 @@ def test_a_shared_model_is_evaluated_on_every_domain(tmp_path: Path, two_domains
 
 def test_scores_are_unweighted_means_over_the_domains_that_are_there() -> None:
     counted = torch.tensor([[10.0, 8, 10], [2, 1, 2], [0, 0, 0]], dtype=torch.float64)
-    score = Score.of(counted, ("a", "b", "c"))
+    score = Score.from_sums(counted, ("a", "b", "c"))
     assert score.loss == 1.0
     assert score.accuracy == pytest.approx(0.65)
     assert score.domains == {"a": 0.8, "b": 0.5}
@@ -246,8 +246,8 @@ def test_shifted_labels_are_trained_and_evaluated(tmp_path: Path) -> None:
     assert any(shifted)
     federation.model.load_state_dict(weights(run.final))
     test = federation.dataset.test
-    score = Score.of(
-        tally(federation.model, replace(test, labels=maps[-1][test.labels]), federation.pipeline), ()
+    score = Score.from_sums(
+        score_sums(federation.model, replace(test, labels=maps[-1][test.labels]), federation.pipeline), ()
     )
     assert run.metrics()[-1].accuracy == score.accuracy
     assert torch.equal(maps, prepare(SHIFTING.model_copy(update={"method": "fedprox"}), {}).label_maps)  # type: ignore[arg-type]
@@ -289,8 +289,8 @@ def test_mixed_clients_have_no_domain_of_their_own(tmp_path: Path, two_domains: 
     federation = prepare(settings, {})
     run = trained(tmp_path, settings, federation=federation)
     federation.model.load_state_dict(weights(run.final))
-    expected = Score.of(
-        tally(federation.model, federation.dataset.test, federation.pipeline), two_domains.domains
+    expected = Score.from_sums(
+        score_sums(federation.model, federation.dataset.test, federation.pipeline), two_domains.domains
     )
     assert run.metrics()[-1].domains == pytest.approx(expected.domains)
 

@@ -9,7 +9,7 @@ from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.data.sets.catalogue import load as load_data
 from fedscope.errors import UserError
-from fedscope.federated.parallel.evaluation import Score, tally
+from fedscope.federated.parallel.evaluation import Score, score_sums
 from fedscope.federated.server.rounds import train
 from fedscope.federated.server.summary import summary
 from fedscope.federated.setup.federation import open_run, prepare
@@ -46,7 +46,7 @@ def test_each_round_is_validated(run: Run) -> None:
     for record in run.metrics():
         kept = load_checkpoint(run.kept(record.round))
         federation.model.load_state_dict(kept.state)
-        score = Score.of(tally(federation.model, federation.validation, federation.pipeline), ())
+        score = Score.from_sums(score_sums(federation.model, federation.validation, federation.pipeline), ())
         assert record.validation
         assert record.validation.to_json() == pytest.approx({"accuracy": score.accuracy, "loss": score.loss})
 

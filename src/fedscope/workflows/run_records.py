@@ -10,6 +10,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint
+from fedscope.checkpoints.file.layout import ANALYSIS
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run
@@ -20,8 +21,6 @@ from fedscope.records.estimates import Entry
 from fedscope.records.hessian import HessianRecord, Problem
 from fedscope.records.run_curves import SCHEMA
 from fedscope.workflows.results import lookup
-
-ANALYSIS = ".analysis"  # in the registry: what `fedscope hessian` and `fedscope figures build` measured
 
 
 def run_records(store: Registry, references: Sequence[str]) -> list[Record]:

@@ -16,7 +16,7 @@ from fedscope.data.sets.catalogue import load, pipeline
 from fedscope.errors import UserError
 from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.methods import parse
-from fedscope.federated.parallel.evaluation import tally
+from fedscope.federated.parallel.evaluation import score_sums
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.tasks import LocalSettings, Task
 from tests.data.layouts import images, make
@@ -127,7 +127,7 @@ def test_training_and_evaluation_take_files(folder: Path, monkeypatch: pytest.Mo
         trainer = LocalTrainer(model, dataset.train, chosen, plain, {}, LocalSettings(2, 16))
         task = Task(torch.arange(40), torch.Generator().manual_seed(1), torch.Generator().manual_seed(2))
         done = trainer.train(model.values[0].clone(), model.counters.clone(), [task], 0.1)
-        ends.append((done.values, tally(model.module, dataset.test, chosen)))
+        ends.append((done.values, score_sums(model.module, dataset.test, chosen)))
     assert torch.equal(ends[0][0], ends[1][0])
     assert torch.equal(ends[0][1], ends[1][1])
     assert ends[0][1].isfinite().all()

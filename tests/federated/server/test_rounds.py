@@ -12,7 +12,7 @@ from fedscope.cli.main import call
 from fedscope.errors import UserError
 from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.methods import parse
-from fedscope.federated.parallel.evaluation import Score, tally
+from fedscope.federated.parallel.evaluation import Score, score_sums
 from fedscope.federated.parallel.memory import Memory
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.tasks import LocalSettings, Task
@@ -159,7 +159,7 @@ def test_metrics_tell_the_truth(run: Run) -> None:
     federation = prepare(run.manifest().settings, {})
     model = copy.deepcopy(federation.model)
     model.load_state_dict(checkpoint.state)
-    score = Score.of(tally(model, federation.dataset.test, federation.pipeline), ())
+    score = Score.from_sums(score_sums(model, federation.dataset.test, federation.pipeline), ())
     assert last.accuracy == score.accuracy
     assert last.loss == pytest.approx(score.loss, rel=1e-6)  # kernels lie channels-last in training
     assert checkpoint.info.metrics == {"accuracy": last.accuracy, "loss": last.loss}

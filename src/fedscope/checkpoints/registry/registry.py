@@ -56,7 +56,7 @@ class Registry:
     @property
     def analysis(self) -> Path:
         """Folder of the results: of the registry, or of the user's cache where ``root`` is none yet."""
-        return self.root / ".analysis" if self.folders() else cache_dir() / "analysis"
+        return self.root / layout.ANALYSIS if self.folders() else cache_dir() / "analysis"
 
     def create(self, manifest: Manifest, rows: bytes | None = None) -> Run:
         """Make the folder of a new run and write its manifest and, if known, which rows its clients hold.
@@ -202,8 +202,8 @@ class Registry:
         return index.rows(self.root, self.folders())
 
     def without_index(self) -> str | None:
-        """Return why the index is neither read nor written, such as that it is a link; None if it is."""
-        return index.stranger(self.root)
+        """Return why the index is neither read nor written, such as that it is a link; None if it is used."""
+        return index.not_ours(self.root)
 
     def rebuild(self) -> list[Row]:
         """Make the index anew from the files and return its rows.

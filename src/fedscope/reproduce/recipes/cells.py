@@ -13,8 +13,8 @@ from typing import Any
 
 from fedscope.checkpoints.file.schema import PresetUse, Settings, parse
 from fedscope.errors import UserError
-from fedscope.federated.setup.federation import settled
 from fedscope.federated.setup.presets import preset
+from fedscope.federated.setup.settings import settled
 from fedscope.records.entries import Record
 from fedscope.reproduce.recipes.measures import Measure
 from fedscope.reproduce.recipes.quantities import QUANTITIES

@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, versions
+from fedscope.checkpoints.file.layout import ANALYSIS
 from fedscope.checkpoints.registry.run import Run
 from fedscope.errors import UserError
 from fedscope.landscape.operators.progress import Progress
@@ -37,8 +38,6 @@ from fedscope.workflows.results.cache import Keeper
 from fedscope.workflows.results.lookup import Wanted, earlier, trimmed
 from fedscope.workflows.sources.problem import Problem, load
 from fedscope.workflows.sources.samples import MOST, Source
-
-ANALYSIS = ".analysis"  # in the registry, shared with `fedscope hessian`
 
 
 def key(path: Path, wanted: Measure) -> str:

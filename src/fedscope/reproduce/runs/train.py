@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from fedscope.checkpoints.file.schema import PresetUse, Settings, parse
-from fedscope.federated.setup.federation import settled
 from fedscope.federated.setup.presets import preset
+from fedscope.federated.setup.settings import settled
 from fedscope.reproduce.recipes.cells import Cell
 from fedscope.reproduce.runs.inventory import RunInventory, needed
 from fedscope.reproduce.runs.jobs import Log
