@@ -9,7 +9,7 @@ import torch
 
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.process import has_bfloat16
-from fedscope.reproduce.artefacts.artefact import FilledCell
+from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.recipes.cells import Cell, Choices, cells
 from fedscope.reproduce.recipes.measures import Measure
 from fedscope.reproduce.recipes.spec import Recipe

@@ -34,7 +34,7 @@ def expected(account: Account, names: Collection[str]) -> set[str]:
 
 
 def _beside(account: Account) -> set[str]:
-    """Return the files beside models and uploads of a run that stores its clients' rows; older runs do not."""
+    """Return the files beside models and uploads of a run that stores its clients' rows, as new ones do."""
     settings, rounds = account.settings, account.rounds
     fresh = any(record.rows for record in rounds)
     if not (account.manifest.rows or fresh):

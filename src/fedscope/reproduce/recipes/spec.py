@@ -59,6 +59,14 @@ class Scale:
 
 
 @dataclass(frozen=True)
+class Sweep:
+    """The option in which a figure's rows differ, and what their line is called."""
+
+    option: str
+    label: str
+
+
+@dataclass(frozen=True)
 class Recipe:
     """One table or figure, at one scale."""
 
@@ -75,7 +83,7 @@ class Recipe:
     claims: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     models: Mapping[str, str] = field(default_factory=dict)  # of cost and traffic: network → data
-    sweep: Mapping[str, str] = field(default_factory=dict)  # the option that is varied, and a label
+    sweep: Sweep | None = None
 
     @property
     def paper(self) -> str:
@@ -151,7 +159,7 @@ def _recipe(name: str, shared: Table, own: Table, scale: str) -> Recipe:
         notes=(*(shared.get("notes", ()) if own.get("kind", "table") == "table" else ()),
                *own.get("notes", ())),
         models=own.get("models", {}),
-        sweep=own.get("sweep", {}),
+        sweep=Sweep(**own["sweep"]) if "sweep" in own else None,
     )  # fmt: skip
 
 

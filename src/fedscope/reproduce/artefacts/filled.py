@@ -1,0 +1,74 @@
+"""A recipe's cell with the run that stands in it: rounds, checkpoints, and the results measured of them."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from fedscope.checkpoints.file.schema import Round, Settings
+from fedscope.records.entries import Record
+from fedscope.records.hessian import HessianRecord
+from fedscope.records.reading import Kept
+from fedscope.reproduce.recipes.cells import Cell
+from fedscope.reproduce.recipes.quantities import QUANTITIES, Number, from_metrics, from_record
+from fedscope.reproduce.runs.inventory import Match
+from fedscope.reproduce.runs.measure import content, kept, key
+
+
+@dataclass(frozen=True)
+class FilledCell:
+    """A cell with the run that stands in it, and what was measured of that."""
+
+    cell: Cell
+    match: Match
+    registry: Path
+
+    @cached_property
+    def metrics(self) -> list[Round]:
+        """The rounds that count."""
+        return self.match.entry.metrics[: self.match.round]
+
+    @cached_property
+    def paths(self) -> dict[str, Path]:
+        """The checkpoint that each measure is of, where it is there."""
+        paths = {name: self.match.path(self.cell, wanted) for name, wanted in self.cell.measures.items()}
+        return {name: path for name, path in paths.items() if path}
+
+    @cached_property
+    def records(self) -> dict[str, Kept]:
+        """The results that there are, by the measure's name."""
+        measures = self.cell.measures
+        found = {name: kept(self.registry, path, measures[name]) for name, path in self.paths.items()}
+        return {name: record for name, record in found.items() if record is not None}
+
+    def number(self, quantity: str) -> tuple[Number, HessianRecord | None] | None:
+        """Return a quantity's value and the record it is from; None where it is not measured."""
+        measure = QUANTITIES[quantity].measure
+        if measure is None:
+            tested = self.match.entry.manifest.data.test_samples
+            return from_metrics(quantity, self._settings(), self.metrics, tested), None
+        record = self.records.get(measure)
+        return (from_record(quantity, record), record) if isinstance(record, HessianRecord) else None
+
+    def _settings(self) -> Settings:
+        """The run's settings as they are of the cell: its length decides what half of the rounds is."""
+        update = {"rounds": self.cell.settings.rounds, "target": self.cell.settings.target}
+        return self.match.entry.manifest.settings.model_copy(update=update)
+
+    def describe(self) -> Record:
+        """Return which run this is, and of which checkpoints what was measured."""
+        manifest, measures = self.match.entry.manifest, self.cell.measures
+        checkpoints = {
+            name: {"file": path.name, "sha256": content(path), "result": key(path, measures[name])}
+            for name, path in self.paths.items()
+        }
+        return {
+            **self.cell.describe(),
+            "run": manifest.name,
+            "round": self.match.round,
+            "schedule": manifest.settings.rounds,
+            "preset": self.cell.use.model_dump(mode="json"),
+            "settings": manifest.settings.model_dump(mode="json"),
+            "data": manifest.data.model_dump(mode="json"),
+            "versions": manifest.versions,
+            "checkpoints": checkpoints,
+        }
