@@ -14,7 +14,7 @@ from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoin
 from fedscope.checkpoints.file.formats import seal
 from fedscope.checkpoints.file.schema import Settings
 from fedscope.checkpoints.registry.registry import Run
-from fedscope.checkpoints.registry.rows import HeldRows, packed
+from fedscope.checkpoints.registry.rows import ClientRows, packed
 
 Forge = Callable[[Run], None]
 
@@ -199,7 +199,7 @@ def reheld(clients: Sequence[Sequence[int]], validation: Sequence[int]) -> Forge
     """Store other rows, and have every file say so."""
 
     def forge(run: Run) -> None:
-        held = HeldRows([np.array(rows) for rows in clients], np.array(validation, np.int64))
+        held = ClientRows([np.array(rows) for rows in clients], np.array(validation, np.int64))
         put(run.rows(), packed(held))
         described(rows=held.spec)(run)
         for name in checkpoints(run):

@@ -17,7 +17,7 @@ from fedscope.errors import UserError
 from fedscope.federated.methods import parse
 from fedscope.federated.parallel.evaluation import Score, score_sums
 from fedscope.federated.server.rounds import train
-from fedscope.federated.server.summary import summary
+from fedscope.federated.server.summary import Summary, summary
 from fedscope.federated.setup.compatibility import agree
 from fedscope.federated.setup.federation import open_run, prepare
 from tests.federated.runs import interrupted, resumed, trained
@@ -271,17 +271,17 @@ def test_a_label_that_all_classes_share_is_learned(tmp_path: Path) -> None:
 def test_the_summary_is_what_the_papers_print() -> None:
     records = [Round(round=n, accuracy=a) for n, a in enumerate((0.1, 0.4, 0.3, 0.5, 0.2), 1)]
     found = summary(Settings(rounds=5, target=0.4), records)
-    assert found == {
-        "accuracy": 0.2, "best_accuracy": 0.5, "best_half_accuracy": 0.4, "rounds": 5,
-        "target": 0.4, "rounds_to_target": 2, "chosen_on": "test",
-    }  # fmt: skip
-    assert summary(Settings(rounds=5, target=0.6), records)["rounds_to_target"] is None
-    assert "rounds_to_target" not in summary(Settings(rounds=5), records)
+    assert found == Summary(
+        accuracy=0.2, best_accuracy=0.5, best_half_accuracy=0.4, rounds=5, target=0.4, rounds_to_target=2,
+        chosen_on="test",
+    )  # fmt: skip
+    assert summary(Settings(rounds=5, target=0.6), records).rounds_to_target is None
+    assert summary(Settings(rounds=5), records).rounds_to_target is None
     shifting = Settings(rounds=5, shift="bernoulli")
     records[3] = records[3].edited(shifted=True)
-    assert summary(shifting, records)["shift_accuracy"] == pytest.approx((0.1 + 0.4 + 0.4 + 0.5 + 0.5) / 5)
+    assert summary(shifting, records).shift_accuracy == pytest.approx((0.1 + 0.4 + 0.4 + 0.5 + 0.5) / 5)
     current = shifting.model_copy(update={"shift_metric": "mean_current"})
-    assert summary(current, records)["shift_accuracy"] == pytest.approx(0.3)
+    assert summary(current, records).shift_accuracy == pytest.approx(0.3)
 
 
 def test_mixed_clients_have_no_domain_of_their_own(tmp_path: Path, two_domains: Dataset) -> None:

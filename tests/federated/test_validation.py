@@ -44,7 +44,7 @@ def test_each_round_is_validated(run: Run) -> None:
     federation = prepare(SETTINGS, {})
     assert federation.validation
     for record in run.metrics():
-        kept = load_checkpoint(run.kept(record.round))
+        kept = load_checkpoint(run.after_round(record.round))
         federation.model.load_state_dict(kept.state)
         score = Score.from_sums(score_sums(federation.model, federation.validation, federation.pipeline), ())
         assert record.validation
@@ -64,7 +64,7 @@ def test_the_best_round_is_chosen_on_validation(tmp_path: Path, monkeypatch: pyt
     assert accuracies[0] < max(accuracies)
     assert load_checkpoint(done.best).info.round == 1
     found = summary(settings, metrics)
-    assert (found["best_accuracy"], found["chosen_on"]) == (accuracies[0], "validation")
+    assert (found.best_accuracy, found.chosen_on) == (accuracies[0], "validation")
     (row,) = Registry(tmp_path).rows()
     assert row["best"] == accuracies[0]
     assert not list(verify_run(done))

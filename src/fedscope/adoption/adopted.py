@@ -101,7 +101,7 @@ class Adopted:
     def newest(self, state: Mapping[str, Tensor], round: int, metrics: Metrics | None = None) -> None:
         """Write the newest global model of a run that goes on; the one before becomes its round's."""
         if self._newest is not None:
-            move(self.run.last, self.run.kept(self._newest), below=self.run.root)
+            move(self.run.last, self.run.after_round(self._newest), below=self.run.root)
         save_checkpoint(self.run.last, state, self.info(round, metrics=metrics))
         self._newest = round
 
@@ -111,9 +111,9 @@ class Adopted:
             move(self.run.last, self.run.final, below=self.run.root)
             self._newest = None
 
-    def kept(self, state: Mapping[str, Tensor], round: int, metrics: Metrics | None = None) -> None:
+    def after_round(self, state: Mapping[str, Tensor], round: int, metrics: Metrics | None = None) -> None:
         """Write the global model after ``round`` rounds."""
-        save_checkpoint(self.run.kept(round), state, self.info(round, metrics=metrics))
+        save_checkpoint(self.run.after_round(round), state, self.info(round, metrics=metrics))
 
     def average(self, name: str, state: Mapping[str, Tensor], round: int) -> None:
         """Write another newest global model: the mean of clients ``sel`` or ``all``."""

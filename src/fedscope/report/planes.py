@@ -202,7 +202,7 @@ def _line(record: LandscapeRecord, who: Subjects, name: str) -> list[dict[str, A
     subject = who[key_of(record.checkpoint)]
     x, y = look.numbers(record.axes[0].values), record.loss if name == "loss" else record.metrics[name]
     curve = {
-        **look.of(subject),
+        **look.legend_entry(subject),
         "type": "scatter",
         "mode": "lines",
         "x": x,

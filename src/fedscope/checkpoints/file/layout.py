@@ -28,7 +28,7 @@ _KINDS: dict[Kind, str] = {
 _SIGNS = {"manifest.json": b'"fedscope/run/', ".pt": b"fedscope/checkpoint/"}
 _HEAD = 1024  # bytes in which the sign of a file stands
 ANALYSIS = ".analysis"  # in a registry: the results of analyses
-LOCK = ".lock"  # empty: what `Run.held` locks
+LOCK = ".lock"  # empty: what `Run.locked` locks
 _BESIDES = ("tensorboard", LOCK)  # may be there, and are no part of the run
 
 

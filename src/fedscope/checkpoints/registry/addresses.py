@@ -36,7 +36,7 @@ def _after(run: Run, round: int, mean: str | None) -> Path:
         return run.anchor(round)
     if round == 0 and not mean:
         return run.initial
-    path = run.average(mean, round) if mean else run.kept(round)
+    path = run.average(mean, round) if mean else run.after_round(round)
     if path.exists() or not run.final.exists() or round != run.manifest().settings.rounds:
         return path
     return run.average(mean) if mean else run.final

@@ -225,7 +225,7 @@ class Registry:
         Raises:
             UserError: the run is unfinished, or its folder is a link to elsewhere.
         """
-        with run.held():
+        with run.locked():
             if run.status(run.manifest()) == "unfinished":
                 raise UserError(
                     f"run {run.name!r} is unfinished, and needs its clients' models; finish it first"
@@ -250,6 +250,6 @@ class Registry:
             UserError: another process trains it, or its folder is a link to elsewhere.
         """
         hidden = run.folder.with_name(f".{run.name}.{os.getpid()}.deleted")
-        with run.held() if run.has_manifest else nullcontext():
+        with run.locked() if run.has_manifest else nullcontext():
             move(run.folder, hidden, below=self.root)
         remove_tree(hidden, below=self.root)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from threading import Event
 
 from fedscope.checkpoints.file.formats import REMOTE_FORMAT
-from fedscope.checkpoints.registry.contents import Contents, File, parsed
+from fedscope.checkpoints.registry.contents import Contents, File
 from fedscope.checkpoints.registry.run import checked_name
 from fedscope.checkpoints.travel.remote import Absent, Remote, Tick
 from fedscope.errors import UserError
@@ -45,7 +45,7 @@ def known_list(remote: Remote, name: str) -> Contents:
         content += chunk
         if len(content) > MOST_BYTES:
             raise ValueError(f"more than {MOST_BYTES >> 20} MiB")
-    return parsed(bytes(content), REMOTE_FORMAT, f"the list of {name!r} at {remote.url}")
+    return Contents.from_bytes(bytes(content), REMOTE_FORMAT, f"the list of {name!r} at {remote.url}")
 
 
 def read_list(remote: Remote, name: str) -> Contents:

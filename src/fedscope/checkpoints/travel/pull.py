@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fedscope.checkpoints.file import layout
-from fedscope.checkpoints.registry.contents import Contents, measured
+from fedscope.checkpoints.registry.contents import Contents, File
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run, checked_name
 from fedscope.checkpoints.travel.lists import Journey, Report, carry_all, journey, read_list
@@ -87,7 +87,7 @@ def _is_whole(path: Path, contents: Contents, name: str) -> bool:
     """Say whether a file that is here is the one that is listed."""
     if path.is_symlink() or not path.is_file() or path.stat().st_size != contents.files[name].bytes:
         return False
-    return measured(path) == contents.files[name]
+    return File.from_path(path) == contents.files[name]
 
 
 def _check_room(root: Path, needed: int) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.formats import REMOTE_FORMAT
-from fedscope.checkpoints.registry.contents import Contents, measured, sealed
+from fedscope.checkpoints.registry.contents import Contents, File
 from fedscope.checkpoints.registry.run import Run
 from fedscope.checkpoints.travel.lists import Journey, Report, carry_all, journey, known_list, list_place
 from fedscope.checkpoints.travel.remote import Absent, Folder, Remote, Tick
@@ -19,7 +19,7 @@ def push_run(run: Run, remote: Remote, report: Report) -> Journey:
         UserError: the run is being trained or has a fault, another run of its name is at the remote or it
             has come further there, or the remote cannot be written.
     """
-    with run.held(shared=True):
+    with run.locked(shared=True):
         _check_sound(run)
         contents = _listed(run, remote)
         _check_successor(remote, contents)
@@ -32,7 +32,7 @@ def push_run(run: Run, remote: Remote, report: Report) -> Journey:
             return missing
 
         moved = [] if contents.in_place else carry_all(contents, remote.workers, send, report)
-        remote.write(list_place(run.name), sealed(contents), lambda: None)
+        remote.write(list_place(run.name), contents.to_bytes(), lambda: None)
     return journey(run.name, contents, moved)
 
 
@@ -54,7 +54,7 @@ def _listed(run: Run, remote: Remote) -> Contents:
     return Contents(
         format=REMOTE_FORMAT,
         run=run.name,
-        files={name: measured(run.folder / name) for name in names},
+        files={name: File.from_path(run.folder / name) for name in names},
         created=run.manifest().created,
         rounds=len(run.metrics()),
         in_place=in_place,

@@ -118,7 +118,7 @@ def _misdated(name: str, info: CheckpointInfo, account: Account) -> Iterator[str
     path, settings, done = Path(name), account.settings, account.done
     if layout.round_of(name) not in (None, info.round):
         yield f"holds the model of round {info.round}"
-    if name == "final.pt" and account.manifest.stated()["rounds"] not in (None, info.round):
+    if name == "final.pt" and account.manifest.states("rounds") and settings.rounds != info.round:
         yield f"is of round {info.round} of {settings.rounds}"
     if not account.trained:
         return

@@ -168,7 +168,7 @@ def _state_problem(folder: Path, name: str, account: Account, files: list[str]) 
 def _busy(run: Run) -> bool:
     """Say whether a process is training the run now."""
     try:
-        with run.held(shared=True):
+        with run.locked(shared=True):
             return False
     except (UserError, OSError):
         return True

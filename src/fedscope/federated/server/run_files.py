@@ -78,7 +78,7 @@ class RunFiles:
         if best:
             save_checkpoint(run.best, states[chosen], about(chosen))
         if settings.keep_every and round % settings.keep_every == 0:
-            save_checkpoint(run.kept(round), states.pop("cld"), info)
+            save_checkpoint(run.after_round(round), states.pop("cld"), info)
             for name, state in states.items():
                 save_checkpoint(run.average(name, round), state, about(name))
 

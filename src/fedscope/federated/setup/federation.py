@@ -19,7 +19,7 @@ from fedscope.checkpoints.file.schema import (
     Settings,
 )
 from fedscope.checkpoints.registry.registry import Registry, Run
-from fedscope.checkpoints.registry.rows import HeldRows, packed
+from fedscope.checkpoints.registry.rows import ClientRows, packed
 from fedscope.data.augment import Pipeline
 from fedscope.data.loading.datasets import Dataset, Split
 from fedscope.data.partition.partition import FRESH
@@ -78,9 +78,9 @@ class Federation:
         """The samples on which the best round is chosen, where rows were held out of training."""
         return self.dataset.train.take(self.held_out) if len(self.held_out) else None
 
-    def stored(self, rows: Sequence[Tensor]) -> HeldRows:
+    def stored(self, rows: Sequence[Tensor]) -> ClientRows:
         """Return the clients' ``rows`` of a round as they are stored, with those held out."""
-        return HeldRows.of(rows, self.held_out)
+        return ClientRows.from_tensors(rows, self.held_out)
 
     def labels(self, round: int) -> tuple[int, ...]:
         """Return what each class was labelled after ``round`` rounds, under concept shift; else nothing."""

@@ -11,7 +11,7 @@ from fedscope.records.reading import Kept
 from fedscope.reproduce.recipes.cells import Cell
 from fedscope.reproduce.recipes.quantities import QUANTITIES, Number, from_metrics, from_record
 from fedscope.reproduce.runs.inventory import Match
-from fedscope.reproduce.runs.measure import content, kept, key
+from fedscope.reproduce.runs.measure import cached_result, content, key
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,9 @@ class FilledCell:
     def records(self) -> dict[str, Kept]:
         """The results that there are, by the measure's name."""
         measures = self.cell.measures
-        found = {name: kept(self.registry, path, measures[name]) for name, path in self.paths.items()}
+        found = {
+            name: cached_result(self.registry, path, measures[name]) for name, path in self.paths.items()
+        }
         return {name: record for name, record in found.items() if record is not None}
 
     def number(self, quantity: str) -> tuple[Number, HessianRecord | None] | None:

@@ -57,7 +57,7 @@ class Cell:
         return identity(self.settings)
 
     @property
-    def asks_clients(self) -> bool:
+    def needs_uploads(self) -> bool:
         """Whether the clients' uploads are measured."""
         return any(measure.clients for measure in self.measures.values())
 
@@ -117,7 +117,7 @@ def _seeds(recipe: Recipe, row: str, column: str, choices: Choices) -> Iterator[
     given = dict(option.split("=", 1) for option in options)
     shown = tuple(q for q in recipe.shows(column) if not QUANTITIES[q].static)
     names = dict.fromkeys(QUANTITIES[q].measure for q in shown)
-    measures = {name: Measure.of(recipe.measures[name]) for name in names if name}
+    measures = {name: Measure.from_table(recipe.measures[name]) for name in names if name}
     for seed in choices.seeds or scale.seeds or source.seeds:
         values, known, use = source.resolve({**fields, "seed": seed}, given)
         settings = settled(parse(Settings, values, "setting"), known)

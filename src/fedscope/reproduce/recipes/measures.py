@@ -29,7 +29,7 @@ class Measure:
     span: float = 1.0
 
     @classmethod
-    def of(cls, table: Mapping[str, Any]) -> "Measure":
+    def from_table(cls, table: Mapping[str, Any]) -> "Measure":
         """Return the measure that a recipe describes."""
         unknown = set(table) - {field.name for field in fields(cls)}
         if unknown:

@@ -90,12 +90,11 @@ def from_metrics(name: str, settings: Settings, metrics: Sequence[Round], tested
         return Number(mean, spread / math.sqrt(len(seconds)) if known else None, len(seconds) - 1)
     found = summary(settings, metrics)
     if name == "rounds_to_target":
-        reached = found.get(name)
-        return Number(float(str(reached))) if reached is not None else Number(None, text=f"{len(metrics)}+")
-    value = found.get(name)
-    if value is None:
+        reached = found.rounds_to_target
+        return Number(None, text=f"{len(metrics)}+") if reached is None else Number(float(reached))
+    share: float | None = getattr(found, name)
+    if share is None:
         return Number(None, text="–")
-    share = float(str(value))
     error = math.sqrt(share * (1 - share) / tested) if tested else None
     return Number(100 * share, None if error is None else 100 * error)
 

@@ -121,7 +121,7 @@ def _products(network: str, dataset: str, augmentation: str | None) -> int:
     return summary(model, known.channels, pipeline.side or known.side).multiply_accumulates
 
 
-def words(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """Return a duration as one says it."""
     for unit, size in (("days", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= 1.5 * size:

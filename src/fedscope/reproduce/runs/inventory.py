@@ -38,7 +38,7 @@ class RunEntry:
 
     def checkpoint(self, model: Model, round: int) -> Path | None:
         """Return a global model after ``round`` rounds, if it was kept."""
-        now, chosen, kept = round == self.done, self.manifest.settings.eval_model, self.run.kept(round)
+        now, chosen, kept = round == self.done, self.manifest.settings.eval_model, self.run.after_round(round)
         newest = self.run.final if self.run.final.exists() else self.run.last
         if model == "best":
             path = self.run.best if now else None
@@ -123,6 +123,6 @@ def _distance(held: RunEntry, cell: Cell) -> tuple[bool, int, str]:
     return differs, abs(settings.rounds - cell.settings.rounds), held.run.name
 
 
-def needed(cells: Sequence[Cell]) -> str:
-    """Return what a run must keep of its clients for these cells."""
-    return "last" if any(cell.asks_clients for cell in cells) else "none"
+def uploads_to_keep(cells: Sequence[Cell]) -> str:
+    """Return the setting ``save_clients`` that these cells need."""
+    return "last" if any(cell.needs_uploads for cell in cells) else "none"

@@ -64,7 +64,7 @@ def _content(path: Path, _written: int) -> str:
     return load_checkpoint(path).sha256
 
 
-def kept(registry: Path, path: Path, wanted: Measure) -> Kept | None:
+def cached_result(registry: Path, path: Path, wanted: Measure) -> Kept | None:
     """Return the result of a measure, if the registry has one that is whole and of these weights.
 
     Raises:

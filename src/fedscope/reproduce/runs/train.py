@@ -12,7 +12,7 @@ from fedscope.checkpoints.file.schema import PresetUse, Settings, parse
 from fedscope.federated.setup.presets import preset
 from fedscope.federated.setup.settings import settled
 from fedscope.reproduce.recipes.cells import Cell
-from fedscope.reproduce.runs.inventory import RunInventory, needed
+from fedscope.reproduce.runs.inventory import RunInventory, uploads_to_keep
 from fedscope.reproduce.runs.jobs import Log
 from fedscope.workflows.progress import Progress, Reporter
 from fedscope.workflows.train.one_run import train_run
@@ -78,7 +78,11 @@ def _training(cells: list[Cell], inventory: RunInventory, *, bf16: bool) -> Trai
     begun = inventory.unfinished(longest.identity, max(rounds))
     if begun:
         return Training(begun.run.name, begun.manifest.settings, longest.use, max(rounds), True, tuple(cells))
-    changes = {"keep_every": every, "save_clients": needed(cells), **({} if bf16 else {"precision": "fp32"})}
+    changes = {
+        "keep_every": every,
+        "save_clients": uploads_to_keep(cells),
+        **({} if bf16 else {"precision": "fp32"}),
+    }
     settings = longest.settings.model_copy(update=changes)
     return Training(_name(longest, settings), settings, longest.use, max(rounds), False, tuple(cells))
 

@@ -57,7 +57,7 @@ class RunPlan:
 class Trained:
     """A run that ended, in the numbers that ``fedscope train --json`` prints.
 
-    Accuracies are shares; see :func:`fedscope.federated.server.summary.summary`.
+    Accuracies are shares; see :class:`fedscope.federated.server.summary.Summary`.
     """
 
     run: str
