@@ -163,7 +163,7 @@ def worst(run: Run) -> None:
         scores = {"all": value, "cld": value, "sel": value}
         rounds.append(one.edited(accuracy=value, accuracies=scores, validation={"accuracy": value}))
     run.write_metrics(rounds)
-    for path in [run.final, run.average("all"), *map(run.kept, run.rounds())]:
+    for path in [run.final, run.average("all"), *map(run.after_round, run.rounds())]:
         told(path.name, metrics={"accuracy": 0.1})(run)
     told("best.pt", round=2, metrics={"accuracy": 0.1, "loss": rounds[1].loss})(run)
 

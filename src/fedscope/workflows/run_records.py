@@ -106,7 +106,7 @@ _BESIDE = ("device", "threads", "stack", "compile", "save_clients", "keep_every"
 
 def _hashes(store: Registry, run: Run, reference: str) -> dict[str, Record]:
     """Return round and average of the run's kept global models and of the one named, by content hash."""
-    paths = [*map(run.kept, run.rounds()), store.resolve(run.name), store.resolve(reference)]
+    paths = [*map(run.after_round, run.rounds()), store.resolve(run.name), store.resolve(reference)]
     found: dict[str, Record] = {}
     for path in paths:
         info, sha256 = describe_checkpoint(path)
