@@ -33,7 +33,9 @@ SMALL_SIZE = 6.0  # points
 INK = "0.15"
 FAINT_INK = "0.4"
 NOT_FINITE_FILL = "0.88"
-NOT_FINITE_HATCH = "0.6"
+HATCHED: dict[str, Any] = {  # a patch where values are not finite or not resolved
+    "facecolor": NOT_FINITE_FILL, "edgecolor": "0.6", "linewidth": 0, "hatch": "/////",
+}  # fmt: skip
 
 Color = tuple[float, float, float]  # RGB
 

@@ -12,6 +12,7 @@ from fedscope.data.loading.datasets import Split
 from fedscope.data.partition.partition import FRESH
 from fedscope.errors import UserError
 from fedscope.federated.record.method import Method
+from fedscope.federated.record.network import in_mode
 from fedscope.streams import seeded
 
 
@@ -114,15 +115,11 @@ def _mend(settings: Settings, size: int) -> str:
 @contextmanager
 def _trying(model: nn.Module) -> Iterator[None]:
     """Put the network into training mode; afterwards its modes and buffers are as before."""
-    modes = [(module, module.training) for module in model.modules()]
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    model.train()
     try:
-        with seeded(0):
+        with in_mode(model, train=True), seeded(0):
             yield
     finally:
-        for module, mode in modes:
-            module.training = mode
         with torch.no_grad():
             for buffer, before in buffers:
                 buffer.copy_(before)

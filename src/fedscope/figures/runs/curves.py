@@ -119,10 +119,7 @@ def panels_figure(
     with style.paper_style():
         heights = [AXES_HEIGHT] if beside else [AXES_HEIGHT, *[LOW_HEIGHT] * (len(panels) - 1)]
         page = Page(width=width, height=above + sum(heights) + GAP * (len(heights) - 1) + BOTTOM)
-        below = page.write_lines(
-            heads, top=TOP, step=TITLE_LINE, fontsize=style.TITLE_SIZE, fontweight="bold"
-        )
-        page.write_lines(notes, top=below, step=SMALL_LINE, fontsize=style.SMALL_SIZE, color=style.FAINT_INK)
+        page.write_head(heads, notes, top=TOP, title_step=TITLE_LINE, note_step=SMALL_LINE)
         side = width - LEFT - RIGHT
         if beside:
             side = (side - GAP * (len(panels) - 1)) / len(panels)

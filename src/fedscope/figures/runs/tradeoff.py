@@ -79,12 +79,7 @@ def tradeoff_figure(
         captions = wrapped(caption, width=width, size=style.SMALL_SIZE)
         top = TOP + TITLE_LINE * len(titles) + SMALL_LINE * len(captions) + KEY_LINE * bool(added)
         page = Page(width=width, height=top + HIGH + BOTTOM)
-        below = page.write_lines(
-            titles, top=TOP, step=TITLE_LINE, fontsize=style.TITLE_SIZE, fontweight="bold"
-        )
-        page.write_lines(
-            captions, top=below, step=SMALL_LINE, fontsize=style.SMALL_SIZE, color=style.FAINT_INK
-        )
+        page.write_head(titles, captions, top=TOP, title_step=TITLE_LINE, note_step=SMALL_LINE)
         side = (width - LEFT - RIGHT - GAP * (len(quantities) - 1)) / len(quantities)
         for index, quantity in enumerate(quantities):
             left = LEFT + index * (side + GAP)

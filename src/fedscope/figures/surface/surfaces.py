@@ -152,10 +152,7 @@ class _Layout:
                 named=column == 0 or panel.names[1] != first_name,
             )
         _draw_bar(self.page, self.scale, top=self.bar_top)
-        self.page.write_lines(
-            self.notes, top=self.bar_top + BAR + BAR_LABELS - 0.02, step=DETAIL_LINE,
-            fontsize=style.SMALL_SIZE, color=style.FAINT_INK,
-        )  # fmt: skip
+        self.page.write_notes(self.notes, top=self.bar_top + BAR + BAR_LABELS - 0.02, step=DETAIL_LINE)
         return self.page.figure
 
     def _first(self, row: int) -> float:
