@@ -18,7 +18,7 @@ from fedscope.federated.methods import parse
 from fedscope.federated.parallel.evaluation import Score, score_sums
 from fedscope.federated.server.rounds import train
 from fedscope.federated.server.summary import Summary, summary
-from fedscope.federated.setup.compatibility import agree
+from fedscope.federated.setup.compatibility import check_compatible
 from fedscope.federated.setup.federation import open_run, prepare
 from tests.federated.runs import interrupted, resumed, trained
 
@@ -311,7 +311,7 @@ def test_mixed_clients_have_no_domain_of_their_own(tmp_path: Path, two_domains: 
 def test_what_cannot_go_together_is_refused(method: str, change: dict[str, object], mend: str) -> None:
     settings = SMALL.model_copy(update={"method": method, **change})
     with pytest.raises(UserError, match=mend):
-        agree(settings, parse(method), ("plain", "inverted"))
+        check_compatible(settings, parse(method), ("plain", "inverted"))
 
 
 def test_what_is_wrong_is_said_before_the_data_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:

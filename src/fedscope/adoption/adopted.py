@@ -24,11 +24,11 @@ Metrics = dict[str, float | None]
 
 
 class Adopted:
-    """Writes what another program trained into a new run.
+    """Writes a run that another program trained.
 
     Args:
         registry: where to.
-        name: of the run; it must be free.
+        name: of the run; it must not be taken.
         model: the network of all its checkpoints.
         data: what it was trained on.
         source: the file, folder or program that it comes from.
@@ -95,11 +95,11 @@ class Adopted:
         )
 
     def final(self, state: Mapping[str, Tensor], round: int, metrics: Metrics | None = None) -> None:
-        """Write the last global model, which makes the run a finished one: to be done last."""
+        """Write the last global model, which finishes the run: call it last."""
         save_checkpoint(self.run.final, state, self.info(round, metrics=metrics))
 
     def newest(self, state: Mapping[str, Tensor], round: int, metrics: Metrics | None = None) -> None:
-        """Write the newest global model of a run that goes on; the one before becomes its round's."""
+        """Write the newest global model of an unfinished run; the one before is kept as that of its round."""
         if self._newest is not None:
             move(self.run.last, self.run.after_round(self._newest), below=self.run.root)
         save_checkpoint(self.run.last, state, self.info(round, metrics=metrics))

@@ -1,4 +1,4 @@
-"""A figure that is laid out in inches from its top left corner, so that text keeps its room at any size."""
+"""A figure laid out in inches from its top left corner, so that text has the same room at any size."""
 
 from collections.abc import Sequence
 from textwrap import wrap

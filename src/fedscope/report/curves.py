@@ -1,4 +1,4 @@
-"""Convergence: accuracy and loss by round, and the rounds that a run took to a target."""
+"""Convergence: accuracy and loss by round, and the target for which the page counts rounds."""
 
 import math
 from collections.abc import Sequence

@@ -45,7 +45,7 @@ def test_processes_decode_the_same_as_this_one(folder: Path, monkeypatch: pytest
     ahead = [chosen.train(files, rows, drawn) for rows, drawn in chosen.ahead(files, batches)]
     assert [image.shape for image in alone] == [(8, 3, 224, 224), (8, 3, 224, 224), (4, 3, 224, 224)]
     assert all(torch.equal(a, b) for a, b in zip(alone, ahead, strict=True))
-    assert files._asked == {}
+    assert files._prefetched == {}
     assert torch.equal(chosen.test(files[torch.tensor([7, 2])]), chosen.test(files, torch.tensor([7, 2])))
 
 

@@ -1,4 +1,4 @@
-"""What `fedscope runs list` shows, kept in one SQLite file so that a thousand runs need not be read anew.
+"""The rows of `fedscope runs list` in one SQLite file, so that a thousand runs need not be read every time.
 
 A row counts only if its seal is right and the run's files have the size and time that it was made from; any
 other row is made from the files again. So the index can be deleted, damaged, or written by several processes
@@ -118,9 +118,9 @@ def _kept(root: Path, runs: list[Run]) -> dict[str, Row]:
 
 @contextmanager
 def _opened(root: Path, mode: str) -> Iterator[sqlite3.Connection]:
-    """Open the index; bytes that are no text are read as some text, which no seal fits.
+    """Open the index; bytes that are not UTF-8 become replacement characters, which no seal fits.
 
-    SQLite opens files by their path, and waits for a pipe: so what lies there is looked at right before.
+    SQLite opens files by their path, and waits for a pipe: so the files are checked just before.
 
     Raises:
         UserError: one of its files is a link, a pipe or the like.

@@ -44,7 +44,7 @@ __all__ = ["COLUMNS", "NameTakenError", "Registry", "Row", "Run", "checked_name"
 
 
 class NameTakenError(UserError):
-    """There is a run, or something else, of the name that a new run was to have."""
+    """The name for a new run is taken, by a run or by something else."""
 
 
 class Registry:
@@ -59,7 +59,7 @@ class Registry:
         return self.root / layout.ANALYSIS if self.folders() else cache_dir() / "analysis"
 
     def create(self, manifest: Manifest, rows: bytes | None = None) -> Run:
-        """Make the folder of a new run and write its manifest and, if known, which rows its clients hold.
+        """Make the folder of a new run, with its manifest and, if known, the rows of its clients.
 
         Raises:
             NameTakenError: the name is taken.
@@ -129,7 +129,7 @@ class Registry:
         raise UserError(f"there is no run {name!r} in the registry {self.root}{hint}")
 
     def folders(self) -> list[Run]:
-        """Return every run, be its manifest damaged or lost."""
+        """Return every run, also one whose manifest is damaged or lost."""
         if not self.root.is_dir():
             return []
         named = sorted(entry.name for entry in os.scandir(self.root) if NAME.fullmatch(entry.name))
@@ -217,7 +217,7 @@ class Registry:
             raise UserError(f"cannot write to the registry {self.root}: {error.strerror}") from error
 
     def delete_clients(self, run: Run) -> int:
-        """Delete the clients' models of a finished run, which its manifest says before the first is gone.
+        """Delete the clients' models of a finished run; first its manifest records that.
 
         Returns:
             How many there were.
@@ -244,7 +244,7 @@ class Registry:
         return len(models)
 
     def delete(self, run: Run) -> None:
-        """Delete a run: it is gone at once under its name, whatever happens while its files are removed.
+        """Delete a run: its name is free at once, even if removing its files is interrupted.
 
         Raises:
             UserError: another process trains it, or its folder is a link to elsewhere.

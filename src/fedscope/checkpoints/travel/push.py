@@ -13,7 +13,7 @@ from fedscope.errors import UserError
 
 
 def push_run(run: Run, remote: Remote, report: Report) -> Journey:
-    """Send a run; an earlier state of it that is there is replaced.
+    """Send a run; an earlier state of it at the remote is replaced.
 
     Raises:
         UserError: the run is being trained or has a fault, another run of its name is at the remote or it
@@ -37,7 +37,7 @@ def push_run(run: Run, remote: Remote, report: Report) -> Journey:
 
 
 def _check_sound(run: Run) -> None:
-    """Refuse a run with a fault in its files; what else lies in its folder stays at home."""
+    """Refuse a run with a fault in its files; other files in its folder are not sent."""
     for fault in verify_run(run):
         name = fault.path.partition("/")[2]
         if not name or layout.kind(name):
@@ -45,7 +45,7 @@ def _check_sound(run: Run) -> None:
 
 
 def _listed(run: Run, remote: Remote) -> Contents:
-    """Return the list of a run's files; of a registry that is its own remote, they stay where they are."""
+    """Return the list of a run's files; in a registry that is its own remote, files are not moved."""
     root = run.folder.parent
     in_place = isinstance(remote, Folder) and remote.root.resolve() == root.resolve()
     if in_place and layout.is_run(root / "runs"):
@@ -62,7 +62,7 @@ def _listed(run: Run, remote: Remote) -> Contents:
 
 
 def _check_successor(remote: Remote, contents: Contents) -> None:
-    """Refuse to replace another run, or one that has come further."""
+    """Refuse to replace another run, or one that has more rounds."""
     try:
         there = known_list(remote, contents.run)
     except (Absent, ValueError):  # none, or a damaged one: it is written anew

@@ -21,7 +21,7 @@ SKEW = timedelta(days=1)  # that two computers' clocks may differ
 
 
 def manifest_problems(account: Account, names: Collection[str], now: datetime) -> Iterator[str]:
-    """Yield what the manifest says that the clock, the metrics or the list of files contradicts."""
+    """Yield where the clock, the metrics or the list of files contradict the manifest."""
     manifest, settings = account.manifest, account.settings
     created = datetime.fromisoformat(manifest.created)
     lengths = (*manifest.extended, settings.rounds)
@@ -46,7 +46,7 @@ def manifest_problems(account: Account, names: Collection[str], now: datetime) -
 
 
 def metrics_problems(account: Account) -> Iterator[str]:
-    """Yield what is wrong with a line of the metrics by itself, or beside the settings."""
+    """Yield what is wrong with a line of the metrics, by itself or by the settings."""
     settings = account.settings
     if account.trained and account.done > settings.rounds:
         yield f"has {account.done} rounds of {settings.rounds}"
@@ -79,7 +79,7 @@ def _odd_record(record: Round, settings: Settings) -> Iterator[str]:
 
 
 def foreign_problem(name: str, info: CheckpointInfo, account: Account) -> str | None:
-    """Return why the checkpoint belongs to another run, or holds another model than its name says."""
+    """Return why the checkpoint belongs to another run, or is another model than its name says."""
     if section := difference(account.manifest, info):
         return f"is of another run: its {section} are not the manifest's"
     return next(_misplaced(name, info, account), None)
@@ -93,7 +93,7 @@ def checkpoint_problem(name: str, info: CheckpointInfo, account: Account) -> str
 
 
 def _misplaced(name: str, info: CheckpointInfo, account: Account) -> Iterator[str]:
-    """Yield what kind of model the file holds, where its name says another."""
+    """Yield the kind of the model, where the file's name means another."""
     path, settings = Path(name), account.settings
     client = int(path.stem) if path.parent.name == "clients" else None
     if (info.kind == "client") != (client is not None):
@@ -114,7 +114,7 @@ def _misplaced(name: str, info: CheckpointInfo, account: Account) -> Iterator[st
 
 
 def _misdated(name: str, info: CheckpointInfo, account: Account) -> Iterator[str]:
-    """Yield the round of the model, where the file's name or the metrics say another."""
+    """Yield the round of the model, where the file's name or the metrics mean another."""
     path, settings, done = Path(name), account.settings, account.done
     if layout.round_of(name) not in (None, info.round):
         yield f"holds the model of round {info.round}"
@@ -154,7 +154,7 @@ def _misscored(name: str, info: CheckpointInfo, account: Account) -> Iterator[st
 
 
 def _misheld(name: str, info: CheckpointInfo, account: Account) -> Iterator[str]:
-    """Yield what the checkpoint claims of the clients' rows, where the run says otherwise."""
+    """Yield where the checkpoint's rows are not the run's."""
     spec = account.rows(max(1, info.round))
     if spec is None:  # an older run, which may have been continued since
         return
@@ -227,7 +227,7 @@ def _unequal_losses(loaded: list[LoadedCheckpoint], account: Account) -> Iterato
 
 
 def state_problem(clients: tuple[int, ...], newest: int, account: Account) -> str | None:
-    """Return what is wrong with who is in a state; ``newest`` is the newest round of those there are."""
+    """Return what is wrong with the clients of a state; ``newest`` is the newest round that has one."""
     if len(set(clients)) < len(clients) or not set(clients) <= set(range(account.settings.clients)):
         return f"has clients that are not among the {account.settings.clients}, or one twice"
     if account.whole and not account.done <= newest <= account.reach:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedscope.data.reading.decoding import first_line
 from fedscope.data.reading.tables import Rows, Table
 from fedscope.errors import UserError
 
@@ -57,15 +58,15 @@ def fetch(source: HubSource) -> dict[str, list[Path]]:
         files = {ours: list(builder.config.data_files[theirs]) for ours, theirs in source.splits.items()}
         fetched = datasets.DownloadManager(dataset_name=builder.dataset_name).download(files)
     except Exception as error:  # datasets, the hub's client and the network share no base class
-        raise _unfetched(source.repository, _first_line(error)) from error
+        raise _unfetched(source.repository, first_line(error)) from error
     return {split: [Path(path) for path in paths] for split, paths in fetched.items()}
 
 
 def check_reachable(repository: str) -> None:
-    """Ask the hub once whether it answers, since its client tries for half a minute, a line for each try.
+    """Try the hub once, since its own client retries for half a minute with a line for each try.
 
     Raises:
-        UserError: it does not, or is not to be asked.
+        UserError: it does not answer, or is switched off.
     """
     from huggingface_hub import constants
     from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
@@ -75,14 +76,14 @@ def check_reachable(repository: str) -> None:
     try:
         get_session().head(constants.ENDPOINT, timeout=REACHABLE_IN)
     except Exception as error:  # requests or httpx, by the hub's version, and what these pass on
-        why = re.sub(r"^\[Errno -?\d+\] ", "", _first_line(error))
+        why = re.sub(r"^\[Errno -?\d+\] ", "", first_line(error))
         raise _unfetched(repository, f"no answer from {constants.ENDPOINT} ({why})") from error
 
 
 def _unfetched(repository: str, why: str) -> UserError:
     return UserError(
         f"cannot fetch {repository} from the hub: {why}; name a folder that has its files with --data-dir or "
-        "FEDSCOPE_DATA, or try again with a network; `fedscope data list` shows what needs none"
+        "FEDSCOPE_DATA, or try again with a network; `fedscope data list` shows which data sets need none"
     )
 
 
@@ -150,7 +151,7 @@ def reading(path: Path) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:  # pyarrow's errors, and those of what it reads, share no base class
-        raise UserError(f"cannot read {path}: {_first_line(error)}; fetch it again") from error
+        raise UserError(f"cannot read {path}: {first_line(error)}; fetch it again") from error
 
 
 def _shard(path: Path) -> "ParquetFile":
@@ -199,7 +200,3 @@ def _check_columns(path: Path, features: Any, source: HubSource, *, named: bool)
                 f"{source.repository} keeps its {kind} in column {column!r}; {path} has {there}; use the "
                 "hub's own files"
             )
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -228,7 +228,7 @@ NAMES = tuple(DATASETS)
 
 
 def record(name: str) -> Record:
-    """Return what there is to know about the data set ``name``.
+    """Return the record of the data set ``name``.
 
     Raises:
         UserError: there is none.

@@ -1,4 +1,4 @@
-"""The one local loop: what a client does between receiving a model and sending it back.
+"""The one local loop: from the model that a client receives to the one that it sends back.
 
 Per mini-batch: the objective's gradient (:mod:`fedscope.federated.client.objective`), one global-norm clip,
 corrections, SGD with weight decay after the clip. Everything after the backward pass works on flat vectors,
@@ -84,7 +84,7 @@ class LocalTrainer:
         self._run = Replay(self._step, changed) if recorded else self._step
 
     def train(self, start: Tensor, counters: Tensor, tasks: Sequence[Task], lr: float) -> Trained:
-        """Train K clients of one size from ``start`` (P+Q,) at rate ``lr`` and keep nothing of them."""
+        """Train K clients of one size from ``start`` (P+Q,) at rate ``lr``; no state of them is kept."""
         model, clients, count = self.model, self.clients, len(tasks)
         if len({len(task.rows) for task in tasks}) != 1 or count > len(model.values):
             raise ValueError("a stack is clients of one size, at most as many as the model has rows")

@@ -47,7 +47,7 @@ class Dispatch:
         uploads = self.clients.uploads.names
         self.summed = tuple(dict.fromkeys((*uploads, *federation.method.summed_memory)))
         self.remembers = bool(self.clients.memory.names) and settings.memory == "keep"
-        self._before: set[int] = set()  # who took part in the last round
+        self._before: set[int] = set()  # clients that took part in the last round
         self.start = self.model.values[0].clone()  # the server's model and its buffers
         # θ_t: where clients start
         self.origin = self.start.clone() if federation.method.sends else self.start
@@ -114,7 +114,7 @@ class Dispatch:
                     self._send(trained.pop(place))
 
     def broadcast(self, state: Mapping[str, Tensor]) -> None:
-        """Set what the clients of the next round receive: vectors of the method, and where they start."""
+        """Set the vectors that the clients of the next round receive, and the model they start from."""
         method, size = self.federation.method, self.model.size
         if method.sends:
             kept = self.start[:size].to("cpu", torch.float64, copy=True)
@@ -125,7 +125,7 @@ class Dispatch:
             place.copy_(state[name])
 
     def sent(self, trained: Trained, row: int) -> dict[str, Tensor]:
-        """Return the vectors that one client's training ended with, besides its model."""
+        """Return the vectors at the end of one client's training, besides its model."""
         return self.clients.memory.split(trained.memory[row]) | self.clients.uploads.split(
             trained.uploads[row]
         )
@@ -219,7 +219,7 @@ class Dispatch:
     def _recall(
         self, window: Sequence[Stack], owner: dict[int, int], memory: Memory | None
     ) -> dict[int, dict[int, Tensor]]:
-        """Bring what the clients remember from rank 0's files to the workers that train them."""
+        """Send the clients' memories from rank 0's files to the workers that train them."""
         width, workers = self.clients.memory.width, self.workers
         recalled: dict[int, dict[int, Tensor]] = {}
         for place, stack in enumerate(window) if self.remembers else ():

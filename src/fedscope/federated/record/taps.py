@@ -1,4 +1,4 @@
-"""Reading what flows inside a network, without changing it."""
+"""The outputs of modules inside a network, read by hooks that do not change it."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

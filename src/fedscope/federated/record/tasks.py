@@ -1,4 +1,4 @@
-"""What a client is asked to do in a round, and what it sends back."""
+"""A client's task in a round, and what it sends back."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields

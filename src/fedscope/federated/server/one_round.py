@@ -112,7 +112,7 @@ class Server:
         """Return the tracked models (P+Q,) besides the server's: the means of Yashwanth et al. 2024 (MAN).
 
         ``sel`` is the mean of the round's uploads; ``all`` the mean over all N clients of their last
-        uploads, the first model standing in for those who never took part.
+        uploads, and of the first model for clients that never took part.
         """
         dispatch, federation = self.dispatch, self.federation
         if self.latest is None:
@@ -128,7 +128,7 @@ class Server:
     def _average(
         self, round: int, sampled: list[int], writer: Writer | None, latest: Writer | None
     ) -> tuple[float, float, int]:
-        """Add up the uploads, and make what the method's rule returns the server's model.
+        """Add up the uploads; the server's model becomes the result of the method's rule.
 
         Returns the clients' training loss and training accuracy, weighted by size, and the gradients they
         computed. The loss is cross-entropy alone, over the last local epoch; the accuracy is NaN where it was
@@ -240,7 +240,7 @@ def _entry(score: Score) -> dict[str, float | None]:
 
 
 def _lean(record: Round) -> Round:
-    """Leave out who took part: the file has it, and memory stays flat over many rounds of many clients."""
+    """Return a record without its clients and rows, so that memory hardly grows with the rounds."""
     content = {key: value for key, value in record.to_json().items() if key not in ("clients", "rows")}
     return Round.model_validate(content)
 

@@ -58,7 +58,7 @@ def train(
 
 
 def assist(workers: Workers, federation: Federation) -> None:
-    """Do a worker's part of the run that rank 0 trains, until its last round."""
+    """Do another worker's part of the run, until its last round."""
     dispatch = Dispatch(federation, workers)
     for round in range(dispatch.begin(0) + 1, federation.settings.rounds + 1):
         for _ in dispatch.uploads(round, dispatch.enter(round), None):

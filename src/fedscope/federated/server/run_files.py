@@ -37,7 +37,7 @@ class RunFiles:
             save_checkpoint(run.initial, self._server_state(), self._info(0, {}))
 
     def begin(self, round: int) -> None:
-        """Keep what the clients of ``round`` start from."""
+        """Keep the model and the rows that the clients of ``round`` start from."""
         rows, run = self.federation.stored(self.dispatch.rows), self.run
         if self.federation.settings.save_clients != "none":
             self.dispatch.clock.enter("checkpointing")
@@ -83,7 +83,7 @@ class RunFiles:
                 save_checkpoint(run.average(name, round), state, about(name))
 
     def newest(self, round: int, measured: Measured, *, last: bool) -> None:
-        """Write the server's model after ``round``, with which the round counts."""
+        """Write the server's model after ``round``; from then on the round counts."""
         path = self.run.final if last else self.run.last
         save_checkpoint(path, self._server_state(), self._info(round, measured))
         self._measured = measured

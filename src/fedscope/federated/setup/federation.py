@@ -1,4 +1,4 @@
-"""What a run is made of before it starts: network, data, who holds which rows, and the method."""
+"""A run before it starts: network, data, the clients' rows, and the method."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -41,7 +41,7 @@ from fedscope.streams import torch_stream
 
 @dataclass(frozen=True)
 class Federation:
-    """Everything a run needs in memory."""
+    """The parts of a run in memory."""
 
     settings: Settings
     model: nn.Module
@@ -83,7 +83,7 @@ class Federation:
         return ClientRows.from_tensors(rows, self.held_out)
 
     def labels(self, round: int) -> tuple[int, ...]:
-        """Return what each class was labelled after ``round`` rounds, under concept shift; else nothing."""
+        """Return the label of each class after ``round`` rounds under concept shift; else nothing."""
         return () if self.label_maps is None else tuple(self.label_maps[max(1, round) - 1].tolist())
 
     def rows_in(self, round: int) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""What a run's network and data are called: by a catalogue, or MODULE:FACTORY where they are one's own."""
+"""The names of a run's network and data: of a catalogue, or MODULE:FACTORY for the user's own."""
 
 from fedscope.checkpoints.file.schema import Settings
 from fedscope.data.sets import catalogue as data_catalogue
@@ -8,7 +8,7 @@ from fedscope.own import DATASETS, MODELS, digest, is_own, resolved
 
 
 def named(settings: Settings) -> Settings:
-    """Return the settings with every network and data set by its own name, MODULE:FACTORY where registered.
+    """Return the settings with registered names of network and data set replaced by MODULE:FACTORY.
 
     Raises:
         UserError: data of the user's own without a network, or test data without them.
@@ -30,7 +30,7 @@ def source(settings: Settings) -> str:
 
 
 def divided(fields: dict[str, object]) -> dict[str, object]:
-    """Return the settings, with partition and clients those of data of the user's own that come divided.
+    """Return the settings; for data of the user's own that come divided, with their partition and clients.
 
     Raises:
         UserError: the data cannot be loaded.

@@ -1,4 +1,4 @@
-"""The network that a run trains: of the catalogue or the user's own, and what method and data need of it."""
+"""The network that a run trains: of the catalogue or the user's own, fitted to method and data."""
 
 import torch
 from torch import nn
@@ -99,7 +99,7 @@ def _headless(method: Method, name: str) -> str:
 
 
 def _mend(settings: Settings) -> str:
-    """Say what to change so that the network and the images go together."""
+    """Return what to change so that the network takes the images."""
     if code.is_own(settings.dataset):
         return "choose another --model"
     known = data_catalogue.record(settings.dataset)

@@ -17,7 +17,7 @@ def client_rows(settings: Settings, dataset: Dataset, run: Run | None = None, ro
     New clients of every round are drawn in any case, as those of later rounds will be.
 
     Raises:
-        UserError: there is no such division of this data, or it is drawn otherwise now than in the run.
+        UserError: there is no such division of this data, or it would now be drawn otherwise than in the run.
     """
     spec = rows_spec(run, round) if run else None
     if run is None or spec is None:

@@ -9,7 +9,7 @@ from fedscope.data.partition.partition import PARAMETERS
 from fedscope.data.partition.shift import run_maps
 from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.federated.methods import parse
-from fedscope.federated.setup.compatibility import agree
+from fedscope.federated.setup.compatibility import check_compatible
 from fedscope.federated.setup.names import named
 from fedscope.federated.setup.sampling import sample_clients
 from fedscope.models import catalogue as model_catalogue
@@ -30,7 +30,7 @@ def settled(settings: Settings, given: dict[str, str]) -> Settings:
     augmentation, _ = data_catalogue.pipeline(settings.dataset, settings.augmentation)
     options = method.values(given, settings.reading)
     known = None if is_own(settings.dataset) else data_catalogue.record(settings.dataset)
-    agree(settings, method, known.domains if known else ())
+    check_compatible(settings, method, known.domains if known else ())
     division(settings)
     sample_clients(settings.sampling, settings.clients, settings.participation, settings.seed, 0)
     if not is_own(str(settings.model)):

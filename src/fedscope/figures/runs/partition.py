@@ -1,4 +1,4 @@
-"""Who holds what: the samples of each class at each client, as bubbles or as stacked bars."""
+"""The samples of each class at each client, as bubbles or as stacked bars."""
 
 import math
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Landscapes of several checkpoints side by side: surfaces in space, contours, heat maps.
 
 Everything that a reader compares is shared: the axes' limits, the camera, the heights, and one colour
-scale. What is cut off or missing is said in the figure.
+scale. A note in the figure tells what is cut off or missing.
 """
 
 from collections.abc import Sequence
@@ -228,7 +228,7 @@ def _share(panels: Sequence[Panel], limits: Limits) -> float:
 
 
 def _notes(panels: Sequence[Panel], scale: Scale, kind: Kind) -> list[str]:
-    """Return what is said below the colour bar: what was cut, what is drawn between the grid's points."""
+    """Return the notes below the colour bar: what was cut, what is interpolated between the grid's points."""
     notes = []
     if scale.clipped:
         notes.append(

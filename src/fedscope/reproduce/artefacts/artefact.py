@@ -35,7 +35,7 @@ def assemble(
     command: str,
     diverged: Sequence[tuple[Cell, RunEntry]] = (),
 ) -> ArtefactRecord:
-    """Return the record of an artefact from what there is; empty cells stay empty."""
+    """Return the record of an artefact from the filled cells; the others are empty."""
     samples = _samples(recipe, filled)
     absent = {(cell.row, cell.column): DIVERGED for cell, _ in diverged}
     absent |= {(one.cell.row, one.cell.column): NOT_MEASURED for one in filled}
@@ -153,14 +153,14 @@ def _complete(cells: Sequence[Cell], filled: Sequence[FilledCell]) -> bool:
 
 
 def _compared(recipe: Recipe) -> list[str]:
-    """Return the rows that the paper's table has, or all where it has none of ours."""
+    """Return the rows that are in the paper's table, or all rows if none is."""
     _, _, artefact = recipe.name.partition("/")
     known = {row for (where, row, *_) in table(recipe.paper) if where == artefact}
     return [row for row in recipe.rows if row in known] or list(recipe.rows)
 
 
 def _printed(recipe: Recipe, statement: str) -> dict[str, dict[str, float]]:
-    """Return what the paper prints of a statement's quantity, by column and row."""
+    """Return the paper's numbers of a statement's quantity, by column and row."""
     quantity = Statement.read(statement).quantity
     return {
         label: {
@@ -174,7 +174,7 @@ def _printed(recipe: Recipe, statement: str) -> dict[str, dict[str, float]]:
 
 
 def _drawn(recipe: Recipe, one: FilledCell) -> Record | None:
-    """Return what a figure draws of a cell."""
+    """Return the data that a figure draws of a cell."""
     at = {**one.cell.describe(), "run": one.match.entry.manifest.name, "round": one.match.round}
     if recipe.kind == "curves":
         return {**at, "accuracy": [m.accuracy for m in one.metrics]}

@@ -97,7 +97,7 @@ SENT = {  # to a client, from a client, in the cross-device and the cross-silo s
 
 
 def traffic_grid(recipe: Recipe) -> Record:
-    """Return FedFOR's Table 1: what is sent, and its bytes by the trainer's own accounting."""
+    """Return FedFOR's Table 1: the vectors sent, and their bytes by the trainer's own accounting."""
     rows = []
     for label, method in recipe.rows.items():
         down, up, silo_down, silo_up = SENT[method]

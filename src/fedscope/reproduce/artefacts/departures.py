@@ -46,7 +46,7 @@ def reductions(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[FilledCel
 
 
 def left_out(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
-    """Return which of the published rows, columns and seeds have no part in this."""
+    """Return the published rows, columns and seeds that are left out."""
     if not cells:
         return []
     whole, found = published_recipe(recipe.name), []
@@ -76,7 +76,7 @@ def provisional(cells: Sequence[Cell]) -> list[str]:
 
 
 def notes(filled: Sequence[FilledCell]) -> list[str]:
-    """Return what to know of the data and the results: too few samples, an older fedscope."""
+    """Return warnings on data and results: too few samples, an older fedscope."""
     found = []
     sources = dict.fromkeys(one.match.entry.manifest.data.name for one in filled)
     for name in sources:

@@ -16,7 +16,7 @@ from fedscope.reproduce.runs.measure import cached_result, content, key
 
 @dataclass(frozen=True)
 class FilledCell:
-    """A cell with the run that stands in it, and what was measured of that."""
+    """A cell with the run that fills it, and the results measured of the run."""
 
     cell: Cell
     match: Match
@@ -24,12 +24,12 @@ class FilledCell:
 
     @cached_property
     def metrics(self) -> list[Round]:
-        """The rounds that count."""
+        """The rounds up to the cell's."""
         return self.match.entry.metrics[: self.match.round]
 
     @cached_property
     def paths(self) -> dict[str, Path]:
-        """The checkpoint that each measure is of, where it is there."""
+        """The checkpoint of each measure, where it exists."""
         paths = {name: self.match.path(self.cell, wanted) for name, wanted in self.cell.measures.items()}
         return {name: path for name, path in paths.items() if path}
 
@@ -52,12 +52,12 @@ class FilledCell:
         return (from_record(quantity, record), record) if isinstance(record, HessianRecord) else None
 
     def _settings(self) -> Settings:
-        """The run's settings as they are of the cell: its length decides what half of the rounds is."""
+        """The run's settings with the cell's rounds and target, which decide what half of the rounds is."""
         update = {"rounds": self.cell.settings.rounds, "target": self.cell.settings.target}
         return self.match.entry.manifest.settings.model_copy(update=update)
 
     def describe(self) -> Record:
-        """Return which run this is, and of which checkpoints what was measured."""
+        """Return the run and its measured checkpoints as plain data."""
         manifest, measures = self.match.entry.manifest, self.cell.measures
         checkpoints = {
             name: {"file": path.name, "sha256": content(path), "result": key(path, measures[name])}

@@ -24,7 +24,7 @@ def cell_text(entry: Cell) -> str:
 
 
 def paper_text(paper: PaperValue | None) -> str:
-    """Return what the paper prints: value ± deviation, ≈ before what is inferred, "lost" where it is."""
+    """Return the paper's value: value ± deviation, ≈ before an inferred one, "lost" for a lost one."""
     if paper is None:
         return ""
     if not paper.value:
@@ -55,7 +55,7 @@ def grid(record: ArtefactRecord) -> tuple[list[str], list[str], list[list[str]]]
 
 
 def legend(record: ArtefactRecord) -> list[str]:
-    """Return what the marks in the table mean, as far as there are any."""
+    """Return the meaning of the marks in the table."""
     entries, found = record.entries, []
     papers = [entry.paper for entry in entries if entry.paper]
     if any(entry.seeds > 1 for entry in entries):

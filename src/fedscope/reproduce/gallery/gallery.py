@@ -1,4 +1,4 @@
-"""Writing an artefact's files, and the gallery's index from the records that lie in it."""
+"""The files of an artefact, and the gallery's index from the records in it."""
 
 import json
 import re
@@ -26,7 +26,7 @@ def write(record: ArtefactRecord, out: Path) -> list[Path]:
     """Write ``RECIPE-SCALE`` with .json, .md, .csv, and .tex or .pdf and .png; return the files.
 
     Raises:
-        UserError: a figure cannot be drawn from what there is.
+        UserError: a figure cannot be drawn from the record.
     """
     stem = _stem(record, out)
     written = [stem.with_name(f"{stem.name}.json")]
@@ -58,7 +58,7 @@ def write(record: ArtefactRecord, out: Path) -> list[Path]:
 
 
 def why_not_overwrite(record: ArtefactRecord, out: Path) -> str | None:
-    """Return why an artefact is not to be replaced: the one that is there shows more of the same."""
+    """Return why an artefact is not to be replaced: the present one has more results."""
     path = Path(f"{_stem(record, out)}.json")
     try:
         had, has = _shown(ArtefactRecord.read(parse_json(_content(path)))), _shown(record)
@@ -73,7 +73,7 @@ def why_not_overwrite(record: ArtefactRecord, out: Path) -> str | None:
 
 
 def _shown(record: ArtefactRecord) -> int:
-    """Return how many of a record's cells and curves are there."""
+    """Return how many cells and curves of a record have a result."""
     return len(record.drawn) + sum(
         e.value is not None or e.text not in (None, NOT_MEASURED) for e in record.entries
     )
@@ -88,7 +88,7 @@ def checkpoints(record: ArtefactRecord) -> list[str]:
 def records(out: Path) -> Iterator[tuple[Path, ArtefactRecord]]:
     """Yield the artefacts below a folder, in the papers' order and then by scale.
 
-    Other programs' files may lie there too.
+    Other files are ignored.
 
     Raises:
         UserError: an artefact is damaged.
@@ -128,7 +128,7 @@ def _stem(record: ArtefactRecord, out: Path) -> Path:
 
 
 def _content(path: Path) -> bytes:
-    """Return what is in a file, or nothing if it cannot be read."""
+    """Return the content of a file; empty if it cannot be read."""
     try:
         return read_bytes(path)
     except (OSError, UserError):

@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from fedscope.records.artefact import ArtefactRecord
 from fedscope.reproduce.gallery.cells import conditions, grid, legend
-from fedscope.reproduce.gallery.drawing import samples_told
+from fedscope.reproduce.gallery.drawing import samples_note
 
 _NARROW = 55  # characters of a row that fit into one of a page's two columns
 
@@ -33,7 +33,7 @@ def markdown(record: ArtefactRecord, images: Sequence[str] = ()) -> str:
         "artefact.md",
         record=record,
         images=images,
-        measured=samples_told(record),
+        measured=samples_note(record),
         headings=[f"{group}: {name}" if group else name for group, name in zip(groups, header, strict=True)],
         texts=_text_columns(record),
         rows=rows if record.entries or record.grid else [],

@@ -1,4 +1,4 @@
-"""What is measured of a run's checkpoints: the fields of a recipe's ``measures``."""
+"""The measurements of a run's checkpoints: the fields of a recipe's ``measures``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -10,7 +10,7 @@ from fedscope.reproduce.recipes.spec import Model
 
 @dataclass(frozen=True)
 class Measure:
-    """One thing that is measured of a checkpoint; the fields are those of the commands that measure it."""
+    """One measurement of a checkpoint; the fields are those of the commands that do it."""
 
     kind: Literal["hessian", "landscape", "objective"]
     model: Model | None = None  # None: the column's
@@ -37,7 +37,7 @@ class Measure:
         return cls(**{**table, "samples": None if table.get("samples") == "all" else table.get("samples")})
 
     def summary(self) -> str:
-        """Say what is measured, in a few words."""
+        """Return the measurement in a few words."""
         amount = "all" if self.samples is None else f"{self.samples:,}"
         text = f"{self.kind} on {amount} training samples"
         if self.reading == "code":

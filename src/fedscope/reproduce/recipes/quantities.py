@@ -1,7 +1,7 @@
-"""What a table shows of a run: each quantity's name, unit, and where its value and error come from.
+"""The quantities of a table: each one's name, unit, and the source of its value and error.
 
-Accuracies are in percent, with the binomial standard error of the test samples; what was measured of the
-weights has the error of its own record, over samples and probes together.
+Accuracies are in percent, with the binomial standard error of the test samples; measurements of the weights
+have the error of their own record, over samples and probes together.
 """
 
 import math
@@ -20,7 +20,7 @@ from fedscope.statistics.resolution import UNRESOLVED
 class Number:
     """A value, its standard error (None: not known) and the error's degrees of freedom.
 
-    ``text`` stands for a value that is none, such as ``500+``.
+    ``text`` replaces a missing value, such as ``500+``.
     """
 
     value: float | None
@@ -42,7 +42,7 @@ class Quantity:
 
 
 def _mean(symbol: Symbol, reading: Reading) -> Callable[[HessianRecord], Estimate | None]:
-    """Return what reads a mean over pairs of clients."""
+    """Return the reader of a mean over pairs of clients."""
 
     def entry(record: HessianRecord) -> Estimate | None:
         cross = record.cross_client
@@ -81,7 +81,7 @@ QUANTITIES: Mapping[str, Quantity] = {quantity.name: quantity for quantity in _A
 
 
 def from_metrics(name: str, settings: Settings, metrics: Sequence[Round], tested: int | None) -> Number:
-    """Return what a run's rounds say; ``tested`` is the number of samples that accuracies are of."""
+    """Return a quantity of a run's rounds; ``tested`` is the number of test samples."""
     if name == "seconds_per_round":
         seconds = [m.seconds for m in metrics]
         mean = sum(seconds) / len(seconds)
@@ -100,7 +100,7 @@ def from_metrics(name: str, settings: Settings, metrics: Sequence[Round], tested
 
 
 def from_record(name: str, record: HessianRecord) -> Number:
-    """Return what a measure's record says."""
+    """Return a quantity of a measure's record."""
     if name == "spectrum":
         return _sum(record.eigenvalues)
     read = QUANTITIES[name].entry

@@ -1,6 +1,6 @@
-"""A recipe: which runs a table or figure of a paper is made of, what is measured of them, what it claims.
+"""A recipe: the runs of a table or figure of a paper, their measurements, and the paper's claims.
 
-They stand in one ``.toml`` file per paper, each with what its recipes share and ``[recipes.NAME]``:
+Recipes are in one ``.toml`` file per paper, each with what its recipes share and ``[recipes.NAME]``:
 
     table, title, source   where it is printed, and what it shows
     kind        table, curves, landscape, spectrum, density, sweep, or (without runs) cost, traffic
@@ -47,7 +47,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Scale:
-    """How much of the published experiment is run, and why no more."""
+    """The part of the published experiment that is run, and why not more."""
 
     name: str
     why: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""How long what is missing will take here: from runs that were timed on this registry, else a guess.
+"""The time that missing runs and results will take: from timed runs of this registry, else a guess.
 
 Everything is counted in image passes, the forward and backward pass of one image; a product of the Hessian
 counts as two of them, a loss as a third of one.
@@ -25,7 +25,7 @@ SEARCH, TRACE, CLIENT, PUBLISHED = 40, 60, 48, 60  # products that an estimator 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds of one core, and where they are from."""
+    """Seconds of one core, and their basis."""
 
     seconds: float
     basis: str  # measured, scaled, guess
@@ -41,7 +41,7 @@ NOTHING = Estimate(0.0, "measured")
 
 @dataclass
 class Clock:
-    """The speed of this machine, as the registry's runs show it."""
+    """The speed of this machine, from the registry's runs."""
 
     inventory: RunInventory
 
@@ -122,7 +122,7 @@ def _products(network: str, dataset: str, augmentation: str | None) -> int:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration as one says it."""
+    """Return a duration in a suitable unit."""
     for unit, size in (("days", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= 1.5 * size:
             return f"{seconds / size:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""What the registry has of the cells: runs of their settings, and the checkpoints in them."""
+"""The registry's runs for cells: those with a cell's settings, and their checkpoints."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from fedscope.reproduce.recipes.spec import Model
 
 @dataclass(frozen=True)
 class RunEntry:
-    """A run of the registry, as far as it has come."""
+    """A run of the registry, finished or not."""
 
     run: Run
     manifest: Manifest
@@ -27,7 +27,7 @@ class RunEntry:
 
     @property
     def done(self) -> int:
-        """How many rounds the newest checkpoint is after."""
+        """The number of rounds before the newest checkpoint."""
         if self.run.final.exists():
             return self.manifest.settings.rounds
         return len(self.metrics) if self.run.last.exists() else 0
@@ -51,7 +51,7 @@ class RunEntry:
 
 @dataclass(frozen=True)
 class Match:
-    """The run that stands in a cell, after so many of its rounds."""
+    """The run that fills a cell, after ``round`` of its rounds."""
 
     entry: RunEntry
     round: int
@@ -65,7 +65,7 @@ class Match:
 
 @dataclass
 class RunInventory:
-    """The runs of a registry, by what they are."""
+    """The runs of a registry, by experiment."""
 
     registry: Registry
     unreadable: list[str] = field(default_factory=list)
@@ -85,9 +85,9 @@ class RunInventory:
         return found
 
     def find(self, cell: Cell, *, partial: bool = False) -> Match | None:
-        """Return the run that stands in a cell: whole, and with every checkpoint that is measured.
+        """Return the run that fills a cell: with all rounds, and with every checkpoint that is measured.
 
-        With ``partial`` one that has not come as far counts too, as far as it is.
+        With ``partial`` an unfinished run counts too, with its rounds so far.
         """
         wanted = cell.settings.rounds
         sound = [held for held in self.runs.get(cell.identity, []) if held.finite(wanted)]
@@ -103,7 +103,7 @@ class RunInventory:
         return Match(best, min(best.done, wanted))
 
     def unfinished(self, identity: str, rounds: int) -> RunEntry | None:
-        """Return a run of an experiment that was interrupted and would come as far as ``rounds``."""
+        """Return an interrupted run of an experiment that will have at least ``rounds`` rounds."""
         for held in self.runs.get(identity, []):
             long = held.manifest.settings.rounds >= rounds
             if long and not held.manifest.diverged and not held.run.final.exists():
@@ -111,7 +111,7 @@ class RunInventory:
         return None
 
     def diverged(self, cell: Cell) -> RunEntry | None:
-        """Return a run of the cell's experiment that diverged before the cell's round, as it would again."""
+        """Return a run of the cell's experiment that diverged before the cell's round."""
         every = self.runs.get(cell.identity, [])
         return next((held for held in every if not held.finite(cell.settings.rounds)), None)
 
