@@ -86,7 +86,7 @@ class _Recorder:
         self.clients, self.rounds, self.method = clients, rounds, method
         self.adopted: Adopted | None = None
         self.wanted: Mapping[str, Tensor] = {}
-        self.metrics: dict[int, dict[str, Any]] = {}
+        self.metrics: dict[int, Round] = {}
         self.numbers: dict[object, int] = {}
         self.clock = time.perf_counter()
 
@@ -181,9 +181,8 @@ class _Recorder:
         assert self.adopted is not None
         self.adopted.newest(state, round)
         now = time.perf_counter()
-        self.metrics[round] = {
-            "round": round, "accuracy": None, "loss": None, "train_loss": None, "seconds": now - self.clock,
-        }  # fmt: skip
+        scores = dict.fromkeys(("accuracy", "loss", "train_loss"))
+        self.metrics[round] = Round.read({"round": round, **scores, "seconds": now - self.clock})
         self.clock = now
         found = dict(metrics or {})
         self._note(round, {"train_loss": found.get("train_loss", found.get("train-loss", found.get("loss")))})
@@ -193,8 +192,9 @@ class _Recorder:
         if self.adopted is None or round not in self.metrics:
             return
         known = {k: float(v) for k, v in found.items() if isinstance(v, int | float) and v - v == 0}
-        self.metrics[round] |= {k: known[k] for k in ("accuracy", "loss", "train_loss") if k in known}
-        self.adopted.run.write_metrics(map(Round.model_validate, self.metrics.values()))
+        scores = {k: known[k] for k in ("accuracy", "loss", "train_loss") if k in known}
+        self.metrics[round] = self.metrics[round].edited(**scores)
+        self.adopted.run.write_metrics(self.metrics.values())
 
     def _state(self, tensors: Mapping[str, Tensor], what: str) -> dict[str, Tensor]:
         """Return the network's state, the run made at the first one."""

@@ -14,7 +14,7 @@ from fedscope.reproduce.recipes.cells import Cell, Choices, cells
 from fedscope.reproduce.recipes.measures import Measure
 from fedscope.reproduce.recipes.spec import Recipe
 from fedscope.reproduce.runs import measure as measuring
-from fedscope.reproduce.runs.estimate import NOTHING, Clock, Estimate, total
+from fedscope.reproduce.runs.estimate import NOTHING, Clock, Estimate
 from fedscope.reproduce.runs.inventory import RunEntry, RunInventory
 from fedscope.reproduce.runs.jobs import Job
 from fedscope.reproduce.runs.measure import key, why_not_measurable
@@ -205,7 +205,7 @@ class Plan:
             for name in self.cells for one in self.filled[name] for measure, path in one.paths.items()
             if measure not in one.records and key(path, one.cell.measures[measure]) in self.measures
         ]  # fmt: skip
-        return total([*training, *later, *now]) if training or later or now else NOTHING
+        return sum([*training, *later, *now], NOTHING)
 
     def _time(self, job: Training) -> Estimate:
         """Return the time of the rounds that a run still needs."""

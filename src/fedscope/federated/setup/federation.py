@@ -32,10 +32,9 @@ from fedscope.federated.record.options import Weights
 from fedscope.federated.record.tasks import LocalSettings
 from fedscope.federated.setup.compatibility import check_batches
 from fedscope.federated.setup.continuation import check_continues
-from fedscope.federated.setup.names import source
 from fedscope.federated.setup.networks import network, rebuilt
 from fedscope.federated.setup.samples import client_rows, evaluated
-from fedscope.federated.setup.settings import label_maps, settled
+from fedscope.federated.setup.settings import label_maps, settled, source
 from fedscope.streams import torch_stream
 
 

@@ -14,12 +14,12 @@ from fedscope.landscape.surroundings import code
 from fedscope.records.artefact import ARTEFACT_SCHEMA, ArtefactRecord
 from fedscope.records.entries import Record
 from fedscope.reproduce.artefacts import costs, departures
-from fedscope.reproduce.artefacts.claims import Sample, Statement, judge, mean, spread
+from fedscope.reproduce.artefacts.claims import Sample, Statement, judge
 from fedscope.reproduce.artefacts.departures import DIVERGED, DRAWN
 from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.recipes.cells import Cell
 from fedscope.reproduce.recipes.published import Printed, printed, table
-from fedscope.reproduce.recipes.quantities import QUANTITIES
+from fedscope.reproduce.recipes.quantities import QUANTITIES, mean, spread
 from fedscope.reproduce.recipes.spec import Recipe
 from fedscope.reproduce.runs.inventory import RunEntry
 

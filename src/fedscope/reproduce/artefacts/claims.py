@@ -21,7 +21,7 @@ from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
 from fedscope.records.differences import differences
 from fedscope.records.hessian import HessianRecord
-from fedscope.reproduce.recipes.quantities import QUANTITIES, Number
+from fedscope.reproduce.recipes.quantities import QUANTITIES, Number, mean
 from fedscope.statistics.intervals import combined, interval
 
 Verdict = Literal["holds", "does not hold", "undecided"]
@@ -166,32 +166,16 @@ def _at(sample: Sample) -> str:
 
 def difference(quantity: str, ours: Sample, theirs: Sample) -> tuple[float, float | None, float]:
     """Return ours minus theirs, its standard error (None: not known) and the error's degrees of freedom."""
-    (mine, *mine_error), (yours, *yours_error) = mean(ours.numbers), mean(theirs.numbers)
+    mine, mine_error, mine_dof = mean(ours.numbers)
+    yours, yours_error, yours_dof = mean(theirs.numbers)
     gap = mine - yours
     if len(ours.numbers) == len(theirs.numbers) == 1 and quantity in _PAIRED:
         paired = _paired(quantity, ours, theirs)
         if paired:
             return gap, *paired
-    errors = (mine_error[0], mine_error[1]), (yours_error[0], yours_error[1])
-    if errors[0][0] is None or errors[1][0] is None:
+    if mine_error is None or yours_error is None:
         return gap, None, math.inf
-    error, dof = combined(*((float(e or 0), float(d or 0)) for e, d in errors))
-    return gap, error, dof
-
-
-def mean(numbers: Sequence[Number]) -> tuple[float, float | None, float]:
-    """Return the mean over seeds, its standard error and the error's degrees of freedom."""
-    values = [float(number.value) for number in numbers if number.value is not None]
-    average = sum(values) / len(values)
-    if len(values) == 1:
-        return average, numbers[0].error, numbers[0].dof
-    return average, spread(values) / math.sqrt(len(values)), len(values) - 1
-
-
-def spread(values: Sequence[float]) -> float:
-    """Return the standard deviation of a sample of two or more."""
-    average = sum(values) / len(values)
-    return math.sqrt(sum((value - average) ** 2 for value in values) / (len(values) - 1))
+    return gap, *combined((mine_error, mine_dof), (yours_error, yours_dof))
 
 
 def _paired(quantity: str, ours: Sample, theirs: Sample) -> tuple[float, float] | None:

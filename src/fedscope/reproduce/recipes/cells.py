@@ -16,9 +16,9 @@ from fedscope.errors import UserError
 from fedscope.federated.setup.presets import preset
 from fedscope.federated.setup.settings import settled
 from fedscope.records.entries import Record
-from fedscope.reproduce.recipes.measures import Measure
+from fedscope.reproduce.recipes.measures import Measure, Model
 from fedscope.reproduce.recipes.quantities import QUANTITIES
-from fedscope.reproduce.recipes.spec import Model, Recipe
+from fedscope.reproduce.recipes.spec import Recipe
 
 UNCOUNTED = (
     "device", "threads", "stack", "compile", "save_clients", "keep_every", "target", "rounds", "precision",
@@ -117,7 +117,7 @@ def _seeds(recipe: Recipe, row: str, column: str, choices: Choices) -> Iterator[
     given = dict(option.split("=", 1) for option in options)
     shown = tuple(q for q in recipe.shows(column) if not QUANTITIES[q].static)
     names = dict.fromkeys(QUANTITIES[q].measure for q in shown)
-    measures = {name: Measure.from_table(recipe.measures[name]) for name in names if name}
+    measures = {name: recipe.measures[name] for name in names if name}
     for seed in choices.seeds or scale.seeds or source.seeds:
         values, known, use = source.resolve({**fields, "seed": seed}, given)
         settings = settled(parse(Settings, values, "setting"), known)

@@ -5,7 +5,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from fedscope.choices import ReadingName
-from fedscope.reproduce.recipes.spec import Model
+
+Model = Literal["reported", "server", "best"]
 
 
 @dataclass(frozen=True)

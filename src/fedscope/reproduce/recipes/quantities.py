@@ -41,6 +41,21 @@ class Quantity:
     drawn: bool = False  # shown as a figure, not as a number
 
 
+def mean(numbers: Sequence[Number]) -> tuple[float, float | None, float]:
+    """Return the mean over seeds, its standard error and the error's degrees of freedom."""
+    values = [float(number.value) for number in numbers if number.value is not None]
+    average = sum(values) / len(values)
+    if len(values) == 1:
+        return average, numbers[0].error, numbers[0].dof
+    return average, spread(values) / math.sqrt(len(values)), len(values) - 1
+
+
+def spread(values: Sequence[float]) -> float:
+    """Return the standard deviation of a sample of two or more."""
+    average = sum(values) / len(values)
+    return math.sqrt(sum((value - average) ** 2 for value in values) / (len(values) - 1))
+
+
 def _mean(symbol: Symbol, reading: Reading) -> Callable[[HessianRecord], Estimate | None]:
     """Return the reader of a mean over pairs of clients."""
 
@@ -83,11 +98,7 @@ QUANTITIES: Mapping[str, Quantity] = {quantity.name: quantity for quantity in _A
 def from_metrics(name: str, settings: Settings, metrics: Sequence[Round], tested: int | None) -> Number:
     """Return a quantity of a run's rounds; ``tested`` is the number of test samples."""
     if name == "seconds_per_round":
-        seconds = [m.seconds for m in metrics]
-        mean = sum(seconds) / len(seconds)
-        spread = math.sqrt(sum((s - mean) ** 2 for s in seconds) / max(1, len(seconds) - 1))
-        known = len(seconds) > 1
-        return Number(mean, spread / math.sqrt(len(seconds)) if known else None, len(seconds) - 1)
+        return Number(*mean([Number(m.seconds) for m in metrics]))
     found = summary(settings, metrics)
     if name == "rounds_to_target":
         reached = found.rounds_to_target

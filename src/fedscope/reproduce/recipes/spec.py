@@ -23,10 +23,10 @@ from importlib.resources import files
 from typing import Any, Literal
 
 from fedscope.errors import UserError, suggestion
+from fedscope.reproduce.recipes.measures import Measure, Model
 
 Table = Mapping[str, Any]
 Kind = Literal["table", "curves", "landscape", "spectrum", "density", "sweep", "cost", "traffic"]
-Model = Literal["reported", "server", "best"]
 PAPERS = ("fedalign", "man", "fedfor")
 WITHOUT_RUNS = ("cost", "traffic")  # the same at every scale
 SCALES = ("paper", "cpu", "smoke")
@@ -79,7 +79,7 @@ class Recipe:
     rows: Mapping[str, str]  # label → method and options
     columns: Mapping[str, Column]
     quantities: tuple[str, ...]
-    measures: Mapping[str, Table]
+    measures: Mapping[str, Measure]
     claims: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     models: Mapping[str, str] = field(default_factory=dict)  # of cost and traffic: network → data
@@ -176,13 +176,13 @@ def _column(entry: str | Table) -> Column:
     )
 
 
-def _measures(*sources: Table) -> Mapping[str, Table]:
-    """Merge the fields of each measure, the later sources over the earlier."""
+def _measures(*sources: Table) -> Mapping[str, Measure]:
+    """Return the measures by name, with the fields of later sources over those of earlier ones."""
     merged: dict[str, dict[str, Any]] = {}
     for source in sources:
         for name, fields in source.get("measures", {}).items():
             merged[name] = {**merged.get(name, {}), **fields}
-    return merged
+    return {name: Measure.from_table(fields) for name, fields in merged.items()}
 
 
 def _tuple(values: Any) -> Any:

@@ -4,7 +4,6 @@ Everything is counted in image passes, the forward and backward pass of one imag
 counts as two of them, a loss as a third of one.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from statistics import fmean
@@ -106,11 +105,6 @@ def _tail(settings: Settings) -> float:
     """Return the share of a long-tailed draw that is kept: the mean of ρ^{r/(C−1)} over the ranks r."""
     classes = data_catalogue.record(settings.dataset).classes
     return fmean((settings.rho or 1.0) ** (rank / (classes - 1)) for rank in range(classes))
-
-
-def total(estimates: Iterable[Estimate]) -> Estimate:
-    """Return the sum."""
-    return sum(estimates, NOTHING)
 
 
 @cache

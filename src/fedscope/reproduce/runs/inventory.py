@@ -9,8 +9,7 @@ from fedscope.checkpoints.file.schema import Manifest, Round
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.errors import UserError
 from fedscope.reproduce.recipes.cells import Cell, identity
-from fedscope.reproduce.recipes.measures import Measure
-from fedscope.reproduce.recipes.spec import Model
+from fedscope.reproduce.recipes.measures import Measure, Model
 
 
 @dataclass(frozen=True)
