@@ -136,9 +136,9 @@ class Plan:
         """The cells that stay empty because their run diverged, by recipe."""
         return {
             name: [
-                (cell, held)
+                (cell, entry)
                 for cell in own
-                if not self.inventory.find(cell) and (held := self.inventory.diverged(cell))
+                if not self.inventory.find(cell) and (entry := self.inventory.diverged(cell))
             ]
             for name, own in self.cells.items()
         }
@@ -175,8 +175,8 @@ class Plan:
 
     def divergences(self) -> dict[str, int]:
         """Return the round in which each run diverged that leaves a cell empty."""
-        held = [held for own in self.diverged.values() for _, held in own]
-        return {one.run.name: one.manifest.diverged for one in held if one.manifest.diverged}
+        entries = [entry for own in self.diverged.values() for _, entry in own]
+        return {one.run.name: one.manifest.diverged for one in entries if one.manifest.diverged}
 
     def training_jobs(self) -> list[Job]:
         """Return the work of the missing runs."""
@@ -212,8 +212,8 @@ class Plan:
         left = job.settings.model_copy(update={"rounds": job.until})
         if not job.resume:
             return self.clock.training(left)
-        runs = (held for own in self.inventory.runs.values() for held in own)
-        return self.clock.training(left, next(held.done for held in runs if held.run.name == job.name))
+        entries = (entry for own in self.inventory.runs.values() for entry in own)
+        return self.clock.training(left, next(one.done for one in entries if one.run.name == job.name))
 
     def outline(self) -> Outline:
         """Return the work to do, and its time."""

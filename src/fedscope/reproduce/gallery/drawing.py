@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
-from fedscope.figures.runs.curves import Line, Values, curves_figure, rounds_figure
+from fedscope.figures.runs.curves import Line, Panel, Values, panels_figure, rounds_figure
 from fedscope.figures.spectrum.densities import density_figure
 from fedscope.figures.spectrum.eigenvalues import eigenvalue_figure
 from fedscope.figures.surface.from_records import read_surface
@@ -157,15 +157,9 @@ def _sweep(record: ArtefactRecord) -> list[Figure]:
     if not lines:
         return []
     option = record.sweep.option
-    return [
-        curves_figure(
-            lines,
-            x_label="α" if option.endswith("alpha") else option,
-            y_label=next(iter(record.quantities.values())),
-            x_scale="log",
-            caption=_error_kind(record.entries) if any(line.band is not None for line in lines) else "",
-        )
-    ]
+    panel = Panel(lines, "α" if option.endswith("alpha") else option, next(iter(record.quantities.values())))
+    caption = _error_kind(record.entries) if any(line.band is not None for line in lines) else ""
+    return [panels_figure([panel], x_scale="log", caption=caption)]
 
 
 def _error_kind(entries: Sequence[Cell]) -> str:

@@ -48,10 +48,10 @@ class Clock:
     def rates(self) -> dict[tuple[str, str, str], float]:
         """Seconds of a core per image pass, by network, precision and method."""
         spent: dict[tuple[str, str, str], list[float]] = {}
-        for held in (held for runs in self.inventory.runs.values() for held in runs):
-            own = held.manifest.settings
+        for entry in (entry for runs in self.inventory.runs.values() for entry in runs):
+            own = entry.manifest.settings
             totals = spent.setdefault((str(own.model), own.precision, own.method), [0.0, 0.0])
-            for m in held.metrics:
+            for m in entry.metrics:
                 totals[0] += m.seconds * m.workers * own.threads
                 totals[1] += m.gradients * own.batch_size
         return {key: seconds / passes for key, (seconds, passes) in spent.items() if passes}

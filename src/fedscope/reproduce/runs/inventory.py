@@ -89,37 +89,35 @@ class RunInventory:
         With ``partial`` an unfinished run counts too, with its rounds so far.
         """
         wanted = cell.settings.rounds
-        sound = [held for held in self.runs.get(cell.identity, []) if held.finite(wanted)]
-        runs = sorted(sound, key=lambda held: _distance(held, cell))
-        for held in runs:
-            found = Match(held, wanted)
-            if held.done >= wanted and all(found.path(cell, m) for m in cell.measures.values()):
+        sound = [entry for entry in self.runs.get(cell.identity, []) if entry.finite(wanted)]
+        runs = sorted(sound, key=lambda entry: _distance(entry, cell))
+        for entry in runs:
+            found = Match(entry, wanted)
+            if entry.done >= wanted and all(found.path(cell, m) for m in cell.measures.values()):
                 return found
-        started = [held for held in runs if held.done > 0 and held.finite(held.done)] if partial else []
+        started = [entry for entry in runs if entry.done > 0 and entry.finite(entry.done)] if partial else []
         if not started:
             return None
-        best = max(started, key=lambda held: min(held.done, wanted))
+        best = max(started, key=lambda entry: min(entry.done, wanted))
         return Match(best, min(best.done, wanted))
 
     def unfinished(self, identity: str, rounds: int) -> RunEntry | None:
         """Return an interrupted run of an experiment that will have at least ``rounds`` rounds."""
-        for held in self.runs.get(identity, []):
-            long = held.manifest.settings.rounds >= rounds
-            if long and not held.manifest.diverged and not held.run.final.exists():
-                return held
-        return None
+        every = (one for one in self.runs.get(identity, []) if one.manifest.settings.rounds >= rounds)
+        begun = (one for one in every if not (one.manifest.diverged or one.run.final.exists()))
+        return next(begun, None)
 
     def diverged(self, cell: Cell) -> RunEntry | None:
         """Return a run of the cell's experiment that diverged before the cell's round."""
         every = self.runs.get(cell.identity, [])
-        return next((held for held in every if not held.finite(cell.settings.rounds)), None)
+        return next((one for one in every if not one.finite(cell.settings.rounds)), None)
 
 
-def _distance(held: RunEntry, cell: Cell) -> tuple[bool, int, str]:
+def _distance(entry: RunEntry, cell: Cell) -> tuple[bool, int, str]:
     """Order runs of one experiment: the cell's own precision and length first."""
-    settings = held.manifest.settings
+    settings = entry.manifest.settings
     differs = settings.precision != cell.settings.precision
-    return differs, abs(settings.rounds - cell.settings.rounds), held.run.name
+    return differs, abs(settings.rounds - cell.settings.rounds), entry.run.name
 
 
 def uploads_to_keep(cells: Sequence[Cell]) -> str:
