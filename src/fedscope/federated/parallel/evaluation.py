@@ -42,7 +42,6 @@ def score_sums(
     model: nn.Module,
     split: Split,
     pipeline: Pipeline,
-    batch_size: int | None = None,
     workers: Workers | None = None,
     arranged: Callable[[Tensor], Tensor] = channels_last,
 ) -> Tensor:
@@ -55,7 +54,7 @@ def score_sums(
     workers = workers or Workers()
     model.eval()
     domains = torch.zeros_like(split.labels) if split.domains is None else split.domains
-    size = batch_size or min(1000, max(1, SCALARS // split.images.shape[1:].numel()))
+    size = min(1000, max(1, SCALARS // split.images.shape[1:].numel()))
     batches = torch.arange(len(split), device=split.labels.device).split(size)
     sums = torch.zeros(
         len(batches), 1 + int(domains.max()), 3, dtype=torch.float64, device=split.labels.device
