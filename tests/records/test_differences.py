@@ -94,7 +94,7 @@ def test_probes_are_paired_as_far_as_both_have_them() -> None:
 
 
 def test_verdicts() -> None:
-    def verdict(gap: float) -> str:
+    def verdict(gap: float) -> str | None:
         steady = {"value": 10.0, "batches": [9.9, 10.1], "samples": []}
         moved = {"value": 10 + gap, "batches": [9.9 + gap + 0.01, 10.1 + gap - 0.01], "samples": []}
         return _differences(_record(lambda_max=steady), _record(lambda_max=moved))[0].verdict

@@ -62,7 +62,7 @@ def _listed(scale: str, registry: Path) -> tuple[list[dict[str, Any]], list[Sequ
     from fedscope.reproduce.plan import Place, Plan
     from fedscope.reproduce.recipes.cells import Choices
     from fedscope.reproduce.recipes.spec import names, recipe
-    from fedscope.reproduce.runs.estimate import words
+    from fedscope.reproduce.runs.estimate import duration
 
     place, rows, found = Place(registry, Path("figures")), [], []
     shared: Plan | None = None
@@ -74,7 +74,7 @@ def _listed(scale: str, registry: Path) -> tuple[list[dict[str, Any]], list[Sequ
         of_paper = {"title": known.title, "printed_in": known.table, "kind": known.kind}
         found.append({**asdict(outline), **asdict(own), **of_paper})
         has = f"{own.with_a_run} of {own.cells}" if own.cells else "needs no run"
-        time = f"{words(outline.seconds)} ({outline.basis})" if outline.seconds else ""
+        time = f"{duration(outline.seconds)} ({outline.basis})" if outline.seconds else ""
         left = _many(outline.train, "run") if outline.train else ""
         more = _many(outline.measure, "measure") if outline.measure else ""
         lost = f"{len(outline.diverged)} diverged" if outline.diverged else ""
@@ -198,7 +198,7 @@ def _numbers(text: str | None) -> tuple[int, ...] | None:
 
 def _show(plan: Plan, *, json_target: str | None) -> None:
     """Print what a build would do."""
-    from fedscope.reproduce.runs.estimate import words
+    from fedscope.reproduce.runs.estimate import duration
 
     outline = plan.outline()
     if console.in_json(json_target, asdict(outline)):
@@ -209,7 +209,7 @@ def _show(plan: Plan, *, json_target: str | None) -> None:
             print(f"  {why}")
     for job in outline.train:
         verb = "continue" if job.resume else "train"
-        print(f"{verb} {job.run}: {words(job.seconds)} of a core ({job.basis})")
+        print(f"{verb} {job.run}: {duration(job.seconds)} of a core ({job.basis})")
         print(f"  {job.command}")
     for one in outline.measure:
         print(f"measure {one.run} {one.checkpoint}: {one.what}")
@@ -222,7 +222,7 @@ def _show(plan: Plan, *, json_target: str | None) -> None:
         runs, results = _many(outline.train, "run"), _many(outline.measure, "result")
         cores = _many(range(plan.place.workers), "core")
         print(
-            f"{runs} to train, {results} to measure of runs that are there: {words(seconds)} on {cores} "
+            f"{runs} to train, {results} to measure of runs that are there: {duration(seconds)} on {cores} "
             f"({outline.basis}), the measures of new runs included"
         )
     else:

@@ -167,7 +167,7 @@ def kept_rounds(store: Registry, reference: str, rounds: str | None) -> list[Pat
         return []
     wanted = parse(rounds)
     run = store.run(reference.partition("@")[0])
-    found = [run.kept(round) for round in run.rounds() if round in wanted]
+    found = [run.after_round(round) for round in run.rounds() if round in wanted]
     if not found:
         names = ", ".join(map(str, run.rounds())) or "none; train with --keep-every"
         raise UserError(f"run {run.name!r} kept none of the rounds {rounds}; it has {names}")

@@ -10,6 +10,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint
+from fedscope.checkpoints.file.layout import ANALYSIS
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run
@@ -20,8 +21,6 @@ from fedscope.records.estimates import Entry
 from fedscope.records.hessian import HessianRecord, Problem
 from fedscope.records.run_curves import SCHEMA
 from fedscope.workflows.results import lookup
-
-ANALYSIS = ".analysis"  # in the registry: what `fedscope hessian` and `fedscope figures build` measured
 
 
 def run_records(store: Registry, references: Sequence[str]) -> list[Record]:
@@ -107,7 +106,7 @@ _BESIDE = ("device", "threads", "stack", "compile", "save_clients", "keep_every"
 
 def _hashes(store: Registry, run: Run, reference: str) -> dict[str, Record]:
     """Return round and average of the run's kept global models and of the one named, by content hash."""
-    paths = [*map(run.kept, run.rounds()), store.resolve(run.name), store.resolve(reference)]
+    paths = [*map(run.after_round, run.rounds()), store.resolve(run.name), store.resolve(reference)]
     found: dict[str, Record] = {}
     for path in paths:
         info, sha256 = describe_checkpoint(path)

@@ -3,9 +3,9 @@ import math
 import pytest
 
 from fedscope.records.hessian import HessianRecord
-from fedscope.reproduce.artefacts.claims import Claim, Sample, Samples, Statement, difference, mean
+from fedscope.reproduce.artefacts.claims import Claim, Sample, Samples, Statement, difference
 from fedscope.reproduce.artefacts.claims import judge as judge_among
-from fedscope.reproduce.recipes.quantities import Number, from_record
+from fedscope.reproduce.recipes.quantities import Number, from_record, mean
 from tests.figures.records import curvature
 
 

@@ -83,7 +83,7 @@ def test_weights_are_the_clients_or_the_global_ones(shifting: tuple[Federation, 
 
 def test_uploads_are_of_the_checkpoints_round_or_the_latest(shifting: tuple[Federation, Run]) -> None:
     _, run = shifting
-    early = _problem(run.kept(2))
+    early = _problem(run.after_round(2))
     by_then = [client.info.round for client in Participants(early, "client", "own") if client.info]
     latest = [
         client.info.round for client in Participants(early, "client", "own", latest=True) if client.info
@@ -102,7 +102,7 @@ def test_fresh_clients_hold_other_rows_in_each_round(tmp_path: Path, request: py
     train(federation, run, lambda _: None)
     held = {round: federation.rows_in(round) for round in (1, 2)}
     request.getfixturevalue("other_streams")
-    for path, rounds in ((run.kept(1), {1}), (run.final, {1, 2})):
+    for path, rounds in ((run.after_round(1), {1}), (run.final, {1, 2})):
         of = set()
         for client in Participants(_problem(path), "client", "own"):
             assert client.rows is not None

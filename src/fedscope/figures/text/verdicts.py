@@ -1,4 +1,4 @@
-"""What the numbers of Hessian records say: which checkpoint is flatter.
+"""The comparison of Hessian records: which checkpoint is flatter.
 
 Built from Hessian records, like the table.
 """
@@ -45,7 +45,7 @@ def comparison_table(records: Sequence[HessianRecord]) -> Table:
 
 
 def surprises(records: Sequence[HessianRecord]) -> list[str]:
-    """Return why a method that flattens by its paper is sharper here, for each record where it is.
+    """Return a remark for each record that is sharper though its method's paper finds it flatter.
 
     Raises:
         UserError: two or more records were not made on the same samples.
@@ -55,7 +55,7 @@ def surprises(records: Sequence[HessianRecord]) -> list[str]:
 
 
 def _few_batches(found: Sequence[Sequence[Difference]], batches: int) -> str:
-    """Return what to do about differences of twice their error that too few batches leave undecided."""
+    """Return advice for differences of twice their error that too few batches leave undecided."""
     wide = [
         one
         for row in found
@@ -68,7 +68,7 @@ def _few_batches(found: Sequence[Sequence[Difference]], batches: int) -> str:
 
 
 def _surprise(reference: HessianRecord, other: HessianRecord) -> str | None:
-    """Return what to make of a method sharper than what it was added to, though its paper says flatter."""
+    """Return a remark if a method is sharper than the one it adds to, though its paper finds it flatter."""
     mine, yours = (record.problem.method or "" for record in (reference, other))
     added = set(yours.split("+")) - set(mine.split("+"))
     found = differences(reference, other)

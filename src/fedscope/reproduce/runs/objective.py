@@ -48,7 +48,7 @@ def objective_surfaces(problem: Problem, *, grid: int, span: float, stage: Stage
     """
     settings = problem.info.settings if problem.info else None
     if settings is None or "man" not in parse(settings.method).name.split("+"):
-        raise UserError(f"{problem.path} was not trained with MAN, whose term is to be drawn")
+        raise UserError(f"{problem.path} was not trained with MAN, and has no MAN term to draw")
     start = time.perf_counter()
     model = WithTerm(problem.model, settings.options)
     directions = random_directions(model, torch_stream(problem.source.seed, "random"))

@@ -17,7 +17,7 @@ from fedscope.checkpoints.file.checkpoint import describe_checkpoint, load_check
 from fedscope.checkpoints.file.schema import UNKNOWN, CheckpointInfo
 from fedscope.checkpoints.foreign.reading import clients_in
 from fedscope.checkpoints.registry.registry import Run
-from fedscope.checkpoints.registry.rows import HeldRows
+from fedscope.checkpoints.registry.rows import ClientRows
 from fedscope.choices import Holding, Weights
 from fedscope.data.partition.partition import FRESH
 from fedscope.data.sets import catalogue as data_catalogue
@@ -65,7 +65,7 @@ class Participants:
         self._files = client_files(problem, latest=latest) if weights == "client" else []
         if self._own:
             self._info, self._data = _run_data(problem)
-            self._rows = dict[int, HeldRows]()  # of a round
+            self._rows = dict[int, ClientRows]()  # of a round
             numbers = self.numbers
             if len(numbers) < 2:
                 raise UserError("cross-client metrics need two or more clients; this run has one")
@@ -129,7 +129,7 @@ class Participants:
         """
         return torch.from_numpy(self._held(info).clients[number])
 
-    def _held(self, info: CheckpointInfo) -> HeldRows:
+    def _held(self, info: CheckpointInfo) -> ClientRows:
         round = info.round if info.settings.partition in FRESH else 1
         if round not in self._rows:
             self._rows[round] = rows_of(self._problem.path, info, self._data.split)

@@ -36,7 +36,7 @@ def train_run(plan: RunPlan, reporter: Reporter = SILENT) -> Trained | None:
         run = _open(plan, federation, store, reporter)
         device = torch.device(plan.settings.device)
         others = workers.started(plan.workers, device, plan.settings.threads, assist_run, plan, before)
-        with run.held(), others as group:
+        with run.locked(), others as group:
             return _lead(plan, group, federation, run, reporter)
     if plan.workers > 1:
         raise UserError("torchrun already starts the workers; leave --workers out")
@@ -46,7 +46,7 @@ def train_run(plan: RunPlan, reporter: Reporter = SILENT) -> Trained | None:
             assist(group, federation)
             return None
         run = _open(plan, federation, store, reporter)
-        with run.held():
+        with run.locked():
             return _lead(plan, group, federation, run, reporter)
 
 
@@ -123,7 +123,7 @@ def _lead(
         lr=federation.settings.lr,
         final=str(run.last if state == "diverged" else run.final),
         best=str(run.best),
-        **summary(federation.settings, metrics),
+        **vars(summary(federation.settings, metrics)),
     )
 
 

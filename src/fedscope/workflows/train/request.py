@@ -9,8 +9,8 @@ from fedscope.checkpoints.file.schema import OPTION, PresetUse, Settings, parse
 from fedscope.checkpoints.registry.owned import data_note, network_note
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.errors import UserError
-from fedscope.federated.setup.names import divided
 from fedscope.federated.setup.presets import preset as find_preset
+from fedscope.federated.setup.settings import with_own_division
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.unused import check_settings
 
@@ -57,7 +57,7 @@ class RunPlan:
 class Trained:
     """A run that ended, in the numbers that ``fedscope train --json`` prints.
 
-    Accuracies are shares; see :func:`fedscope.federated.server.summary.summary`.
+    Accuracies are shares; see :class:`fedscope.federated.server.summary.Summary`.
     """
 
     run: str
@@ -115,7 +115,7 @@ def plan(
     elif request.preset is not None:
         fields, options, use = find_preset(request.preset).resolve(fields, options)
     if not (request.resume or like):
-        fields = divided(fields)
+        fields = with_own_division(fields)
     settings = parse(Settings, {**fields, "device": device, "threads": threads}, OPTION)
     check_settings(settings, request.named)
     return RunPlan(
