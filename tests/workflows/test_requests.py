@@ -7,7 +7,7 @@ import pytest
 
 from fedscope.cli import hessian, plot_landscape, report
 from fedscope.cli.options.reading import request_of
-from fedscope.workflows.landscape.scan import Plane
+from fedscope.workflows.landscape.named_slices import Plane
 from fedscope.workflows.report import ReportRequest
 from fedscope.workflows.requests import Request
 from fedscope.workflows.sources.targets import Targets

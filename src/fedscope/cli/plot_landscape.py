@@ -92,7 +92,7 @@ def command(**given: Any) -> None:
     from fedscope.figures.surface.surfaces import MOST_CHECKPOINTS
     from fedscope.records.reading import landscapes as landscape_records
     from fedscope.workflows.landscape.checkpoints import landscapes  # torch: not for --help
-    from fedscope.workflows.landscape.scan import Plane
+    from fedscope.workflows.landscape.named_slices import Plane
 
     plane = Plane(
         directions=given["directions"],

@@ -7,7 +7,8 @@ from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord
 from fedscope.workflows.curvature.checkpoints import curvature
-from fedscope.workflows.landscape.scan import Plane, scan
+from fedscope.workflows.landscape.named_slices import Plane
+from fedscope.workflows.landscape.scan import scan
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.report import as_record, page_of, runs_of
 from fedscope.workflows.requests import Crossing, Request

@@ -18,8 +18,8 @@ from fedscope.records.runs import RunRecord
 from fedscope.report import report_page
 from fedscope.workflows.curvature.measure import measure
 from fedscope.workflows.landscape.cached import kept_of, kept_scans
+from fedscope.workflows.landscape.named_slices import Plane
 from fedscope.workflows.landscape.rounds import parse
-from fedscope.workflows.landscape.scan import Plane
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.requests import Crossing, Request
 from fedscope.workflows.results import basis

@@ -30,7 +30,8 @@ from fedscope.reproduce.runs.jobs import Log
 from fedscope.reproduce.runs.objective import objective_surfaces
 from fedscope.validation import Plain
 from fedscope.workflows.curvature.measure import measure
-from fedscope.workflows.landscape.scan import Plane, scan
+from fedscope.workflows.landscape.named_slices import Plane
+from fedscope.workflows.landscape.scan import scan
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.requests import Crossing, Request, Resampling
 from fedscope.workflows.results.cache import Keeper

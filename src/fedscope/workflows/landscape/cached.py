@@ -10,7 +10,8 @@ from fedscope.landscape.surfaces.directions import random_directions
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord
 from fedscope.records.reading import Analysis
-from fedscope.workflows.landscape.scan import Plane, Shared, scan, sliced
+from fedscope.workflows.landscape.named_slices import Plane, slice_through
+from fedscope.workflows.landscape.scan import SharedSlice, scan
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.results.cache import Keeper, key
 from fedscope.workflows.sources.problem import Problem
@@ -29,7 +30,7 @@ def kept_scans(
         name = _name(problem, plane, center.sha256)
         record = results.result(name)
         if not isinstance(record, LandscapeRecord):
-            shared = shared or Shared(sliced(center, plane, stage, keeper=products), center.checkpoint)
+            shared = shared or SharedSlice(slice_through(center, plane, stage, keeper=products), center)
             record = scan(problem, plane, stage, shared=shared, keep=keep)
             results.finish(name, record)
         records.append(record.edited(checkpoint=problem.checkpoint))

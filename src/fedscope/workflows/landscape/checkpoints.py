@@ -9,9 +9,9 @@ from fedscope.checkpoints.registry.registry import Registry
 from fedscope.errors import UserError
 from fedscope.records.landscape import LandscapeRecord
 from fedscope.workflows.landscape.frames import scan_rounds
-from fedscope.workflows.landscape.named_slices import THROUGH
+from fedscope.workflows.landscape.named_slices import THROUGH, Plane
 from fedscope.workflows.landscape.rounds import checkpoints, parse
-from fedscope.workflows.landscape.scan import Plane, scan
+from fedscope.workflows.landscape.scan import scan
 from fedscope.workflows.landscape.slices import slices
 from fedscope.workflows.processes import is_first, joined_group, spoken
 from fedscope.workflows.progress import SILENT, Reporter
