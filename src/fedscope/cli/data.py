@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.lazy import LazyGroup
+
+if TYPE_CHECKING:
+    from fedscope.workflows.results.answers import Answer
 
 LAZY = {"plot-partition": ("plot_partition", "Draw which classes each client holds.")}
 
@@ -29,18 +32,19 @@ def list_data(data_dir: Path | None, json_target: str | None) -> None:
 
     fetched = sorted(str(file) for file in cache_dir().glob("*-hub/meta.json"))
     folder = root(data_dir)
-    answers.answer(
+    answers.print_or_make(
         partial(_listed, data_dir), json_target, [folder] if folder else [],
         command="data list", folder=folder, fetched=fetched,
     )  # fmt: skip
 
 
-def _listed(data_dir: Path | None) -> tuple[list[dict[str, Any]], list[Sequence[Any]]]:
-    """Return what there is to say of all data sets, and what is shown of it."""
+def _listed(data_dir: Path | None) -> "Answer":
+    """Return what is known of all data sets, and the tables of it."""
     from fedscope.data.sets.catalogue import DATASETS
     from fedscope.data.sets.inspection import describe, whereabouts
     from fedscope.own import DATASETS as REGISTERED
     from fedscope.own import registered
+    from fedscope.workflows.results.answers import Answer
 
     places = {name: whereabouts(entry, data_dir) for name, entry in DATASETS.items()}
     found = [describe(DATASETS[name]) | {"here": place} for name, place in places.items()]
@@ -58,7 +62,7 @@ def _listed(data_dir: Path | None) -> tuple[list[dict[str, Any]], list[Sequence[
     if others:
         factories = list(others.items())
         shown.append(("table", "Of other packages", ("name", "factory"), factories, {"text_columns": 2}))
-    return [*found, *({"name": name, "factory": factory} for name, factory in others.items())], shown
+    return Answer([*found, *({"name": name, "factory": factory} for name, factory in others.items())], shown)
 
 
 @command.command("show")

@@ -23,6 +23,7 @@ from fedscope.storage import check_target
 if TYPE_CHECKING:
     from fedscope.reproduce.plan import Plan
     from fedscope.reproduce.recipes.spec import Recipe
+    from fedscope.workflows.results.answers import Answer
 
 SCALES = ("paper", "cpu", "smoke")
 scale_option = click.option(
@@ -51,18 +52,19 @@ def list_recipes(scale: str, registry: Path, json_target: str | None) -> None:
     """List all recipes: what each needs, what the registry has, and the time that is left on this machine."""
     from fedscope.cli.terminal import answers
 
-    answers.answer(
+    answers.print_or_make(
         partial(_listed, scale, registry), json_target, [registry],
         command="figures list", scale=scale, registry=registry, machine=platform.node(),
     )  # fmt: skip
 
 
-def _listed(scale: str, registry: Path) -> tuple[list[dict[str, Any]], list[Sequence[Any]]]:
-    """Return what there is to say of all recipes, and what is shown of it."""
+def _listed(scale: str, registry: Path) -> Answer:
+    """Return the outline of every recipe, and the table of it."""
     from fedscope.reproduce.plan import Place, Plan
     from fedscope.reproduce.recipes.cells import Choices
     from fedscope.reproduce.recipes.spec import names, recipe
     from fedscope.reproduce.runs.estimate import words
+    from fedscope.workflows.results.answers import Answer
 
     place, rows, found = Place(registry, Path("figures")), [], []
     shared: Plan | None = None
@@ -86,7 +88,7 @@ def _listed(scale: str, registry: Path) -> tuple[list[dict[str, Any]], list[Sequ
         "core time: measured, or scaled, from runs in this registry; else a guess from the networks' sizes"
     ]
     table = (f"Recipes at scale {scale}", columns, rows, notes, {"text_columns": 7, "drop": drop})
-    return found, [("table", *table), *(("note", line) for line in _unreadable(shared))]
+    return Answer(found, [("table", *table), *(("note", line) for line in _unreadable(shared))])
 
 
 @command.command(

@@ -16,7 +16,7 @@ from fedscope.cli.terminal.hessian_shown import shown
 from fedscope.records.hessian import HessianRecord
 from fedscope.workflows.requests import Request
 from fedscope.workflows.results import basis, lookup
-from fedscope.workflows.results.answers import keep, stamps
+from fedscope.workflows.results.answers import Answer, stamps, store
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
@@ -140,13 +140,13 @@ def command(**given: Any) -> None:
 
 def _answered(place: basis.Place, targets: Targets, request: Request, target: str | None) -> bool:
     """Print the answer, if it is kept or a result that is kept has all of it; return whether that is so."""
-    if answers.give(place.file, target):
+    if answers.print_stored(place.file, target):
         return True
     found = basis.answer(place, targets, request)
     if found is None:
         return False
-    record, said = found
-    answers.say(target, record.to_json(), shown([record]), said)
+    record, remarks = found
+    answers.print_answer(Answer(record.to_json(), list(shown([record])), remarks), target)
     return True
 
 
@@ -169,14 +169,9 @@ def _keep(
     ]
     if len(again) == len(found):
         rests = {path: stamp for known in bases for path, stamp in known[-1].rests.items()}
-        said = [("note", line) for line in remarks([measured.problem for measured in found], targets)]
-        keep(
-            place.file,
-            {**rests, **stamped},
-            console.one_or_all([record.to_json() for record in again]),
-            list(shown(again)),
-            said,
-        )
+        notes = [("note", line) for line in remarks([measured.problem for measured in found], targets)]
+        content = console.one_or_all([record.to_json() for record in again])
+        store(place.file, {**rests, **stamped}, Answer(content, list(shown(again)), notes))
 
 
 def _draw(records: Sequence[HessianRecord], kind: Any, path: Path) -> None:

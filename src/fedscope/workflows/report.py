@@ -21,7 +21,7 @@ from fedscope.workflows.landscape.cached import kept_of, kept_scans
 from fedscope.workflows.landscape.named_slices import Plane
 from fedscope.workflows.landscape.rounds import parse
 from fedscope.workflows.progress import SILENT, Reporter
-from fedscope.workflows.requests import Crossing, Request
+from fedscope.workflows.requests import CrossClientRequest, Request
 from fedscope.workflows.results import basis
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import at, remarks
@@ -59,7 +59,7 @@ class ReportRequest:
             probes=self.probes,
             density=True,
             clients=self.clients,
-            crossing=Crossing(probes=self.client_probes),
+            cross_client=CrossClientRequest(probes=self.client_probes),
             bn=self.bn,
             versions=versions(),
         )
@@ -108,7 +108,7 @@ def measured(wanted: Earlier, request: ReportRequest, reporter: Reporter) -> lis
     for problem in found:
         if not _has(records, HessianRecord, problem.sha256):
             possible = _possible(asked, problem, reporter)
-            record = measure(problem, possible, reporter.stage, keep=keep, fuller=True)
+            record = measure(problem, possible, reporter.stage, keep=keep, more_probes=True)
             records.append(record)
             basis.keep_bases(bases.get(problem.path, ()), record, remarks([problem], targets))
     for problem, earlier in zip(found, wanted.values(), strict=True):
@@ -206,7 +206,7 @@ def _possible(request: Request, problem: Problem, reporter: Reporter) -> Request
     """Return the request without the clients where they cannot be compared, which is said."""
     if not request.clients:
         return request
-    options = request.crossing.settled(request.reading)
+    options = request.cross_client.settled(request.reading)
     assert options.weights
     assert options.data
     try:

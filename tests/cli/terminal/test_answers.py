@@ -103,7 +103,7 @@ def test_a_part_of_a_larger_result_needs_no_torch(
     with monkeypatch.context() as patch:
         patch.setattr(checkpoints, "curvature", CURVATURE)
         patch.setattr(
-            "fedscope.workflows.curvature.measure.spectral_density",
+            "fedscope.workflows.curvature.certified.spectral_density",
             partial(spectral_density, probes=2, steps=4),
         )
         patch.setattr(report, "kept_scans", lambda *_: [])

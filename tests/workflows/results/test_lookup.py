@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from fedscope.records.hessian import HessianRecord
-from fedscope.workflows.requests import Crossing, Request
-from fedscope.workflows.results.lookup import ALL, Wanted, earlier, fullest, is_of, lacking, trimmed
+from fedscope.workflows.requests import CrossClientRequest, Request
+from fedscope.workflows.results.lookup import ALL, Criteria, earlier, fullest, is_of, lacking, trimmed
 
 UPLOADS = {"0000.pt": "a", "0001.pt": "b"}
 
@@ -69,11 +69,11 @@ def json_of(record: HessianRecord) -> dict[str, Any]:
         (Request(probes=20), set()),
         (Request(probes=10), {"trace"}),
         (Request(layers=True), {"layers"}),
-        (Request(clients=True, crossing=Crossing(weights="global")), {"cross_client"}),
-        (Request(clients=True, crossing=Crossing(rtol=0.001)), {"cross_client"}),
-        (Request(clients=True, crossing=Crossing(probes=16)), {"cross_client"}),
-        (Request(clients=True, crossing=Crossing(data="global")), {"cross_client"}),
-        (Request(clients=True, crossing=Crossing(overlap=2)), {"cross_client"}),
+        (Request(clients=True, cross_client=CrossClientRequest(weights="global")), {"cross_client"}),
+        (Request(clients=True, cross_client=CrossClientRequest(rtol=0.001)), {"cross_client"}),
+        (Request(clients=True, cross_client=CrossClientRequest(probes=16)), {"cross_client"}),
+        (Request(clients=True, cross_client=CrossClientRequest(data="global")), {"cross_client"}),
+        (Request(clients=True, cross_client=CrossClientRequest(overlap=2)), {"cross_client"}),
     ],
 )
 def test_a_part_is_missing_where_less_was_measured_than_is_asked(
@@ -83,10 +83,10 @@ def test_a_part_is_missing_where_less_was_measured_than_is_asked(
 
 
 def test_a_fixed_number_of_probes_may_be_a_least_number() -> None:
-    request = Request(probes=10, clients=True, crossing=Crossing(probes=16))
+    request = Request(probes=10, clients=True, cross_client=CrossClientRequest(probes=16))
     assert lacking(_record(), request, UPLOADS) == {"trace", "cross_client"}
-    assert lacking(_record(), request, UPLOADS, fuller=True) == set()
-    assert lacking(_record(), Request(probes=21), {}, fuller=True) == {"trace"}
+    assert lacking(_record(), request, UPLOADS, more_probes=True) == set()
+    assert lacking(_record(), Request(probes=21), {}, more_probes=True) == {"trace"}
 
 
 def test_every_eigenvalue_that_is_asked_for_has_a_small_residual() -> None:
@@ -154,7 +154,7 @@ def test_a_record_is_of_a_problem_by_its_weights_and_entries() -> None:
 
 def test_an_answer_is_of_the_same_weights_and_version() -> None:
     record = _record(versions={"fedscope": "1"})
-    asked = Wanted("f0", {"samples": 1024}, "1", {})
+    asked = Criteria("f0", {"samples": 1024}, "1", {})
     for wanted, found in (
         (asked, True),
         (replace(asked, version=None), True),

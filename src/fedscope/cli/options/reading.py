@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.errors import UserError
-from fedscope.workflows.requests import Crossing, Request, Resampling
+from fedscope.workflows.requests import CrossClientRequest, Request, Resampling
 from fedscope.workflows.sources.targets import Targets
 
 
@@ -21,7 +21,7 @@ def request_of(given: Mapping[str, Any]) -> Request:
         UserError: an option of reading ``code`` with the other, or a number that is none.
     """
     drawn = given["kind"] if given["figure"] is not None else None
-    crossing = Crossing(
+    crossing = CrossClientRequest(
         weights=given["client_weights"],
         data=given["client_data"],
         pairs=given["pairs"],
@@ -40,7 +40,7 @@ def request_of(given: Mapping[str, Any]) -> Request:
         trace_rtol=given["trace_rtol"],
         density=given["density"] or drawn == "density",
         clients=given["clients"] or drawn == "clients",
-        crossing=crossing,
+        cross_client=crossing,
         reading=given["reading"],
         resampling=_resampling(given),
         engine=given["engine"],

@@ -13,7 +13,7 @@ from fedscope.records.reading import Analysis
 from fedscope.workflows.landscape.named_slices import Plane, slice_through
 from fedscope.workflows.landscape.scan import SharedSlice, scan
 from fedscope.workflows.progress import Stage
-from fedscope.workflows.results.cache import Keeper, key
+from fedscope.workflows.results.cache import ResultCache, key
 from fedscope.workflows.sources.problem import Problem
 
 
@@ -24,13 +24,13 @@ def kept_scans(
 
     A record is taken from ``keep`` where it is there; the directions are found, once, when one is missing.
     """
-    results, products, shared = Keeper(keep), Keeper(keep), None
+    results, products, shared = ResultCache(keep), ResultCache(keep), None
     records: list[LandscapeRecord] = []
     for problem in problems:
         name = _name(problem, plane, center.sha256)
         record = results.result(name)
         if not isinstance(record, LandscapeRecord):
-            shared = shared or SharedSlice(slice_through(center, plane, stage, keeper=products), center)
+            shared = shared or SharedSlice(slice_through(center, plane, stage, cache=products), center)
             record = scan(problem, plane, stage, shared=shared, keep=keep)
             results.finish(name, record)
         records.append(record.edited(checkpoint=problem.checkpoint))
@@ -57,6 +57,6 @@ def kept_of(keep: Path, hashes: Collection[str]) -> list[Analysis]:
     """Return the results in ``keep`` of the checkpoints with these content hashes, whatever was asked."""
     return [
         record
-        for record in Keeper(keep).results()
+        for record in ResultCache(keep).results()
         if isinstance(record, HessianRecord | LandscapeRecord) and record.checkpoint.sha256 in hashes
     ]

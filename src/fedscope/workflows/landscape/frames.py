@@ -15,7 +15,7 @@ from fedscope.records.landscape import LandscapeRecord
 from fedscope.workflows.landscape.named_slices import Plane, slice_through
 from fedscope.workflows.landscape.scan import SharedSlice, scan
 from fedscope.workflows.progress import Stage
-from fedscope.workflows.results.cache import Keeper
+from fedscope.workflows.results.cache import ResultCache
 from fedscope.workflows.sources.problem import Problem
 
 
@@ -34,11 +34,11 @@ def scan_rounds(
     the eigenvalues along them.
     """
     last = problems[-1]
-    keeper = Keeper(keep if group is None else None)
-    shared = SharedSlice(slice_through(last, plane, stage, keeper=keeper, group=group), last)
+    cache = ResultCache(keep if group is None else None)
+    shared = SharedSlice(slice_through(last, plane, stage, cache=cache, group=group), last)
     frames = [
         scan(problem, plane, stage, shared=shared, keep=keep, again=again, group=group)
         for problem in problems
     ]
-    keeper.delete_products()
+    cache.delete_products()
     return frames

@@ -20,7 +20,7 @@ from fedscope.landscape.surfaces.fused_forward import Precision
 from fedscope.landscape.surfaces.planes import best_plane, line_between, plane_through
 from fedscope.streams import torch_stream
 from fedscope.workflows.progress import Stage
-from fedscope.workflows.results.cache import Keeper
+from fedscope.workflows.results.cache import ResultCache
 from fedscope.workflows.sources.checkpoint_points import Waypoints
 from fedscope.workflows.sources.problem import Problem
 
@@ -59,7 +59,7 @@ def slice_through(
     stage: Stage,
     waypoints: Waypoints | None = None,
     *,
-    keeper: Keeper | None = None,
+    cache: ResultCache | None = None,
     group: ProcessGroup | None = None,
 ) -> Slice:
     """Return the slice that a plane names, around the problem's weights or through the waypoints.
@@ -75,7 +75,7 @@ def slice_through(
         plane: the name of the directions, the tolerance of eigenvectors, and what BatchNorm does.
         stage: see ``measure``.
         waypoints: the networks that ``pca``, ``points``, ``line`` and ``clients`` are about.
-        keeper: keeps the products of eigenvectors.
+        cache: keeps the products of eigenvectors.
         group: processes that share them.
 
     Raises:
@@ -85,7 +85,7 @@ def slice_through(
     check_finite(str(problem.path), problem.model, FlatLoss(*own, bn=plane.bn))
     if kind in _OPERATORS:
         operator = _OPERATORS[kind](*own, bn=plane.bn, group=group)
-        return _eigen(problem, keeper.operator(operator) if keeper else operator, kind, stage, tol=plane.tol)
+        return _eigen(problem, cache.operator(operator) if cache else operator, kind, stage, tol=plane.tol)
     if kind == "random":
         generator = torch_stream(problem.source.seed, kind)
         return Slice(random_directions(problem.model, generator))

@@ -22,7 +22,7 @@ from fedscope.records.landscape import LandscapeRecord
 from fedscope.records.schemas import LANDSCAPE_SCHEMA
 from fedscope.workflows.landscape.named_slices import Plane, Slice, slice_through
 from fedscope.workflows.progress import Stage
-from fedscope.workflows.results.cache import Keeper
+from fedscope.workflows.results.cache import ResultCache
 from fedscope.workflows.sources.checkpoint_points import Waypoints
 from fedscope.workflows.sources.problem import Problem
 
@@ -64,9 +64,9 @@ def scan(
         UserError: see ``slice_through``.
     """
     start = time.perf_counter()
-    keeper, metrics = Keeper(keep if group is None else None), _metrics(plane.metrics)
+    cache, metrics = ResultCache(keep if group is None else None), _metrics(plane.metrics)
     if shared is None:
-        chosen = slice_through(problem, plane, stage, waypoints, keeper=keeper, group=group)
+        chosen = slice_through(problem, plane, stage, waypoints, cache=cache, group=group)
     elif shared.found_at.sha256 == problem.sha256:
         chosen = shared.slice
     else:
@@ -90,7 +90,7 @@ def scan(
             group=group,
             progress=progress,
         )
-    keeper.delete_products()
+    cache.delete_products()
     with stage(f"{problem.title}: curvature at the centre, axes") as progress:
         curvature = _curvature(problem, plane, chosen, values)
         progress(len(values), len(values))

@@ -16,21 +16,33 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import Field
+
 from fedscope import __version__
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.errors import UserError
 from fedscope.own import is_own
-from fedscope.records.hessian import HessianRecord
+from fedscope.records.hessian import Checkpoint, HessianRecord
+from fedscope.validation import Plain
 from fedscope.workflows import catalogues
 from fedscope.workflows.requests import Request
 from fedscope.workflows.results import lookup
-from fedscope.workflows.results.answers import Rests, keep, kept, name_of, stamps
+from fedscope.workflows.results.answers import Answer, Piece, Stamps, name_of, stamps, store, stored
 from fedscope.workflows.sources.targets import Targets
 
 VARIABLES = ("FEDSCOPE_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "DNNL_", "ONEDNN_", "TORCH",
              "PYTORCH", "ATEN_", "LD_", "PYTHONPATH")  # fmt: skip
 GPUS = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvmap", "/dev/dxg", "/dev/kfd")
 UNASKED = ("device", "threads", "form", "form_reason")  # entries of a problem that no request is about
+
+
+class _Subject(Plain):
+    """What the requests that share a basis are about."""
+
+    checkpoint: Checkpoint
+    problem: dict[str, Any]  # entries of a record's ``problem``
+    uploads: dict[str, str] = Field(default_factory=dict)  # where clients are compared; names and hashes
+    rows: str | None = None  # the hash of the clients' rows
 
 
 class Place(NamedTuple):
@@ -79,7 +91,7 @@ class Basis(NamedTuple):
     """What the next requests of a checkpoint may rest on, and where it is kept."""
 
     file: Path
-    rests: Rests
+    rests: Stamps
     clients: bool  # of requests that compare the clients
 
 
@@ -107,37 +119,38 @@ def keep_bases(bases: Iterable[Basis], record: HessianRecord, remarks: Sequence[
         if known or not basis.clients:
             origin = {"uploads": cross.uploads, "rows": cross.rows_sha256} if basis.clients and cross else {}
             content = {"checkpoint": record.checkpoint.to_json(), "problem": entry, **origin}
-            keep(basis.file, basis.rests, content, remarks=[("note", line) for line in remarks])
+            answer = Answer(content, remarks=[("note", line) for line in remarks])
+            store(basis.file, basis.rests, answer)
 
 
-def answer(place: Place, targets: Targets, request: Request) -> tuple[HessianRecord, list[Any]] | None:
-    """Return what a result that is kept has of a request, and the remarks on it; None unless it has all.
+def answer(place: Place, targets: Targets, request: Request) -> tuple[HessianRecord, Sequence[Piece]] | None:
+    """Return what a stored result has of a request, and the remarks on it; None unless it has every part.
 
-    Several checkpoints are compared, which is computed: they are looked up the long way.
+    None of several checkpoints: their comparison is computed.
     """
     if len(place.checkpoints) > 1:
         return None
-    known = kept(_basis(targets, request, place.checkpoints[0], clients=request.clients))
+    known = stored(_basis(targets, request, place.checkpoints[0], clients=request.clients))
     if known is None:
         return None
-    about = known["content"]
-    sha256 = about["checkpoint"]["sha256"]
-    wanted = lookup.Wanted(sha256, about["problem"], __version__, about.get("uploads", {}), about.get("rows"))
-    found = lookup.earlier(lookup.results(place.file.parents[1], sha256), request, wanted)
-    if found is None or found[1]:
+    subject = _Subject.read(known.content)
+    sha256 = subject.checkpoint.sha256
+    criteria = lookup.Criteria(sha256, subject.problem, __version__, subject.uploads, subject.rows)
+    found = lookup.earlier(lookup.results(place.file.parents[1], sha256), request, criteria)
+    if found is None or found.missing:
         return None
-    record = lookup.trimmed(found[0], request).edited(checkpoint=about["checkpoint"], reused=True)
-    return record, known["remarks"]
+    record = lookup.trimmed(found.record, request)
+    return record.edited(checkpoint=subject.checkpoint.to_json(), reused=True), known.remarks
 
 
 def _basis(targets: Targets, request: Request, checkpoint: Path, *, clients: bool) -> Path:
     """Return where the basis is kept: named by what is measured, whatever parts of it are asked for."""
     measured = replace(targets, checkpoints=()), request.bn, request.operator, request.parameters
-    compared = (request.crossing.weights, request.crossing.data) if clients else None
+    compared = (request.cross_client.weights, request.cross_client.data) if clients else None
     return _file(targets, basis=measured, checkpoint=checkpoint, clients=compared)
 
 
-def rests_on(checkpoints: Iterable[Path], data_dir: Path | None, *, clients: bool) -> Rests | None:
+def rests_on(checkpoints: Iterable[Path], data_dir: Path | None, *, clients: bool) -> Stamps | None:
     """Return the stamps of what is read to measure; None where that may change unseen. It needs PyTorch."""
     from fedscope.checkpoints.file.checkpoint import describe_checkpoint
 

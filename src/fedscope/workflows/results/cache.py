@@ -29,7 +29,7 @@ from fedscope.workflows.results import lookup as reuse
 _DAYS = 30
 
 
-class Keeper:
+class ResultCache:
     """Keeps products and results in a folder, or nothing without one.
 
     Args:

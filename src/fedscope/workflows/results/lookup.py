@@ -9,10 +9,10 @@ intervals as small as are asked for now.
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from fedscope.choices import MIN_PROBES
 from fedscope.errors import UserError
@@ -21,14 +21,14 @@ from fedscope.records.estimates import Estimate
 from fedscope.records.hessian import HessianRecord, Trace
 from fedscope.records.reading import Kept, kept
 from fedscope.storage import read_text
-from fedscope.workflows.requests import Crossing, Request
+from fedscope.workflows.requests import CrossClientRequest, Request
 
 Part = Literal["eigenvalues", "trace", "layers", "density", "cross_client"]
 ALL: frozenset[Part] = frozenset(get_args(Part))
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Criteria:
     """What a record must be of: weights, problem, the program's version, and the clients' files."""
 
     sha256: str
@@ -38,9 +38,16 @@ class Wanted:
     rows: str | None = None  # the hash of which rows they hold, where that is known
 
 
+class Earlier(NamedTuple):
+    """A kept record, and the parts of a request that it lacks."""
+
+    record: HessianRecord
+    missing: Set[Part]
+
+
 def earlier(
-    records: Iterable[Kept], request: Request, wanted: Wanted, *, fuller: bool = False
-) -> tuple[HessianRecord, set[Part]] | None:
+    records: Iterable[Kept], request: Request, criteria: Criteria, *, more_probes: bool = False
+) -> Earlier | None:
     """Return the kept record that has most of a request, and the parts that it lacks.
 
     None where no record has eigenvalues or a trace that will do, or the estimators are not our own.
@@ -51,10 +58,10 @@ def earlier(
         record
         for record in records
         if isinstance(record, HessianRecord)
-        and is_of(record, wanted.sha256, wanted.problem)
-        and wanted.version in (None, record.versions.get("fedscope"))
+        and is_of(record, criteria.sha256, criteria.problem)
+        and criteria.version in (None, record.versions.get("fedscope"))
     ]
-    return fullest(found, request, wanted.uploads, rows=wanted.rows, fuller=fuller)
+    return fullest(found, request, criteria.uploads, rows=criteria.rows, more_probes=more_probes)
 
 
 def results(folder: Path, sha256: str | None = None) -> list[Kept]:
@@ -91,7 +98,7 @@ def lacking(
     uploads: Mapping[str, str],
     *,
     rows: str | None = None,
-    fuller: bool = False,
+    more_probes: bool = False,
 ) -> set[Part]:
     """Return the parts of a request that a record of the same problem does not answer.
 
@@ -100,20 +107,19 @@ def lacking(
         request: what is wanted.
         uploads: the clients' files and their hashes, where they are to be compared.
         rows: the hash of which rows the clients hold, where that is known.
-        fuller: a fixed number of probes is a least number.
+        more_probes: a fixed number of probes is a least number.
     """
     found: set[Part] = set()
     if not _has_eigenvalues(record, request.top_k, both_ends=request.both_ends, tol=request.tol):
         found.add("eigenvalues")
-    if not _has_trace(record.trace, request.probes, request.trace_rtol, fuller=fuller):
+    if not _has_trace(record.trace, request.probes, request.trace_rtol, more_probes=more_probes):
         found.add("trace")
     if request.layers and not record.layers:
         found.add("layers")
     if request.density and not record.density:
         found.add("density")
-    if request.clients and not _has_clients(
-        record.cross_client, request.crossing.settled(request.reading), uploads, rows, fuller=fuller
-    ):
+    cross, options = record.cross_client, request.cross_client.settled(request.reading)
+    if request.clients and not _has_clients(cross, options, uploads, rows, more_probes=more_probes):
         found.add("cross_client")
     return found
 
@@ -130,15 +136,18 @@ def fullest(
     uploads: Mapping[str, str],
     *,
     rows: str | None = None,
-    fuller: bool = False,
-) -> tuple[HessianRecord, set[Part]] | None:
-    """Return the record that lacks the fewest parts of a request, and these parts.
+    more_probes: bool = False,
+) -> Earlier | None:
+    """Return the record that lacks the fewest parts of a request.
 
     None where no record has eigenvalues or a trace that will do.
     """
-    found = [(record, lacking(record, request, uploads, rows=rows, fuller=fuller)) for record in records]
-    found = [(record, parts) for record, parts in found if not {"eigenvalues", "trace"} <= parts]
-    return min(found, key=lambda pair: len(pair[1]), default=None)
+    found = [
+        Earlier(record, lacking(record, request, uploads, rows=rows, more_probes=more_probes))
+        for record in records
+    ]
+    found = [one for one in found if not {"eigenvalues", "trace"} <= one.missing]
+    return min(found, key=lambda one: len(one.missing), default=None)
 
 
 def trimmed(record: HessianRecord, request: Request) -> HessianRecord:
@@ -161,20 +170,20 @@ def _has_eigenvalues(record: HessianRecord, k: int, *, both_ends: bool, tol: flo
     return all(one.residual <= most for one in (*upper[:k], *lower))  # never, of an unknown one
 
 
-def _has_trace(trace: Trace, probes: int | None, rtol: float, *, fuller: bool) -> bool:
+def _has_trace(trace: Trace, probes: int | None, rtol: float, *, more_probes: bool) -> bool:
     if probes is not None:
-        return trace.probes >= probes if fuller else trace.probes == probes
+        return trace.probes >= probes if more_probes else trace.probes == probes
     sure = trace.converged is True and trace.probes >= MIN_PROBES
     return sure and trace.stderr_probe <= rtol * abs(trace.value)
 
 
 def _has_clients(
     cross: CrossClient | None,
-    options: Crossing,
+    options: CrossClientRequest,
     uploads: Mapping[str, str],
     rows: str | None,
     *,
-    fuller: bool,
+    more_probes: bool,
 ) -> bool:
     if not cross or cross.uploads is None or not isinstance(cross.probes, int):
         return False
@@ -187,7 +196,7 @@ def _has_clients(
     if options.overlap and options.overlap != cross.overlap_k:
         return False
     if options.probes is not None:
-        return cross.probes >= options.probes if fuller else cross.probes == options.probes
+        return cross.probes >= options.probes if more_probes else cross.probes == options.probes
     means = (cross.mean("H_N", options.aim), cross.mean("H_D", options.aim))
     return bool(cross.converged) and all(_reach(mean) <= options.rtol for mean in means)
 
