@@ -1,8 +1,7 @@
 """`fedscope data plot-partition`: which classes each client holds, before or after a run."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +10,9 @@ from fedscope.cli.options.command import Command
 from fedscope.cli.options.settings import settings
 from fedscope.cli.options.unused import typed
 from fedscope.cli.terminal import console
+
+if TYPE_CHECKING:
+    from fedscope.records.partition import PartitionRecord
 
 MADE_OF = ("run", "dataset", "fingerprint", "train_samples", "partition", "seed")  # kept in the figure
 
@@ -73,18 +75,19 @@ def command(
         named=typed(click.get_current_context()),
         reporter=console.REPORTER,
     )
-    only_json = console.in_json(json_target, record)
-    figure = partition_figure(np.array(record["counts"]), record["classes"], kind=kind, title=_title(record))
-    save(figure, Path(out), record={key: record[key] for key in MADE_OF})
+    content = record.to_json()
+    only_json = console.in_json(json_target, content)
+    figure = partition_figure(np.array(record.counts), record.classes, kind=kind, title=_title(record))
+    save(figure, Path(out), record={key: content[key] for key in MADE_OF})
     if not only_json:
         print(out)
 
 
-def _title(record: Mapping[str, Any]) -> str:
+def _title(record: "PartitionRecord") -> str:
     from fedscope.figures.text.labels import data_name
 
-    signs = {"alpha": "α", "phi": "φ", "rho": "ρ"}
-    division = record["partition"]
-    values = [f"{sign} = {division[name]:g}" for name, sign in signs.items() if name in division]
-    values += ["with refill"] * (division.get("exhausted") == "refill")
-    return ", ".join([data_name(record["dataset"]), division["kind"], *values])
+    division = record.partition
+    signs = {"α": division.alpha, "φ": division.phi, "ρ": division.rho}
+    values = [f"{sign} = {value:g}" for sign, value in signs.items() if value is not None]
+    values += ["with refill"] * (division.exhausted == "refill")
+    return ", ".join([data_name(record.dataset), division.kind, *values])

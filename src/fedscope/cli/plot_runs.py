@@ -53,7 +53,7 @@ def command(
     from fedscope.figures.provenance import read_records
     from fedscope.figures.runs.drawings import draw
     from fedscope.figures.style import check_format, save
-    from fedscope.records.run_curves import checked, made_from
+    from fedscope.records.run_curves import provenance, run_curves
     from fedscope.workflows.run_records import run_records
 
     check_format(Path(out))
@@ -61,9 +61,8 @@ def command(
         raise UserError("RUNs and --from do not go together: give one of them")
     store = Registry(registry)
     names = runs or (() if saved else (store.newest().name,))
-    found = read_records(saved) if saved else run_records(store, names)
-    records = checked(found)
-    only_json = console.in_json(json_target, found)
-    save(draw(records, kind, title=title), Path(out), record={"kind": kind, **made_from(records)})
+    records = run_curves(read_records(saved)) if saved else run_records(store, names)
+    only_json = console.in_json(json_target, [record.to_json() for record in records])
+    save(draw(records, kind, title=title), Path(out), record={"kind": kind, **provenance(records)})
     if not only_json:
         print(out)

@@ -71,8 +71,8 @@ class RunCurves(Plain):
     versions: dict[str, str]
 
 
-def made_from(records: Sequence[RunCurves]) -> dict[str, Any]:
-    """Return the record of a figure that shows these runs: which they are, at which checkpoints."""
+def provenance(records: Sequence[RunCurves]) -> dict[str, Any]:
+    """Return the JSON that a figure of these runs has in it: which they are, at which checkpoints."""
     return {
         "checkpoints": [record.at.sha256 for record in records],
         "runs": [
@@ -88,18 +88,18 @@ def made_from(records: Sequence[RunCurves]) -> dict[str, Any]:
     }
 
 
-def checked(records: Sequence[Mapping[str, Any]]) -> list[RunCurves]:
-    """Return the typed records of JSON.
+def run_curves(contents: Sequence[Mapping[str, Any]]) -> list[RunCurves]:
+    """Return records of ``fedscope plot-runs --json``.
 
     Raises:
         UserError: one is of another kind, or is not whole.
     """
-    for record in records:
-        if record["schema"] != SCHEMA:
+    for schema in (content["schema"] for content in contents):
+        if schema != SCHEMA:
             raise UserError(
-                f"a record of {record['schema']} is none of runs; give what 'fedscope plot-runs --json' wrote"
+                f"a record of {schema} is none of runs; give what 'fedscope plot-runs --json' wrote"
             )
-    return [RunCurves.read(record, "a record of 'fedscope plot-runs --json'") for record in records]
+    return [RunCurves.read(content, "a record of 'fedscope plot-runs --json'") for content in contents]
 
 
 def accuracy_at(record: RunCurves) -> tuple[float, float]:
