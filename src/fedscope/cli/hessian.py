@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from fedscope.cli.options import shared
 from fedscope.cli.options.analysis import GROUPS as analysis_groups
-from fedscope.cli.options.analysis import analysis, targets_of
+from fedscope.cli.options.analysis import analysis
 from fedscope.cli.options.command import Command
 from fedscope.cli.options.reading import best_of_runs, request_of
 from fedscope.cli.terminal import answers, console
@@ -20,6 +20,7 @@ from fedscope.workflows.results.answers import Answer, stamps, store
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
+    from fedscope.figures.spectrum.from_records import Kind
     from fedscope.workflows.curvature.checkpoints import Measured
 
 GROUPS = {
@@ -101,41 +102,44 @@ EXAMPLES = {
               default="density", show_default=True,
               help="What --figure draws: the density, the --top-k eigenvalues, H_N and H_D of the pairs of "
               "clients, or bars of λ_max and trace.")  # fmt: skip
-def command(**given: Any) -> None:
+def command(
+    targets: Targets,
+    json_target: str | None,
+    global_model: Literal["final", "best"] | None,
+    recompute: bool,
+    figure: str | None,
+    kind: "Kind",
+    **options: Any,
+) -> None:
     """Measure the curvature of the training loss at checkpoints.
 
     CKPT is a file, or RUN, RUN@25, RUN@25:all, RUN@best, RUN@0, RUN@client3 of the registry; left out, the
     newest run. Several are compared in one table.
     """
-    targets, request = targets_of(given), request_of(given)
-    if (given["global_model"] or ("best" if request.reading == "code" else "final")) == "best":
+    request = request_of(targets, kind if figure else None, **options)
+    if (global_model or ("best" if request.reading == "code" else "final")) == "best":
         targets = best_of_runs(targets)
-    target, figure, again = (
-        given["json_target"],
-        given["figure"] and Path(given["figure"]),
-        given["recompute"],
-    )
-    place = None if figure or again or given["global_model"] else basis.place(targets, request)
-    if place and _answered(place, targets, request, target):
+    place = None if figure or recompute or global_model else basis.place(targets, request)
+    if place and _answered(place, targets, request, json_target):
         return
     from fedscope.workflows.curvature.checkpoints import curvature  # torch: not for --help
 
     if figure:
         from fedscope.figures.style import check_format  # matplotlib: not for a table
 
-        check_format(figure)
+        check_format(Path(figure))
     # of the files as they are before they are read
     bases = [basis.bases(targets, request, path) for path in (place.checkpoints if place else ())]
-    found = curvature(targets, request, console.REPORTER, again=again)
+    found = curvature(targets, request, console.REPORTER, again=recompute)
     if not found:  # another process of torchrun's prints the result
         return
     if place:
         _keep(place, bases, targets, found)
     records = [measured.record for measured in found]
-    if not console.in_json(target, console.one_or_all([record.to_json() for record in records])):
+    if not console.in_json(json_target, console.one_or_all([record.to_json() for record in records])):
         console.show(shown(records))
     if figure:
-        _draw(records, given["kind"], figure)
+        _draw(records, kind, Path(figure))
 
 
 def _answered(place: basis.Place, targets: Targets, request: Request, target: str | None) -> bool:
@@ -174,7 +178,7 @@ def _keep(
         store(place.file, {**rests, **stamped}, Answer(content, list(shown(again)), notes))
 
 
-def _draw(records: Sequence[HessianRecord], kind: Any, path: Path) -> None:
+def _draw(records: Sequence[HessianRecord], kind: "Kind", path: Path) -> None:
     from fedscope.figures.provenance import made_from
     from fedscope.figures.spectrum.from_records import draw
     from fedscope.figures.style import save

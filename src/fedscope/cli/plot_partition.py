@@ -37,14 +37,7 @@ MADE_OF = ("run", "dataset", "fingerprint", "train_samples", "partition", "seed"
 @shared.registry
 @click.option("--kind", type=click.Choice(["bubbles", "bars"]), default="bubbles", show_default=True,
               help="A bubble per client and class, or a stacked bar per client.")  # fmt: skip
-@click.option(
-    "--out",
-    default="partition.png",
-    show_default=True,
-    metavar="FILE",
-    callback=shared.writable,
-    help="A .png, .pdf or .svg file.",
-)
+@shared.picture("partition.png")
 @shared.json_target
 def command(
     run: str | None,

@@ -25,14 +25,7 @@ KINDS = ("accuracy", "bytes", "rounds", "sharpness", "gap", "layers")
               help="Draw what --json wrote, without the registry; may be repeated.")  # fmt: skip
 @click.option("--title", default="", help="Written above the figure.")
 @shared.json_target
-@click.option(
-    "--out",
-    default="runs.png",
-    show_default=True,
-    metavar="FILE",
-    callback=shared.writable,
-    help="A .png, .pdf or .svg file.",
-)
+@shared.picture("runs.png")
 def command(
     runs: tuple[str, ...],
     kind: Any,

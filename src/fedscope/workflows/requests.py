@@ -16,6 +16,8 @@ from fedscope.choices import (
 )
 from fedscope.errors import UserError
 
+Engine = Literal["fedscope", "pyhessian"]
+
 
 @dataclass(frozen=True)
 class CrossClientRequest:
@@ -67,7 +69,7 @@ class Request:
     cross_client: CrossClientRequest = field(default_factory=CrossClientRequest)
     reading: ReadingName = "paper"
     resampling: Resampling = field(default_factory=Resampling)  # of reading code
-    engine: Literal["fedscope", "pyhessian"] = "fedscope"
+    engine: Engine = "fedscope"
     operator: OperatorName = "hessian"
     parameters: tuple[str, ...] = ()  # patterns of names; none: all parameters
     bn: BatchNormMode = "eval"

@@ -1,7 +1,8 @@
 """What the analysis commands share: which samples, which checkpoint, which precision."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any, Literal
 
@@ -72,25 +73,28 @@ _OF_TARGETS = (
 
 
 def analysis(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the shared options to a command."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+    """Add the shared options to a command, which takes them as ``targets``, ``bn`` and ``json_target``.
 
-
-def targets_of(given: Mapping[str, Any]) -> Targets:
-    """Return what the shared options name.
-
-    The checkpoints are looked for before anything that takes time is imported: a name may be mistyped.
-
-    Raises:
-        UserError: there is no such run or checkpoint.
+    The checkpoints are looked for before anything that takes time is imported: a name may be mistyped. Where
+    there is no such run or checkpoint, the command raises UserError.
     """
+
+    @wraps(function)
+    def command(**given: Any) -> None:
+        named = typed(click.get_current_context())
+        targets = Targets(**{name: given.pop(name) for name in _OF_TARGETS}, named=named)
+        _check_exist(targets)
+        function(targets=targets, **given)
+
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def _check_exist(targets: Targets) -> None:
     from fedscope.checkpoints.registry.registry import Registry
 
-    store = Registry(given["registry"])
-    for reference in given["checkpoints"]:
+    store = Registry(targets.registry)
+    for reference in targets.checkpoints:
         if not Path(reference).exists():
             store.resolve(reference)
-    named = typed(click.get_current_context())
-    return Targets(**{name: given[name] for name in _OF_TARGETS}, named=named)
