@@ -236,9 +236,9 @@ def test_a_list_is_made_anew_where_a_file_came_or_changed(
 ) -> None:
     made: list[tuple[object, ...]] = []
 
-    def make(*given: object) -> tuple[list[object], list[object]]:
+    def make(*given: object) -> answers.Answer:
         made.append(given)
-        return [], []
+        return answers.Answer([])
 
     for module, name in ((runs_show, "_described"), (figures, "_listed"), (data, "_listed")):
         monkeypatch.setattr(module, name, make)
