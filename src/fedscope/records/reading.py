@@ -9,12 +9,12 @@ from fedscope.errors import UserError
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord
 from fedscope.records.schemas import HESSIAN_SCHEMA, LANDSCAPE_SCHEMA
-from fedscope.validation import refusal
+from fedscope.validation import Plain, refusal
 
 Analysis = HessianRecord | LandscapeRecord
 Kept = Analysis | ObjectiveRecord
 
-Record = TypeVar("Record", HessianRecord, LandscapeRecord)
+Record = TypeVar("Record", bound=Plain)
 
 _ANALYSIS: TypeAdapter[Analysis] = TypeAdapter(Annotated[Analysis, Field(discriminator="schema_name")])
 
@@ -46,28 +46,36 @@ def kept(content: Mapping[str, Any]) -> Kept | None:
         return None
 
 
-def hessians(found: Sequence[Mapping[str, Any]]) -> list[HessianRecord]:
+def hessians(contents: Sequence[Mapping[str, Any]]) -> list[HessianRecord]:
     """Return records of ``fedscope hessian --json``.
 
     Raises:
         UserError: one has another schema, or is not whole.
     """
-    return [_of(HessianRecord, HESSIAN_SCHEMA, "hessian", one) for one in found]
+    return read_as(HessianRecord, HESSIAN_SCHEMA, "hessian", contents)
 
 
-def landscapes(found: Sequence[Mapping[str, Any]]) -> list[LandscapeRecord]:
+def landscapes(contents: Sequence[Mapping[str, Any]]) -> list[LandscapeRecord]:
     """Return records of ``fedscope plot-landscape --json``.
 
     Raises:
         UserError: one has another schema, or is not whole.
     """
-    return [_of(LandscapeRecord, LANDSCAPE_SCHEMA, "plot-landscape", one) for one in found]
+    return read_as(LandscapeRecord, LANDSCAPE_SCHEMA, "plot-landscape", contents)
 
 
-def _of(model: type[Record], schema: str, command: str, found: Mapping[str, Any]) -> Record:
-    if found.get("schema") != schema:
-        raise UserError(
-            f"a record has the schema {found.get('schema')!r}, not {schema!r}: "
-            f"make it with 'fedscope {command} --json FILE'"
-        )
-    return model.read(found, f"a record of 'fedscope {command} --json'")
+def read_as(
+    model: type[Record], schema: str, command: str, contents: Sequence[Mapping[str, Any]]
+) -> list[Record]:
+    """Return the records of one command's ``--json``.
+
+    Raises:
+        UserError: one has another schema, or is not whole.
+    """
+    for found in (content.get("schema") for content in contents):
+        if found != schema:
+            raise UserError(
+                f"a record has the schema {found!r}, not {schema!r}: "
+                f"make it with 'fedscope {command} --json FILE'"
+            )
+    return [model.read(content, f"a record of 'fedscope {command} --json'") for content in contents]

@@ -12,6 +12,7 @@ from pydantic import Field
 from fedscope.errors import UserError
 from fedscope.records.estimates import Estimate
 from fedscope.records.numbers import Count, Many, Number
+from fedscope.records.reading import read_as
 from fedscope.validation import Plain
 
 SCHEMA = "fedscope/run-curves/1"
@@ -94,12 +95,7 @@ def run_curves(contents: Sequence[Mapping[str, Any]]) -> list[RunCurves]:
     Raises:
         UserError: one is of another kind, or is not whole.
     """
-    for schema in (content["schema"] for content in contents):
-        if schema != SCHEMA:
-            raise UserError(
-                f"a record of {schema} is none of runs; give what 'fedscope plot-runs --json' wrote"
-            )
-    return [RunCurves.read(content, "a record of 'fedscope plot-runs --json'") for content in contents]
+    return read_as(RunCurves, SCHEMA, "plot-runs", contents)
 
 
 def accuracy_at(record: RunCurves) -> tuple[float, float]:

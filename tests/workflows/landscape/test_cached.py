@@ -14,7 +14,7 @@ from fedscope.landscape.operators.progress import Progress
 from fedscope.workflows.landscape import cached as kept
 from fedscope.workflows.landscape import scan
 from fedscope.workflows.landscape.cached import kept_scans
-from fedscope.workflows.landscape.frames import scan_rounds
+from fedscope.workflows.landscape.checkpoints import scan_rounds
 from fedscope.workflows.landscape.named_slices import Plane
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.samples import Source

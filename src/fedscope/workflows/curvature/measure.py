@@ -83,7 +83,8 @@ def measure(
         if isinstance(found, HessianRecord):
             return found.edited(checkpoint=problem.checkpoint, reused=True)
     origin = participants.origin() if participants else None
-    known = None if again else _earlier(problem, request, origin, cache, operator, more_probes=more_probes)
+    criteria = _criteria(problem, request, origin, more_probes=more_probes)
+    known = None if again else _earlier(cache, request, criteria, None if problem.info else operator)
     if known and not known.missing:
         return trimmed(known.record, request).edited(checkpoint=problem.checkpoint, reused=True)
     record = _measured(problem, request, participants, stage, cache, operator, curvature, known)
@@ -95,30 +96,27 @@ def measure(
 
 
 def _earlier(
-    problem: Problem,
-    request: Request,
-    origin: ClientOrigin | None,
-    cache: ResultCache,
-    operator: LossOperator,
-    *,
-    more_probes: bool,
+    cache: ResultCache, request: Request, criteria: Criteria, operator: LossOperator | None
 ) -> Earlier | None:
-    """Return the kept record that has most of the request, and the parts that it lacks.
+    """Return the stored record that has most of the request.
 
-    The code of the user's own network and loss has no name: only records of the same operator count for them.
+    The code of the user's own network and loss has no name: for them only records of the same ``operator``
+    count.
     """
-    found = cache.results(problem.sha256)
-    if problem.info is None:
+    found = cache.results(criteria.sha256)
+    if operator:
         found = [r for r in found if isinstance(r, HessianRecord) and r.operator_sha256 == identity(operator)]
-    return earlier(found, request, _criteria(problem, request, origin), more_probes=more_probes)
+    return earlier(found, request, criteria)
 
 
-def _criteria(problem: Problem, request: Request, origin: ClientOrigin | None) -> Criteria:
+def _criteria(
+    problem: Problem, request: Request, origin: ClientOrigin | None, *, more_probes: bool
+) -> Criteria:
     entry = {name: value for name, value in problem_entry(problem, request).items() if name not in _MACHINE}
     entry = {"parameters": None, "loss": None, **entry}  # else a block of the parameters would do for all
     version = (request.versions or {}).get("fedscope")
     uploads, rows = (origin.uploads, origin.rows_sha256) if origin else ({}, None)
-    return Criteria(problem.sha256, entry, version, uploads, rows)
+    return Criteria(problem.sha256, entry, version, uploads, rows, more_probes)
 
 
 def _question(problem: Problem, request: Request, participants: Participants | None) -> Record:

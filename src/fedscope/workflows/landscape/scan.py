@@ -53,8 +53,8 @@ def scan(
         plane: which slice, see ``slice_through``.
         stage: see ``measure``.
         waypoints: the networks that a slice through several is about.
-        shared: directions that were found before, see :mod:`fedscope.workflows.landscape.frames`; only the
-            record of the checkpoint where they were found has the eigenvalues along them.
+        shared: directions that were found before; only the record of the checkpoint where they were found
+            has the eigenvalues along them.
         keep: folder of what an interrupted scan goes on from (:mod:`fedscope.workflows.results.cache`).
         again: do not look for the surface's points there.
         group: processes that call this with the same arguments and share the work; of its products nothing

@@ -36,6 +36,7 @@ class Criteria:
     version: str | None  # None: any
     uploads: Mapping[str, str]  # where clients are compared; names and hashes
     rows: str | None = None  # the hash of which rows they hold, where that is known
+    more_probes: bool = False  # a fixed number of probes is a least number
 
 
 class Earlier(NamedTuple):
@@ -45,23 +46,30 @@ class Earlier(NamedTuple):
     missing: Set[Part]
 
 
-def earlier(
-    records: Iterable[Kept], request: Request, criteria: Criteria, *, more_probes: bool = False
-) -> Earlier | None:
-    """Return the kept record that has most of a request, and the parts that it lacks.
+def earlier(records: Iterable[Kept], request: Request, criteria: Criteria) -> Earlier | None:
+    """Return the record that meets the criteria and lacks the fewest parts of a request.
 
     None where no record has eigenvalues or a trace that will do, or the estimators are not our own.
     """
     if not request.certified:
         return None
     found = [
-        record
+        Earlier(record, lacking(record, request, criteria))
         for record in records
-        if isinstance(record, HessianRecord)
-        and is_of(record, criteria.sha256, criteria.problem)
-        and criteria.version in (None, record.versions.get("fedscope"))
+        if isinstance(record, HessianRecord) and meets(record, criteria)
     ]
-    return fullest(found, request, criteria.uploads, rows=criteria.rows, more_probes=more_probes)
+    found = [one for one in found if not {"eigenvalues", "trace"} <= one.missing]
+    return min(found, key=lambda one: len(one.missing), default=None)
+
+
+def meets(record: HessianRecord, criteria: Criteria) -> bool:
+    """Say whether a record is of the weights, of the problem and by the program's version of the criteria."""
+    known = record.problem.to_json()
+    return (
+        record.checkpoint.sha256 == criteria.sha256
+        and all(known.get(name) == value for name, value in criteria.problem.items())
+        and criteria.version in (None, record.versions.get("fedscope"))
+    )
 
 
 def results(folder: Path, sha256: str | None = None) -> list[Kept]:
@@ -92,62 +100,22 @@ def digest(record: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
-def lacking(
-    record: HessianRecord,
-    request: Request,
-    uploads: Mapping[str, str],
-    *,
-    rows: str | None = None,
-    more_probes: bool = False,
-) -> set[Part]:
-    """Return the parts of a request that a record of the same problem does not answer.
-
-    Args:
-        record: what was measured.
-        request: what is wanted.
-        uploads: the clients' files and their hashes, where they are to be compared.
-        rows: the hash of which rows the clients hold, where that is known.
-        more_probes: a fixed number of probes is a least number.
-    """
+def lacking(record: HessianRecord, request: Request, criteria: Criteria) -> set[Part]:
+    """Return the parts of a request that a record of the same problem does not answer."""
     found: set[Part] = set()
     if not _has_eigenvalues(record, request.top_k, both_ends=request.both_ends, tol=request.tol):
         found.add("eigenvalues")
-    if not _has_trace(record.trace, request.probes, request.trace_rtol, more_probes=more_probes):
+    if not _has_trace(record.trace, request.probes, request.trace_rtol, more=criteria.more_probes):
         found.add("trace")
     if request.layers and not record.layers:
         found.add("layers")
     if request.density and not record.density:
         found.add("density")
-    cross, options = record.cross_client, request.cross_client.settled(request.reading)
-    if request.clients and not _has_clients(cross, options, uploads, rows, more_probes=more_probes):
+    if request.clients and not _has_clients(
+        record.cross_client, request.cross_client.settled(request.reading), criteria
+    ):
         found.add("cross_client")
     return found
-
-
-def is_of(record: HessianRecord, sha256: str, problem: Mapping[str, object]) -> bool:
-    """Say whether a record is of these weights, and of a problem with these entries."""
-    known = record.problem.to_json()
-    return record.checkpoint.sha256 == sha256 and all(known.get(n) == value for n, value in problem.items())
-
-
-def fullest(
-    records: Iterable[HessianRecord],
-    request: Request,
-    uploads: Mapping[str, str],
-    *,
-    rows: str | None = None,
-    more_probes: bool = False,
-) -> Earlier | None:
-    """Return the record that lacks the fewest parts of a request.
-
-    None where no record has eigenvalues or a trace that will do.
-    """
-    found = [
-        Earlier(record, lacking(record, request, uploads, rows=rows, more_probes=more_probes))
-        for record in records
-    ]
-    found = [one for one in found if not {"eigenvalues", "trace"} <= one.missing]
-    return min(found, key=lambda one: len(one.missing), default=None)
 
 
 def trimmed(record: HessianRecord, request: Request) -> HessianRecord:
@@ -170,33 +138,26 @@ def _has_eigenvalues(record: HessianRecord, k: int, *, both_ends: bool, tol: flo
     return all(one.residual <= most for one in (*upper[:k], *lower))  # never, of an unknown one
 
 
-def _has_trace(trace: Trace, probes: int | None, rtol: float, *, more_probes: bool) -> bool:
+def _has_trace(trace: Trace, probes: int | None, rtol: float, *, more: bool) -> bool:
     if probes is not None:
-        return trace.probes >= probes if more_probes else trace.probes == probes
+        return trace.probes >= probes if more else trace.probes == probes
     sure = trace.converged is True and trace.probes >= MIN_PROBES
     return sure and trace.stderr_probe <= rtol * abs(trace.value)
 
 
-def _has_clients(
-    cross: CrossClient | None,
-    options: CrossClientRequest,
-    uploads: Mapping[str, str],
-    rows: str | None,
-    *,
-    more_probes: bool,
-) -> bool:
+def _has_clients(cross: CrossClient | None, options: CrossClientRequest, criteria: Criteria) -> bool:
     if not cross or cross.uploads is None or not isinstance(cross.probes, int):
         return False
     if (options.weights, options.data, options.pairs) != (cross.weights, cross.data, cross.pairs):
         return False
-    if options.weights == "client" and not uploads.items() <= cross.uploads.items():
+    if options.weights == "client" and not criteria.uploads.items() <= cross.uploads.items():
         return False
-    if rows and cross.rows_sha256 not in (None, rows):  # drawn again by another numpy
+    if criteria.rows and cross.rows_sha256 not in (None, criteria.rows):  # drawn again by another numpy
         return False
     if options.overlap and options.overlap != cross.overlap_k:
         return False
     if options.probes is not None:
-        return cross.probes >= options.probes if more_probes else cross.probes == options.probes
+        return cross.probes >= options.probes if criteria.more_probes else cross.probes == options.probes
     means = (cross.mean("H_N", options.aim), cross.mean("H_D", options.aim))
     return bool(cross.converged) and all(_reach(mean) <= options.rtol for mean in means)
 
