@@ -54,12 +54,6 @@ def note(text: str) -> None:
         errors().print(_shown(text), style="dim", soft_wrap=True)
 
 
-def detail(text: str) -> None:
-    """Print a line beside the results that only ``-v`` shows."""
-    if CURRENT.verbose:
-        note(text)
-
-
 class _Amount(ProgressColumn):
     """A bar and "12/40" where the total is known, else "12" alone: a bar would look full."""
 

@@ -59,16 +59,11 @@ class AsPublished:
 
     def _eigenpairs(self, progress: Progress) -> Eigenpairs:
         """Return the eigenvalues of largest magnitude, in the order found; residuals and errors are NaN."""
+        request, vectors = self.request, self._vectors()
         found = published_eigenpairs(
-            self._operator(None),
-            k=self.request.top_k,
-            generator=self._vectors(),
-            tol=self.request.tol,
-            progress=progress,
+            self._operator(None), k=request.top_k, generator=vectors, tol=request.tol, progress=progress
         )
-        return Eigenpairs.bare(
-            found.values, found.vectors, sum(found.iterations), self.request.resampling.seed
-        )
+        return Eigenpairs.bare(found.values, found.vectors, sum(found.iterations), request.resampling.seed)
 
     def _trace(self, progress: Progress) -> Trace:
         """Return the trace; its errors are NaN."""

@@ -4,9 +4,7 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
 import torch
-from torch import nn
 
-from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.finite_checks import check_products
@@ -44,7 +42,8 @@ class Certified:
     ) -> Estimates:
         """Return those parts of the request that are ``missing``; ``whole`` is the problem's own operator."""
         request, operator = self.request, self.cache.operator(whole)
-        overlap = (request.cross_client.overlap or 0) if participants and "cross_client" in missing else 0
+        compared = participants if "cross_client" in missing else None
+        overlap = (request.cross_client.overlap or 0) if compared else 0
         pairs = None
         if overlap or {"eigenvalues", "trace"} & missing:  # the trace is deflated by their basis
             pairs = self._eigenpairs(operator, max(request.top_k, overlap))
@@ -54,9 +53,7 @@ class Certified:
             trace=self._trace(operator, pairs) if pairs and "trace" in missing else None,
             layers=self._layers(whole.names) if request.layers and "layers" in missing else None,
             density=self._density(operator) if request.density and "density" in missing else None,
-            clients=self._clients(participants, pairs)
-            if participants and "cross_client" in missing
-            else None,
+            clients=self._clients(compared, pairs) if compared else None,
         )
 
     def _eigenpairs(self, operator: Operator, k: int) -> Eigenpairs:
@@ -101,15 +98,12 @@ class Certified:
             return compare_clients(
                 participants,
                 self.request.cross_client.settled("paper"),
-                self._cached,
+                lambda model, batches: self.cache.operator(self.curvature(model, batches)),
                 seed=self.problem.source.seed,
                 leading=pairs.vectors if pairs else None,
                 tol=self.request.tol,
                 progress=progress,
             )
-
-    def _cached(self, model: nn.Module, batches: Batches) -> Operator:
-        return self.cache.operator(self.curvature(model, batches))
 
     def _stream(self, purpose: str) -> torch.Generator:
         return torch_stream(self.problem.source.seed, purpose)  # on the CPU: the same probes on every device
