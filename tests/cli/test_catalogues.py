@@ -73,14 +73,14 @@ for words, message in {MISTYPED}:
 
 def test_another_source_is_worked_out_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDSCOPE_CACHE", str(tmp_path))
-    assert catalogues.kept("x", lambda: [1]) == catalogues.kept("x", lambda: [2]) == [1]
+    assert catalogues.cached("x", lambda: [1]) == catalogues.cached("x", lambda: [2]) == [1]
     (file,) = (tmp_path / "catalogues").iterdir()
     file.write_text("{")  # cut short
-    assert catalogues.kept("x", lambda: [3]) == catalogues.kept("x", lambda: [4]) == [3]
+    assert catalogues.cached("x", lambda: [3]) == catalogues.cached("x", lambda: [4]) == [3]
     monkeypatch.setattr(catalogues, "source", lambda: "other")
-    assert catalogues.kept("x", lambda: [5]) == [5]
+    assert catalogues.cached("x", lambda: [5]) == [5]
     monkeypatch.setattr(catalogues, "extended", lambda: True)
-    assert catalogues.kept("x", lambda: [6]) == [6]
+    assert catalogues.cached("x", lambda: [6]) == [6]
 
 
 def test_only_a_name_that_is_nearly_known_is_refused_early() -> None:

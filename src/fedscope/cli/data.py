@@ -66,7 +66,7 @@ def _listed(data_dir: Path | None) -> "Answer":
 
 
 @command.command("show")
-@click.argument("name", shell_complete=completion.of("dataset"))
+@click.argument("name", shell_complete=completion.names_of("dataset"))
 @shared.json_target
 def show(name: str, json_target: str | None) -> None:
     """Show a data set: its splits, files, source, licence, pipelines and default network."""
@@ -74,7 +74,7 @@ def show(name: str, json_target: str | None) -> None:
     from fedscope.workflows import catalogues
 
     catalogues.check("dataset", name)
-    facts = catalogues.kept("dataset", _facts).get(name)
+    facts = catalogues.cached("dataset", _facts).get(name)
     if facts is None:
         from fedscope.data.sets.catalogue import record
         from fedscope.data.sets.inspection import describe
@@ -95,7 +95,7 @@ def _facts() -> dict[str, dict[str, Any]]:
 
 
 @command.command("check", examples={"fedscope data check cifar100 --data-dir data": "is it here and whole?"})
-@click.argument("name", metavar="NAME|DIR", shell_complete=completion.of("dataset"))
+@click.argument("name", metavar="NAME|DIR", shell_complete=completion.names_of("dataset"))
 @shared.data_dir
 @shared.json_target
 def check(name: str, data_dir: Path | None, json_target: str | None) -> None:

@@ -59,7 +59,7 @@ def list_recipes(scale: str, registry: Path, json_target: str | None) -> None:
 
 
 def _listed(scale: str, registry: Path) -> Answer:
-    """Return the outline of every recipe, and the table of it."""
+    """Return the outline of every recipe, and their table."""
     from fedscope.reproduce.plan import Place, Plan
     from fedscope.reproduce.recipes.cells import Choices
     from fedscope.reproduce.recipes.spec import names, recipe

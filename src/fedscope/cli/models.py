@@ -35,7 +35,7 @@ def list_models(json_target: str | None) -> None:
     """List all networks, each on the images and classes it was published for."""
     from fedscope.own import MODELS, registered
 
-    found, defaults = catalogues.kept("model", _facts)
+    found, defaults = catalogues.cached("model", _facts)
     others = registered(MODELS)
     if console.in_json(json_target, [*found, *({"name": name, "factory": others[name]} for name in others)]):
         return
@@ -79,7 +79,7 @@ def _facts() -> tuple[list[Facts], dict[str, str]]:
 @command.command(
     "show", examples={"fedscope models show resnet20 --classes 100": "a network for 100 classes"}
 )
-@click.argument("name", shell_complete=completion.of("model"))
+@click.argument("name", shell_complete=completion.names_of("model"))
 @click.option("--classes", type=click.IntRange(1), help="Number of classes. [default: as published]")
 @click.option("--channels", type=click.IntRange(1), help="Channels of the images. [default: as published]")
 @click.option("--side", type=click.IntRange(1), help="Pixels of a side. [default: as published]")
@@ -103,7 +103,7 @@ def show(
     catalogues.check("model", name)
     asked = (name, classes, channels, side, head, shortcut)
     if name in catalogues.names("model"):
-        facts = catalogues.kept(f"model-{'-'.join(map(str, asked))}", lambda: _shown(*asked))
+        facts = catalogues.cached(f"model-{'-'.join(map(str, asked))}", lambda: _shown(*asked))
     else:
         facts = _shown(*asked)
     if console.in_json(json_target, facts):

@@ -8,7 +8,7 @@ import click
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Command
 from fedscope.cli.options.settings import settings
-from fedscope.cli.options.unused import typed
+from fedscope.cli.options.unused import flags_given
 from fedscope.cli.terminal import console
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def command(
         run,
         {name: value for name, value in given.items() if value is not None},
         data_dir=data_dir,
-        named=typed(click.get_current_context()),
+        named=flags_given(click.get_current_context()),
         reporter=console.REPORTER,
     )
     content = record.to_json()

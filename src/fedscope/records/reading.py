@@ -1,4 +1,4 @@
-"""Saved records that somebody hands in, read before anything is shown of them."""
+"""Readers of saved records, which are checked whole before anything is shown of them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar
@@ -38,7 +38,7 @@ def read(content: Any, what: str) -> list[Analysis]:
     return found
 
 
-def kept(content: Mapping[str, Any]) -> Kept | None:
+def stored_record(content: Mapping[str, Any]) -> Kept | None:
     """Return the record that ``content`` is; None where it is none, or not whole."""
     try:
         return _ANALYSIS.validate_python(content) if "schema" in content else ObjectiveRecord.read(content)

@@ -1,4 +1,4 @@
-"""The whole thread on the bundled digits: train two methods, measure their minima, and report both."""
+"""The demonstration on the bundled digits: train two methods, measure their minima, and report both."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ SAMPLES, CLIENT_PROBES, GRID = 512, 16, 31  # enough to see something, in under 
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demonstration came to."""
+    """The results of the demonstration."""
 
     curvature: list[HessianRecord]
     landscapes: list[LandscapeRecord]

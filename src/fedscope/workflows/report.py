@@ -17,7 +17,7 @@ from fedscope.records.reading import Analysis
 from fedscope.records.runs import RunRecord
 from fedscope.report import report_page
 from fedscope.workflows.curvature.measure import measure
-from fedscope.workflows.landscape.cached import kept_of, kept_scans
+from fedscope.workflows.landscape.cached import cached_scans, stored_records
 from fedscope.workflows.landscape.named_slices import Plane
 from fedscope.workflows.landscape.rounds import parse
 from fedscope.workflows.progress import SILENT, Reporter
@@ -28,7 +28,7 @@ from fedscope.workflows.sources.problems import at, remarks
 from fedscope.workflows.sources.run_clients import Participants
 from fedscope.workflows.sources.targets import Targets
 
-Earlier = Mapping[Path, Sequence[Path]]
+WithEarlier = Mapping[Path, Sequence[Path]]
 """Checkpoints, each with those of earlier rounds that lead to it."""
 
 
@@ -83,52 +83,55 @@ def report(request: ReportRequest, reporter: Reporter = SILENT) -> Report:
     store = Registry(targets.registry)
     references = targets.checkpoints or (() if request.given else (store.newest().name,))
     paths = [store.resolve(reference) for reference in references]
-    wanted = {
+    checkpoints = {
         path: kept_rounds(store, reference, request.rounds)
         for path, reference in zip(paths, references, strict=True)
     }
-    records = measured(wanted, request, reporter) if request.compute else kept(store, wanted, request.given)
+    if request.compute:
+        records = measured(checkpoints, request, reporter)
+    else:
+        records = known(store, checkpoints, request.given)
     return Report(page_of([as_record(run, paths) for run in runs_of(paths)], records), records)
 
 
-def measured(wanted: Earlier, request: ReportRequest, reporter: Reporter) -> list[Analysis]:
+def measured(checkpoints: WithEarlier, request: ReportRequest, reporter: Reporter) -> list[Analysis]:
     """Return the records given and what they lack: curvature, and landscapes of these and of earlier ones.
 
-    The earlier rounds lie along the directions of the checkpoint that they lead to. What the curvature is
-    about is kept, for requests of `fedscope hessian`.
+    The landscapes of earlier rounds lie along the directions of the checkpoint that they lead to. The basis
+    of each curvature is stored for requests of `fedscope hessian`.
     """
-    targets, asked = request.targets, request.curvature
+    targets, curvature = request.targets, request.curvature
     plane = Plane(grid=request.grid, span=request.span, bn=request.bn, versions=versions())
     keep = Registry(targets.registry).analysis
     bases = {  # of the files as they are before they are read
-        path: basis.bases(targets, asked, path) for path in wanted if request.lasting
+        path: basis.bases(targets, curvature, path) for path in checkpoints if request.lasting
     }
-    found = at(list(wanted), targets, reporter) if wanted else []
+    found = at(list(checkpoints), targets, reporter) if checkpoints else []
     records: list[Analysis] = list(request.given)
     for problem in found:
         if not _has(records, HessianRecord, problem.sha256):
-            possible = _possible(asked, problem, reporter)
+            possible = _possible(curvature, problem, reporter)
             record = measure(problem, possible, reporter.stage, keep=keep, more_probes=True)
             records.append(record)
             basis.keep_bases(bases.get(problem.path, ()), record, remarks([problem], targets))
-    for problem, earlier in zip(found, wanted.values(), strict=True):
+    for problem, earlier in zip(found, checkpoints.values(), strict=True):
         before = at(earlier, targets, reporter) if earlier else []
         distinct = {p.sha256: p for p in (problem, *before)}.values()
         missing = [p for p in distinct if not _has(records, LandscapeRecord, p.sha256)]
-        records += kept_scans(problem, missing, plane, reporter.stage, keep)
+        records += cached_scans(problem, missing, plane, reporter.stage, keep)
     return records
 
 
-def kept(store: Registry, wanted: Earlier, given: Sequence[Analysis]) -> list[Analysis]:
-    """Return ``given`` and, of what the registry has, the fullest record of each checkpoint that has none.
+def known(store: Registry, checkpoints: WithEarlier, given: Sequence[Analysis]) -> list[Analysis]:
+    """Return ``given`` and, for each checkpoint that has none there, the fullest record of the registry.
 
     Landscapes are of the checkpoints and of earlier ones, curvature of the checkpoints alone.
     """
-    complete = [describe_checkpoint(path)[1] for path in wanted]
+    complete = [describe_checkpoint(path)[1] for path in checkpoints]
     every = [
-        describe_checkpoint(path)[1] for target, earlier in wanted.items() for path in (target, *earlier)
+        describe_checkpoint(path)[1] for target, earlier in checkpoints.items() for path in (target, *earlier)
     ]
-    found = best_of(kept_of(store.analysis, every), complete)
+    found = best_of(stored_records(store.analysis, every), complete)
     found.sort(key=lambda record: every.index(record.checkpoint.sha256))
     missing = [record for record in found if not _has(given, type(record), record.checkpoint.sha256)]
     return [*given, *missing]

@@ -1,8 +1,4 @@
-"""Settings that have no effect beside others, and how such a thing is refused.
-
-A rule names parameters, says from the values of all parameters whether they have an effect, and why they have
-none.
-"""
+"""Rules that refuse settings without effect beside others."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

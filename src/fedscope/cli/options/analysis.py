@@ -9,7 +9,7 @@ from typing import Any, Literal
 import click
 
 from fedscope.cli.options import completion, shared
-from fedscope.cli.options.unused import typed
+from fedscope.cli.options.unused import flags_given
 from fedscope.errors import UserError
 from fedscope.workflows.sources.targets import SAMPLES, Targets
 
@@ -81,7 +81,7 @@ def analysis(function: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(function)
     def command(**given: Any) -> None:
-        named = typed(click.get_current_context())
+        named = flags_given(click.get_current_context())
         targets = Targets(**{name: given.pop(name) for name in _OF_TARGETS}, named=named)
         _check_exist(targets)
         function(targets=targets, **given)

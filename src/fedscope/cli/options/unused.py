@@ -1,7 +1,7 @@
 """Options of a command that have no effect beside others: given on the command line they are refused.
 
-What is left at its default, or comes from the environment or a file, is never refused, nor what a ``--no-…``
-beside it takes back: that is how a command is run again.
+A value from a default, the environment or a file is never refused, nor an option that a ``--no-…`` after it
+takes back: a command may be run again with more options.
 """
 
 from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ RULES: Mapping[str, Sequence[Rule]] = {
 }
 
 
-def typed(context: click.Context) -> dict[str, str]:
+def flags_given(context: click.Context) -> dict[str, str]:
     """Return what was given on the command line: the parameters' names, each with its flag."""
     return {
         str(param.name): param.opts[0]
@@ -78,7 +78,7 @@ def check_unused(context: click.Context) -> None:
     Raises:
         UserError: some are given.
     """
-    check(RULES.get(str(context.command.name), ()), typed(context), context.params)
+    check(RULES.get(str(context.command.name), ()), flags_given(context), context.params)
 
 
 def _is_known(dataset: str) -> bool:

@@ -1,4 +1,4 @@
-"""Answers that are printed again: see :mod:`fedscope.workflows.results.answers`."""
+"""Stored answers on the terminal: see :mod:`fedscope.workflows.results.answers`."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path

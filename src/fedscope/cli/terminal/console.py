@@ -68,7 +68,7 @@ class _Amount(ProgressColumn):
 
 
 class _Word(ProgressColumn):
-    """What the step says, cut where the line ends: the title and the amount stay whole."""
+    """The text of a step, cut where the line ends: the title and the amount stay whole."""
 
     def render(self, task: Task) -> Text:
         """Return the column of one task."""
@@ -105,7 +105,7 @@ def progress(title: str, *, lines: bool = False) -> Iterator[Steps]:
 
 
 REPORTER = Reporter(progress, partial(progress, lines=True), note)
-"""What a workflow says, on the terminal."""
+"""Shows progress and notes of a workflow on the terminal."""
 
 
 def print_table(

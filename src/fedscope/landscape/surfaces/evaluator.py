@@ -44,7 +44,7 @@ class Points:
 
     Attributes:
         form: how the network is evaluated (:mod:`fedscope.landscape.loss.forms`).
-        seen: the points that were evaluated to learn what they are of, with their rows.
+        seen: the points that the fingerprint is made of, with their rows.
 
     Raises:
         UserError: vectors or origin of another length, or not finite; a network whose outputs differ from one
@@ -99,7 +99,7 @@ class Points:
     def _row(self, outputs: list[Any]) -> Row:
         found = self._metering(outputs)
         if self._forward.fused and not math.isfinite(found[0].value):
-            found = self._metering(self._forward.outputs(plain=True))  # as the network itself has it
+            found = self._metering(self._forward.outputs(plain=True))  # of the network itself
         return tuple(number for measured in found for number in (measured.value, measured.stderr))
 
     def fingerprint(self) -> str:

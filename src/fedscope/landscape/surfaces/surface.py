@@ -68,7 +68,7 @@ def surface(
             mean; or a mapping of names to such functions.
         adaptive: a relative error of the loss, such as 0.01: only as many points are evaluated as this takes
             (:mod:`fedscope.landscape.surfaces.adaptive`). None: all.
-        precision: ``bf16`` computes in bfloat16; ``precision_error`` says what it does to the loss.
+        precision: ``bf16`` computes in bfloat16; ``precision_error`` is the error of the loss by it.
         keep: folder in which every point is kept, by content
             (:mod:`fedscope.landscape.surfaces.point_cache`): what is there is not evaluated again.
         again: evaluate it all the same.

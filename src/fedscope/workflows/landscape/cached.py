@@ -1,4 +1,4 @@
-"""Landscapes kept in the registry as Hessian results are, and all that is kept of a checkpoint."""
+"""Landscapes as results in the registry, and all results of some checkpoints."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
@@ -17,7 +17,7 @@ from fedscope.workflows.results.cache import ResultCache, key
 from fedscope.workflows.sources.problem import Problem
 
 
-def kept_scans(
+def cached_scans(
     center: Problem, problems: Sequence[Problem], plane: Plane, stage: Stage, keep: Path | None
 ) -> list[LandscapeRecord]:
     """Return the records of ``scan``, of each problem along the directions of ``center``.
@@ -47,14 +47,14 @@ def _name(problem: Problem, plane: Plane, lender: str) -> str:
         "schema": "landscape",
         "problem": problem.description,
         "directions_of": lender,
-        # what an operator does not see: a loss that differs from another far from the network only
+        # an operator does not tell apart losses that differ only far from the network
         "away": loss.value(loss.center + random_directions(problem.model).vectors[0]),
     }
     return key(Hessian(*own, bn=plane.bn), asked)
 
 
-def kept_of(keep: Path, hashes: Collection[str]) -> list[Analysis]:
-    """Return the results in ``keep`` of the checkpoints with these content hashes, whatever was asked."""
+def stored_records(keep: Path, hashes: Collection[str]) -> list[Analysis]:
+    """Return the results in ``keep`` of the checkpoints with these content hashes, of any request."""
     return [
         record
         for record in ResultCache(keep).results()

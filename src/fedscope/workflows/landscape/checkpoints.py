@@ -14,7 +14,7 @@ from fedscope.workflows.landscape.named_slices import THROUGH, Plane, slice_thro
 from fedscope.workflows.landscape.rounds import checkpoints, parse
 from fedscope.workflows.landscape.scan import SharedSlice, scan
 from fedscope.workflows.landscape.slices import slices
-from fedscope.workflows.processes import is_first, joined_group, spoken
+from fedscope.workflows.processes import is_first, joined_group, reporter_of
 from fedscope.workflows.progress import SILENT, Reporter, Stage
 from fedscope.workflows.results.cache import ResultCache
 from fedscope.workflows.sources.problem import Problem
@@ -53,7 +53,9 @@ def landscapes(
         )
     plane = replace(plane, versions=plane.versions or versions())
     with joined_group() as group:
-        records = _scanned(targets, plane, spoken(reporter, group), rounds, most, again=again, group=group)
+        records = _scanned(
+            targets, plane, reporter_of(reporter, group), rounds, most, again=again, group=group
+        )
         return records if is_first(group) else []
 
 

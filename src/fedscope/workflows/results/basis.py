@@ -1,12 +1,12 @@
-"""Where the answers of `fedscope hessian` are kept, beside its results, and what they rest on.
+"""Stored answers of `fedscope hessian`, beside its results, and the files that they rest on.
 
-    REGISTRY/.analysis/answers/NAME.json     what one command said, word for word
-                               BASIS.json    what any request of a checkpoint on these samples is about
+    REGISTRY/.analysis/answers/NAME.json     the output of one command
+                               BASIS.json    checkpoint, problem and clients of all requests on these samples
 
-With its basis, a request is answered by any result that holds it (:mod:`fedscope.workflows.results.lookup`).
-The checkpoints and the results count by their bytes, a data set's folder and, with ``--clients``, the run's
-by what the file system says of every file in it. Whatever may change unseen is looked up the long way: code
-of the user's own or of another package, a GPU, several processes.
+With its basis, a request is answered from any result that has all of it
+(:mod:`fedscope.workflows.results.lookup`). Checkpoints and results are compared by their bytes, the folder of
+a data set and, with ``--clients``, of the run by size and times of every file in it. Nothing is stored where
+something may change unnoticed: code of the user's own or of another package, a GPU, several processes.
 """
 
 import os
@@ -46,14 +46,14 @@ class _Subject(Plain):
 
 
 class Place(NamedTuple):
-    """Where an answer is kept, and the checkpoints that it is about."""
+    """The file of an answer, and the checkpoints that it is about."""
 
     file: Path
     checkpoints: tuple[Path, ...]
 
 
 def place(targets: Targets, request: Request) -> Place | None:
-    """Return where the answer to a request is; None where it is to be looked up the long way.
+    """Return where the answer to a request is; None where answers are not stored.
 
     Raises:
         UserError: there is no such checkpoint.
@@ -88,7 +88,7 @@ def has_torch() -> bool:
 
 
 class Basis(NamedTuple):
-    """What the next requests of a checkpoint may rest on, and where it is kept."""
+    """The files that later requests of a checkpoint rest on, and where the basis is stored."""
 
     file: Path
     rests: Stamps
@@ -110,7 +110,7 @@ def bases(targets: Targets, request: Request, checkpoint: Path) -> list[Basis]:
 
 
 def keep_bases(bases: Iterable[Basis], record: HessianRecord, remarks: Sequence[str]) -> None:
-    """Keep what a record of a checkpoint is about, and the remarks on it, for what is asked of it later."""
+    """Store the checkpoint, problem and clients of a record, and the remarks on it, for later requests."""
     entry = {"parameters": None, "loss": None, **record.problem.to_json()}
     entry = {name: value for name, value in entry.items() if name not in UNASKED}
     cross = record.cross_client
@@ -144,7 +144,7 @@ def answer(place: Place, targets: Targets, request: Request) -> tuple[HessianRec
 
 
 def _basis(targets: Targets, request: Request, checkpoint: Path, *, clients: bool) -> Path:
-    """Return where the basis is kept: named by what is measured, whatever parts of it are asked for."""
+    """Return the file of the basis, which is named by the operator and samples, not by the quantities."""
     measured = replace(targets, checkpoints=()), request.bn, request.operator, request.parameters
     compared = (request.cross_client.weights, request.cross_client.data) if clients else None
     return _file(targets, basis=measured, checkpoint=checkpoint, clients=compared)

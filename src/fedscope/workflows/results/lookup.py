@@ -19,7 +19,7 @@ from fedscope.errors import UserError
 from fedscope.records.cross_client import CrossClient
 from fedscope.records.estimates import Estimate
 from fedscope.records.hessian import HessianRecord, Trace
-from fedscope.records.reading import Kept, kept
+from fedscope.records.reading import Kept, stored_record
 from fedscope.storage import read_text
 from fedscope.workflows.requests import CrossClientRequest, Request
 
@@ -92,7 +92,7 @@ def read(path: Path, sha256: str | None = None) -> Kept | None:
     record = found.get("record") if isinstance(found, dict) else None
     if not isinstance(record, dict) or found.get("sha256") != digest(record):
         return None
-    return kept(record)
+    return stored_record(record)
 
 
 def digest(record: Mapping[str, Any]) -> str:
