@@ -11,6 +11,7 @@ from fedscope.cli import figures
 from fedscope.cli.main import call
 from fedscope.errors import UserError
 from fedscope.workflows import catalogues
+from fedscope.workflows.results.answers import Answer
 
 LISTS = [
     ["methods", "list"], ["methods", "show", "fedprox"], ["models", "list"], ["presets", "list"],
@@ -31,6 +32,9 @@ MISTYPED = [
 ]  # fmt: skip
 
 
+RECIPES = Answer([], [("line", "the recipes")])
+
+
 def _python(code: str) -> str:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -48,7 +52,7 @@ def test_nothing_of_this_imports_torch(
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("FEDSCOPE_CACHE", str(tmp_path))
     lists = [[word.replace("FOLDER", str(cifar_dir)) for word in words] for words in LISTS]
-    monkeypatch.setattr(figures, "_listed", lambda *_: ([], [("line", "what there is of the recipes")]))
+    monkeypatch.setattr(figures, "_listed", lambda *_: RECIPES)
     for kind in ("method", "model", "dataset", "preset"):
         catalogues.names(kind)
     assert [call(words) for words in lists] == [0] * len(lists)

@@ -10,7 +10,7 @@ from collections.abc import Sequence, Sized
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -32,11 +32,10 @@ scale_option = click.option(
 )  # fmt: skip
 
 
-def _out(function: Any) -> Any:
-    kind = click.Path(path_type=Path, file_okay=False)
-    return click.option("--out", type=kind, default=Path("figures"), show_default=True, help="The gallery.")(
-        function
-    )
+gallery_option = click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("figures"), show_default=True,
+    help="The gallery.",
+)  # fmt: skip
 
 
 @click.group("figures", cls=Group)
@@ -98,7 +97,7 @@ def _listed(scale: str, registry: Path) -> Answer:
 @scale_option
 @shared.registry
 @shared.data_dir
-@_out
+@gallery_option
 @click.option("--workers", type=click.IntRange(1), default=1, show_default=True,
               help="Runs and measurements at a time; they change no bit of any.")  # fmt: skip
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True,
@@ -161,7 +160,7 @@ def build_command(
 
 
 @command.command("index")
-@_out
+@gallery_option
 def index_command(out: Path) -> None:
     """Write the gallery's index from the records that lie in it."""
     from fedscope.reproduce.gallery.gallery import INDEX, index

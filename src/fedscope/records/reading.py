@@ -6,9 +6,8 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from fedscope.errors import UserError
-from fedscope.records.hessian import HessianRecord
-from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord
-from fedscope.records.schemas import HESSIAN_SCHEMA, LANDSCAPE_SCHEMA
+from fedscope.records.hessian import HESSIAN_SCHEMA, HessianRecord
+from fedscope.records.landscape import LANDSCAPE_SCHEMA, LandscapeRecord, ObjectiveRecord
 from fedscope.validation import Plain, refusal
 
 Analysis = HessianRecord | LandscapeRecord

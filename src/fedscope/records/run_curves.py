@@ -144,15 +144,13 @@ def curvature_at(records: Sequence[RunCurves]) -> tuple[int, list[Curvature]]:
     ]
     shared = set.intersection(*map(set, found))
     if not shared:
-        lacking = next((r for r, one in zip(records, found, strict=True) if not one), None)
-        which = (
-            "the checkpoints are measured on different numbers of samples"
-            if lacking is None
-            else (f"the curvature of {name_of(lacking)} is not measured")
-        )
-        names = " ".join(map(name_of, records if lacking is None else [lacking]))
+        lacking = [record for record, one in zip(records, found, strict=True) if not one][:1]
+        names = " ".join(map(name_of, lacking or records))
+        fault = f"the curvature of {names} is not measured"
+        if not lacking:
+            fault = "the checkpoints are measured on different numbers of samples"
         raise UserError(
-            f"{which}: 'fedscope hessian {names} --samples 1024{records[0].registry_option}' measures it"
+            f"{fault}: 'fedscope hessian {names} --samples 1024{records[0].registry_option}' measures it"
         )
     samples = max(shared)
     return samples, [one[samples] for one in found]

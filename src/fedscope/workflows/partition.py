@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from fedscope.checkpoints.file.checkpoint import versions
-from fedscope.checkpoints.file.schema import OPTION, Manifest, Settings, parse
+from fedscope.checkpoints.file.schema import OPTION, Settings, parse
 from fedscope.checkpoints.registry.owned import data_note
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.rows import rows_spec
@@ -40,7 +40,11 @@ def partition(
         UserError: both are given, the run or its data is not here, or there is no such division of the data.
     """
     store = Registry(registry)
-    manifest = _manifest(store, run, given or {}) if run else None
+    if run and given:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise UserError(f"the division is that of run {run}; leave out {flags}, or the run")
+    trained = store.run(run) if run else None
+    manifest = trained.manifest() if trained else None
     settings = manifest.settings if manifest else parse(Settings, given or {}, OPTION)
     check_settings(settings, named or {})
     if manifest:
@@ -50,20 +54,21 @@ def partition(
         reporter.note(f"{dataset.name}: {dataset.note}")
     if manifest and dataset.fingerprint != manifest.data.fingerprint:
         raise UserError(f"{dataset.name} is not the data that {run} was trained on; use the same --data-dir")
-    trained = store.run(run) if run else None
-    known = "stored" if trained and rows_spec(trained) else "redrawn"
-    if trained and known == "redrawn":
+    rows = None
+    if trained:
+        rows = "stored" if rows_spec(trained) else "redrawn"
+    if rows == "redrawn":
         reporter.note(f"{run} did not store which rows each client held: they are drawn again")
     (parts, _), kind = client_rows(settings, dataset, trained), division(settings)
     labels, classes = dataset.train.labels.numpy(), len(dataset.classes)
-    counts = class_counts(labels, [rows.numpy() for rows in parts], classes)
+    counts = class_counts(labels, [held.numpy() for held in parts], classes)
     divided = part(dataset.train, settings.train_samples, settings.seed, "train").numpy()
     distances = total_variation(counts, np.bincount(labels[divided], minlength=classes))
     return PartitionRecord.read(
         {
             "schema": PARTITION_SCHEMA,
             "run": run,
-            "rows": known if run else None,
+            "rows": rows,
             "dataset": dataset.name,
             "fingerprint": dataset.fingerprint,
             "train_samples": len(divided),
@@ -79,10 +84,3 @@ def partition(
             "versions": versions(),
         }
     )
-
-
-def _manifest(store: Registry, run: str, given: Mapping[str, object]) -> Manifest:
-    if given:
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise UserError(f"the division is that of run {run}; leave out {flags}, or the run")
-    return store.run(run).manifest()

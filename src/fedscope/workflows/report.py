@@ -16,7 +16,7 @@ from fedscope.records.landscape import LandscapeRecord
 from fedscope.records.reading import Analysis
 from fedscope.records.runs import RunRecord
 from fedscope.report import report_page
-from fedscope.workflows.curvature.measure import measure
+from fedscope.workflows.curvature.measure import compared_clients, measure
 from fedscope.workflows.landscape.cached import cached_scans, stored_records
 from fedscope.workflows.landscape.named_slices import Plane
 from fedscope.workflows.landscape.rounds import parse
@@ -25,7 +25,6 @@ from fedscope.workflows.requests import CrossClientRequest, Request
 from fedscope.workflows.results import basis
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import at, remarks
-from fedscope.workflows.sources.run_clients import Participants
 from fedscope.workflows.sources.targets import Targets
 
 WithEarlier = Mapping[Path, Sequence[Path]]
@@ -47,9 +46,7 @@ class ReportRequest:
     bn: BatchNormMode = "eval"
     compute: bool = True  # False: show what the registry has
     given: tuple[Analysis, ...] = ()  # records that are shown whatever the registry has
-    lasting: bool = (
-        False  # what is measured rests on files alone, see :mod:`fedscope.workflows.results.basis`
-    )
+    lasting: bool = False  # what is measured rests on files alone, see ``basis.is_lasting``
 
     @property
     def curvature(self) -> Request:
@@ -152,8 +149,7 @@ def best_of(records: Sequence[Analysis], complete: Sequence[str]) -> list[Analys
             if best is None or _fineness(record, complete) > _fineness(best, complete):
                 landscapes[kind] = record
             continue
-        usual = (problem.operator, problem.engine, problem.reading, problem.parameters)
-        if sha256 in complete and usual == ("hessian", "fedscope", "paper", None):
+        if sha256 in complete and problem.is_usual:
             known = curvatures.get(sha256)
             if known is None or _fullness(record) > _fullness(known):
                 curvatures[sha256] = record
@@ -206,14 +202,9 @@ def _has(records: Sequence[Analysis], kind: type[Analysis], sha256: str) -> bool
 
 
 def _possible(request: Request, problem: Problem, reporter: Reporter) -> Request:
-    """Return the request without the clients where they cannot be compared, which is said."""
-    if not request.clients:
-        return request
-    options = request.cross_client.settled(request.reading)
-    assert options.weights
-    assert options.data
+    """Return the request, without the clients where they cannot be compared, which is noted."""
     try:
-        Participants(problem, options.weights, options.data)
+        compared_clients(problem, request)
     except UserError as reason:
         reporter.note(f"{problem.title}: no H_N and H_D: {reason}")
         return replace(request, clients=False)

@@ -125,8 +125,7 @@ def _curvatures(folder: Path) -> Iterator[HessianRecord]:
 
 
 def _is_usual(problem: Problem) -> bool:
-    own = (problem.operator, problem.engine, problem.reading, problem.parameters)
-    return own == ("hessian", "fedscope", "paper", None) and (problem.split, problem.bn) == ("train", "eval")
+    return problem.is_usual and (problem.split, problem.bn) == ("train", "eval")
 
 
 def _curvature(record: HessianRecord) -> Record:

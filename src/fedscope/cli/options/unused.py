@@ -6,11 +6,14 @@ takes back: a command may be run again with more options.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from fedscope.workflows.unused import Rule, Values, check
+from fedscope.workflows.unused import Rule, check
+
+Values = dict[str, Any]  # of click's parameters, by name
 
 
 def _compared(values: Values) -> bool:
@@ -30,8 +33,8 @@ def _suffix(values: Values) -> str:
     return Path(values["out"]).suffix.lower()
 
 
-_ANALYSIS = (Rule("entry", lambda v: v["model"], "without --model and --data"),)
-RULES: Mapping[str, Sequence[Rule]] = {
+_ANALYSIS: Sequence[Rule[Values]] = (Rule("entry", lambda v: v["model"], "without --model and --data"),)
+RULES: Mapping[str, Sequence[Rule[Values]]] = {
     "hessian": (
         *_ANALYSIS,
         Rule("kind", lambda v: v["figure"], "without --figure"),

@@ -31,7 +31,7 @@ from rich.text import Text
 
 from fedscope.cli.terminal.printable import STEERING, safe
 from fedscope.cli.terminal.readable import readable
-from fedscope.cli.terminal.tables import GAP, Column, fit, parts, terminal_width, widths
+from fedscope.cli.terminal.tables import Column, fit, least_width, parts, terminal_width, widths
 from fedscope.cli.terminal.verbosity import CURRENT
 from fedscope.storage import write_text
 from fedscope.workflows.progress import Progress as Steps
@@ -149,8 +149,7 @@ def show(pieces: Iterable[Piece]) -> None:
 
 
 def _print_part(title: str | None, columns: Sequence[Column], width: int | None) -> None:
-    least = sum(column.least for column in columns) + GAP * (len(columns) - 1)
-    room = max(least, PIPE if width is None else width)
+    room = max(least_width(columns), PIPE if width is None else width)
     table = Table(
         title=title and _shown(title),
         title_justify="left",

@@ -8,7 +8,7 @@ import torch
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.finite_checks import check_products
-from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
+from fedscope.landscape.spectral.eigenpairs import Which, top_eigenpairs
 from fedscope.landscape.spectral.hutchinson_trace import trace
 from fedscope.landscape.spectral.layer_blocks import layer_eigenpairs, layer_patterns
 from fedscope.landscape.spectral.results import Density, Eigenpairs, Trace
@@ -57,36 +57,26 @@ class Certified:
         )
 
     def _eigenpairs(self, operator: Operator, k: int) -> Eigenpairs:
+        which: Which = "both" if self.request.both_ends else "largest"
+        tol, draws = self.request.tol, self._stream("lanczos")
         with self.stage(f"{self.problem.title}: λ_max, products") as progress:
-            return top_eigenpairs(
-                operator,
-                k=k,
-                which="both" if self.request.both_ends else "largest",
-                tol=self.request.tol,
-                generator=self._stream("lanczos"),
-                progress=progress,
-            )
+            return top_eigenpairs(operator, k=k, which=which, tol=tol, generator=draws, progress=progress)
 
     def _trace(self, operator: Operator, pairs: Eigenpairs) -> Trace:
+        probes, known, draws = self.request.probes, pairs.subspace, self._stream("trace")
+        rtol = None if probes else self.request.trace_rtol
         with self.stage(f"{self.problem.title}: trace, products") as progress:
-            return trace(
-                operator,
-                rtol=None if self.request.probes else self.request.trace_rtol,
-                probes=self.request.probes,
-                known=pairs.subspace,
-                generator=self._stream("trace"),
-                progress=progress,
-            )
+            return trace(operator, rtol=rtol, probes=probes, known=known, generator=draws, progress=progress)
 
     def _layers(self, names: Sequence[str]) -> dict[str, Eigenpairs]:
-        own = self.problem.model, self.problem.batches
+        seed, own = key(self.problem.source.seed, "layers"), (self.problem.model, self.problem.batches)
+
+        def restricted(patterns: Sequence[str]) -> Operator:
+            return self.cache.operator(self.curvature(*own, patterns))
+
         with self.stage(f"{self.problem.title}: λ_max of each layer, products") as progress:
             return layer_eigenpairs(
-                lambda layer: self.cache.operator(self.curvature(*own, layer)),
-                layer_patterns(names),
-                tol=self.request.tol,
-                seed=key(self.problem.source.seed, "layers"),
-                progress=progress,
+                restricted, layer_patterns(names), tol=self.request.tol, seed=seed, progress=progress
             )
 
     def _density(self, operator: Operator) -> Density:

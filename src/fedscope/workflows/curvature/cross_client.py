@@ -99,13 +99,9 @@ def compare_clients(
     overlaps, largest, converged, spent = [], list[Record](), True, 0
     if options.overlap and leading is not None:
         for client in participants:
-            found = top_eigenpairs(
-                curvature(client.model, client.batches),
-                k=options.overlap,
-                tol=tol,
-                generator=torch_stream(seed, "lanczos"),
-                progress=continued(progress, spent),
-            )
+            operator, draws = curvature(client.model, client.batches), torch_stream(seed, "lanczos")
+            counted = continued(progress, spent)
+            found = top_eigenpairs(operator, k=options.overlap, tol=tol, generator=draws, progress=counted)
             spent += found.matvecs
             converged = converged and found.converged
             overlaps.append(subspace_overlap(found.vectors, leading[:, : options.overlap]))
@@ -125,18 +121,15 @@ def compare_clients(
     return ClientComparison(result, options, rounds, tuple(overlaps), tuple(largest), converged, spent)
 
 
+@dataclass(frozen=True)
 class _Operators:
     """The clients' operators, built again at each iteration so that one model is in memory at a time."""
 
-    def __init__(
-        self,
-        participants: Participants,
-        curvature: Callable[[nn.Module, Batches], Operator],
-        rounds: dict[int, int | None],
-    ) -> None:
-        self._people, self._curvature, self._rounds = participants, curvature, rounds
+    participants: Participants
+    curvature: Callable[[nn.Module, Batches], Operator]
+    rounds: dict[int, int | None]  # filled on the way
 
     def __iter__(self) -> Iterator[Operator]:
-        for client in self._people:
-            self._rounds[client.number] = client.info.round if client.info else None
-            yield self._curvature(client.model, client.batches)
+        for client in self.participants:
+            self.rounds[client.number] = client.info.round if client.info else None
+            yield self.curvature(client.model, client.batches)

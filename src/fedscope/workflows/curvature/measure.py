@@ -72,13 +72,12 @@ def measure(
     """
     check_request(request, parallel=group is not None)
     cache = keep if isinstance(keep, ResultCache) else ResultCache(keep if group is None else None)
-    participants = _participants(problem, request)
-    question = _question(problem, request, participants)
+    participants = compared_clients(problem, request)
     curvature = _curvature(problem, request, group)
     operator = curvature(problem.model, problem.batches)
     check_finite(str(problem.path), problem.model, operator.loss)
     if name is None:
-        name = key(operator, question)
+        name = key(operator, _question(problem, request, participants))
         found = None if again else cache.result(name)
         if isinstance(found, HessianRecord):
             return found.edited(checkpoint=problem.checkpoint, reused=True)
@@ -175,8 +174,12 @@ def _curvature(problem: Problem, request: Request, group: ProcessGroup | None) -
     return curvature
 
 
-def _participants(problem: Problem, request: Request) -> Participants | None:
-    """Return the clients to compare, which are checked before the long steps."""
+def compared_clients(problem: Problem, request: Request) -> Participants | None:
+    """Return the clients that a request compares.
+
+    Raises:
+        UserError: they cannot be compared.
+    """
     if not request.clients:
         return None
     options = request.cross_client.settled(request.reading)

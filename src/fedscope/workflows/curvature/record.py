@@ -8,8 +8,7 @@ from fedscope.landscape.loss.forms import PLAIN, Form
 from fedscope.landscape.published.resampling import Loader
 from fedscope.landscape.spectral.results import Density, Eigenpairs, Trace
 from fedscope.records.entries import Record, density_entry, eigenvalues, trace_entry
-from fedscope.records.hessian import HessianRecord
-from fedscope.records.schemas import HESSIAN_SCHEMA
+from fedscope.records.hessian import HESSIAN_SCHEMA, HessianRecord
 from fedscope.workflows.curvature.cross_client import ClientComparison
 from fedscope.workflows.requests import Request, Resampling
 from fedscope.workflows.results.lookup import trimmed

@@ -18,8 +18,7 @@ from fedscope.landscape.surfaces.grid import grid_values
 from fedscope.landscape.surfaces.metrics import Metric, accuracy
 from fedscope.landscape.surfaces.surface import surface
 from fedscope.records.entries import Record, finite, surface_entries
-from fedscope.records.landscape import LandscapeRecord
-from fedscope.records.schemas import LANDSCAPE_SCHEMA
+from fedscope.records.landscape import LANDSCAPE_SCHEMA, LandscapeRecord
 from fedscope.workflows.landscape.named_slices import Plane, Slice, slice_through
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.results.cache import ResultCache
@@ -118,10 +117,8 @@ def _metrics(names: Sequence[str]) -> dict[str, Metric]:
     """Return metrics under the names that they were asked for by."""
     unknown = [name for name in names if name != "accuracy" and ":" not in name]
     if unknown:
-        hint = (
-            suggestion(unknown[0], ("loss", "accuracy"))
-            or "; use loss, accuracy or your own, MODULE:FUNCTION"
-        )
+        meant = suggestion(unknown[0], ("loss", "accuracy"))
+        hint = meant or "; use loss, accuracy or your own, MODULE:FUNCTION"
         raise UserError(f"there is no metric {unknown[0]!r}{hint}")
     return {name: accuracy if name == "accuracy" else imported(name, "--metric") for name in names}
 

@@ -70,10 +70,8 @@ def _each_seed(
     there = [run for run in _names(request) if request.resume and store.has(run)]
     if request.resume and not there:
         raise UserError(f"--resume needs the --name of runs such as NAME-s{seeds[0]}; {name} has none")
-    suffixes, planned = (
-        tuple(f"-s{seed}" for seed in seeds),
-        partial(_planned, device=device, reporter=reporter),
-    )
+    suffixes = tuple(f"-s{seed}" for seed in seeds)
+    planned = partial(_planned, device=device, reporter=reporter)
     for seed, suffix in zip(seeds, suffixes, strict=True):
         one = replace(request, settings={**request.settings, "seed": seed}, seeds=None, resume=False)
         if name is None:
