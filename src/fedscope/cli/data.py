@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.lazy import LazyGroup
-
-if TYPE_CHECKING:
-    from fedscope.workflows.results.answers import Answer
+from fedscope.workflows.results.answers import Answer
 
 LAZY = {"plot-partition": ("plot_partition", "Draw which classes each client holds.")}
 
@@ -38,13 +36,12 @@ def list_data(data_dir: Path | None, json_target: str | None) -> None:
     )  # fmt: skip
 
 
-def _listed(data_dir: Path | None) -> "Answer":
+def _listed(data_dir: Path | None) -> Answer:
     """Return what is known of all data sets, and the tables of it."""
     from fedscope.data.sets.catalogue import DATASETS
     from fedscope.data.sets.inspection import describe, whereabouts
     from fedscope.own import DATASETS as REGISTERED
     from fedscope.own import registered
-    from fedscope.workflows.results.answers import Answer
 
     places = {name: whereabouts(entry, data_dir) for name, entry in DATASETS.items()}
     found = [describe(DATASETS[name]) | {"here": place} for name, place in places.items()]

@@ -19,11 +19,11 @@ from fedscope.cli.options.command import Group
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.storage import check_target
+from fedscope.workflows.results.answers import Answer
 
 if TYPE_CHECKING:
     from fedscope.reproduce.plan import Plan
     from fedscope.reproduce.recipes.spec import Recipe
-    from fedscope.workflows.results.answers import Answer
 
 SCALES = ("paper", "cpu", "smoke")
 scale_option = click.option(
@@ -63,7 +63,6 @@ def _listed(scale: str, registry: Path) -> Answer:
     from fedscope.reproduce.recipes.cells import Choices
     from fedscope.reproduce.recipes.spec import names, recipe
     from fedscope.reproduce.runs.estimate import words
-    from fedscope.workflows.results.answers import Answer
 
     place, rows, found = Place(registry, Path("figures")), [], []
     shared: Plan | None = None

@@ -143,7 +143,7 @@ def command(
 
 
 def _answered(place: basis.Place, targets: Targets, request: Request, target: str | None) -> bool:
-    """Print the answer, if it is kept or a result that is kept has all of it; return whether that is so."""
+    """Print the stored answer, or that of a stored result; return whether there is one."""
     if answers.print_stored(place.file, target):
         return True
     found = basis.answer(place, targets, request)
@@ -157,7 +157,7 @@ def _answered(place: basis.Place, targets: Targets, request: Request, target: st
 def _keep(
     place: basis.Place, bases: Sequence[Sequence[basis.Basis]], targets: Targets, found: Sequence["Measured"]
 ) -> None:
-    """Keep what the records are about, and what the same command will say the next time."""
+    """Store the bases of the records, and the output of the same command for the next time."""
     from fedscope.workflows.sources.problems import remarks
 
     for known, measured in zip(bases, found, strict=True):

@@ -120,7 +120,7 @@ def _shown(variant: Variant) -> Facts:
     """Return the facts of a network for these images, and what the methods cost on it.
 
     Raises:
-        UserError: there is none, or it does not take them.
+        UserError: there is no such network, or it does not take such images.
     """
     from fedscope.models.catalogue import find, outline
     from fedscope.models.summary import summary

@@ -20,7 +20,7 @@ def _amount(
     """Return the number of samples.
 
     Raises:
-        UserError: it is none.
+        UserError: the text is neither a number from 1 up nor ``all``.
     """
     if text is None or text == "all":
         return text  # type: ignore[return-value]  # "all" is a literal here

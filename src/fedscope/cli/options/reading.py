@@ -45,7 +45,7 @@ def request_of(
     """Return what the options of `fedscope hessian` ask for; ``drawn`` is the kind of figure, if any.
 
     Raises:
-        UserError: an option of reading ``code`` with the other, or a number that is none.
+        UserError: an option of reading ``code`` with the other, or a malformed number.
     """
     if reading != "code" and (augment, resample, product_batches) != (None, None, None):
         raise UserError(

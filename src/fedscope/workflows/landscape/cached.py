@@ -41,7 +41,7 @@ def cached_scans(
 def _name(problem: Problem, plane: Plane, lender: str) -> str:
     own = (problem.model, problem.loss_fn, problem.batches)
     loss = FlatLoss(*own, bn=plane.bn)
-    asked = {
+    question = {
         **asdict(plane),
         "versions": None,
         "schema": "landscape",
@@ -50,7 +50,7 @@ def _name(problem: Problem, plane: Plane, lender: str) -> str:
         # an operator does not tell apart losses that differ only far from the network
         "away": loss.value(loss.center + random_directions(problem.model).vectors[0]),
     }
-    return key(Hessian(*own, bn=plane.bn), asked)
+    return key(Hessian(*own, bn=plane.bn), question)
 
 
 def stored_records(keep: Path, hashes: Collection[str]) -> list[Analysis]:

@@ -62,7 +62,7 @@ def _each_seed(
     A seed that was not begun before the interruption is trained with the settings of one that was.
 
     Raises:
-        UserError: there is none of the runs to continue; or torchrun starts this.
+        UserError: none of the runs to continue is there, or torchrun starts this.
     """
     if workers.under_torchrun():
         raise UserError("--seeds trains one run after the other; with torchrun start one for each --seed")
