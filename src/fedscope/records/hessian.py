@@ -10,6 +10,8 @@ from fedscope.records.estimates import Eigenvalue, Entry, Errors, Estimate, free
 from fedscope.records.numbers import Count, Interval, Many, Number, Several
 from fedscope.validation import Plain
 
+HESSIAN_SCHEMA = "fedscope/hessian/1"
+
 
 class Checkpoint(Plain):
     """Which weights were measured."""
@@ -42,6 +44,12 @@ class Problem(Plain):
     parameters: str | None = None  # patterns of names; None: all parameters
     bn: str | None = None
     form_reason: str | None = None  # why no faster form of the network was used
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether it is of the whole Hessian, by our own estimators."""
+        kind = (self.operator, self.engine, self.reading, self.parameters)
+        return kind == ("hessian", "fedscope", "paper", None)
 
 
 class Layer(Eigenvalue):

@@ -1,7 +1,7 @@
-"""The numbers of records: what JSON says with null, Python says with NaN, and the other way round.
+"""The numbers of records: null in JSON is NaN in Python, and the other way round.
 
 JSON has neither NaN nor infinity. A record writes null for a value that was not finite and for an error that
-could not be formed; readers see NaN in both cases, and need no second way to ask for it.
+could not be formed; readers see NaN in both cases.
 """
 
 import math

@@ -1,10 +1,10 @@
-"""What the choice of samples does to eigenvalues, from the Krylov projections of the batches' own operators.
+"""Errors of eigenvalues over the choice of samples, from Krylov projections of the batches' own operators.
 
 An eigenvalue of a sample's H has two errors against the population's. It scatters, to first order by
 vᵀ(H_b − H)v. And it is biased outward, λ_max upward: v was chosen to fit the sample. To second order that is
 Σ_j |v_jᵀ(H_b − H)v|² / (λ − λ_j). The delete-one-batch jackknife measures the bias, and costs no product (for
 batches of unequal sizes: Busing, Meijer and van der Leeden 1999). Within the Krylov space it has Q H_b Qᵀ. To
-directions outside, H does not couple v, and a batch does by ‖(1 − P)H_b v‖, of which a few random signs tell;
+directions outside, H does not couple v, and a batch does by ‖(1 − P)H_b v‖, estimated by a few random signs;
 their own curvature counts as none beside λ. With eigenvalues i^−0.8 they were four fifths of λ_max's bias
 after 10 steps, a third after 90.
 

@@ -60,7 +60,7 @@ def top_eigenpairs(
         which: the algebraically ``largest``, ``smallest`` or ``both``; values are descending in any case.
         tol: residual relative to |λ_max|.
         generator: draws the Gaussian start; a fixed default if not given.
-        start: what a smaller sample or a neighbouring checkpoint taught, see ``starting_vector``.
+        start: eigenvectors from a smaller sample or a neighbouring checkpoint, see ``starting_vector``.
         max_matvecs: products allowed, at least as many as pairs; by default 300 and 6 for each.
         max_basis: rows kept, at least two more than pairs; a full basis is restarted with its best part, at
             the price of more products. By default what fits 4 GiB, at least 20 and 2 for each pair.

@@ -31,11 +31,12 @@ from fedscope.reproduce.runs.jobs import Log
 from fedscope.reproduce.runs.objective import objective_surfaces
 from fedscope.validation import Plain
 from fedscope.workflows.curvature.measure import measure
-from fedscope.workflows.landscape.scan import Plane, scan
+from fedscope.workflows.landscape.named_slices import Plane
+from fedscope.workflows.landscape.scan import scan
 from fedscope.workflows.progress import Stage
-from fedscope.workflows.requests import Crossing, Request, Resampling
-from fedscope.workflows.results.cache import Keeper
-from fedscope.workflows.results.lookup import Wanted, earlier, trimmed
+from fedscope.workflows.requests import CrossClientRequest, Request, Resampling
+from fedscope.workflows.results.cache import ResultCache
+from fedscope.workflows.results.lookup import Criteria, earlier, trimmed
 from fedscope.workflows.sources.problem import Problem, load
 from fedscope.workflows.sources.samples import MOST, Source
 
@@ -70,16 +71,16 @@ def cached_result(registry: Path, path: Path, wanted: Measure) -> Kept | None:
     Raises:
         UserError: a checkpoint cannot be read.
     """
-    keeper = Keeper(registry / ANALYSIS)
-    record = keeper.result(key(path, wanted))
+    results = ResultCache(registry / ANALYSIS)
+    record = results.result(key(path, wanted))
     if record is None:
-        return _from_command(keeper, path, wanted)
+        return _from_command(results, path, wanted)
     cross = record.cross_client if isinstance(record, HessianRecord) else None
     compared = (cross and cross.uploads) or {}
     return record if uploads(path, wanted).items() <= compared.items() else None
 
 
-def _from_command(keeper: Keeper, path: Path, wanted: Measure) -> HessianRecord | None:
+def _from_command(results: ResultCache, path: Path, wanted: Measure) -> HessianRecord | None:
     """Return a measure of curvature from a result of another name that contains all of it."""
     if wanted.kind != "hessian" or wanted.reading == "code":
         return None
@@ -92,9 +93,9 @@ def _from_command(keeper: Keeper, path: Path, wanted: Measure) -> HessianRecord 
         "batch_size": min(wanted.batch_size or MOST, samples), "bn": request.bn, "operator": request.operator,
         "parameters": None, "loss": None, "engine": request.engine, "reading": request.reading,
     }  # fmt: skip
-    needed = Wanted(content(path), problem, None, uploads(path, wanted))
-    best = earlier(keeper.results(needed.sha256), request, needed)
-    return trimmed(best[0], request) if best and not best[1] else None
+    needed = Criteria(content(path), problem, None, uploads(path, wanted))
+    best = earlier(results.results(needed.sha256), request, needed)
+    return trimmed(best.record, request) if best and not best.missing else None
 
 
 def uploads(path: Path, wanted: Measure) -> dict[str, str]:
@@ -127,7 +128,7 @@ def compute(
     if wanted.kind == "hessian":
         measure(problem, _request(wanted), _stage(say), keep=keep, name=name)
     else:
-        Keeper(keep).finish(name, _KINDS[wanted.kind](problem, wanted, _stage(say)))
+        ResultCache(keep).finish(name, _KINDS[wanted.kind](problem, wanted, _stage(say)))
 
 
 def _request(wanted: Measure) -> Request:
@@ -138,7 +139,7 @@ def _request(wanted: Measure) -> Request:
         trace_rtol=wanted.trace_rtol,
         density=wanted.density,
         clients=wanted.clients,
-        crossing=Crossing(probes=wanted.client_probes),
+        cross_client=CrossClientRequest(probes=wanted.client_probes),
         reading=wanted.reading,
         resampling=Resampling(
             batches=wanted.product_batches, batch_size=wanted.batch_size, samples=wanted.samples

@@ -16,7 +16,7 @@ from fedscope.reproduce.runs.inventory import RunInventory, uploads_to_keep
 from fedscope.reproduce.runs.jobs import Log
 from fedscope.workflows.progress import Progress, Reporter
 from fedscope.workflows.train.one_run import train_run
-from fedscope.workflows.train.request import RunPlan
+from fedscope.workflows.train.request import RunPlan, TrainRequest
 
 UNPRINTED = ("options", "device", "threads")
 
@@ -108,10 +108,8 @@ def train_job(
     if not job.resume:
         settings = settings.model_copy(update={"device": device, "threads": threads})
     options = {name: str(value) for name, value in settings.options.items()}
-    plan = RunPlan(
-        registry, settings, options, job.name, preset=job.use, resume=job.resume, until=job.until,
-        data_dir=data_dir,
-    )  # fmt: skip
+    request = TrainRequest(registry, name=job.name, resume=job.resume, data_dir=data_dir)
+    plan = RunPlan(request, settings, options, job.use, until=job.until)
     try:
         train_run(plan, Reporter(rounds=partial(_each_round, say)))
     except KeyboardInterrupt:

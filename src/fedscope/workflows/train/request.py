@@ -37,20 +37,14 @@ class TrainRequest:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """One run, with every setting known."""
+    """One run of a request, with every setting known."""
 
-    registry: Path
+    request: TrainRequest
     settings: Settings
     options: Mapping[str, str]  # of the method, as text; those not named here have their defaults
-    name: str | None = None
-    stem: str | None = None
-    suffixes: tuple[str, ...] = ("",)  # without a name: the first ends it, and it is free with all of them
     preset: PresetUse | None = None
-    resume: bool = False
+    suffixes: tuple[str, ...] = ("",)  # without a name: the first ends it, and it is free with all of them
     until: int | None = None  # the round to stop at; None: the last
-    data_dir: Path | None = None
-    workers: int = 1
-    tensorboard: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,18 +112,7 @@ def plan(
         fields = with_own_division(fields)
     settings = parse(Settings, {**fields, "device": device, "threads": threads}, OPTION)
     check_settings(settings, request.named)
-    return RunPlan(
-        registry=request.registry,
-        settings=settings,
-        options=options,
-        name=request.name,
-        stem=request.stem,
-        preset=use,
-        resume=request.resume,
-        data_dir=request.data_dir,
-        workers=request.workers,
-        tensorboard=request.tensorboard,
-    )
+    return RunPlan(request, settings, options, use)
 
 
 def _as_before(
