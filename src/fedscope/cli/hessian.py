@@ -136,7 +136,7 @@ def command(
     if place:
         _keep(place, bases, targets, found)
     records = [measured.record for measured in found]
-    if not console.in_json(json_target, console.one_or_all([record.to_json() for record in records])):
+    if not console.in_json(json_target, _content(records)):
         console.show(shown(records))
     if figure:
         _draw(records, kind, Path(figure))
@@ -174,8 +174,16 @@ def _keep(
     if len(again) == len(found):
         rests = {path: stamp for known in bases for path, stamp in known[-1].rests.items()}
         notes = [("note", line) for line in remarks([measured.problem for measured in found], targets)]
-        content = console.one_or_all([record.to_json() for record in again])
-        store(place.file, {**rests, **stamped}, Answer(content, list(shown(again)), notes))
+        store(place.file, {**rests, **stamped}, Answer(_content(again), list(shown(again)), notes))
+
+
+def _content(records: Sequence[HessianRecord]) -> Any:
+    """Return the JSON of one record, or of several with their differences to the first."""
+    if len(records) > 1:
+        from fedscope.records.differences import compared  # torch: not for one
+
+        records = compared(records)
+    return console.one_or_all([record.to_json() for record in records])
 
 
 def _draw(records: Sequence[HessianRecord], kind: "Kind", path: Path) -> None:

@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ from fedscope.errors import UserError
 from fedscope.records.cross_client import READINGS
 from fedscope.records.estimates import SYMBOLS, Eigenvalue, Symbol
 from fedscope.records.hessian import HessianRecord, Trace
+from fedscope.records.numbers import or_null
 from fedscope.statistics.intervals import combined, data_stderr, interval
 
 LEVEL = 0.95
@@ -53,7 +55,7 @@ class Difference:
         return interval(self.value, *combined(self.probe, self.data), LEVEL)
 
     @property
-    def verdict(self) -> str | None:
+    def verdict(self) -> Literal["lower", "higher", "undecided"] | None:
         """``lower``, ``higher``, or ``undecided`` where the interval holds zero or is unknown."""
         if not self.signed:
             return None
@@ -87,6 +89,30 @@ def differences(reference: HessianRecord, other: HessianRecord) -> list[Differen
         raise UserError(f"the two are not the same quantity: they differ in one of {', '.join(settings)}")
     found = (comparison.of(reference, other) for comparison in COMPARISONS)
     return [difference for difference in found if difference is not None]
+
+
+def compared(records: Sequence[HessianRecord]) -> list[HessianRecord]:
+    """Return the records, each after the first with its ``differences`` to the first, where there are any."""
+    return [*records[:1], *(_to_first(records[0], other) for other in records[1:])]
+
+
+def _to_first(reference: HessianRecord, other: HessianRecord) -> HessianRecord:
+    try:
+        found = differences(reference, other)
+    except UserError:
+        return other
+    entries = [
+        {
+            "quantity": one.quantity,
+            "to": reference.checkpoint.sha256,
+            "value": or_null(one.value),
+            "stderr": or_null(one.stderr),
+            "interval": None if math.isnan(one.interval[0]) else list(one.interval),
+            "verdict": one.verdict,
+        }
+        for one in found
+    ]
+    return other.edited(differences=entries)
 
 
 def is_sharpness(difference: Difference) -> bool:

@@ -100,6 +100,17 @@ class Density(Plain):
         return self
 
 
+class Compared(Plain):
+    """A difference to the first of several records, or a distance from it, which has no verdict."""
+
+    quantity: str
+    to: str  # SHA-256 of the first record's checkpoint
+    value: Number
+    stderr: Number
+    interval: Interval | None
+    verdict: Literal["lower", "higher", "undecided"] | None
+
+
 class HessianRecord(Plain):
     """What was measured of one checkpoint."""
 
@@ -122,6 +133,7 @@ class HessianRecord(Plain):
     versions: dict[str, str] = Field(default_factory=dict)
     operator_sha256: str | None = None  # None of an older record
     reused: bool = False  # found, not measured
+    differences: Many[Compared] = ()  # to the first of several records that are printed together
 
     @property
     def ends(self) -> tuple[tuple[Eigenvalue, ...], tuple[Eigenvalue, ...]]:

@@ -59,3 +59,8 @@ def fits(grid: Any, shape: tuple[int, ...]) -> bool:
     if len(shape) > 1:
         return all(fits(part, shape[1:]) for part in grid)
     return all(isinstance(value, int | float) for value in grid)
+
+
+def or_null(value: float) -> float | None:
+    """Return the number as JSON has it: null where it is not finite."""
+    return value if math.isfinite(value) else None
