@@ -99,7 +99,7 @@ def trained(family: str, name: str, options: argparse.Namespace) -> dict[str, An
     registry = Registry(options.registry)
     label = "-".join([family, name, *map(str, LATER.get(name, {}).values())])
     run = open_run(federation, registry, label, resume=(options.registry / label).exists())
-    with run.held():
+    with run.locked():
         metrics = train(federation, run, lambda m: print(f"{label}: round {m.round}", flush=True))
     return {
         "precision": run.manifest().settings.precision,

@@ -51,7 +51,7 @@ def make_run(registry: Registry, name: str, numbers: int, generator: torch.Gener
             versions={}, metrics={"accuracy": round / 10},
         )  # fmt: skip
         state = {"weight": torch.randn(numbers, generator=generator)}
-        for path in (run.kept(round), run.best, run.final if round == ROUNDS else run.last):
+        for path in (run.after_round(round), run.best, run.final if round == ROUNDS else run.last):
             save_checkpoint(path, state, info)
         run.append_metrics(Round(round=round, accuracy=round / 10, loss=1.0))
     run.last.unlink()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.file import layout
-from fedscope.checkpoints.registry.contents import measured
+from fedscope.checkpoints.registry.contents import File
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.travel.addresses import remote
 from fedscope.checkpoints.travel.lists import read_list
@@ -41,7 +41,7 @@ def test_the_lists_are_of_what_is_here(tmp_path: Path) -> None:
     assert place.runs() == [run.name for run in Registry(PAPERS).folders()]
     for name in place.runs():
         listed = read_list(place, name).files
-        assert {file: measured(PAPERS / name / file) for file in listed} == listed
+        assert {file: File.from_path(PAPERS / name / file) for file in listed} == listed
         assert set(layout.files(PAPERS / name)) == set(listed)
     name = min(place.runs(), key=lambda name: read_list(place, name).size)
     assert pull_run(Registry(tmp_path), place, name, lambda *_: None).moved > 0

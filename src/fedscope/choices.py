@@ -1,4 +1,4 @@
-"""Choices that estimators, requests and records share, and the errors that records are held to."""
+"""Choices that estimators, requests and records share, and the errors that records must reach."""
 
 from typing import Literal
 

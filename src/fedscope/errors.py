@@ -1,4 +1,4 @@
-"""The one exception a user is meant to see, and the hint at what a mistyped name was meant to be."""
+"""The one exception that users see, and the hint at the name that a mistyped one is nearest to."""
 
 from collections.abc import Iterable
 
@@ -13,9 +13,9 @@ class UserError(Exception):
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` with the known name nearest to ``name``, or ``""`` if none is near.
 
-    Upper and lower case count as the same letter; without a near one, the first counts that ``name`` begins.
+    Upper and lower case count as the same letter. Without a near name, the first that begins with ``name``.
     """
-    from difflib import get_close_matches  # a fault's cost, not every start's
+    from difflib import get_close_matches  # imported only for a fault
 
     by_lower = {one.lower(): one for one in known}
     begun = [one for one in by_lower if name and one.startswith(name.lower())]

@@ -1,9 +1,9 @@
-"""Where code of the user's own comes from: its file, found without running it, and whether to run it unasked.
+"""Code of the user's own: its file, found without running it, and whether it may run without being named.
 
 A checkpoint names the network and the data that it was trained with as MODULE:FACTORY, with the SHA-256 of
-the module's file. Whoever wrote the checkpoint chose that name. So code is run on its word only where its
-file lies in the working directory, or an installed package registered that very name, and the file is byte
-for byte what it was; otherwise the user has to name it.
+the module's file. Whoever wrote the checkpoint chose that name. So the code is run only if its file is in
+the working directory, or an installed package registered that name, and the file has not changed; otherwise
+the user has to name it.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ def resolved(name: str, group: str) -> str:
 
 
 def located(reference: str) -> Path | None:
-    """Return the file of the module in ``MODULE:NAME``; nothing of it is run, no package either."""
+    """Return the file of the module in ``MODULE:NAME``, without importing it or its package."""
     module = reference.partition(":")[0]
     loaded = getattr(sys.modules.get(module), "__file__", None)
     return Path(loaded) if loaded else _found(module, [str(Path.cwd()), *sys.path])
@@ -55,7 +55,7 @@ def _found(module: str, path: list[str]) -> Path | None:
 
 
 def _is_here(reference: str) -> bool:
-    """Say whether the module is one of the working directory; what is installed below it does not count."""
+    """Say whether the module is in the working directory itself, and not installed below it."""
     file = _found(reference.partition(":")[0], [str(Path.cwd())])
     return file is not None and file == located(reference)
 
@@ -72,17 +72,17 @@ def digest(*references: str) -> str:
 
 
 def vouched(references: tuple[str, ...], recorded: str, flag: str, group: str, *, named: bool) -> str:
-    """Return a note if the code is not what it was when the hash ``recorded`` was taken, else "".
+    """Return a note if the code has changed since the hash ``recorded`` was taken, else "".
 
     Args:
-        references: what a checkpoint names.
-        recorded: their :func:`digest` then.
+        references: the code that a checkpoint names.
+        recorded: their :func:`digest` at that time.
         flag: the option that names such code.
         group: the entry points that register such code.
-        named: the user has named them, so that they may be run whatever they are.
+        named: the user has named them, so that they may be run in any case.
 
     Raises:
-        UserError: they are not to be run without being named, or not to be found.
+        UserError: they must not be run without being named, or are not found.
     """
     what, mend = " and ".join(references), f"{flag} {references[0]}"
     files = {reference: located(reference) for reference in references}

@@ -1,8 +1,8 @@
-"""What a process that computes for long sets up first: threads, device, exact kernels, and memory it keeps.
+"""The set-up of a process that computes for long: threads, device, exact kernels, reuse of freed memory.
 
 The C library returns large blocks to the system as soon as they are freed, and the next step of the same size
 pays for fresh pages: 3,700 page faults and an eighth of the time of a training step of ``convnet_cifar``.
-Telling it to keep them costs nothing, since the next step needs them again.
+Keeping the blocks costs nothing, since the next step needs them again.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""JSON as typed, frozen records that give it back as it was read, and what they refuse in our words.
+"""JSON as typed, frozen records that return it as it was read, and refusals in plain words.
 
 A refusal names the field as its writer knows it, its value, and what it takes.
 """
@@ -35,10 +35,10 @@ _BOUNDS = {
 
 
 class Plain(BaseModel):
-    """An object of a record: its fields as attributes, and the JSON that it is of.
+    """An object of a record: its fields as attributes, and the JSON that it was read from.
 
     Keys that no field names are kept. A field with a default may be absent, as in records of older versions;
-    the default is what its absence meant.
+    the default is the meaning of its absence.
     """
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
@@ -78,7 +78,7 @@ def refusal(error: ValidationError, schema: Node, *, flags: bool = False) -> str
     """Return what is wrong with the first field that ``error`` names.
 
     Args:
-        error: what pydantic said.
+        error: pydantic's.
         schema: the JSON schema of what was validated.
         flags: the fields are options of the command line, ``batch_size`` is ``--batch-size``.
     """
@@ -121,7 +121,7 @@ def _node(schema: Node, loc: Sequence[int | str]) -> Node:
 
 
 def _resolved(schema: Node, node: Node) -> Node:
-    """Return what a node refers to, and of a field that may be left empty what it is otherwise."""
+    """Return the node that a reference leads to, or the other type of a field that may be null."""
     while True:
         if "$ref" in node:
             node = schema["$defs"][node["$ref"].rpartition("/")[2]]

@@ -136,7 +136,7 @@ def test_a_real_simulation_is_registered(simulated: Run) -> None:
     uploads = [load_checkpoint(path) for path in simulated.clients(2)]
     assert [u.info.client for u in uploads] == [0, 1, 2]
     assert sum(u.info.samples or 0 for u in uploads) == 1437
-    first = load_checkpoint(simulated.kept(1))
+    first = load_checkpoint(simulated.after_round(1))
     assert (first.info.round, final.info.round) == (1, 2)
     result = simulated.folder.parent / "result.pt"
     if result.exists():  # what the strategy itself returned, by Adam on the server

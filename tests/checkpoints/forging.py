@@ -14,7 +14,7 @@ from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoin
 from fedscope.checkpoints.file.formats import seal
 from fedscope.checkpoints.file.schema import Settings
 from fedscope.checkpoints.registry.registry import Run
-from fedscope.checkpoints.registry.rows import HeldRows, packed
+from fedscope.checkpoints.registry.rows import ClientRows, packed
 
 Forge = Callable[[Run], None]
 
@@ -163,7 +163,7 @@ def worst(run: Run) -> None:
         scores = {"all": value, "cld": value, "sel": value}
         rounds.append(one.edited(accuracy=value, accuracies=scores, validation={"accuracy": value}))
     run.write_metrics(rounds)
-    for path in [run.final, run.average("all"), *map(run.kept, run.rounds())]:
+    for path in [run.final, run.average("all"), *map(run.after_round, run.rounds())]:
         told(path.name, metrics={"accuracy": 0.1})(run)
     told("best.pt", round=2, metrics={"accuracy": 0.1, "loss": rounds[1].loss})(run)
 
@@ -199,7 +199,7 @@ def reheld(clients: Sequence[Sequence[int]], validation: Sequence[int]) -> Forge
     """Store other rows, and have every file say so."""
 
     def forge(run: Run) -> None:
-        held = HeldRows([np.array(rows) for rows in clients], np.array(validation, np.int64))
+        held = ClientRows([np.array(rows) for rows in clients], np.array(validation, np.int64))
         put(run.rows(), packed(held))
         described(rows=held.spec)(run)
         for name in checkpoints(run):

@@ -189,7 +189,7 @@ def test_a_run_that_is_trained_is_neither_deleted_nor_exported(tmp_path: Path) -
     registry, run = Registry(tmp_path), small_run(tmp_path)
     temporary = run.folder / ".best.pt.abcdefgh.tmp"
     temporary.touch()
-    with run.held():
+    with run.locked():
         with pytest.raises(UserError, match="another process"):
             registry.delete(run)
         with pytest.raises(UserError, match="another process"):

@@ -11,6 +11,7 @@ from fedscope.cli import figures
 from fedscope.cli.main import call
 from fedscope.errors import UserError
 from fedscope.workflows import catalogues
+from fedscope.workflows.results.answers import Answer
 
 LISTS = [
     ["methods", "list"], ["methods", "show", "fedprox"], ["models", "list"], ["presets", "list"],
@@ -31,6 +32,9 @@ MISTYPED = [
 ]  # fmt: skip
 
 
+RECIPES = Answer([], [("line", "the recipes")])
+
+
 def _python(code: str) -> str:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -48,7 +52,7 @@ def test_nothing_of_this_imports_torch(
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("FEDSCOPE_CACHE", str(tmp_path))
     lists = [[word.replace("FOLDER", str(cifar_dir)) for word in words] for words in LISTS]
-    monkeypatch.setattr(figures, "_listed", lambda *_: ([], [("line", "what there is of the recipes")]))
+    monkeypatch.setattr(figures, "_listed", lambda *_: RECIPES)
     for kind in ("method", "model", "dataset", "preset"):
         catalogues.names(kind)
     assert [call(words) for words in lists] == [0] * len(lists)
@@ -73,14 +77,14 @@ for words, message in {MISTYPED}:
 
 def test_another_source_is_worked_out_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDSCOPE_CACHE", str(tmp_path))
-    assert catalogues.kept("x", lambda: [1]) == catalogues.kept("x", lambda: [2]) == [1]
+    assert catalogues.cached("x", lambda: [1]) == catalogues.cached("x", lambda: [2]) == [1]
     (file,) = (tmp_path / "catalogues").iterdir()
     file.write_text("{")  # cut short
-    assert catalogues.kept("x", lambda: [3]) == catalogues.kept("x", lambda: [4]) == [3]
+    assert catalogues.cached("x", lambda: [3]) == catalogues.cached("x", lambda: [4]) == [3]
     monkeypatch.setattr(catalogues, "source", lambda: "other")
-    assert catalogues.kept("x", lambda: [5]) == [5]
+    assert catalogues.cached("x", lambda: [5]) == [5]
     monkeypatch.setattr(catalogues, "extended", lambda: True)
-    assert catalogues.kept("x", lambda: [6]) == [6]
+    assert catalogues.cached("x", lambda: [6]) == [6]
 
 
 def test_only_a_name_that_is_nearly_known_is_refused_early() -> None:

@@ -24,7 +24,7 @@ def kept(run: Run, tmp_path: Path) -> Run:
     final = load_checkpoint(run.final)
     save_checkpoint(own.final, final.state, final.info)
     state = {name: 0.9 * value if value.is_floating_point() else value for name, value in final.state.items()}
-    save_checkpoint(own.kept(1), state, final.info.model_copy(update={"round": 1}))
+    save_checkpoint(own.after_round(1), state, final.info.model_copy(update={"round": 1}))
     return own
 
 

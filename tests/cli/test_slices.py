@@ -74,7 +74,9 @@ def test_a_trajectory_of_kept_rounds(landscape: Any, kept: Run) -> None:
     assert max(mark["distance"] for mark in record["marks"]) < 1e-12  # three points span the plane
     assert "distances of 3 networks from the plane" in err
     start = torch.tensor(record["marks"][0]["at"])
-    assert float(start.norm()) == pytest.approx(float((weights(kept.kept(1)) - weights(kept.final)).norm()))
+    assert float(start.norm()) == pytest.approx(
+        float((weights(kept.after_round(1)) - weights(kept.final)).norm())
+    )
     same, _ = landscape("pca", "kept@1", "kept@2", "kept@3", "--grid", "3x4")
     assert same["loss"] == record["loss"]
 
@@ -88,7 +90,7 @@ def test_the_clients_of_a_round(landscape: Any, kept: Run) -> None:
     ]
     assert {entry["round"] for entry in record["networks"]} == {2}
     assert record["marks"][0] == {"label": "global", "at": [0, 0], "distance": 0}
-    drifts = torch.stack([weights(path) for path in uploads]) - weights(kept.kept(2))
+    drifts = torch.stack([weights(path) for path in uploads]) - weights(kept.after_round(2))
     for mark, drift in zip(record["marks"][1:], drifts, strict=True):  # Pythagoras
         reach = torch.tensor([*mark["at"], mark["distance"]]).norm()
         assert float(reach) == pytest.approx(float(drift.norm()), rel=1e-6)
@@ -100,8 +102,8 @@ def test_a_line_meets_its_ends_and_tells_its_barrier(landscape: Any, kept: Run) 
     assert len(record["axes"]) == 1
     first, last = values.index(0), values.index(1)
     client = kept.folder.parent / "tiny" / "clients" / "0000.pt"
-    for place, path in ((first, kept.kept(1)), (last, client)):
-        assert loss[place] == pytest.approx(loss_of(path, on=kept.kept(1)), rel=1e-5)
+    for place, path in ((first, kept.after_round(1)), (last, client)):
+        assert loss[place] == pytest.approx(loss_of(path, on=kept.after_round(1)), rel=1e-5)
     excess = [
         value - ((1 - share) * loss[first] + share * loss[last])
         for share, value in zip(values[first : last + 1], loss[first : last + 1], strict=True)
@@ -195,7 +197,7 @@ def test_uploads_of_another_round_are_not_drawn_around_this_one(
 ) -> None:
     beside = Run(tmp_path / "moved")
     beside.folder.mkdir()
-    (beside.folder / "final.pt").write_bytes(kept.kept(1).read_bytes())
+    (beside.folder / "final.pt").write_bytes(kept.after_round(1).read_bytes())
     (beside.folder / "clients").mkdir()
     for upload in (kept.folder / "round-0003" / "clients").iterdir():
         (beside.folder / "clients" / upload.name).write_bytes(upload.read_bytes())

@@ -91,7 +91,7 @@ def settings_of(method: str, **changes: object) -> Settings:
 
 
 def hashes(run: Run, rounds: int = 2) -> list[str]:
-    return [load_checkpoint(run.kept(round)).sha256 for round in range(1, rounds + 1)]
+    return [load_checkpoint(run.after_round(round)).sha256 for round in range(1, rounds + 1)]
 
 
 @cache
@@ -317,7 +317,7 @@ def test_every_other_pair_with_a_server_rule_is_refused() -> None:
 def test_sums_train(tmp_path: Path, method: str) -> None:
     run = trained(tmp_path, settings_of(method, model="resnet_digits"))
     assert all(m.loss is not None for m in run.metrics())
-    assert all(torch.isfinite(state(path)).all() for path in (run.final, run.kept(1)))
+    assert all(torch.isfinite(state(path)).all() for path in (run.final, run.after_round(1)))
 
 
 # Positions

@@ -15,10 +15,10 @@ from fedscope.data.loading.datasets import Dataset, Split
 from fedscope.data.sets import catalogue
 from fedscope.errors import UserError
 from fedscope.federated.methods import parse
-from fedscope.federated.parallel.evaluation import Score, tally
+from fedscope.federated.parallel.evaluation import Score, score_sums
 from fedscope.federated.server.rounds import train
-from fedscope.federated.server.summary import summary
-from fedscope.federated.setup.compatibility import agree
+from fedscope.federated.server.summary import Summary, summary
+from fedscope.federated.setup.compatibility import check_compatible
 from fedscope.federated.setup.federation import open_run, prepare
 from tests.federated.runs import interrupted, resumed, trained
 
@@ -128,7 +128,7 @@ def test_each_domain_is_evaluated_with_its_clients_batchnorm(tmp_path: Path, two
                 mine = {key: own[f"{name}.{key}"] for key in module.state_dict()}
                 module.load_state_dict(mine)
         rows = (test.domains == client).nonzero()[:, 0]
-        found = tally(federation.model, replace(test.take(rows), domains=None), federation.pipeline)
+        found = score_sums(federation.model, replace(test.take(rows), domains=None), federation.pipeline)
         expected[domain] = float(found[0, 1] / found[0, 2])
     assert run.metrics()[-1].domains == pytest.approx(expected, abs=1e-9)
     assert run.metrics()[-1].accuracy == pytest.approx(np.mean(list(expected.values())))
@@ -143,7 +143,7 @@ def test_a_shared_model_is_evaluated_on_every_domain(tmp_path: Path, two_domains
 
 def test_scores_are_unweighted_means_over_the_domains_that_are_there() -> None:
     counted = torch.tensor([[10.0, 8, 10], [2, 1, 2], [0, 0, 0]], dtype=torch.float64)
-    score = Score.of(counted, ("a", "b", "c"))
+    score = Score.from_sums(counted, ("a", "b", "c"))
     assert score.loss == 1.0
     assert score.accuracy == pytest.approx(0.65)
     assert score.domains == {"a": 0.8, "b": 0.5}
@@ -246,8 +246,8 @@ def test_shifted_labels_are_trained_and_evaluated(tmp_path: Path) -> None:
     assert any(shifted)
     federation.model.load_state_dict(weights(run.final))
     test = federation.dataset.test
-    score = Score.of(
-        tally(federation.model, replace(test, labels=maps[-1][test.labels]), federation.pipeline), ()
+    score = Score.from_sums(
+        score_sums(federation.model, replace(test, labels=maps[-1][test.labels]), federation.pipeline), ()
     )
     assert run.metrics()[-1].accuracy == score.accuracy
     assert torch.equal(maps, prepare(SHIFTING.model_copy(update={"method": "fedprox"}), {}).label_maps)  # type: ignore[arg-type]
@@ -271,17 +271,17 @@ def test_a_label_that_all_classes_share_is_learned(tmp_path: Path) -> None:
 def test_the_summary_is_what_the_papers_print() -> None:
     records = [Round(round=n, accuracy=a) for n, a in enumerate((0.1, 0.4, 0.3, 0.5, 0.2), 1)]
     found = summary(Settings(rounds=5, target=0.4), records)
-    assert found == {
-        "accuracy": 0.2, "best_accuracy": 0.5, "best_half_accuracy": 0.4, "rounds": 5,
-        "target": 0.4, "rounds_to_target": 2, "chosen_on": "test",
-    }  # fmt: skip
-    assert summary(Settings(rounds=5, target=0.6), records)["rounds_to_target"] is None
-    assert "rounds_to_target" not in summary(Settings(rounds=5), records)
+    assert found == Summary(
+        accuracy=0.2, best_accuracy=0.5, best_half_accuracy=0.4, rounds=5, target=0.4, rounds_to_target=2,
+        chosen_on="test",
+    )  # fmt: skip
+    assert summary(Settings(rounds=5, target=0.6), records).rounds_to_target is None
+    assert summary(Settings(rounds=5), records).rounds_to_target is None
     shifting = Settings(rounds=5, shift="bernoulli")
     records[3] = records[3].edited(shifted=True)
-    assert summary(shifting, records)["shift_accuracy"] == pytest.approx((0.1 + 0.4 + 0.4 + 0.5 + 0.5) / 5)
+    assert summary(shifting, records).shift_accuracy == pytest.approx((0.1 + 0.4 + 0.4 + 0.5 + 0.5) / 5)
     current = shifting.model_copy(update={"shift_metric": "mean_current"})
-    assert summary(current, records)["shift_accuracy"] == pytest.approx(0.3)
+    assert summary(current, records).shift_accuracy == pytest.approx(0.3)
 
 
 def test_mixed_clients_have_no_domain_of_their_own(tmp_path: Path, two_domains: Dataset) -> None:
@@ -289,8 +289,8 @@ def test_mixed_clients_have_no_domain_of_their_own(tmp_path: Path, two_domains: 
     federation = prepare(settings, {})
     run = trained(tmp_path, settings, federation=federation)
     federation.model.load_state_dict(weights(run.final))
-    expected = Score.of(
-        tally(federation.model, federation.dataset.test, federation.pipeline), two_domains.domains
+    expected = Score.from_sums(
+        score_sums(federation.model, federation.dataset.test, federation.pipeline), two_domains.domains
     )
     assert run.metrics()[-1].domains == pytest.approx(expected.domains)
 
@@ -311,7 +311,7 @@ def test_mixed_clients_have_no_domain_of_their_own(tmp_path: Path, two_domains: 
 def test_what_cannot_go_together_is_refused(method: str, change: dict[str, object], mend: str) -> None:
     settings = SMALL.model_copy(update={"method": method, **change})
     with pytest.raises(UserError, match=mend):
-        agree(settings, parse(method), ("plain", "inverted"))
+        check_compatible(settings, parse(method), ("plain", "inverted"))
 
 
 def test_what_is_wrong_is_said_before_the_data_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:

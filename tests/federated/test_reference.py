@@ -206,7 +206,7 @@ def both(row: Row, folder: Path, *, double: bool) -> list[tuple[Vector, Vector]]
         settings.nesterov, settings.weight_decay, settings.clip, kept=torch.float32,
     )  # fmt: skip
     given = {name: parsed(text) for name, text in row.options.items()}
-    kept = [load_checkpoint(run.kept(round)).state for round in range(1, settings.rounds + 1)]
+    kept = [load_checkpoint(run.after_round(round)).state for round in range(1, settings.rounds + 1)]
     return list(zip(kept, reference.run(row.method, toy, given), strict=True))
 
 

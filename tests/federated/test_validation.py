@@ -9,7 +9,7 @@ from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.data.sets.catalogue import load as load_data
 from fedscope.errors import UserError
-from fedscope.federated.parallel.evaluation import Score, tally
+from fedscope.federated.parallel.evaluation import Score, score_sums
 from fedscope.federated.server.rounds import train
 from fedscope.federated.server.summary import summary
 from fedscope.federated.setup.federation import open_run, prepare
@@ -44,9 +44,9 @@ def test_each_round_is_validated(run: Run) -> None:
     federation = prepare(SETTINGS, {})
     assert federation.validation
     for record in run.metrics():
-        kept = load_checkpoint(run.kept(record.round))
+        kept = load_checkpoint(run.after_round(record.round))
         federation.model.load_state_dict(kept.state)
-        score = Score.of(tally(federation.model, federation.validation, federation.pipeline), ())
+        score = Score.from_sums(score_sums(federation.model, federation.validation, federation.pipeline), ())
         assert record.validation
         assert record.validation.to_json() == pytest.approx({"accuracy": score.accuracy, "loss": score.loss})
 
@@ -64,7 +64,7 @@ def test_the_best_round_is_chosen_on_validation(tmp_path: Path, monkeypatch: pyt
     assert accuracies[0] < max(accuracies)
     assert load_checkpoint(done.best).info.round == 1
     found = summary(settings, metrics)
-    assert (found["best_accuracy"], found["chosen_on"]) == (accuracies[0], "validation")
+    assert (found.best_accuracy, found.chosen_on) == (accuracies[0], "validation")
     (row,) = Registry(tmp_path).rows()
     assert row["best"] == accuracies[0]
     assert not list(verify_run(done))

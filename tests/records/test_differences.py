@@ -9,7 +9,7 @@ import torch
 
 from fedscope.errors import UserError
 from fedscope.landscape import Hessian, orthogonal, trace
-from fedscope.records.differences import Difference, differences
+from fedscope.records.differences import Difference, compared, differences
 from fedscope.records.reading import hessians
 from fedscope.statistics.intervals import data_stderr
 from tests.landscape.cases import Case, mlp
@@ -94,7 +94,7 @@ def test_probes_are_paired_as_far_as_both_have_them() -> None:
 
 
 def test_verdicts() -> None:
-    def verdict(gap: float) -> str:
+    def verdict(gap: float) -> str | None:
         steady = {"value": 10.0, "batches": [9.9, 10.1], "samples": []}
         moved = {"value": 10 + gap, "batches": [9.9 + gap + 0.01, 10.1 + gap - 0.01], "samples": []}
         return _differences(_record(lambda_max=steady), _record(lambda_max=moved))[0].verdict
@@ -127,3 +127,19 @@ def test_unlike_records_are_refused() -> None:
         _differences(_record(), _record(samples_sha256="other"))
     with pytest.raises(UserError, match="same quantity"):
         _differences(_record(), _record(problem={"samples": 10, "operator": "ggn"}))
+
+
+def test_records_printed_together_have_their_differences_to_the_first() -> None:
+    steady = {"value": 10.0, "residual": 0.0, "stderr_data": None, "batches": [9.9, 10.1]}
+    traced = {"value": 1.0, "stderr_probe": None, "stderr_data": None, "batches": [1.0, 1.0], "samples": []}
+    moved = {**steady, "value": 5.0, "batches": [4.91, 5.09]}
+    far = _record(lambda_max=steady, trace=traced, samples_sha256="other")
+    near = _record(lambda_max=moved, trace=traced)
+    reference, other, elsewhere = compared(hessians([_record(lambda_max=steady, trace=traced), near, far]))
+    assert reference.differences == elsewhere.differences == ()
+    first, second = other.differences
+    assert (first.quantity, first.value, first.verdict, first.to) == ("λ_max", -5, "lower", "0")
+    assert first.interval
+    assert first.interval[0] < -5 < first.interval[1] < 0
+    assert (second.quantity, second.value, second.verdict) == ("trace", 0, "undecided")
+    assert other.to_json()["differences"][0]["stderr"] == first.stderr

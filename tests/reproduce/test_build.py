@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.file.layout import ANALYSIS
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.cli.figures import build_command
 from fedscope.errors import UserError
@@ -21,7 +22,6 @@ from fedscope.reproduce.plan import Place, Plan
 from fedscope.reproduce.recipes.cells import Choices, cells
 from fedscope.reproduce.recipes.spec import names, recipe
 from fedscope.reproduce.runs import measure as measuring
-from fedscope.reproduce.runs.measure import ANALYSIS
 from fedscope.reproduce.runs.train import train_job
 from tests.processes import finished, started
 

@@ -1,5 +1,6 @@
 """What a request without words asks for: what the command without options does."""
 
+from inspect import signature
 from pathlib import Path
 
 import click
@@ -7,7 +8,7 @@ import pytest
 
 from fedscope.cli import hessian, plot_landscape, report
 from fedscope.cli.options.reading import request_of
-from fedscope.workflows.landscape.scan import Plane
+from fedscope.workflows.landscape.named_slices import Plane
 from fedscope.workflows.report import ReportRequest
 from fedscope.workflows.requests import Request
 from fedscope.workflows.sources.targets import Targets
@@ -15,7 +16,8 @@ from fedscope.workflows.sources.targets import Targets
 
 def test_curvature_is_asked_for_as_by_the_command() -> None:
     with hessian.command.make_context("hessian", []) as context:
-        assert request_of(context.params) == Request()
+        names = set(signature(request_of).parameters) & set(context.params)
+        assert request_of(Targets(Path()), **{name: context.params[name] for name in names}) == Request()
 
 
 @pytest.mark.parametrize(

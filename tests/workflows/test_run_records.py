@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from fedscope.records.run_curves import accuracy_at, checked, curvature_at
+from fedscope.records.run_curves import accuracy_at, curvature_at, run_curves
 from tests.figures.runs.test_drawings import curvature, draw, groups, record
 
 NORMAL = float(t.ppf(0.975, np.inf))  # half a 95 % interval, in standard errors
@@ -17,7 +17,7 @@ def spans(axes: object) -> list[list[float]]:
 
 
 def test_the_error_of_an_accuracy_is_that_of_a_share_of_the_test_samples() -> None:
-    assert accuracy_at(*checked([record()])) == pytest.approx((0.5, np.sqrt(0.5 * 0.5 / 100)))
+    assert accuracy_at(*run_curves([record()])) == pytest.approx((0.5, np.sqrt(0.5 * 0.5 / 100)))
     left, _ = draw([record()], "sharpness").axes
     assert sorted(spans(left)) == [
         pytest.approx([0, 2 * NORMAL * 5]), pytest.approx([2 * NORMAL * 0.1, 0]),
@@ -44,7 +44,7 @@ def test_bars_of_several_seeds_are_students_interval_of_their_mean() -> None:
 
 def test_of_several_numbers_of_samples_the_largest_that_all_have_is_taken() -> None:
     both = [curvature("fedavg04", 4, samples=9), curvature("fedavg04", 4, value=7.0)]
-    samples, (found,) = curvature_at(checked([record(curvature=both)]))
+    samples, (found,) = curvature_at(run_curves([record(curvature=both)]))
     assert (samples, found.lambda_max.value) == (64, 28)
 
 

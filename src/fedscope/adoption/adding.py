@@ -57,7 +57,7 @@ def add(
         for client, state in _uploads(layout, identity, entry):
             adopted.upload(client, state, newest or 0)
         for earlier, file in layout.kept.items():
-            adopted.kept(_state(identity, file, entry), earlier)
+            adopted.after_round(_state(identity, file, entry), earlier)
         for mean, file in layout.averages.items():
             adopted.average(mean, _state(identity, file, entry), newest or 0)
         adopted.final(fitted.state, newest or 0)

@@ -20,15 +20,13 @@ from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.registry.run import checked_name
 from fedscope.storage import move
 
-Metrics = dict[str, float | None]
-
 
 class Adopted:
-    """Writes what another program trained into a new run.
+    """Writes a run that another program trained.
 
     Args:
         registry: where to.
-        name: of the run; it must be free.
+        name: of the run; it must not be taken.
         model: the network of all its checkpoints.
         data: what it was trained on.
         source: the file, folder or program that it comes from.
@@ -74,7 +72,6 @@ class Adopted:
         *,
         client: int | None = None,
         samples: int | None = None,
-        metrics: Metrics | None = None,
         average: str = "cld",
     ) -> CheckpointInfo:
         """Return the description of the checkpoint of a round: global, or a client's upload."""
@@ -86,7 +83,6 @@ class Adopted:
                 "client": client,
                 "average": average,
                 "samples": self.data.train_samples if client is None else samples,
-                "metrics": metrics or {},
                 "settings": self.settings,
                 "model": self.model,
                 "data": self.data,
@@ -94,15 +90,15 @@ class Adopted:
             }
         )
 
-    def final(self, state: Mapping[str, Tensor], round: int, metrics: Metrics | None = None) -> None:
-        """Write the last global model, which makes the run a finished one: to be done last."""
-        save_checkpoint(self.run.final, state, self.info(round, metrics=metrics))
+    def final(self, state: Mapping[str, Tensor], round: int) -> None:
+        """Write the last global model, which finishes the run: call it last."""
+        save_checkpoint(self.run.final, state, self.info(round))
 
-    def newest(self, state: Mapping[str, Tensor], round: int, metrics: Metrics | None = None) -> None:
-        """Write the newest global model of a run that goes on; the one before becomes its round's."""
+    def newest(self, state: Mapping[str, Tensor], round: int) -> None:
+        """Write the newest global model of an unfinished run; the one before is kept as that of its round."""
         if self._newest is not None:
-            move(self.run.last, self.run.kept(self._newest), below=self.run.root)
-        save_checkpoint(self.run.last, state, self.info(round, metrics=metrics))
+            move(self.run.last, self.run.after_round(self._newest), below=self.run.root)
+        save_checkpoint(self.run.last, state, self.info(round))
         self._newest = round
 
     def finish(self) -> None:
@@ -111,9 +107,9 @@ class Adopted:
             move(self.run.last, self.run.final, below=self.run.root)
             self._newest = None
 
-    def kept(self, state: Mapping[str, Tensor], round: int, metrics: Metrics | None = None) -> None:
+    def after_round(self, state: Mapping[str, Tensor], round: int) -> None:
         """Write the global model after ``round`` rounds."""
-        save_checkpoint(self.run.kept(round), state, self.info(round, metrics=metrics))
+        save_checkpoint(self.run.after_round(round), state, self.info(round))
 
     def average(self, name: str, state: Mapping[str, Tensor], round: int) -> None:
         """Write another newest global model: the mean of clients ``sel`` or ``all``."""

@@ -1,9 +1,9 @@
-"""Flower (Beutel et al. 2020): every round of an app in the registry, its strategy as it was.
+"""Flower (Beutel et al. 2020): every round of an app in the registry, its strategy unchanged.
 
     strategy = watch(FedAvg(...), "my-run", model="mlp_digits", dataset="digits")
 
-The strategy's own methods are called with their own arguments and what they return is passed on; the arrays
-and metrics that go by are written down. Both of Flower's interfaces are understood: strategies of messages
+The strategy's own methods are called with their own arguments, and their results are passed on; their arrays
+and metrics are recorded. Both of Flower's interfaces are understood: strategies of messages
 (``flwr.serverapp.strategy``) and of ``FitRes`` (``flwr.server.strategy``).
 """
 
@@ -51,7 +51,7 @@ def watch(
         registry: the folder of runs.
         clients: also register the clients' uploads, their last or those of all rounds. A client is numbered
             by ``partition-id`` in its reply's metrics, or in the order in which the nodes appear.
-        rounds: after which a ``FitRes`` strategy is finished; one of messages says so itself.
+        rounds: after which a ``FitRes`` strategy is finished; a strategy of messages finishes itself.
         method: name for the tables; the strategy's class if not given.
         data_dir: where the data set is.
         augmentation: the pipeline whose normalisation the clients use; None: the set's first.
@@ -71,7 +71,7 @@ def watch(
 
 
 class _Recorder:
-    """What goes by, written to one run. Each method wraps the strategy's of its name."""
+    """Records a strategy in one run. Each method wraps the strategy's method of its name."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class _Recorder:
         self.clients, self.rounds, self.method = clients, rounds, method
         self.adopted: Adopted | None = None
         self.wanted: Mapping[str, Tensor] = {}
-        self.metrics: dict[int, dict[str, Any]] = {}
+        self.metrics: dict[int, Round] = {}
         self.numbers: dict[object, int] = {}
         self.clock = time.perf_counter()
 
@@ -181,20 +181,20 @@ class _Recorder:
         assert self.adopted is not None
         self.adopted.newest(state, round)
         now = time.perf_counter()
-        self.metrics[round] = {
-            "round": round, "accuracy": None, "loss": None, "train_loss": None, "seconds": now - self.clock,
-        }  # fmt: skip
+        scores = dict.fromkeys(("accuracy", "loss", "train_loss"))
+        self.metrics[round] = Round.read({"round": round, **scores, "seconds": now - self.clock})
         self.clock = now
         found = dict(metrics or {})
         self._note(round, {"train_loss": found.get("train_loss", found.get("train-loss", found.get("loss")))})
 
     def _note(self, round: int, found: Mapping[str, Any]) -> None:
-        """Add what is known of a round that is registered."""
+        """Add scores to a round that is registered."""
         if self.adopted is None or round not in self.metrics:
             return
         known = {k: float(v) for k, v in found.items() if isinstance(v, int | float) and v - v == 0}
-        self.metrics[round] |= {k: known[k] for k in ("accuracy", "loss", "train_loss") if k in known}
-        self.adopted.run.write_metrics(map(Round.model_validate, self.metrics.values()))
+        scores = {k: known[k] for k in ("accuracy", "loss", "train_loss") if k in known}
+        self.metrics[round] = self.metrics[round].edited(**scores)
+        self.adopted.run.write_metrics(self.metrics.values())
 
     def _state(self, tensors: Mapping[str, Tensor], what: str) -> dict[str, Tensor]:
         """Return the network's state, the run made at the first one."""

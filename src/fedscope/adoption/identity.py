@@ -1,4 +1,4 @@
-"""Which network and which data a foreign checkpoint belongs to, as the registry describes them."""
+"""The network and the data of a foreign checkpoint, as the registry describes them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Identity:
     """A network, by the tensors it wants, and its data.
 
     A network of the catalogue comes in variants (projection head, shortcut), of which the first that a
-    checkpoint fits is taken; a network of one's own is a variant of itself.
+    checkpoint fits is taken; a network of the user's own has one variant.
     """
 
     variants: tuple[tuple[ModelSpec, Mapping[str, Tensor]], ...]
@@ -29,7 +29,7 @@ class Identity:
         """Return the variant and the state that ``tensors`` are.
 
         Raises:
-            UserError: they fit none; the message is the plain variant's.
+            UserError: they fit no variant; the message is about the first.
         """
         refusal: UserError | None = None
         for spec, wanted in self.variants:
@@ -44,19 +44,19 @@ class Identity:
 def identify(
     model: str | nn.Module, dataset: str, *, data_dir: Path | None = None, augmentation: str | None = None
 ) -> Identity:
-    """Return what is meant by a network and a data set.
+    """Return the identity that a network and a data set name.
 
     Args:
         model: a name of the catalogue, ``MODULE:FACTORY``, or a module.
-        dataset: a name of the catalogue; with a network of one's own also anything else, kept as a name.
+        dataset: a name of the catalogue; with a network of the user's own also any other name.
         data_dir: where the data set is.
         augmentation: the pipeline whose normalisation the network was trained with; None: the set's first.
 
     Raises:
         UserError: there is no such network or data set, or its files cannot be read.
     """
-    own = isinstance(model, nn.Module) or ":" in model
-    if own and dataset not in data_catalogue.DATASETS:
+    users = isinstance(model, nn.Module) or ":" in model
+    if users and dataset not in data_catalogue.DATASETS:
         return Identity((_own(model),), DataSpec(name=dataset))
     found = data_catalogue.load(dataset, data_dir)
     name, _ = data_catalogue.pipeline(dataset, augmentation)
@@ -67,7 +67,7 @@ def identify(
         train_samples=len(found.train),
         test_samples=len(found.test),
     )
-    if own:
+    if users:
         return Identity((_own(model),), data)
     channels = data_catalogue.record(dataset).channels
     return Identity(tuple(_variants(str(model), len(found.classes), channels)), data)

@@ -1,4 +1,4 @@
-"""How published federated code lays out its checkpoints in a folder.
+"""The layouts of checkpoints in folders by published federated code.
 
 - FedAlign (Mendieta et al. 2022): ``server.pt`` and ``client_K.pt``, a state_dict each.
 - FedDyn (Acar et al. 2021) and what is built on it: ``R_com_sel.pt``, ``R_com_all.pt``, ``R_com_cld.pt``
@@ -59,7 +59,7 @@ class Layout:
 
 
 def look(path: Path, clients: tuple[Path, ...] = ()) -> Layout:
-    """Return what lies at ``path``: one file, or a folder of one of the layouts, with or without ``clients``.
+    """Return the layout at ``path``: one file, or a folder of a known layout, with or without ``clients``.
 
     These are the clients' files in their order, or one ``.npy`` with a row for each.
 

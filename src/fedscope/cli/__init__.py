@@ -1,1 +1,1 @@
-"""Floor 4: the commands, one file each; console.py is everything about the terminal."""
+"""Floor 7: the commands, one file each."""

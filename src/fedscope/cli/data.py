@@ -9,6 +9,7 @@ import click
 
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.lazy import LazyGroup
+from fedscope.workflows.results.answers import Answer
 
 LAZY = {"plot-partition": ("plot_partition", "Draw which classes each client holds.")}
 
@@ -29,14 +30,14 @@ def list_data(data_dir: Path | None, json_target: str | None) -> None:
 
     fetched = sorted(str(file) for file in cache_dir().glob("*-hub/meta.json"))
     folder = root(data_dir)
-    answers.answer(
+    answers.print_or_make(
         partial(_listed, data_dir), json_target, [folder] if folder else [],
         command="data list", folder=folder, fetched=fetched,
     )  # fmt: skip
 
 
-def _listed(data_dir: Path | None) -> tuple[list[dict[str, Any]], list[Sequence[Any]]]:
-    """Return what there is to say of all data sets, and what is shown of it."""
+def _listed(data_dir: Path | None) -> Answer:
+    """Return what is known of all data sets, and the tables of it."""
     from fedscope.data.sets.catalogue import DATASETS
     from fedscope.data.sets.inspection import describe, whereabouts
     from fedscope.own import DATASETS as REGISTERED
@@ -58,11 +59,11 @@ def _listed(data_dir: Path | None) -> tuple[list[dict[str, Any]], list[Sequence[
     if others:
         factories = list(others.items())
         shown.append(("table", "Of other packages", ("name", "factory"), factories, {"text_columns": 2}))
-    return [*found, *({"name": name, "factory": factory} for name, factory in others.items())], shown
+    return Answer([*found, *({"name": name, "factory": factory} for name, factory in others.items())], shown)
 
 
 @command.command("show")
-@click.argument("name", shell_complete=completion.of("dataset"))
+@click.argument("name", shell_complete=completion.names_of("dataset"))
 @shared.json_target
 def show(name: str, json_target: str | None) -> None:
     """Show a data set: its splits, files, source, licence, pipelines and default network."""
@@ -70,7 +71,7 @@ def show(name: str, json_target: str | None) -> None:
     from fedscope.workflows import catalogues
 
     catalogues.check("dataset", name)
-    facts = catalogues.kept("dataset", _facts).get(name)
+    facts = catalogues.cached("dataset", _facts).get(name)
     if facts is None:
         from fedscope.data.sets.catalogue import record
         from fedscope.data.sets.inspection import describe
@@ -91,7 +92,7 @@ def _facts() -> dict[str, dict[str, Any]]:
 
 
 @command.command("check", examples={"fedscope data check cifar100 --data-dir data": "is it here and whole?"})
-@click.argument("name", metavar="NAME|DIR", shell_complete=completion.of("dataset"))
+@click.argument("name", metavar="NAME|DIR", shell_complete=completion.names_of("dataset"))
 @shared.data_dir
 @shared.json_target
 def check(name: str, data_dir: Path | None, json_target: str | None) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence, Sized
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,6 +19,7 @@ from fedscope.cli.options.command import Group
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.storage import check_target
+from fedscope.workflows.results.answers import Answer
 
 if TYPE_CHECKING:
     from fedscope.reproduce.plan import Plan
@@ -31,11 +32,10 @@ scale_option = click.option(
 )  # fmt: skip
 
 
-def _out(function: Any) -> Any:
-    kind = click.Path(path_type=Path, file_okay=False)
-    return click.option("--out", type=kind, default=Path("figures"), show_default=True, help="The gallery.")(
-        function
-    )
+gallery_option = click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("figures"), show_default=True,
+    help="The gallery.",
+)  # fmt: skip
 
 
 @click.group("figures", cls=Group)
@@ -51,18 +51,18 @@ def list_recipes(scale: str, registry: Path, json_target: str | None) -> None:
     """List all recipes: what each needs, what the registry has, and the time that is left on this machine."""
     from fedscope.cli.terminal import answers
 
-    answers.answer(
+    answers.print_or_make(
         partial(_listed, scale, registry), json_target, [registry],
         command="figures list", scale=scale, registry=registry, machine=platform.node(),
     )  # fmt: skip
 
 
-def _listed(scale: str, registry: Path) -> tuple[list[dict[str, Any]], list[Sequence[Any]]]:
-    """Return what there is to say of all recipes, and what is shown of it."""
+def _listed(scale: str, registry: Path) -> Answer:
+    """Return the outline of every recipe, and their table."""
     from fedscope.reproduce.plan import Place, Plan
     from fedscope.reproduce.recipes.cells import Choices
     from fedscope.reproduce.recipes.spec import names, recipe
-    from fedscope.reproduce.runs.estimate import words
+    from fedscope.reproduce.runs.estimate import duration
 
     place, rows, found = Place(registry, Path("figures")), [], []
     shared: Plan | None = None
@@ -74,7 +74,7 @@ def _listed(scale: str, registry: Path) -> tuple[list[dict[str, Any]], list[Sequ
         of_paper = {"title": known.title, "printed_in": known.table, "kind": known.kind}
         found.append({**asdict(outline), **asdict(own), **of_paper})
         has = f"{own.with_a_run} of {own.cells}" if own.cells else "needs no run"
-        time = f"{words(outline.seconds)} ({outline.basis})" if outline.seconds else ""
+        time = f"{duration(outline.seconds)} ({outline.basis})" if outline.seconds else ""
         left = _many(outline.train, "run") if outline.train else ""
         more = _many(outline.measure, "measure") if outline.measure else ""
         lost = f"{len(outline.diverged)} diverged" if outline.diverged else ""
@@ -86,7 +86,7 @@ def _listed(scale: str, registry: Path) -> tuple[list[dict[str, Any]], list[Sequ
         "core time: measured, or scaled, from runs in this registry; else a guess from the networks' sizes"
     ]
     table = (f"Recipes at scale {scale}", columns, rows, notes, {"text_columns": 7, "drop": drop})
-    return found, [("table", *table), *(("note", line) for line in _unreadable(shared))]
+    return Answer(found, [("table", *table), *(("note", line) for line in _unreadable(shared))])
 
 
 @command.command(
@@ -96,7 +96,7 @@ def _listed(scale: str, registry: Path) -> tuple[list[dict[str, Any]], list[Sequ
 @scale_option
 @shared.registry
 @shared.data_dir
-@_out
+@gallery_option
 @click.option("--workers", type=click.IntRange(1), default=1, show_default=True,
               help="Runs and measurements at a time; they change no bit of any.")  # fmt: skip
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True,
@@ -159,7 +159,7 @@ def build_command(
 
 
 @command.command("index")
-@_out
+@gallery_option
 def index_command(out: Path) -> None:
     """Write the gallery's index from the records that lie in it."""
     from fedscope.reproduce.gallery.gallery import INDEX, index
@@ -198,7 +198,7 @@ def _numbers(text: str | None) -> tuple[int, ...] | None:
 
 def _show(plan: Plan, *, json_target: str | None) -> None:
     """Print what a build would do."""
-    from fedscope.reproduce.runs.estimate import words
+    from fedscope.reproduce.runs.estimate import duration
 
     outline = plan.outline()
     if console.in_json(json_target, asdict(outline)):
@@ -209,7 +209,7 @@ def _show(plan: Plan, *, json_target: str | None) -> None:
             print(f"  {why}")
     for job in outline.train:
         verb = "continue" if job.resume else "train"
-        print(f"{verb} {job.run}: {words(job.seconds)} of a core ({job.basis})")
+        print(f"{verb} {job.run}: {duration(job.seconds)} of a core ({job.basis})")
         print(f"  {job.command}")
     for one in outline.measure:
         print(f"measure {one.run} {one.checkpoint}: {one.what}")
@@ -222,7 +222,7 @@ def _show(plan: Plan, *, json_target: str | None) -> None:
         runs, results = _many(outline.train, "run"), _many(outline.measure, "result")
         cores = _many(range(plan.place.workers), "core")
         print(
-            f"{runs} to train, {results} to measure of runs that are there: {words(seconds)} on {cores} "
+            f"{runs} to train, {results} to measure of runs that are there: {duration(seconds)} on {cores} "
             f"({outline.basis}), the measures of new runs included"
         )
     else:

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from fedscope.cli.options import shared
 from fedscope.cli.options.analysis import GROUPS as analysis_groups
-from fedscope.cli.options.analysis import analysis, targets_of
+from fedscope.cli.options.analysis import analysis
 from fedscope.cli.options.command import Command
 from fedscope.cli.options.reading import best_of_runs, request_of
 from fedscope.cli.terminal import answers, console
@@ -16,10 +16,11 @@ from fedscope.cli.terminal.hessian_shown import shown
 from fedscope.records.hessian import HessianRecord
 from fedscope.workflows.requests import Request
 from fedscope.workflows.results import basis, lookup
-from fedscope.workflows.results.answers import keep, stamps
+from fedscope.workflows.results.answers import Answer, stamps, store
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
+    from fedscope.figures.spectrum.from_records import Kind
     from fedscope.workflows.curvature.checkpoints import Measured
 
 GROUPS = {
@@ -101,59 +102,62 @@ EXAMPLES = {
               default="density", show_default=True,
               help="What --figure draws: the density, the --top-k eigenvalues, H_N and H_D of the pairs of "
               "clients, or bars of λ_max and trace.")  # fmt: skip
-def command(**given: Any) -> None:
+def command(
+    targets: Targets,
+    json_target: str | None,
+    global_model: Literal["final", "best"] | None,
+    recompute: bool,
+    figure: str | None,
+    kind: "Kind",
+    **options: Any,
+) -> None:
     """Measure the curvature of the training loss at checkpoints.
 
     CKPT is a file, or RUN, RUN@25, RUN@25:all, RUN@best, RUN@0, RUN@client3 of the registry; left out, the
     newest run. Several are compared in one table.
     """
-    targets, request = targets_of(given), request_of(given)
-    if (given["global_model"] or ("best" if request.reading == "code" else "final")) == "best":
+    request = request_of(targets, kind if figure else None, **options)
+    if (global_model or ("best" if request.reading == "code" else "final")) == "best":
         targets = best_of_runs(targets)
-    target, figure, again = (
-        given["json_target"],
-        given["figure"] and Path(given["figure"]),
-        given["recompute"],
-    )
-    place = None if figure or again or given["global_model"] else basis.place(targets, request)
-    if place and _answered(place, targets, request, target):
+    place = None if figure or recompute or global_model else basis.place(targets, request)
+    if place and _answered(place, targets, request, json_target):
         return
     from fedscope.workflows.curvature.checkpoints import curvature  # torch: not for --help
 
     if figure:
         from fedscope.figures.style import check_format  # matplotlib: not for a table
 
-        check_format(figure)
+        check_format(Path(figure))
     # of the files as they are before they are read
     bases = [basis.bases(targets, request, path) for path in (place.checkpoints if place else ())]
-    found = curvature(targets, request, console.REPORTER, again=again)
+    found = curvature(targets, request, console.REPORTER, again=recompute)
     if not found:  # another process of torchrun's prints the result
         return
     if place:
         _keep(place, bases, targets, found)
     records = [measured.record for measured in found]
-    if not console.in_json(target, console.one_or_all([record.to_json() for record in records])):
+    if not console.in_json(json_target, _content(records)):
         console.show(shown(records))
     if figure:
-        _draw(records, given["kind"], figure)
+        _draw(records, kind, Path(figure))
 
 
 def _answered(place: basis.Place, targets: Targets, request: Request, target: str | None) -> bool:
-    """Print the answer, if it is kept or a result that is kept has all of it; return whether that is so."""
-    if answers.give(place.file, target):
+    """Print the stored answer, or that of a stored result; return whether there is one."""
+    if answers.print_stored(place.file, target):
         return True
     found = basis.answer(place, targets, request)
     if found is None:
         return False
-    record, said = found
-    answers.say(target, record.to_json(), shown([record]), said)
+    record, remarks = found
+    answers.print_answer(Answer(record.to_json(), list(shown([record])), remarks), target)
     return True
 
 
 def _keep(
     place: basis.Place, bases: Sequence[Sequence[basis.Basis]], targets: Targets, found: Sequence["Measured"]
 ) -> None:
-    """Keep what the records are about, and what the same command will say the next time."""
+    """Store the bases of the records, and the output of the same command for the next time."""
     from fedscope.workflows.sources.problems import remarks
 
     for known, measured in zip(bases, found, strict=True):
@@ -169,17 +173,20 @@ def _keep(
     ]
     if len(again) == len(found):
         rests = {path: stamp for known in bases for path, stamp in known[-1].rests.items()}
-        said = [("note", line) for line in remarks([measured.problem for measured in found], targets)]
-        keep(
-            place.file,
-            {**rests, **stamped},
-            console.one_or_all([record.to_json() for record in again]),
-            list(shown(again)),
-            said,
-        )
+        notes = [("note", line) for line in remarks([measured.problem for measured in found], targets)]
+        store(place.file, {**rests, **stamped}, Answer(_content(again), list(shown(again)), notes))
 
 
-def _draw(records: Sequence[HessianRecord], kind: Any, path: Path) -> None:
+def _content(records: Sequence[HessianRecord]) -> Any:
+    """Return the JSON of one record, or of several with their differences to the first."""
+    if len(records) > 1:
+        from fedscope.records.differences import compared  # torch: not for one
+
+        records = compared(records)
+    return console.one_or_all([record.to_json() for record in records])
+
+
+def _draw(records: Sequence[HessianRecord], kind: "Kind", path: Path) -> None:
     from fedscope.figures.provenance import made_from
     from fedscope.figures.spectrum.from_records import draw
     from fedscope.figures.style import save

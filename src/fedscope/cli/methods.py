@@ -28,7 +28,7 @@ def command() -> None:
 @shared.json_target
 def list_methods(json_target: str | None) -> None:
     """List all methods; any of them add up, as in feddyn+man, unless they fill the same place."""
-    facts, faults = catalogues.kept("method", _facts)
+    facts, faults = catalogues.cached("method", _facts)
     if console.in_json(json_target, facts):
         return
     rows = [[method["name"], method["objective"], method["source"]] for method in facts]
@@ -40,12 +40,12 @@ def list_methods(json_target: str | None) -> None:
 
 
 @command.command("show", examples={"fedscope methods show feddyn+man": "a sum of two methods"})
-@click.argument("method", shell_complete=completion.of("method"))
+@click.argument("method", shell_complete=completion.names_of("method"))
 @shared.json_target
 def show(method: str, json_target: str | None) -> None:
     """Show a method, or a sum such as feddyn+man."""
     catalogues.check("method", method)
-    facts = next((one for one in catalogues.kept("method", _facts)[0] if one["name"] == method), None)
+    facts = next((one for one in catalogues.cached("method", _facts)[0] if one["name"] == method), None)
     if facts is None:
         from fedscope.federated.methods import parse
 

@@ -6,7 +6,7 @@ PyTorch is imported by the commands, not by their help.
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import click
 
@@ -24,6 +24,17 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]
 
 
+class Variant(NamedTuple):
+    """A network, and the images and classes that it is built for; None: as published."""
+
+    name: str
+    classes: int | None
+    channels: int | None
+    side: int | None
+    head: bool
+    shortcut: Literal["A", "B"] | None
+
+
 @click.group("models", cls=Group)
 def command() -> None:
     """List the networks, or show one: source, input, layers, parameters, costs."""
@@ -35,7 +46,7 @@ def list_models(json_target: str | None) -> None:
     """List all networks, each on the images and classes it was published for."""
     from fedscope.own import MODELS, registered
 
-    found, defaults = catalogues.kept("model", _facts)
+    found, defaults = catalogues.cached("model", _facts)
     others = registered(MODELS)
     if console.in_json(json_target, [*found, *({"name": name, "factory": others[name]} for name in others)]):
         return
@@ -79,7 +90,7 @@ def _facts() -> tuple[list[Facts], dict[str, str]]:
 @command.command(
     "show", examples={"fedscope models show resnet20 --classes 100": "a network for 100 classes"}
 )
-@click.argument("name", shell_complete=completion.of("model"))
+@click.argument("name", shell_complete=completion.names_of("model"))
 @click.option("--classes", type=click.IntRange(1), help="Number of classes. [default: as published]")
 @click.option("--channels", type=click.IntRange(1), help="Channels of the images. [default: as published]")
 @click.option("--side", type=click.IntRange(1), help="Pixels of a side. [default: as published]")
@@ -90,22 +101,14 @@ def _facts() -> tuple[list[Facts], dict[str, str]]:
     help="Shortcuts of resnet20: padding, or projection. [default: A]",
 )
 @shared.json_target
-def show(
-    name: str,
-    classes: int | None,
-    channels: int | None,
-    side: int | None,
-    head: bool,
-    shortcut: Literal["A", "B"] | None,
-    json_target: str | None,
-) -> None:
+def show(json_target: str | None, **given: Any) -> None:
     """Show a network: its layers, scalars and multiply-accumulates, and what the methods cost on it."""
-    catalogues.check("model", name)
-    asked = (name, classes, channels, side, head, shortcut)
-    if name in catalogues.names("model"):
-        facts = catalogues.kept(f"model-{'-'.join(map(str, asked))}", lambda: _shown(*asked))
+    variant = Variant(**given)
+    catalogues.check("model", variant.name)
+    if variant.name in catalogues.names("model"):
+        facts = catalogues.cached(f"model-{'-'.join(map(str, variant))}", lambda: _shown(variant))
     else:
-        facts = _shown(*asked)
+        facts = _shown(variant)
     if console.in_json(json_target, facts):
         return
     _print_network(facts)
@@ -113,24 +116,19 @@ def show(
         _print_costs(facts)
 
 
-def _shown(
-    name: str,
-    classes: int | None,
-    channels: int | None,
-    side: int | None,
-    head: bool,
-    shortcut: Literal["A", "B"] | None,
-) -> Facts:
-    """Return what there is to know about a network for these images, and what the methods cost on it.
+def _shown(variant: Variant) -> Facts:
+    """Return the facts of a network for these images, and what the methods cost on it.
 
     Raises:
-        UserError: there is none, or it does not take them.
+        UserError: there is no such network, or it does not take such images.
     """
     from fedscope.models.catalogue import find, outline
     from fedscope.models.summary import summary
 
+    name, head, shortcut = variant.name, variant.head, variant.shortcut
     record = find(name)
-    classes, channels, side = classes or record.classes, channels or record.channels, side or record.side
+    classes, channels = variant.classes or record.classes, variant.channels or record.channels
+    side = variant.side or record.side
     if not record.takes(side):
         raise UserError(f"model {name} takes {record.sides}, not of {side}; choose another --side")
     model = outline(name, classes, channels, head=head, shortcut=shortcut)

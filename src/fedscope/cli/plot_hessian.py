@@ -19,14 +19,7 @@ from fedscope.cli.options.command import Command
               default="density", show_default=True,
               help="Eigenvalue densities; leading eigenvalues against their index; H_N and H_D of every pair "
               "of clients; or bars of λ_max and trace.")  # fmt: skip
-@click.option(
-    "--out",
-    default="hessian.png",
-    show_default=True,
-    metavar="FILE",
-    callback=shared.writable,
-    help="A .png, .pdf or .svg file.",
-)
+@shared.picture("hessian.png")
 def command(records: tuple[Path, ...], kind: Any, out: str) -> None:
     """Draw RECORDS, the .json files that `fedscope hessian --json` wrote, without measuring again."""
     from fedscope.figures.provenance import made_from, read_records

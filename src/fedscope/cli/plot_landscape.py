@@ -3,21 +3,26 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
+from fedscope.choices import BatchNormMode
 from fedscope.cli.options import shared
 from fedscope.cli.options.analysis import GROUPS as analysis_groups
-from fedscope.cli.options.analysis import analysis, targets_of
+from fedscope.cli.options.analysis import analysis
 from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.storage import write_text
+from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
+    from fedscope.figures.surface.surfaces import Kind
+    from fedscope.landscape.surfaces.fused_forward import Precision
     from fedscope.records.landscape import LandscapeRecord
+    from fedscope.workflows.landscape.named_slices import DirectionsName
 
 DIRECTIONS = ("eigen", "ggn", "random", "pca", "points", "line", "clients")
 LEAST, MOST = 3, 1001  # points along an axis
@@ -70,11 +75,29 @@ EXAMPLES = {
               help="How long each frame of a film is seen.")  # fmt: skip
 @click.option("--from", "saved", multiple=True, type=click.Path(path_type=Path), metavar="FILE.json",
               help="Draw what --json wrote, without computing; may be repeated.")  # fmt: skip
-@click.option("--out", default="landscape.png", show_default=True, metavar="FILE",
-              callback=shared.writable,
-              help="A .png, .pdf or .svg file, an interactive .html one; of rounds or a trajectory also .gif "
-              "or .mp4 (with ffmpeg).")  # fmt: skip
-def command(**given: Any) -> None:
+@shared.out(
+    "landscape.png",
+    "A .png, .pdf or .svg file, an interactive .html one; of rounds or a trajectory also .gif or .mp4 (with "
+    "ffmpeg).",
+)
+def command(
+    targets: Targets,
+    bn: BatchNormMode,
+    json_target: str | None,
+    directions: "DirectionsName",
+    grid: str,
+    span: float,
+    metrics: tuple[str, ...],
+    adaptive: float | None,
+    precision: "Precision",
+    recompute: bool,
+    round_range: str | None,
+    kind: "Kind | None",
+    metric: str,
+    seconds: float,
+    saved: tuple[Path, ...],
+    out: str,
+) -> None:
     """Draw the loss on a plane through each checkpoint, on shared axes, camera and colours.
 
     CKPT is a file, or RUN, RUN@25, RUN@25:all, RUN@best, RUN@0, RUN@client3 of the registry; left out, the
@@ -82,47 +105,42 @@ def command(**given: Any) -> None:
     (--keep-every), or several checkpoints in order; clients takes global models whose clients were saved
     (--save-clients). With --rounds it is the name of a run.
     """
-    targets, out = targets_of(given), Path(given["out"])
-    page, metric = out.suffix.lower() == ".html", given["metric"]
+    target, page = Path(out), Path(out).suffix.lower() == ".html"
     if not page:
-        _check_output(
-            out, film_wanted=bool(given["round_range"] or given["saved"]) or given["directions"] == "pca"
-        )
+        _check_output(target, has_rounds=bool(round_range or saved) or directions == "pca")
     from fedscope.figures.provenance import read_records
     from fedscope.figures.surface.surfaces import MOST_CHECKPOINTS
     from fedscope.records.reading import landscapes as landscape_records
     from fedscope.workflows.landscape.checkpoints import landscapes  # torch: not for --help
-    from fedscope.workflows.landscape.scan import Plane
+    from fedscope.workflows.landscape.named_slices import Plane
 
     plane = Plane(
-        directions=given["directions"],
-        grid=grid_sizes(given["grid"]),
-        span=given["span"],
-        bn=given["bn"],
-        metrics=tuple(dict.fromkeys(name for name in (*given["metrics"], metric) if name != "loss")),
-        adaptive=given["adaptive"],
-        precision=given["precision"],
+        directions=directions,
+        grid=grid_sizes(grid),
+        span=span,
+        bn=bn,
+        metrics=tuple(dict.fromkeys(name for name in (*metrics, metric) if name != "loss")),
+        adaptive=adaptive,
+        precision=precision,
     )
-    if given["saved"]:
+    if saved:
         _check_only_drawn()
-        records = landscape_records(read_records(given["saved"]))
+        records = landscape_records(read_records(saved))
     else:
         records = landscapes(
             targets,
             plane,
             console.REPORTER,
-            rounds=given["round_range"],
+            rounds=round_range,
             most=None if page else MOST_CHECKPOINTS,
-            again=given["recompute"],
+            again=recompute,
         )
         if not records:  # another process of torchrun's draws them
             return
-        if not given["round_range"]:
+        if not round_range:
             _note_geometry(records)
-    only_json = console.in_json(
-        given["json_target"], console.one_or_all([record.to_json() for record in records])
-    )
-    _write(records, out, given["kind"], metric, given["seconds"])
+    only_json = console.in_json(json_target, console.one_or_all([record.to_json() for record in records]))
+    _write(records, target, kind, metric, seconds)
     if not only_json:
         print(out)
 
@@ -163,8 +181,8 @@ def _note_geometry(records: Sequence["LandscapeRecord"]) -> None:
             console.note(f"{title}: {line}")
 
 
-def _check_output(path: Path, *, film_wanted: bool) -> None:
-    """Check the format of the picture before the work.
+def _check_output(path: Path, *, has_rounds: bool) -> None:
+    """Check the format of the picture before the landscapes are computed.
 
     Raises:
         UserError: a film of no rounds, a suffix that pictures do not have, or an MP4 without ffmpeg.
@@ -175,7 +193,7 @@ def _check_output(path: Path, *, film_wanted: bool) -> None:
     if not film.is_film_file(path):
         check_format(path)
         return
-    if not film_wanted:
+    if not has_rounds:
         raise UserError(
             f"{path.suffix} shows rounds one after the other: add --rounds FIRST:LAST:STEP, or name the file "
             "with the suffix .png, .pdf or .svg"
@@ -183,7 +201,9 @@ def _check_output(path: Path, *, film_wanted: bool) -> None:
     film.check_encoder(path)
 
 
-def _write(records: Sequence["LandscapeRecord"], path: Path, kind: Any, metric: str, seconds: float) -> None:
+def _write(
+    records: Sequence["LandscapeRecord"], path: Path, kind: "Kind | None", metric: str, seconds: float
+) -> None:
     """Write an interactive page, a film (.gif, .mp4), rounds as a strip of panels, or surfaces."""
     from fedscope.figures import animation as film
     from fedscope.figures.provenance import made_from

@@ -1,16 +1,18 @@
 """`fedscope data plot-partition`: which classes each client holds, before or after a run."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Command
 from fedscope.cli.options.settings import settings
-from fedscope.cli.options.unused import typed
+from fedscope.cli.options.unused import flags_given
 from fedscope.cli.terminal import console
+
+if TYPE_CHECKING:
+    from fedscope.records.partition import PartitionRecord
 
 MADE_OF = ("run", "dataset", "fingerprint", "train_samples", "partition", "seed")  # kept in the figure
 
@@ -35,14 +37,7 @@ MADE_OF = ("run", "dataset", "fingerprint", "train_samples", "partition", "seed"
 @shared.registry
 @click.option("--kind", type=click.Choice(["bubbles", "bars"]), default="bubbles", show_default=True,
               help="A bubble per client and class, or a stacked bar per client.")  # fmt: skip
-@click.option(
-    "--out",
-    default="partition.png",
-    show_default=True,
-    metavar="FILE",
-    callback=shared.writable,
-    help="A .png, .pdf or .svg file.",
-)
+@shared.picture("partition.png")
 @shared.json_target
 def command(
     run: str | None,
@@ -70,21 +65,22 @@ def command(
         run,
         {name: value for name, value in given.items() if value is not None},
         data_dir=data_dir,
-        named=typed(click.get_current_context()),
+        named=flags_given(click.get_current_context()),
         reporter=console.REPORTER,
     )
-    only_json = console.in_json(json_target, record)
-    figure = partition_figure(np.array(record["counts"]), record["classes"], kind=kind, title=_title(record))
-    save(figure, Path(out), record={key: record[key] for key in MADE_OF})
+    content = record.to_json()
+    only_json = console.in_json(json_target, content)
+    figure = partition_figure(np.array(record.counts), record.classes, kind=kind, title=_title(record))
+    save(figure, Path(out), record={key: content[key] for key in MADE_OF})
     if not only_json:
         print(out)
 
 
-def _title(record: Mapping[str, Any]) -> str:
+def _title(record: "PartitionRecord") -> str:
     from fedscope.figures.text.labels import data_name
 
-    signs = {"alpha": "α", "phi": "φ", "rho": "ρ"}
-    division = record["partition"]
-    values = [f"{sign} = {division[name]:g}" for name, sign in signs.items() if name in division]
-    values += ["with refill"] * (division.get("exhausted") == "refill")
-    return ", ".join([data_name(record["dataset"]), division["kind"], *values])
+    division = record.partition
+    signs = {"α": division.alpha, "φ": division.phi, "ρ": division.rho}
+    values = [f"{sign} = {value:g}" for sign, value in signs.items() if value is not None]
+    values += ["with refill"] * (division.exhausted == "refill")
+    return ", ".join([data_name(record.dataset), division.kind, *values])

@@ -25,14 +25,7 @@ KINDS = ("accuracy", "bytes", "rounds", "sharpness", "gap", "layers")
               help="Draw what --json wrote, without the registry; may be repeated.")  # fmt: skip
 @click.option("--title", default="", help="Written above the figure.")
 @shared.json_target
-@click.option(
-    "--out",
-    default="runs.png",
-    show_default=True,
-    metavar="FILE",
-    callback=shared.writable,
-    help="A .png, .pdf or .svg file.",
-)
+@shared.picture("runs.png")
 def command(
     runs: tuple[str, ...],
     kind: Any,
@@ -53,7 +46,7 @@ def command(
     from fedscope.figures.provenance import read_records
     from fedscope.figures.runs.drawings import draw
     from fedscope.figures.style import check_format, save
-    from fedscope.records.run_curves import checked, made_from
+    from fedscope.records.run_curves import provenance, run_curves
     from fedscope.workflows.run_records import run_records
 
     check_format(Path(out))
@@ -61,9 +54,8 @@ def command(
         raise UserError("RUNs and --from do not go together: give one of them")
     store = Registry(registry)
     names = runs or (() if saved else (store.newest().name,))
-    found = read_records(saved) if saved else run_records(store, names)
-    records = checked(found)
-    only_json = console.in_json(json_target, found)
-    save(draw(records, kind, title=title), Path(out), record={"kind": kind, **made_from(records)})
+    records = run_curves(read_records(saved)) if saved else run_records(store, names)
+    only_json = console.in_json(json_target, [record.to_json() for record in records])
+    save(draw(records, kind, title=title), Path(out), record={"kind": kind, **provenance(records)})
     if not only_json:
         print(out)

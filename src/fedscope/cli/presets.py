@@ -19,7 +19,7 @@ def command() -> None:
 @shared.json_target
 def list_presets(json_target: str | None) -> None:
     """List all presets; run one with `fedscope train --preset NAME --method …`."""
-    found = list(catalogues.kept("preset", _facts).values())
+    found = list(catalogues.cached("preset", _facts).values())
     if console.in_json(json_target, found):
         return
     rows = [
@@ -40,12 +40,12 @@ def list_presets(json_target: str | None) -> None:
 @command.command(
     "show", examples={"fedscope presets show fedalign/t1": "its settings, and the command of each method"}
 )
-@click.argument("name", shell_complete=completion.of("preset"))
+@click.argument("name", shell_complete=completion.names_of("preset"))
 @shared.json_target
 def show(name: str, json_target: str | None) -> None:
     """Show a preset, and the command of each of its methods."""
     catalogues.check("preset", name)
-    known = catalogues.kept("preset", _facts)
+    known = catalogues.cached("preset", _facts)
     if name not in known:
         from fedscope.federated.setup.presets import preset
 

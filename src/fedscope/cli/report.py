@@ -1,18 +1,19 @@
 """`fedscope report`: runs and all that was measured of them, as one interactive HTML file."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
+from fedscope.choices import BatchNormMode
 from fedscope.cli.options import shared
 from fedscope.cli.options.analysis import GROUPS as analysis_groups
-from fedscope.cli.options.analysis import analysis, targets_of
+from fedscope.cli.options.analysis import analysis
 from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.storage import write_text
 from fedscope.workflows.results import basis
+from fedscope.workflows.sources.targets import Targets
 
 GROUPS = {
     "Most used": ("--out", "--samples", "--grid", "--top-k", "--no-clients", "--no-compute"),
@@ -28,8 +29,7 @@ EXAMPLES = {
 
 @click.command("report", cls=Command, groups=GROUPS, examples=EXAMPLES)
 @analysis
-@click.option("--out", default="report.html", show_default=True, metavar="FILE",
-              callback=shared.writable, help="The .html file.")  # fmt: skip
+@shared.out("report.html", "The .html file.")
 @click.option("--grid", type=click.IntRange(3, 1001), default=21, show_default=True,
               help="Points along each axis of the landscapes.")  # fmt: skip
 @click.option("--span", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,
@@ -46,15 +46,27 @@ EXAMPLES = {
 @click.option("--no-compute", is_flag=True, help="Show only what the registry and --record have.")
 @click.option("--record", "files", multiple=True, metavar="FILE", type=click.Path(path_type=Path),
               help="A saved record of `hessian` or `plot-landscape --json`; may be repeated.")  # fmt: skip
-def command(**given: Any) -> None:
+def command(
+    targets: Targets,
+    bn: BatchNormMode,
+    json_target: str | None,
+    out: str,
+    grid: int,
+    span: float,
+    top_k: int,
+    probes: int | None,
+    client_probes: int,
+    no_clients: bool,
+    rounds: str | None,
+    no_compute: bool,
+    files: tuple[Path, ...],
+) -> None:
     """Make one HTML file of runs side by side, for any browser: measures what is missing, reuses the rest.
 
     CKPT is a run of the registry, or one of its checkpoints as RUN@25, RUN@best, RUN@client3; left out (and
     without --record), the newest run.
     """
-    targets = targets_of(given)
     lasting = basis.is_lasting(targets)
-    out, target = given["out"], given["json_target"]
     if Path(out).suffix.lower() != ".html":
         raise UserError(f"cannot write a report to '{out}': name it with the suffix .html")
     from fedscope.figures.provenance import read_record
@@ -63,20 +75,20 @@ def command(**given: Any) -> None:
 
     request = ReportRequest(
         targets,
-        grid=given["grid"],
-        span=given["span"],
-        top_k=given["top_k"],
-        probes=given["probes"],
-        client_probes=given["client_probes"],
-        clients=not given["no_clients"],
-        rounds=given["rounds"],
-        bn=given["bn"],
-        compute=not given["no_compute"],
-        given=tuple(record for file in given["files"] for record in read(read_record(file), str(file))),
+        grid=grid,
+        span=span,
+        top_k=top_k,
+        probes=probes,
+        client_probes=client_probes,
+        clients=not no_clients,
+        rounds=rounds,
+        bn=bn,
+        compute=not no_compute,
+        given=tuple(record for file in files for record in read(read_record(file), str(file))),
         lasting=lasting,
     )
     made = report(request, console.REPORTER)
-    only_json = console.in_json(target, [record.to_json() for record in made.records])
+    only_json = console.in_json(json_target, [record.to_json() for record in made.records])
     write_text(Path(out), made.page, below=None)
     if not only_json:
         print(out)

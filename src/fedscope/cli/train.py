@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from fedscope.cli.options import completion, config, shared
 from fedscope.cli.options.command import Command
 from fedscope.cli.options.settings import settings
-from fedscope.cli.options.unused import typed
+from fedscope.cli.options.unused import flags_given
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.workflows import catalogues
@@ -52,7 +52,7 @@ EXAMPLES = {
 )  # fmt: skip
 @click.option(
     "--preset",
-    shell_complete=completion.of("preset"),
+    shell_complete=completion.names_of("preset"),
     help="Start from a paper's experiment; `fedscope presets list` has them.",
 )
 @settings(aliases={"dataset": "--data"})
@@ -129,7 +129,7 @@ def command(
         threads=threads,
         workers=count,
         tensorboard=tensorboard,
-        named=typed(ctx),
+        named=flags_given(ctx),
     )
     trained = train(request, console.REPORTER)
     if not trained:  # another process of torchrun's prints the result

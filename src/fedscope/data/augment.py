@@ -1,9 +1,9 @@
 """From stored uint8 images to the network's input: one vectorised pass per batch, on the images' device.
 
-A pipeline is normalisation plus what is random about a training image: either flip and crop of the padded
-image, which are one gather, so that an image that is neither cropped nor flipped is exactly the test-time
-image; or what photographs get (:class:`~fedscope.data.reading.photo.Photo`). Images come from a store: a
-tensor, or files that are decoded as they are fetched.
+A pipeline is normalisation plus random augmentation: either flip and crop of the padded image, which are one
+gather, so that an image that is neither cropped nor flipped is exactly the test-time image; or the changes of
+:class:`~fedscope.data.reading.photo.Photo`. Images come from a store: a tensor, or files that are
+decoded when they are fetched.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,7 +46,7 @@ class Pipeline:
         return self._normalised(images.float().div_(255)) if self.mean else images
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """Return (D, count) for ``train``: what is random about ``count`` images.
+        """Return (D, count) for ``train``: the random numbers of ``count`` images.
 
         Of a crop and flip, int64 (3, count): row and column of the crop, and whether to flip. Drawn on the
         generator's own device (the CPU), so that every device sees the same images. A pipeline without
@@ -86,7 +86,7 @@ class Pipeline:
             if isinstance(store, Files):
                 for rows, draws in batches[index : index + 2]:
                     crops = self.photo.crops(draws.flatten(1)) if self.photo and len(draws) else None
-                    store.ask(rows.flatten(), crops)
+                    store.prefetch(rows.flatten(), crops)
             yield batch
 
     def _normalised(self, images: Tensor) -> Tensor:

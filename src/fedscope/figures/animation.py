@@ -1,4 +1,7 @@
-"""Figures one after the other: a GIF that any viewer loops, or an MP4 where ffmpeg is installed."""
+"""Films of figures: a GIF that any viewer loops, or an MP4 where ffmpeg is installed.
+
+Frames are separate figures with one palette, which matplotlib's writers, made for one figure, do not support.
+"""
 
 import json
 import shutil
@@ -47,8 +50,8 @@ def check_encoder(path: Path) -> None:
 def save_film(figures: Sequence[Figure], path: Path, *, record: Mapping[str, Any], seconds: float) -> None:
     """Write a film that loops, atomically, each frame seen for ``seconds`` and the last one longer.
 
-    ``record`` (plain JSON data: what made the film) is embedded as the file's comment; of a record that is
-    too long for an MP4's, only the checkpoints. The same figures and record give the same bytes of a GIF.
+    ``record`` (plain JSON data: the origin of the film) is embedded as the file's comment; of a record too
+    long for an MP4's, only the checkpoints. The same figures and record give the same bytes of a GIF.
 
     Raises:
         UserError: an MP4, and ffmpeg is not installed or cannot make it.

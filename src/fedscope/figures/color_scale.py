@@ -22,7 +22,7 @@ from fedscope.errors import UserError
 
 RELIEFS, LOG_RELIEFS = 4.0, 1.25
 DECADES = (1.0, 6.0)
-SPARED = 5.0  # walls up to so many times the ceiling stay whole
+SPARED = 5.0  # walls up to this many times the ceiling are not cut
 
 Grid = NDArray[np.float64]
 
@@ -60,7 +60,7 @@ class Scale:
         return self._round(((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)), 9)
 
     def label(self) -> str:
-        """Name the scale, and why it is linear where one expects a logarithmic one."""
+        """Name the scale, and why it is linear where a logarithmic one is expected."""
         if is_percentage(self.metric):
             return f"{self.metric} (%)"
         if self.log:

@@ -1,4 +1,4 @@
-"""A figure that is laid out in inches from its top left corner, so that text keeps its room at any size."""
+"""A figure laid out in inches from its top left corner, so that text has the same room at any size."""
 
 from collections.abc import Sequence
 from textwrap import wrap
@@ -42,6 +42,25 @@ class Page:
     def write(self, text: str, *, center: float, top: float, **look: Any) -> None:
         """Write one centred line that hangs from ``top``; ``look`` is matplotlib's ``Text`` properties."""
         self.figure.text(center / self.width, 1 - top / self.height, text, ha="center", va="top", **look)
+
+    def write_head(
+        self,
+        titles: Sequence[str],
+        notes: Sequence[str],
+        *,
+        top: float,
+        title_step: float,
+        note_step: float,
+    ) -> None:
+        """Write lines of a bold title, the first at ``top``, and fainter notes below it."""
+        below = self.write_lines(
+            titles, top=top, step=title_step, fontsize=style.TITLE_SIZE, fontweight="bold"
+        )
+        self.write_notes(notes, top=below, step=note_step)
+
+    def write_notes(self, notes: Sequence[str], *, top: float, step: float) -> None:
+        """Write small, faint lines, the first at ``top``."""
+        self.write_lines(notes, top=top, step=step, fontsize=style.SMALL_SIZE, color=style.FAINT_INK)
 
     def write_lines(self, lines: Sequence[str], *, top: float, step: float, **look: Any) -> float:
         """Write centred lines ``step`` inches apart, the first at ``top``; return where the next would be."""

@@ -1,4 +1,4 @@
-"""Where labels go beside their points, so that no label covers a point or another label.
+"""The places of labels beside their points, so that no label covers a point or another label.
 
 Each label in turn takes the nearest place of rings around its point. Everything is in typographic points from
 the lower left corner of the panel, and lines are known by samples along them.

@@ -1,4 +1,4 @@
-"""What made a figure, in the figure: the analyses it shows, and so their checkpoints and code.
+"""The origin of a figure, stored in its file: the analyses it shows, with their checkpoints and code.
 
 ``style.save`` embeds the record; :func:`read_record` takes it out of the file again.
 """
@@ -20,7 +20,7 @@ _ANALYSIS = ("schema", "checkpoint", "problem", "directions", "directions_of", "
 
 
 def made_from(records: Sequence[Analysis]) -> dict[str, Any]:
-    """Return the record of a figure that shows these analyses: what each was of, and which code made it."""
+    """Return the record of a figure that shows these analyses: the subject and the code of each."""
     return {
         "checkpoints": [record.checkpoint.sha256 for record in records],
         "analyses": [
@@ -53,7 +53,7 @@ def read_records(paths: Sequence[Path]) -> list[Mapping[str, Any]]:
     """Return the records in .json files, each of which holds one or a list.
 
     Raises:
-        UserError: no such file, of another kind, or what is in it are no records.
+        UserError: no such file, of another kind, or without records.
     """
     found: list[Mapping[str, Any]] = []
     for path in paths:
@@ -71,7 +71,7 @@ def _png(content: bytes) -> bytes:
     from PIL import Image
 
     try:
-        with warnings.catch_warnings():  # about many pixels, which are not looked at
+        with warnings.catch_warnings():  # about many pixels, which are not decoded
             warnings.simplefilter("ignore")
             image = Image.open(BytesIO(content), formats=["PNG"])
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
@@ -95,7 +95,7 @@ def _pdf(content: bytes) -> bytes:
 def _gif(content: bytes) -> bytes:
     """Return the first comment, a chain of blocks that each begin with their length.
 
-    Pillow adds block to block, which takes hours of a long comment.
+    Read here because Pillow needs hours for a long comment: it appends block to block.
     """
     colors = content[10]
     at = 13 + (3 << (colors & 7) + 1 if colors & 0x80 else 0)

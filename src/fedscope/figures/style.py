@@ -1,4 +1,4 @@
-"""The one place for the look: sizes, fonts, colours, and how a figure becomes a file.
+"""The look of all figures: sizes, fonts, colours, and how a figure becomes a file.
 
 Figures are built with the object API inside ``paper_style()`` and written by ``save``; pyplot and the
 caller's own matplotlib settings are neither read nor changed. Only fonts that matplotlib ships are named,
@@ -33,7 +33,9 @@ SMALL_SIZE = 6.0  # points
 INK = "0.15"
 FAINT_INK = "0.4"
 NOT_FINITE_FILL = "0.88"
-NOT_FINITE_HATCH = "0.6"
+HATCHED: dict[str, Any] = {  # a patch where values are not finite or not resolved
+    "facecolor": NOT_FINITE_FILL, "edgecolor": "0.6", "linewidth": 0, "hatch": "/////",
+}  # fmt: skip
 
 Color = tuple[float, float, float]  # RGB
 
@@ -125,7 +127,7 @@ def ink_on(fill: ColorType) -> str:
 def typeset(text: str) -> str:
     """Return plain ``text`` for matplotlib: λ_max and sub- and superscript digits become mathtext.
 
-    The serif font has no glyphs for them; a dollar sign stays a dollar sign.
+    The serif font has no glyphs for them; a dollar sign is escaped.
     """
     text = text.replace("$", r"\$").replace("λ_max", r"$\lambda_{\max}$")
     text = re.sub("[₀-₉]+", lambda digits: f"$_{{{digits[0].translate(_DIGITS)}}}$", text)
@@ -147,7 +149,7 @@ def check_format(path: Path) -> str:
 def save(figure: Figure, path: Path, *, record: Mapping[str, Any]) -> None:
     """Write ``figure`` to ``path`` atomically; the suffix .png, .pdf or .svg decides the format.
 
-    ``record`` (plain JSON data: what made the figure) is embedded in the file's metadata. No date is
+    ``record`` (plain JSON data: the origin of the figure) is embedded in the file's metadata. No date is
     written, so the same figure and record give the same bytes.
 
     Raises:

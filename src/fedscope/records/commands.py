@@ -1,4 +1,4 @@
-"""Parts of the commands that reports and messages tell: they work where they are pasted."""
+"""Parts of the commands in reports and messages, which can be pasted into a shell."""
 
 import os
 import shlex

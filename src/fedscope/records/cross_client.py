@@ -1,6 +1,6 @@
 """The clients of a checkpoint compared: the entry ``cross_client`` of schema ``fedscope/hessian/1``."""
 
-from typing import Literal, Self
+from typing import Generic, Literal, Self, TypeVar
 
 from pydantic import model_validator
 
@@ -11,42 +11,34 @@ from fedscope.statistics.resolution import RANGES, is_resolved
 from fedscope.validation import Plain
 
 READINGS: tuple[Reading, ...] = ("tensor", "parameter")
+Value = TypeVar("Value")
 Matrix = Many[Many[Number]]  # (K, K)
 
 
-class Means(Plain):
-    """The mean over pairs of clients, of either reading; None where a reading was not measured."""
+class ByReading(Plain, Generic[Value]):
+    """A quantity in either reading; None where a reading was not measured."""
+
+    tensor: Value | None = None
+    parameter: Value | None = None
+
+
+class Means(ByReading[Estimate]):
+    """The mean over pairs of clients."""
 
     tensor: Estimate | None
     parameter: Estimate | None
 
 
-class Pairs(Plain):
-    """The value of every pair of clients, of either reading."""
+class BySymbol(Plain, Generic[Value]):
+    """What H_N and H_D of every pair of clients have."""
 
-    tensor: Matrix | None = None
-    parameter: Matrix | None = None
+    H_N: ByReading[Value] | None = None
+    H_D: ByReading[Value] | None = None
 
-
-class Matrices(Plain):
-    """H_N and H_D of every pair of clients."""
-
-    H_N: Pairs | None = None
-    H_D: Pairs | None = None
-
-
-class Resolved(Plain):
-    """Whether each pair is resolved, of either reading."""
-
-    tensor: Many[Many[bool]] | None = None
-    parameter: Many[Many[bool]] | None = None
-
-
-class ResolvedMatrices(Plain):
-    """Whether H_N and H_D of each pair are resolved."""
-
-    H_N: Resolved | None = None
-    H_D: Resolved | None = None
+    def of(self, symbol: Symbol, reading: Reading) -> Value | None:
+        """Return what one of them has in one reading."""
+        found = self.H_N if symbol == "H_N" else self.H_D
+        return (found.tensor if reading == "tensor" else found.parameter) if found else None
 
 
 class CrossClient(Plain):
@@ -66,8 +58,8 @@ class CrossClient(Plain):
     lambda_max: Several[Eigenvalue] = ()
     overlap_k: int | None = None
     overlap: Several[Number] = ()
-    matrices: Matrices | None = None
-    matrices_resolved: ResolvedMatrices | None = None
+    matrices: BySymbol[Matrix] | None = None
+    matrices_resolved: BySymbol[Many[Many[bool]]] | None = None
     uploads: dict[str, str] | None = None  # the clients' files and their hashes
     rows: str | None = None  # "redrawn": the run did not store which rows the clients hold
     rows_sha256: str | None = None
@@ -92,8 +84,7 @@ class CrossClient(Plain):
 
     def matrix(self, symbol: Symbol, reading: Reading) -> Matrix | None:
         """Return the value of each pair, NaN where there is none; None where there is no matrix."""
-        found = self.matrices and (self.matrices.H_N if symbol == "H_N" else self.matrices.H_D)
-        return (found.tensor if reading == "tensor" else found.parameter) if found else None
+        return self.matrices.of(symbol, reading) if self.matrices else None
 
     def resolved(self, symbol: Symbol, reading: Reading) -> list[list[bool]]:
         """Return for each pair whether its value in :meth:`matrix` is resolved.
@@ -101,9 +92,7 @@ class CrossClient(Plain):
         In an older record, which does not state it, pairs are unresolved where they are out of the range or
         have no value.
         """
-        states = self.matrices_resolved
-        found = states and (states.H_N if symbol == "H_N" else states.H_D)
-        stated = (found.tensor if reading == "tensor" else found.parameter) if found else None
+        stated = self.matrices_resolved.of(symbol, reading) if self.matrices_resolved else None
         if stated is not None:
             return [list(row) for row in stated]
         low, high = RANGES[symbol]

@@ -1,4 +1,7 @@
-"""Whether one checkpoint's curvature is lower than another's: differences with their own error bars.
+"""In what two checkpoints are compared: differences with error bars of their own, and verdicts.
+
+:data:`COMPARISONS` lists them; tables, the report and JSON show whatever is in the list. A new comparison is
+a function of two records and a line there.
 
 Two checkpoints measured on the same samples share most of what is random: a batch that is hard for one is
 hard for the other, and the probes are the same vectors. So the error of a difference is taken from the
@@ -8,30 +11,39 @@ Built from two Hessian records; nothing is computed again.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from fedscope.choices import Reading
 from fedscope.errors import UserError
-from fedscope.records.cross_client import READINGS, CrossClient
-from fedscope.records.estimates import SYMBOLS, Eigenvalue
+from fedscope.records.cross_client import READINGS
+from fedscope.records.estimates import SYMBOLS, Eigenvalue, Symbol
 from fedscope.records.hessian import HessianRecord, Trace
-from fedscope.statistics.intervals import combined, data_stderr, interval
+from fedscope.records.numbers import or_null
+from fedscope.statistics.intervals import combined, data_stderr, interval, sample_error
 
 LEVEL = 0.95
-NONE = (0.0, math.inf)  # no such error
+EXACT = (0.0, math.inf)  # an error of 0, of no finite number of degrees of freedom
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A quantity of ``other`` minus that of ``reference``, with both error bars."""
+    """A quantity of ``other`` minus that of ``reference``, or their distance, with both error bars.
+
+    NaN where one of the two is not resolved.
+    """
 
     quantity: str
     value: float
-    probe: tuple[float, float]  # standard error over probes and its degrees of freedom; 0 if there are none
-    data: tuple[float, float]  # over the samples; NaN where there is one batch only
+    probe: tuple[float, float] = EXACT  # standard error over probes, its degrees of freedom; 0 without probes
+    data: tuple[float, float] = EXACT  # over the samples; NaN where there is one batch only
+    bound: float = 0.0  # of an error that is no spread: the residuals of eigenvalues
+    signed: bool = True  # a difference; a distance has no sign, and no verdict
 
     @property
     def stderr(self) -> float:
@@ -40,21 +52,35 @@ class Difference:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval of both errors together."""
-        return interval(self.value, *combined(self.probe, self.data), LEVEL)
+        """The 95 % interval of both errors together, and of the bound beyond it."""
+        low, high = interval(self.value, *combined(self.probe, self.data), LEVEL)
+        return low - self.bound, high + self.bound
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Literal["lower", "higher", "undecided"] | None:
         """``lower``, ``higher``, or ``undecided`` where the interval holds zero or is unknown."""
+        if not self.signed:
+            return None
         low, high = self.interval
         return "lower" if high < 0 else "higher" if low > 0 else "undecided"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A quantity that two records are compared in."""
+
+    quantity: str  # its name in tables
+    of: Callable[[HessianRecord, HessianRecord], Difference | None]  # None: the records do not both have it
+    sharpness: bool = False  # whether the minimum with the higher value is the sharper one
+    meaning: str = ""  # for readers of a table, where the name does not say it
 
 
 def differences(reference: HessianRecord, other: HessianRecord) -> list[Difference]:
     """Return what two records have in common, as differences.
 
-    λ_max and trace are paired as said above. H_N and H_D, whose clients have nothing in common, are not:
-    their errors add in squares. A difference to one that is not resolved is NaN, and undecided.
+    λ_max and trace are paired over samples and probes, λ_max without the bias that its samples give it. H_N
+    and H_D, whose clients have nothing in common, are not: their errors add in squares. A difference to one
+    that is not resolved is NaN, and undecided.
 
     Raises:
         UserError: the records were not made on the same samples with the same operator.
@@ -64,38 +90,76 @@ def differences(reference: HessianRecord, other: HessianRecord) -> list[Differen
     settings = ("operator", "parameters", "bn", "engine", "reading")
     if any(getattr(reference.problem, name) != getattr(other.problem, name) for name in settings):
         raise UserError(f"the two are not the same quantity: they differ in one of {', '.join(settings)}")
-    sizes = reference.batch_sizes
-    found = [
-        _eigenvalue(reference.lambda_max, other.lambda_max, sizes),
-        _trace(reference.trace, other.trace, sizes),
+    found = (comparison.of(reference, other) for comparison in COMPARISONS)
+    return [difference for difference in found if difference is not None]
+
+
+def compared(records: Sequence[HessianRecord]) -> list[HessianRecord]:
+    """Return the records, each after the first with its ``differences`` to the first, where there are any."""
+    return [*records[:1], *(_to_first(records[0], other) for other in records[1:])]
+
+
+def _to_first(reference: HessianRecord, other: HessianRecord) -> HessianRecord:
+    try:
+        found = differences(reference, other)
+    except UserError:
+        return other
+    entries = [
+        {
+            "quantity": one.quantity,
+            "to": reference.checkpoint.sha256,
+            "value": or_null(one.value),
+            "stderr": or_null(one.stderr),
+            "interval": None if math.isnan(one.interval[0]) else list(one.interval),
+            "verdict": one.verdict,
+        }
+        for one in found
     ]
-    found = [difference for difference in found if not math.isnan(difference.value)]
-    if reference.cross_client and other.cross_client:
-        found += _cross(reference.cross_client, other.cross_client)
-    return found
+    return other.edited(differences=entries)
 
 
-def _eigenvalue(ours: Eigenvalue, theirs: Eigenvalue, sizes: Sequence[int]) -> Difference:
+def is_sharpness(difference: Difference) -> bool:
+    """Say whether a difference is of a sharpness."""
+    return any(one.quantity == difference.quantity and one.sharpness for one in COMPARISONS)
+
+
+def _lambda_max(reference: HessianRecord, other: HessianRecord) -> Difference | None:
+    ours, theirs = reference.lambda_max, other.lambda_max
     # To first order an eigenvalue moves by the form at its own eigenvector, which the samples do not move.
-    return Difference("λ_max", theirs.value - ours.value, NONE, _data(ours, theirs, sizes))
+    mine, yours = _numbers(ours.by_sample), _numbers(theirs.by_sample)
+    if len(mine) == len(yours) > 0:
+        data = sample_error(yours - mine)
+    else:
+        data = _data(ours, theirs, reference.batch_sizes)
+    gap = theirs.value - ours.value
+    bias = theirs.bias_data - ours.bias_data
+    if not math.isnan(bias):
+        gap -= bias
+    return _known(Difference("λ_max", gap, data=data, bound=ours.residual + theirs.residual))
 
 
-def _trace(ours: Trace, theirs: Trace, sizes: Sequence[int]) -> Difference:
+def _trace(reference: HessianRecord, other: HessianRecord) -> Difference | None:
+    ours, theirs = reference.trace, other.trace
     probe = _probes(_numbers(ours.samples), _numbers(theirs.samples))
-    return Difference("trace", theirs.value - ours.value, probe, _data(ours, theirs, sizes))
+    data = _data(ours, theirs, reference.batch_sizes)
+    return _known(Difference("trace", theirs.value - ours.value, probe, data))
 
 
-def _cross(ours: CrossClient, theirs: CrossClient) -> list[Difference]:
-    found = []
-    for symbol in SYMBOLS:
-        for reading in READINGS:
-            mine, yours = ours.mean(symbol, reading), theirs.mean(symbol, reading)
-            if mine and yours:
-                known = mine.resolves(symbol) and yours.resolves(symbol)
-                error = combined((mine.stderr, mine.dof), (yours.stderr, yours.dof))
-                gap = yours.value - mine.value if known else math.nan
-                found.append(Difference(f"{symbol} ({reading})", gap, error, NONE))
-    return found
+def _known(found: Difference) -> Difference | None:
+    return None if math.isnan(found.value) else found
+
+
+def _mean_over_pairs(
+    symbol: Symbol, reading: Reading, reference: HessianRecord, other: HessianRecord
+) -> Difference | None:
+    crossed = [record.cross_client for record in (reference, other)]
+    means = [found.mean(symbol, reading) for found in crossed if found]
+    mine, yours = means if len(means) == 2 else (None, None)
+    if mine is None or yours is None:
+        return None
+    known = mine.resolves(symbol) and yours.resolves(symbol)
+    error = combined((mine.stderr, mine.dof), (yours.stderr, yours.dof))
+    return Difference(f"{symbol} ({reading})", yours.value - mine.value if known else math.nan, error)
 
 
 def _data(ours: Eigenvalue | Trace, theirs: Eigenvalue | Trace, sizes: Sequence[int]) -> tuple[float, float]:
@@ -111,7 +175,7 @@ def _probes(mine: Tensor, yours: Tensor) -> tuple[float, float]:
     """
     shared = min(len(mine), len(yours))
     if shared < 2:
-        return NONE if len(mine) == len(yours) == 0 else (math.nan, 0)
+        return EXACT if len(mine) == len(yours) == 0 else (math.nan, 0)
     covariance = torch.cov(torch.stack([mine[:shared], yours[:shared]]))[0, 1]
     variance = mine.var() / len(mine) + yours.var() / len(yours)
     variance -= 2 * covariance / max(len(mine), len(yours))
@@ -120,3 +184,14 @@ def _probes(mine: Tensor, yours: Tensor) -> tuple[float, float]:
 
 def _numbers(values: Sequence[float] | None) -> Tensor:
     return torch.tensor(values or (), dtype=torch.float64)
+
+
+COMPARISONS: tuple[Comparison, ...] = (
+    Comparison("λ_max", _lambda_max, sharpness=True),
+    Comparison("trace", _trace, sharpness=True),
+    *(
+        Comparison(f"{symbol} ({reading})", partial(_mean_over_pairs, symbol, reading))
+        for symbol in SYMBOLS
+        for reading in READINGS
+    ),
+)

@@ -2,7 +2,8 @@
 
 Beside value and errors an entry holds its 95 % ``interval``, whether it is ``resolved`` where noise can carry
 it out of its range (:mod:`fedscope.statistics.resolution`), and what a later comparison needs: under
-``batches`` the quantity's part from each batch, under ``samples`` from each probe.
+``batches`` the quantity's part from each batch, under ``samples`` from each probe, under ``by_sample`` the
+first eigenvalue's part from each sample.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from fedscope.records.numbers import or_null
+from fedscope.statistics.intervals import effective_number
 from fedscope.statistics.resolution import is_resolved
 
 if TYPE_CHECKING:
@@ -31,8 +34,12 @@ def eigenvalues(pairs: Eigenpairs) -> list[Record]:
             "residual": float(pairs.residuals[i]),
             "stderr_data": float(pairs.stderr_data[i]),
             "bias_data": float(pairs.bias_data[i]),
+            "dof_data": or_null(float(pairs.dof_data[i])),
             "interval": _known(pairs.interval(i)),
+            "certified": bool(pairs.certified[i]),
+            "effective_samples": None if pairs.samples is None else effective_number(pairs.samples[i]),
             "batches": None if pairs.forms is None else pairs.forms[i],
+            "by_sample": None if pairs.samples is None or i else pairs.samples[i],
         }
         for i in range(len(pairs.values))
     ]

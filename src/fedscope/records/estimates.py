@@ -37,13 +37,18 @@ class Eigenvalue(Entry):
     residual: Number
     stderr_data: Number
     bias_data: Number = math.nan  # by which it is too high on so few samples; NaN of an older record
+    dof_data: Number = math.nan  # degrees of freedom of ``stderr_data``; NaN of an older record
     interval: Interval | None = None
+    certified: bool | None = None  # known to be the i-th; None of an older record
+    effective_samples: Number = math.nan  # how many samples carry it; NaN where their parts are not known
     batches: Many[Number] | None = None  # its part from each batch
+    by_sample: Many[Number] | None = None  # the first eigenvalue's part from each sample
 
     @property
     def errors(self) -> Errors:
         """The standard error over the samples, where it is known."""
-        return known((self.stderr_data, freedom_of(self.batches)))
+        freedom = freedom_of(self.batches) if math.isnan(self.dof_data) else self.dof_data
+        return known((self.stderr_data, freedom))
 
 
 class Estimate(Entry):

@@ -10,6 +10,8 @@ from fedscope.records.estimates import Eigenvalue, Entry, Errors, Estimate, free
 from fedscope.records.numbers import Count, Interval, Many, Number, Several
 from fedscope.validation import Plain
 
+HESSIAN_SCHEMA = "fedscope/hessian/1"
+
 
 class Checkpoint(Plain):
     """Which weights were measured."""
@@ -42,6 +44,12 @@ class Problem(Plain):
     parameters: str | None = None  # patterns of names; None: all parameters
     bn: str | None = None
     form_reason: str | None = None  # why no faster form of the network was used
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether it is of the whole Hessian, by our own estimators."""
+        kind = (self.operator, self.engine, self.reading, self.parameters)
+        return kind == ("hessian", "fedscope", "paper", None)
 
 
 class Layer(Eigenvalue):
@@ -92,6 +100,17 @@ class Density(Plain):
         return self
 
 
+class Compared(Plain):
+    """A difference to the first of several records, or a distance from it, which has no verdict."""
+
+    quantity: str
+    to: str  # SHA-256 of the first record's checkpoint
+    value: Number
+    stderr: Number
+    interval: Interval | None
+    verdict: Literal["lower", "higher", "undecided"] | None
+
+
 class HessianRecord(Plain):
     """What was measured of one checkpoint."""
 
@@ -114,6 +133,7 @@ class HessianRecord(Plain):
     versions: dict[str, str] = Field(default_factory=dict)
     operator_sha256: str | None = None  # None of an older record
     reused: bool = False  # found, not measured
+    differences: Many[Compared] = ()  # to the first of several records that are printed together
 
     @property
     def ends(self) -> tuple[tuple[Eigenvalue, ...], tuple[Eigenvalue, ...]]:

@@ -8,6 +8,8 @@ from fedscope.records.hessian import Checkpoint, Problem
 from fedscope.records.numbers import Count, Finite, Grid, Many, Number, Several, fits
 from fedscope.validation import Plain
 
+LANDSCAPE_SCHEMA = "fedscope/landscape/1"
+
 
 class Axis(Plain):
     """One direction of a slice, and the coordinates along it."""

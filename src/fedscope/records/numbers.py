@@ -1,7 +1,7 @@
-"""The numbers of records: what JSON says with null, Python says with NaN, and the other way round.
+"""The numbers of records: null in JSON is NaN in Python, and the other way round.
 
 JSON has neither NaN nor infinity. A record writes null for a value that was not finite and for an error that
-could not be formed; readers see NaN in both cases, and need no second way to ask for it.
+could not be formed; readers see NaN in both cases.
 """
 
 import math
@@ -59,3 +59,8 @@ def fits(grid: Any, shape: tuple[int, ...]) -> bool:
     if len(shape) > 1:
         return all(fits(part, shape[1:]) for part in grid)
     return all(isinstance(value, int | float) for value in grid)
+
+
+def or_null(value: float) -> float | None:
+    """Return the number as JSON has it: null where it is not finite."""
+    return value if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Saved records that somebody hands in, read before anything is shown of them."""
+"""Readers of saved records, which are checked whole before anything is shown of them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar
@@ -6,15 +6,14 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from fedscope.errors import UserError
-from fedscope.records.hessian import HessianRecord
-from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord
-from fedscope.records.schemas import HESSIAN_SCHEMA, LANDSCAPE_SCHEMA
-from fedscope.validation import refusal
+from fedscope.records.hessian import HESSIAN_SCHEMA, HessianRecord
+from fedscope.records.landscape import LANDSCAPE_SCHEMA, LandscapeRecord, ObjectiveRecord
+from fedscope.validation import Plain, refusal
 
 Analysis = HessianRecord | LandscapeRecord
 Kept = Analysis | ObjectiveRecord
 
-Record = TypeVar("Record", HessianRecord, LandscapeRecord)
+Record = TypeVar("Record", bound=Plain)
 
 _ANALYSIS: TypeAdapter[Analysis] = TypeAdapter(Annotated[Analysis, Field(discriminator="schema_name")])
 
@@ -38,7 +37,7 @@ def read(content: Any, what: str) -> list[Analysis]:
     return found
 
 
-def kept(content: Mapping[str, Any]) -> Kept | None:
+def stored_record(content: Mapping[str, Any]) -> Kept | None:
     """Return the record that ``content`` is; None where it is none, or not whole."""
     try:
         return _ANALYSIS.validate_python(content) if "schema" in content else ObjectiveRecord.read(content)
@@ -46,28 +45,36 @@ def kept(content: Mapping[str, Any]) -> Kept | None:
         return None
 
 
-def hessians(found: Sequence[Mapping[str, Any]]) -> list[HessianRecord]:
+def hessians(contents: Sequence[Mapping[str, Any]]) -> list[HessianRecord]:
     """Return records of ``fedscope hessian --json``.
 
     Raises:
         UserError: one has another schema, or is not whole.
     """
-    return [_of(HessianRecord, HESSIAN_SCHEMA, "hessian", one) for one in found]
+    return read_as(HessianRecord, HESSIAN_SCHEMA, "hessian", contents)
 
 
-def landscapes(found: Sequence[Mapping[str, Any]]) -> list[LandscapeRecord]:
+def landscapes(contents: Sequence[Mapping[str, Any]]) -> list[LandscapeRecord]:
     """Return records of ``fedscope plot-landscape --json``.
 
     Raises:
         UserError: one has another schema, or is not whole.
     """
-    return [_of(LandscapeRecord, LANDSCAPE_SCHEMA, "plot-landscape", one) for one in found]
+    return read_as(LandscapeRecord, LANDSCAPE_SCHEMA, "plot-landscape", contents)
 
 
-def _of(model: type[Record], schema: str, command: str, found: Mapping[str, Any]) -> Record:
-    if found.get("schema") != schema:
-        raise UserError(
-            f"a record has the schema {found.get('schema')!r}, not {schema!r}: "
-            f"make it with 'fedscope {command} --json FILE'"
-        )
-    return model.read(found, f"a record of 'fedscope {command} --json'")
+def read_as(
+    model: type[Record], schema: str, command: str, contents: Sequence[Mapping[str, Any]]
+) -> list[Record]:
+    """Return the records of one command's ``--json``.
+
+    Raises:
+        UserError: one has another schema, or is not whole.
+    """
+    for found in (content.get("schema") for content in contents):
+        if found != schema:
+            raise UserError(
+                f"a record has the schema {found!r}, not {schema!r}: "
+                f"make it with 'fedscope {command} --json FILE'"
+            )
+    return [model.read(content, f"a record of 'fedscope {command} --json'") for content in contents]

@@ -12,6 +12,7 @@ from pydantic import Field
 from fedscope.errors import UserError
 from fedscope.records.estimates import Estimate
 from fedscope.records.numbers import Count, Many, Number
+from fedscope.records.reading import read_as
 from fedscope.validation import Plain
 
 SCHEMA = "fedscope/run-curves/1"
@@ -71,8 +72,8 @@ class RunCurves(Plain):
     versions: dict[str, str]
 
 
-def made_from(records: Sequence[RunCurves]) -> dict[str, Any]:
-    """Return the record of a figure that shows these runs: which they are, at which checkpoints."""
+def provenance(records: Sequence[RunCurves]) -> dict[str, Any]:
+    """Return the JSON that a figure of these runs has in it: which they are, at which checkpoints."""
     return {
         "checkpoints": [record.at.sha256 for record in records],
         "runs": [
@@ -88,18 +89,13 @@ def made_from(records: Sequence[RunCurves]) -> dict[str, Any]:
     }
 
 
-def checked(records: Sequence[Mapping[str, Any]]) -> list[RunCurves]:
-    """Return the typed records of JSON.
+def run_curves(contents: Sequence[Mapping[str, Any]]) -> list[RunCurves]:
+    """Return records of ``fedscope plot-runs --json``.
 
     Raises:
         UserError: one is of another kind, or is not whole.
     """
-    for record in records:
-        if record["schema"] != SCHEMA:
-            raise UserError(
-                f"a record of {record['schema']} is none of runs; give what 'fedscope plot-runs --json' wrote"
-            )
-    return [RunCurves.read(record, "a record of 'fedscope plot-runs --json'") for record in records]
+    return read_as(RunCurves, SCHEMA, "plot-runs", contents)
 
 
 def accuracy_at(record: RunCurves) -> tuple[float, float]:
@@ -148,15 +144,13 @@ def curvature_at(records: Sequence[RunCurves]) -> tuple[int, list[Curvature]]:
     ]
     shared = set.intersection(*map(set, found))
     if not shared:
-        lacking = next((r for r, one in zip(records, found, strict=True) if not one), None)
-        which = (
-            "the checkpoints are measured on different numbers of samples"
-            if lacking is None
-            else (f"the curvature of {name_of(lacking)} is not measured")
-        )
-        names = " ".join(map(name_of, records if lacking is None else [lacking]))
+        lacking = [record for record, one in zip(records, found, strict=True) if not one][:1]
+        names = " ".join(map(name_of, lacking or records))
+        fault = f"the curvature of {names} is not measured"
+        if not lacking:
+            fault = "the checkpoints are measured on different numbers of samples"
         raise UserError(
-            f"{which}: 'fedscope hessian {names} --samples 1024{records[0].registry_option}' measures it"
+            f"{fault}: 'fedscope hessian {names} --samples 1024{records[0].registry_option}' measures it"
         )
     samples = max(shared)
     return samples, [one[samples] for one in found]

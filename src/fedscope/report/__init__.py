@@ -1,4 +1,4 @@
-"""The interactive HTML: one self-contained file from plain records, which works offline and is sent around.
+"""The interactive HTML report: one self-contained file from plain records, which works offline.
 
 Nothing is computed here, and the same records give the same bytes.
 """
@@ -32,7 +32,7 @@ def report_page(
         UserError: there is nothing at all to report.
     """
     if not (runs or curvatures or landscapes):
-        raise UserError("there is nothing to report: name a run, or hand in a --record")
+        raise UserError("there is nothing to report: name a run, or add a --record")
     analyses: list[Analysis] = [*curvatures, *landscapes]
     who = subjects(runs, analyses)
     names = _names(who)
@@ -111,7 +111,7 @@ def _page(
 
 
 def _drawn(place: int, group: planes.Group, who: Subjects) -> dict[str, Any]:
-    """Return what the template and the script need of a group of landscapes."""
+    """Return the template's and the script's data of a group of landscapes."""
     obstacle = planes.obstacle(group)
     flat = group.is_line or obstacle
     return {

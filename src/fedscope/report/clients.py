@@ -1,4 +1,4 @@
-"""The clients of each checkpoint: a table of what was measured of each one, and heat maps of their pairs."""
+"""The clients of each checkpoint: a table of their measurements, and heat maps of their pairs."""
 
 import math
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from fedscope.report.look import Chart
 from fedscope.report.subjects import Shown, Subject
 
 UNRESOLVED_FILL = "#767676"  # stands out from white and from dark paper
-MOST_WRITTEN = 12  # clients, up to whom every cell says its number
+MOST_WRITTEN = 12  # clients, up to which every cell shows its number
 
 
 def clients_table(shown: Shown) -> SortableTable | None:

@@ -1,4 +1,4 @@
-"""Convergence: accuracy and loss by round, and the rounds that a run took to a target."""
+"""Convergence: accuracy and loss by round, and the target for which the page counts rounds."""
 
 import math
 from collections.abc import Sequence
@@ -50,11 +50,6 @@ def target(runs: Sequence[RunRecord]) -> int | None:
     return max(1, math.floor(100 * min(reached))) if reached else None
 
 
-def rounds_to(run: RunRecord, accuracy: float) -> int | None:
-    """Return the first round with at least this accuracy."""
-    return next((round for round, value in accuracies(run) if value >= accuracy), None)
-
-
 def _chart(
     shown: Sequence[Subject], curves: Sequence[Sequence[tuple[int, float]]], name: str, y: str, caption: str
 ) -> Chart | None:
@@ -65,7 +60,7 @@ def _chart(
         rounds, values = zip(*points, strict=True)
         traces.append(
             {
-                **look.of(subject),
+                **look.legend_entry(subject),
                 "type": "scatter",
                 "mode": "lines+markers" if len(points) <= MOST_MARKED else "lines",
                 "x": rounds,

@@ -63,7 +63,7 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return {**base, **both}
 
 
-def of(subject: Subject) -> dict[str, Any]:
+def legend_entry(subject: Subject) -> dict[str, Any]:
     """Return what every trace of a subject has: its name, and the group that its check box shows."""
     return {"name": text(_short(subject.name)), "legendgroup": f"s{subject.index}"}
 
@@ -80,7 +80,7 @@ def line(subject: Subject) -> dict[str, Any]:
 
 def band(subject: Subject, x: Sequence[Any], low: Sequence[Any], high: Sequence[Any]) -> list[dict[str, Any]]:
     """Return the filled band between two curves, without a hover of its own."""
-    edge = {**of(subject), "x": x, "mode": "lines", "line": {"width": 0}, "showlegend": False}
+    edge = {**legend_entry(subject), "x": x, "mode": "lines", "line": {"width": 0}, "showlegend": False}
     quiet = {**edge, "type": "scatter", "hoverinfo": "skip"}
     red, green, blue = (int(subject.color[i : i + 2], 16) for i in (1, 3, 5))
     fill = {"fill": "tonexty", "fillcolor": f"rgba({red},{green},{blue},0.2)"}

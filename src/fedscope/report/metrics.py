@@ -1,4 +1,4 @@
-"""The tables of the curvature: everything that was measured, and the differences to the first record."""
+"""The tables of the curvature: all measurements, and the differences to the first record."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

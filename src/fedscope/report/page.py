@@ -1,7 +1,7 @@
-"""From sections to the one file: template, style, scripts and data, and a policy that lets nothing out.
+"""The one file from its sections: template, style, scripts and data, and a policy against any request.
 
-The file asks for nothing: its policy allows its own style, its own scripts by their hashes, and images
-that are in it. A text that found its way in as a script would not run.
+The page loads nothing: its policy allows its own style, its own scripts by their hashes, and images in it. A
+text that got into the page as a script would not run.
 """
 
 import base64
@@ -78,7 +78,7 @@ def _policy(scripts: list[str]) -> str:
 
 
 def _embedded(content: Any) -> Markup:
-    """Return JSON that no HTML parser takes for the end of its element, or for a comment."""
+    """Return JSON without characters that an HTML parser could take for an element's end or a comment."""
     text = _dumped(content)
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")

@@ -1,4 +1,4 @@
-"""Landscapes as the page shows them: planes that a reader switches and rotates, lines laid over each other.
+"""Landscapes in the page: planes that a reader switches and rotates, and lines in one chart.
 
 Records along the same kind of directions share one scale and camera, over all methods and rounds.
 """
@@ -115,7 +115,7 @@ def line_charts(group: Group, who: Subjects, place: int) -> list[Chart]:
 
 
 def caption(record: LandscapeRecord) -> str:
-    """Say in words what a view shows, and what of it is cut off, missing or interpolated."""
+    """Describe a view in words: its numbers, and what is cut off, missing or interpolated."""
     center, values, along = record.center_loss, record.curvature, record.surface_curvature
     parts = [
         "the loss at the centre is not finite"
@@ -202,7 +202,7 @@ def _line(record: LandscapeRecord, who: Subjects, name: str) -> list[dict[str, A
     subject = who[key_of(record.checkpoint)]
     x, y = look.numbers(record.axes[0].values), record.loss if name == "loss" else record.metrics[name]
     curve = {
-        **look.of(subject),
+        **look.legend_entry(subject),
         "type": "scatter",
         "mode": "lines",
         "x": x,

@@ -71,7 +71,7 @@ def spectrum_chart(shown: Shown) -> Chart | None:
         shift = spread * (place - (len(shown) - 1) / 2)
         traces.append(
             {
-                **look.of(subject),
+                **look.legend_entry(subject),
                 "type": "scatter",
                 "mode": "markers",
                 "x": look.numbers([i + shift for i in range(1, len(values) + 1)]),
@@ -104,7 +104,7 @@ def _curve(subject: Subject, top: float, density: Density, squeeze: Any) -> list
     grid = np.array(density.grid)
     place = look.numbers(squeeze(grid).tolist())
     curve = {
-        **look.of(subject),
+        **look.legend_entry(subject),
         "type": "scatter",
         "mode": "lines",
         "x": place,
@@ -122,7 +122,7 @@ def _curve(subject: Subject, top: float, density: Density, squeeze: Any) -> list
         outline = {"line": {"width": 1, "color": "white"}}
         traces.append(
             {
-                **look.of(subject),
+                **look.legend_entry(subject),
                 "type": "scatter",
                 "mode": "markers",
                 "showlegend": False,

@@ -22,12 +22,12 @@ MARKS = {"lower": "lowest", "higher": "highest"}
 
 @dataclass(frozen=True)
 class Summary:
-    """What stands on top of the page."""
+    """The top of the page."""
 
     facts: tuple[tuple[str, str], ...]  # name and value
     table: SortableTable
-    verdicts: tuple[tuple[str, str], ...]  # quantity, and what is decided of it
-    remark: str  # on what is not compared, or is not what a paper finds
+    verdicts: tuple[tuple[str, str], ...]  # quantity, and its verdict
+    remark: str  # on records that are not compared, or contradict a paper
 
 
 def summary(

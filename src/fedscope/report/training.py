@@ -1,4 +1,4 @@
-"""The tables of the runs: what each one is, and what its training reached."""
+"""The tables of the runs: their settings, and the results of their training."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from fedscope.report.subjects import Subject, Subjects, run_key
 
 
 def runs_table(runs: Sequence[RunRecord], who: Subjects) -> SortableTable:
-    """Tabulate what each run is: data, network, partition, work, seed, and the day it was started."""
+    """Tabulate the settings: data, network, partition, local work, seed, and the day of the start."""
     rows = []
     for run in runs:
         manifest, settings, subject = run.manifest, run.stated, who[run_key(run)]
@@ -35,7 +35,7 @@ def runs_table(runs: Sequence[RunRecord], who: Subjects) -> SortableTable:
 
 
 def training_table(runs: Sequence[RunRecord], who: Subjects) -> SortableTable:
-    """Tabulate what the training reached: rounds, accuracy at the end and at best, loss at the end."""
+    """Tabulate the results of training: rounds, accuracy at the end and at best, loss at the end."""
     columns = ("method", "rounds", "final accuracy (%)", "best accuracy (%)", "final loss")
     rows = tuple(_reached(run, who[run_key(run)]) for run in runs)
     return SortableTable("training-table", "Training", columns, rows)

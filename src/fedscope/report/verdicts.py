@@ -1,4 +1,4 @@
-"""What is decided between records, in sentences, and which of them is best in a quantity.
+"""The decided differences between records, in sentences, and the record that is best in a quantity.
 
 Everything here follows from :func:`fedscope.records.differences.differences`: a difference is decided where
 its 95 % interval leaves out zero.
@@ -17,7 +17,7 @@ from fedscope.records.hessian import HessianRecord
 
 @dataclass(frozen=True)
 class Quantity:
-    """A headline quantity, and what it means to be lower or higher in it; ``{}`` stands for the names."""
+    """A headline quantity, with words for lower and higher values; ``{}`` stands for the names."""
 
     better: str  # the verdict that is good
     lower: str
@@ -36,7 +36,7 @@ QUANTITIES = {
 
 
 def comparable(records: Sequence[HessianRecord]) -> list[HessianRecord]:
-    """Return the first record and those that were measured on its samples, as the same quantities."""
+    """Return the first record and those with the same samples and quantities."""
     found = list(records[:1])
     for other in records[1:]:
         try:
@@ -66,7 +66,7 @@ def best(records: Sequence[HessianRecord]) -> dict[str, int]:
 
 
 def sentences(records: Sequence[HessianRecord], names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return per quantity what is decided against the first record; ``names`` are those of the records.
+    """Return the decided differences to the first record by quantity; ``names`` are those of the records.
 
     Raises:
         UserError: one is not comparable with the first.

@@ -1,1 +1,1 @@
-"""The papers' tables and figures: what each needs, what the registry has of it, and what it becomes."""
+"""The papers' tables and figures: the runs they need, those in the registry, and the artefacts."""

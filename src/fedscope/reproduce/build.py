@@ -1,7 +1,7 @@
-"""From recipes to artefacts: what is needed, what the registry has of it, and the rest computed.
+"""From recipes to artefacts: the runs and results that the registry lacks are computed, then all is written.
 
-Nothing is computed that the registry has, and everything that is computed is kept there, so that a build that
-was interrupted anywhere goes on where it stopped.
+Nothing in the registry is computed again, and everything computed is stored there, so that an interrupted
+build continues where it stopped.
 """
 
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ from fedscope.reproduce.runs.jobs import Job, Log, run_all
 def build(
     recipes: Sequence[Recipe], choices: Choices, place: Place, say: Log, *, partial: bool = False
 ) -> tuple[list[Path], dict[str, str]]:
-    """Train and measure what is missing, then write the artefacts; return the files, and what went wrong.
+    """Train and measure what is missing, then write the artefacts; return the files, and the faults.
 
     Args:
         recipes: each at its scale.
-        choices: what is narrowed of them.
+        choices: what the user narrows of them.
         place: registry, gallery, and how to compute.
-        say: told every step.
-        partial: train nothing; runs that have not come as far stand in their cells as far as they are.
+        say: is called with every step.
+        partial: train nothing; an unfinished run fills its cell with its rounds so far.
     """
 
     plan, written = Plan(recipes, choices, place, partial=partial), list[Path]()
@@ -35,11 +35,11 @@ def build(
     faults |= _run(plan.measuring_jobs(), place, say) | plan.faults
     plan.refresh(partial=plan.partial)
     for run, round in plan.divergences().items():
-        say(f"{run} diverged in round {round}: its cells say so, and it is not trained again")
+        say(f"{run} diverged in round {round}: its cells say so; the run is not trained again")
     for recipe in recipes:
         cells, filled = plan.cells[recipe.name], plan.filled[recipe.name]
-        told = command(recipe, choices, place.registry, partial=partial)
-        record = assemble(recipe, cells, filled, told, plan.diverged[recipe.name])
+        text = command(recipe, choices, place.registry, partial=partial)
+        record = assemble(recipe, cells, filled, text, plan.diverged[recipe.name])
         if why := why_not_overwrite(record, place.out):
             faults[f"writing {recipe.name}"] = why
         else:
@@ -48,7 +48,7 @@ def build(
 
 
 def command(recipe: Recipe, choices: Choices, registry: Path, *, partial: bool) -> str:
-    """Return the command that builds an artefact; it names no folder outside the one it is given in."""
+    """Return the command that builds an artefact; it names no folder outside the working directory."""
     build = f"fedscope figures build {recipe.name} --scale {recipe.scale.name}"
     words = [f"{build}{registry_option(registry)}"]
     words += [f"--seeds {','.join(map(str, choices.seeds))}"] if choices.seeds else []

@@ -1,4 +1,4 @@
-"""What recipes need beyond what the registry has: runs to train, results to measure, and the time."""
+"""The plan of a build: runs to train, results to measure, and the time that they take."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ import torch
 
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.process import has_bfloat16
-from fedscope.reproduce.artefacts.artefact import FilledCell
+from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.recipes.cells import Cell, Choices, cells
 from fedscope.reproduce.recipes.measures import Measure
 from fedscope.reproduce.recipes.spec import Recipe
 from fedscope.reproduce.runs import measure as measuring
-from fedscope.reproduce.runs.estimate import NOTHING, Clock, Estimate, total
+from fedscope.reproduce.runs.estimate import NOTHING, Clock, Estimate
 from fedscope.reproduce.runs.inventory import RunEntry, RunInventory
 from fedscope.reproduce.runs.jobs import Job
 from fedscope.reproduce.runs.measure import key, why_not_measurable
@@ -23,7 +23,7 @@ from fedscope.reproduce.runs.train import Training, missing, train_job
 
 @dataclass(frozen=True)
 class Place:
-    """Where things are, and how they are computed."""
+    """The folders of a build, and how it computes."""
 
     registry: Path
     out: Path
@@ -35,7 +35,7 @@ class Place:
 
 @dataclass(frozen=True)
 class RecipeState:
-    """A recipe, and in how many of its cells a run stands."""
+    """A recipe, and how many of its cells have a run."""
 
     recipe: str
     scale: str
@@ -58,7 +58,7 @@ class ToTrain:
 
 @dataclass(frozen=True)
 class ToMeasure:
-    """A result that is missing of a run that is there."""
+    """A missing result of a run in the registry."""
 
     run: str
     checkpoint: str
@@ -67,19 +67,19 @@ class ToMeasure:
 
 @dataclass(frozen=True)
 class Outline:
-    """What a build would do."""
+    """The work of a build."""
 
     recipes: tuple[RecipeState, ...]
     train: tuple[ToTrain, ...]
     measure: tuple[ToMeasure, ...]
     diverged: dict[str, int]  # the round of each run that leaves a cell empty
-    faults: dict[str, str]  # what cannot be done, and why
+    faults: dict[str, str]  # jobs that cannot be done, and why
     seconds: float  # of one core
     basis: str
 
 
 class Plan:
-    """What recipes need beyond what the registry has; :meth:`refresh` looks at that again."""
+    """The runs and results that recipes need and the registry lacks; :meth:`refresh` reads it again."""
 
     def __init__(
         self,
@@ -95,11 +95,11 @@ class Plan:
 
     @property
     def inventory(self) -> RunInventory:
-        """The registry as it was when the plan was made, or refreshed."""
+        """The registry at the time of the plan, or of its last refresh."""
         return self.clock.inventory
 
     def refresh(self, *, partial: bool) -> None:
-        """See what has come to the registry since."""
+        """Read the registry again."""
         self.partial, self.clock = partial, Clock(RunInventory(Registry(self.place.registry)))
         for name, kind in vars(Plan).items():
             if isinstance(kind, cached_property):
@@ -133,19 +133,19 @@ class Plan:
 
     @cached_property
     def diverged(self) -> dict[str, list[tuple[Cell, RunEntry]]]:
-        """The cells that stay empty, since their run diverged, by recipe."""
+        """The cells that stay empty because their run diverged, by recipe."""
         return {
             name: [
-                (cell, held)
+                (cell, entry)
                 for cell in own
-                if not self.inventory.find(cell) and (held := self.inventory.diverged(cell))
+                if not self.inventory.find(cell) and (entry := self.inventory.diverged(cell))
             ]
             for name, own in self.cells.items()
         }
 
     @cached_property
     def _lacking(self) -> dict[str, tuple[Path, Measure]]:
-        """The results that are missing of runs that are there, by their key."""
+        """The missing results of runs in the registry, by their key."""
         found: dict[str, tuple[Path, Measure]] = {}
         for name in self.cells:
             for one in self.filled[name]:
@@ -157,7 +157,7 @@ class Plan:
 
     @cached_property
     def measures(self) -> dict[str, tuple[Path, Measure]]:
-        """Those of them that can be measured."""
+        """The missing results that can be measured, by their key."""
         return {
             name: (path, wanted)
             for name, (path, wanted) in self._lacking.items()
@@ -166,7 +166,7 @@ class Plan:
 
     @property
     def faults(self) -> dict[str, str]:
-        """Why the others cannot, by what would be done."""
+        """Why a missing result cannot be measured, by the title of its job."""
         return {
             _title(path, wanted): why
             for path, wanted in self._lacking.values()
@@ -175,8 +175,8 @@ class Plan:
 
     def divergences(self) -> dict[str, int]:
         """Return the round in which each run diverged that leaves a cell empty."""
-        held = [held for own in self.diverged.values() for _, held in own]
-        return {one.run.name: one.manifest.diverged for one in held if one.manifest.diverged}
+        entries = [entry for own in self.diverged.values() for _, entry in own]
+        return {one.run.name: one.manifest.diverged for one in entries if one.manifest.diverged}
 
     def training_jobs(self) -> list[Job]:
         """Return the work of the missing runs."""
@@ -205,18 +205,18 @@ class Plan:
             for name in self.cells for one in self.filled[name] for measure, path in one.paths.items()
             if measure not in one.records and key(path, one.cell.measures[measure]) in self.measures
         ]  # fmt: skip
-        return total([*training, *later, *now]) if training or later or now else NOTHING
+        return sum([*training, *later, *now], NOTHING)
 
     def _time(self, job: Training) -> Estimate:
-        """Return the time of the rounds that a run has to go."""
+        """Return the time of the rounds that a run still needs."""
         left = job.settings.model_copy(update={"rounds": job.until})
         if not job.resume:
             return self.clock.training(left)
-        runs = (held for own in self.inventory.runs.values() for held in own)
-        return self.clock.training(left, next(held.done for held in runs if held.run.name == job.name))
+        entries = (entry for own in self.inventory.runs.values() for entry in own)
+        return self.clock.training(left, next(one.done for one in entries if one.run.name == job.name))
 
     def outline(self) -> Outline:
-        """Return what is to be done, and how long it takes."""
+        """Return the work to do, and its time."""
         estimate = self.estimate()
         timed = [(job, self._time(job)) for job in self.trainings]
         return Outline(

@@ -49,6 +49,11 @@ def sample_error(values: Tensor) -> tuple[float, float]:
     return math.sqrt(variance / (count - 1)), max(1.0, 2 / loose)
 
 
+def effective_number(parts: Tensor) -> float:
+    """Return (Σq)²/Σq² of N parts: N if all are equal, 1 if one carries the sum; NaN if all are zero."""
+    return float(parts.sum() ** 2 / parts.square().sum())
+
+
 def probed_data_error(estimates: Tensor, weights: Sequence[int] | None) -> tuple[float, float]:
     """Return the standard error of ``data_stderr`` and its degrees of freedom, for batches seen by probes.
 

@@ -1,4 +1,4 @@
-"""The one door to the disk: whatever fedscope reads, writes, deletes, renames or locks goes through here.
+"""Access to the disk: fedscope reads, writes, deletes, renames and locks files only through this package.
 
 Functions that change something take ``below``. With a folder (a registry's root, the user's cache) every
 component of the path below it is opened by descriptor and without following a link, and only real folders and

@@ -36,7 +36,7 @@ def kind(name: str | Path, folder: int | None = None, *, follow: bool = False) -
 
 
 def refusal(path: Path, found: str, wanted: str = "file") -> UserError:
-    """Return what is to be said of a path at which something else lies than a file or a folder."""
+    """Return the error for a path at which something else than a file or a folder is."""
     if found == "link":
         return UserError(
             f"{path} is a link, and through links nothing is written, renamed or deleted here; replace it by "
@@ -72,7 +72,7 @@ def target(path: Path, below: Path | None) -> Path:
 
 @contextmanager
 def entered(path: Path, below: Path | None, *, make: bool = False) -> Iterator[int]:
-    """Yield a descriptor of the folder ``path``; ``make``: it, and those above it, are made where they lack.
+    """Yield a descriptor of the folder ``path``; ``make``: missing folders are made.
 
     Raises:
         UserError: a component below ``below`` is a link.

@@ -1,7 +1,7 @@
-"""Parsing what others may have written: bounded depths and numbers of entries, plain data only.
+"""Parsing data that others may have written: bounded depth and number of entries, plain data only.
 
-A manifest, a line of metrics or a checkpoint's description is a small tree of numbers and texts. What is
-larger, deeper, not finite or not Unicode is refused before anything is built from it.
+A manifest, a line of metrics or a checkpoint's description is a small tree of numbers and texts. Larger
+or deeper data, and data that is not finite or not Unicode, is refused before anything is built from it.
 """
 
 import json
@@ -38,7 +38,7 @@ def check_plain(value: object) -> None:
 
 
 def check_extent(value: object) -> None:
-    """Check that a walk through all of ``value`` ends soon, before anybody else takes one.
+    """Check that ``value`` is small enough to be walked through.
 
     A pickle of two kilobytes makes a list of sixty times the same list of sixty times the same list, and one
     that holds itself.

@@ -17,9 +17,9 @@ _OPEN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 @contextmanager
 def locked(path: Path, *, below: Path | None, shared: bool = False) -> Iterator[None]:
-    """Hold the lock file ``path``, which a writer makes where there is none and nobody deletes alone.
+    """Hold the lock file ``path``, which a writer creates and which is deleted only with its folder.
 
-    Readers share it, and write nothing: where there is none no writer has been there either.
+    Readers share the lock and write nothing: without a lock file no writer has been there.
 
     Raises:
         UserError: a link is in the way, or something else than a file.

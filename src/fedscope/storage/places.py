@@ -1,4 +1,4 @@
-"""Where the user's cache is, and whether a file may be written at a path: asked before the work."""
+"""Where the user's cache is, and whether a file can be written at a path, checked before the work."""
 
 import os
 from pathlib import Path

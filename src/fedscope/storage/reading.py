@@ -1,4 +1,4 @@
-"""Reading what others may have put there: regular files alone, opened without waiting, of bounded size."""
+"""Reading files that others may have written: regular files only, opened without waiting, of bounded size."""
 
 import os
 import stat
@@ -31,7 +31,7 @@ def open_regular(path: str | Path) -> BufferedReader:
 
 
 def regular(path: Path) -> Path:
-    """Return ``path``, which a reader of its own opens next, if it is a regular file's.
+    """Return ``path``, to be opened by another library's reader, if it is a regular file.
 
     Raises:
         UserError: it is a folder, pipe, socket or device.

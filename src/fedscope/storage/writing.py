@@ -83,7 +83,7 @@ def atomic_folder(path: Path, *, below: Path | None, exclusive: bool = False) ->
 
 
 def make_folder(path: Path, *, below: Path | None) -> None:
-    """Make a folder, and those above it, where they lack."""
+    """Make a folder, and those above it, where they are missing."""
     with door.entered(path, below, make=True):
         pass
 
@@ -95,12 +95,12 @@ def new_file(path: Path, *, below: Path | None) -> BufferedRandom:
 
 
 def append(path: Path, content: bytes, *, below: Path | None, sync: bool = True) -> None:
-    """Append ``content`` to a file in one write, so that two processes' records stay apart."""
+    """Append ``content`` to a file in one write, so that records of two processes do not mix."""
     path = door.target(path, below)
     with door.entered(path.parent, below, make=True) as folder:
         handle = _opened(path, folder, _APPEND)
         try:
-            while content:  # once, but on a disk that is nearly full
+            while content:  # one write, except on a disk that is nearly full
                 content = content[os.write(handle, content) :]
             if sync:
                 os.fsync(handle)
@@ -109,7 +109,7 @@ def append(path: Path, content: bytes, *, below: Path | None, sync: bool = True)
 
 
 def touch(path: Path, *, below: Path | None) -> None:
-    """Make an empty file where there is none; what is there stays."""
+    """Make an empty file where there is none; an existing file stays as it is."""
     append(path, b"", below=below, sync=False)
     with door.entered(path.parent, below) as folder:
         os.fsync(folder)

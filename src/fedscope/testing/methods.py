@@ -128,7 +128,7 @@ class MethodConformance:
         if not self.method().sends:
             return
         with self.trained(keep_every=1, save_clients="all") as run:
-            kept, sent = _flat(run.kept(1)), _flat(run.anchor(2))
+            kept, sent = _flat(run.after_round(1)), _flat(run.anchor(2))
             assert not torch.equal(kept, sent), "what is sent is the model that the server keeps"
 
     @contextmanager

@@ -1,1 +1,1 @@
-"""Floor 4: what a command does, as functions that anyone can call."""
+"""Floor 5: what a command does, as functions that anyone can call."""

@@ -1,7 +1,7 @@
-"""What the catalogues of methods, networks, data sets and presets say: PyTorch is needed the first time only.
+"""Names and facts of the catalogues of methods, networks, data sets and presets, without importing PyTorch.
 
-The records themselves hold functions of tensors. What they say in words is kept in the user's cache, by a
-hash of fedscope's own source; where other packages add methods, networks or data, it is always worked out.
+The catalogues themselves hold functions of tensors. Their facts are cached for the user, under a hash of
+fedscope's own source; where other packages add methods, networks or data, nothing is cached.
 """
 
 import hashlib
@@ -55,11 +55,11 @@ _NAMES: Mapping[str, Callable[[], list[str]]] = {
 
 def names(kind: str) -> list[str]:
     """Return the names of every method, model, dataset or preset."""
-    return kept(f"{kind}-names", _NAMES[kind])
+    return cached(f"{kind}-names", _NAMES[kind])
 
 
-def kept(what: str, make: Callable[[], T]) -> T:
-    """Return what ``make`` returns, plain data, without calling it where this source has done so before."""
+def cached(what: str, make: Callable[[], T]) -> T:
+    """Return the plain data that ``make`` returns, from the cache where this source has made it before."""
     if extended():
         return make()
     path = cache_dir() / "catalogues" / f"{what}-{source()}.json"

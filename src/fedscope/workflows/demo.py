@@ -1,4 +1,4 @@
-"""The whole thread on the bundled digits: train two methods, measure their minima, and report both."""
+"""The demonstration on the bundled digits: train two methods, measure their minima, and report both."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,10 +7,11 @@ from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord
 from fedscope.workflows.curvature.checkpoints import curvature
-from fedscope.workflows.landscape.scan import Plane, scan
+from fedscope.workflows.landscape.named_slices import Plane
+from fedscope.workflows.landscape.scan import scan
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.report import as_record, page_of, runs_of
-from fedscope.workflows.requests import Crossing, Request
+from fedscope.workflows.requests import CrossClientRequest, Request
 from fedscope.workflows.sources.targets import Targets
 from fedscope.workflows.train.request import TrainRequest
 from fedscope.workflows.train.train import train
@@ -21,7 +22,7 @@ SAMPLES, CLIENT_PROBES, GRID = 512, 16, 31  # enough to see something, in under 
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demonstration came to."""
+    """The results of the demonstration."""
 
     curvature: list[HessianRecord]
     landscapes: list[LandscapeRecord]
@@ -32,13 +33,14 @@ def demo(registry: Path, threads: int | None = None, reporter: Reporter = SILENT
     """Train, measure and report; about three minutes on two cores."""
     paths: list[Path] = []
     for method in METHODS:
-        request = TrainRequest(
+        training = TrainRequest(
             registry, {"method": method}, stem=f"demo-{method}", device="cpu", threads=threads
         )
-        paths += [Path(one.final) for one in train(request, reporter)]
+        paths += [Path(one.final) for one in train(training, reporter)]
     targets = Targets(registry, tuple(map(str, paths)), samples=SAMPLES, device="cpu", threads=threads)
-    wanted = Request(top_k=2, density=True, clients=True, crossing=Crossing(probes=CLIENT_PROBES))
-    found = curvature(targets, wanted, reporter)
+    clients = CrossClientRequest(probes=CLIENT_PROBES)
+    request = Request(top_k=2, density=True, clients=True, cross_client=clients)
+    found = curvature(targets, request, reporter)
     plane = Plane(grid=GRID, versions=versions())
     records = [measured.record for measured in found]
     surfaces = [scan(measured.problem, plane, reporter.stage) for measured in found]

@@ -6,22 +6,20 @@ from pathlib import Path
 import numpy as np
 
 from fedscope.checkpoints.file.checkpoint import versions
-from fedscope.checkpoints.file.schema import OPTION, Manifest, Settings, parse
+from fedscope.checkpoints.file.schema import OPTION, Settings, parse
 from fedscope.checkpoints.registry.owned import data_note
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.rows import rows_spec
-from fedscope.data.loading.datasets import Dataset, part
+from fedscope.data.loading.datasets import part
 from fedscope.data.partition.division import division
 from fedscope.data.partition.heterogeneity import class_counts, effective_classes, total_variation
 from fedscope.data.partition.partition import FRESH
 from fedscope.data.sets import catalogue
 from fedscope.errors import UserError
 from fedscope.federated.setup.samples import client_rows
-from fedscope.records.entries import Record
+from fedscope.records.partition import PARTITION_SCHEMA, PartitionRecord
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.unused import check_settings
-
-SCHEMA = "fedscope/partition/1"
 
 
 def partition(
@@ -32,16 +30,21 @@ def partition(
     data_dir: Path | None = None,
     named: Mapping[str, str] | None = None,
     reporter: Reporter = SILENT,
-) -> Record:
-    """Return the division of a run, or of the given settings, as a record of schema ``fedscope/partition/1``.
+) -> PartitionRecord:
+    """Return the division of a run's data, or of the data that the settings ``given`` describe.
 
-    ``named`` has settings that must have an effect, each with its flag.
+    Where the run stored the rows of its clients, the division is of these. ``named`` has settings that must
+    have an effect, each with its flag.
 
     Raises:
         UserError: both are given, the run or its data is not here, or there is no such division of the data.
     """
     store = Registry(registry)
-    manifest = _manifest(store, run, given or {}) if run else None
+    if run and given:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise UserError(f"the division is that of run {run}; leave out {flags}, or the run")
+    trained = store.run(run) if run else None
+    manifest = trained.manifest() if trained else None
     settings = manifest.settings if manifest else parse(Settings, given or {}, OPTION)
     check_settings(settings, named or {})
     if manifest:
@@ -51,48 +54,33 @@ def partition(
         reporter.note(f"{dataset.name}: {dataset.note}")
     if manifest and dataset.fingerprint != manifest.data.fingerprint:
         raise UserError(f"{dataset.name} is not the data that {run} was trained on; use the same --data-dir")
-    trained = store.run(run) if run else None
-    known = "stored" if trained and rows_spec(trained) else "redrawn"
-    if trained and known == "redrawn":
+    rows = None
+    if trained:
+        rows = "stored" if rows_spec(trained) else "redrawn"
+    if rows == "redrawn":
         reporter.note(f"{run} did not store which rows each client held: they are drawn again")
-    made = {"run": run, "rows": known if run else None}
-    return {"schema": SCHEMA, **made, **describe(dataset, settings, trained), "versions": versions()}
-
-
-def describe(dataset: Dataset, settings: Settings, run: Run | None = None) -> Record:
-    """Return who holds how much of what, and how far each client's classes are from those of all samples.
-
-    Of a ``run`` that stored its clients' rows these are taken.
-
-    ``effective_classes`` is the exponential of the entropy of a client's class shares, ``total_variation``
-    half the sum of their distances to the shares of the training part that is divided.
-
-    Raises:
-        UserError: there is no such division of this data.
-    """
-    (parts, _), kind = client_rows(settings, dataset, run), division(settings)
+    (parts, _), kind = client_rows(settings, dataset, trained), division(settings)
     labels, classes = dataset.train.labels.numpy(), len(dataset.classes)
-    counts = class_counts(labels, [rows.numpy() for rows in parts], classes)
+    counts = class_counts(labels, [held.numpy() for held in parts], classes)
     divided = part(dataset.train, settings.train_samples, settings.seed, "train").numpy()
     distances = total_variation(counts, np.bincount(labels[divided], minlength=classes))
-    return {
-        "dataset": dataset.name,
-        "fingerprint": dataset.fingerprint,
-        "train_samples": len(divided),
-        "partition": {"kind": kind.kind, "clients": kind.clients, **kind.parameters},
-        "fresh_each_round": kind.kind in FRESH,
-        "seed": settings.seed,
-        "classes": list(dataset.classes),
-        "counts": counts.tolist(),
-        "sizes": counts.sum(axis=1).tolist(),
-        "effective_classes": effective_classes(counts).tolist(),
-        "total_variation": distances.tolist(),
-        "mean_total_variation": float(distances.mean()),
-    }
-
-
-def _manifest(store: Registry, run: str, given: Mapping[str, object]) -> Manifest:
-    if given:
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise UserError(f"the division is that of run {run}; leave out {flags}, or the run")
-    return store.run(run).manifest()
+    return PartitionRecord.read(
+        {
+            "schema": PARTITION_SCHEMA,
+            "run": run,
+            "rows": rows,
+            "dataset": dataset.name,
+            "fingerprint": dataset.fingerprint,
+            "train_samples": len(divided),
+            "partition": {"kind": kind.kind, "clients": kind.clients, **kind.parameters},
+            "fresh_each_round": kind.kind in FRESH,
+            "seed": settings.seed,
+            "classes": list(dataset.classes),
+            "counts": counts.tolist(),
+            "sizes": counts.sum(axis=1).tolist(),
+            "effective_classes": effective_classes(counts).tolist(),
+            "total_variation": distances.tolist(),
+            "mean_total_variation": float(distances.mean()),
+            "versions": versions(),
+        }
+    )

@@ -25,6 +25,6 @@ def is_first(group: ProcessGroup | None) -> bool:
     return group is None or group.rank() == 0
 
 
-def spoken(reporter: Reporter, group: ProcessGroup | None) -> Reporter:
-    """Return the reporter of this process: of the others than the first, one that says nothing."""
+def reporter_of(reporter: Reporter, group: ProcessGroup | None) -> Reporter:
+    """Return the reporter of this process, which is silent on all but the first."""
     return reporter if is_first(group) else SILENT

@@ -1,4 +1,4 @@
-"""What a workflow tells its caller while it runs: how far each long step is, and notes beside its results."""
+"""Progress of long steps and notes beside the results, for the caller of a workflow."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -17,12 +17,12 @@ def silent(_title: str) -> Iterator[Progress]:
 
 
 def _ignore(_text: str) -> None:
-    """Leave a note unsaid."""
+    """Drop a note."""
 
 
 @dataclass(frozen=True)
 class Reporter:
-    """Where a workflow's words go; by default nowhere."""
+    """Receives progress and notes of a workflow; by default none."""
 
     stage: Stage = silent
     rounds: Stage = silent  # of a training, each of whose rounds has a text of its own

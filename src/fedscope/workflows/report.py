@@ -16,19 +16,18 @@ from fedscope.records.landscape import LandscapeRecord
 from fedscope.records.reading import Analysis
 from fedscope.records.runs import RunRecord
 from fedscope.report import report_page
-from fedscope.workflows.curvature.measure import measure
-from fedscope.workflows.landscape.cached import kept_of, kept_scans
+from fedscope.workflows.curvature.measure import compared_clients, measure
+from fedscope.workflows.landscape.cached import cached_scans, stored_records
+from fedscope.workflows.landscape.named_slices import Plane
 from fedscope.workflows.landscape.rounds import parse
-from fedscope.workflows.landscape.scan import Plane
 from fedscope.workflows.progress import SILENT, Reporter
-from fedscope.workflows.requests import Crossing, Request
+from fedscope.workflows.requests import CrossClientRequest, Request
 from fedscope.workflows.results import basis
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import at, remarks
-from fedscope.workflows.sources.run_clients import Participants
 from fedscope.workflows.sources.targets import Targets
 
-Earlier = Mapping[Path, Sequence[Path]]
+WithEarlier = Mapping[Path, Sequence[Path]]
 """Checkpoints, each with those of earlier rounds that lead to it."""
 
 
@@ -47,9 +46,7 @@ class ReportRequest:
     bn: BatchNormMode = "eval"
     compute: bool = True  # False: show what the registry has
     given: tuple[Analysis, ...] = ()  # records that are shown whatever the registry has
-    lasting: bool = (
-        False  # what is measured rests on files alone, see :mod:`fedscope.workflows.results.basis`
-    )
+    lasting: bool = False  # what is measured rests on files alone, see ``basis.is_lasting``
 
     @property
     def curvature(self) -> Request:
@@ -59,7 +56,7 @@ class ReportRequest:
             probes=self.probes,
             density=True,
             clients=self.clients,
-            crossing=Crossing(probes=self.client_probes),
+            cross_client=CrossClientRequest(probes=self.client_probes),
             bn=self.bn,
             versions=versions(),
         )
@@ -83,52 +80,55 @@ def report(request: ReportRequest, reporter: Reporter = SILENT) -> Report:
     store = Registry(targets.registry)
     references = targets.checkpoints or (() if request.given else (store.newest().name,))
     paths = [store.resolve(reference) for reference in references]
-    wanted = {
+    checkpoints = {
         path: kept_rounds(store, reference, request.rounds)
         for path, reference in zip(paths, references, strict=True)
     }
-    records = measured(wanted, request, reporter) if request.compute else kept(store, wanted, request.given)
+    if request.compute:
+        records = measured(checkpoints, request, reporter)
+    else:
+        records = known(store, checkpoints, request.given)
     return Report(page_of([as_record(run, paths) for run in runs_of(paths)], records), records)
 
 
-def measured(wanted: Earlier, request: ReportRequest, reporter: Reporter) -> list[Analysis]:
+def measured(checkpoints: WithEarlier, request: ReportRequest, reporter: Reporter) -> list[Analysis]:
     """Return the records given and what they lack: curvature, and landscapes of these and of earlier ones.
 
-    The earlier rounds lie along the directions of the checkpoint that they lead to. What the curvature is
-    about is kept, for requests of `fedscope hessian`.
+    The landscapes of earlier rounds lie along the directions of the checkpoint that they lead to. The basis
+    of each curvature is stored for requests of `fedscope hessian`.
     """
-    targets, asked = request.targets, request.curvature
+    targets, curvature = request.targets, request.curvature
     plane = Plane(grid=request.grid, span=request.span, bn=request.bn, versions=versions())
     keep = Registry(targets.registry).analysis
     bases = {  # of the files as they are before they are read
-        path: basis.bases(targets, asked, path) for path in wanted if request.lasting
+        path: basis.bases(targets, curvature, path) for path in checkpoints if request.lasting
     }
-    found = at(list(wanted), targets, reporter) if wanted else []
+    found = at(list(checkpoints), targets, reporter) if checkpoints else []
     records: list[Analysis] = list(request.given)
     for problem in found:
         if not _has(records, HessianRecord, problem.sha256):
-            possible = _possible(asked, problem, reporter)
-            record = measure(problem, possible, reporter.stage, keep=keep, fuller=True)
+            possible = _possible(curvature, problem, reporter)
+            record = measure(problem, possible, reporter.stage, keep=keep, more_probes=True)
             records.append(record)
             basis.keep_bases(bases.get(problem.path, ()), record, remarks([problem], targets))
-    for problem, earlier in zip(found, wanted.values(), strict=True):
+    for problem, earlier in zip(found, checkpoints.values(), strict=True):
         before = at(earlier, targets, reporter) if earlier else []
         distinct = {p.sha256: p for p in (problem, *before)}.values()
         missing = [p for p in distinct if not _has(records, LandscapeRecord, p.sha256)]
-        records += kept_scans(problem, missing, plane, reporter.stage, keep)
+        records += cached_scans(problem, missing, plane, reporter.stage, keep)
     return records
 
 
-def kept(store: Registry, wanted: Earlier, given: Sequence[Analysis]) -> list[Analysis]:
-    """Return ``given`` and, of what the registry has, the fullest record of each checkpoint that has none.
+def known(store: Registry, checkpoints: WithEarlier, given: Sequence[Analysis]) -> list[Analysis]:
+    """Return ``given`` and, for each checkpoint that has none there, the fullest record of the registry.
 
     Landscapes are of the checkpoints and of earlier ones, curvature of the checkpoints alone.
     """
-    complete = [describe_checkpoint(path)[1] for path in wanted]
+    complete = [describe_checkpoint(path)[1] for path in checkpoints]
     every = [
-        describe_checkpoint(path)[1] for target, earlier in wanted.items() for path in (target, *earlier)
+        describe_checkpoint(path)[1] for target, earlier in checkpoints.items() for path in (target, *earlier)
     ]
-    found = best_of(kept_of(store.analysis, every), complete)
+    found = best_of(stored_records(store.analysis, every), complete)
     found.sort(key=lambda record: every.index(record.checkpoint.sha256))
     missing = [record for record in found if not _has(given, type(record), record.checkpoint.sha256)]
     return [*given, *missing]
@@ -149,8 +149,7 @@ def best_of(records: Sequence[Analysis], complete: Sequence[str]) -> list[Analys
             if best is None or _fineness(record, complete) > _fineness(best, complete):
                 landscapes[kind] = record
             continue
-        usual = (problem.operator, problem.engine, problem.reading, problem.parameters)
-        if sha256 in complete and usual == ("hessian", "fedscope", "paper", None):
+        if sha256 in complete and problem.is_usual:
             known = curvatures.get(sha256)
             if known is None or _fullness(record) > _fullness(known):
                 curvatures[sha256] = record
@@ -167,7 +166,7 @@ def kept_rounds(store: Registry, reference: str, rounds: str | None) -> list[Pat
         return []
     wanted = parse(rounds)
     run = store.run(reference.partition("@")[0])
-    found = [run.kept(round) for round in run.rounds() if round in wanted]
+    found = [run.after_round(round) for round in run.rounds() if round in wanted]
     if not found:
         names = ", ".join(map(str, run.rounds())) or "none; train with --keep-every"
         raise UserError(f"run {run.name!r} kept none of the rounds {rounds}; it has {names}")
@@ -203,14 +202,9 @@ def _has(records: Sequence[Analysis], kind: type[Analysis], sha256: str) -> bool
 
 
 def _possible(request: Request, problem: Problem, reporter: Reporter) -> Request:
-    """Return the request without the clients where they cannot be compared, which is said."""
-    if not request.clients:
-        return request
-    options = request.crossing.settled(request.reading)
-    assert options.weights
-    assert options.data
+    """Return the request, without the clients where they cannot be compared, which is noted."""
     try:
-        Participants(problem, options.weights, options.data)
+        compared_clients(problem, request)
     except UserError as reason:
         reporter.note(f"{problem.title}: no H_N and H_D: {reason}")
         return replace(request, clients=False)

@@ -16,9 +16,11 @@ from fedscope.choices import (
 )
 from fedscope.errors import UserError
 
+Engine = Literal["fedscope", "pyhessian"]
+
 
 @dataclass(frozen=True)
-class Crossing:
+class CrossClientRequest:
     """How clients are compared; what is None is set by the reading."""
 
     weights: Weights | None = None
@@ -30,7 +32,7 @@ class Crossing:
     aim: Reading = "parameter"  # the diagonals whose intervals rtol is about
     overlap: int | None = None  # leading eigenvectors to compare with the global model's
 
-    def settled(self, reading: ReadingName) -> "Crossing":
+    def settled(self, reading: ReadingName) -> "CrossClientRequest":
         """Return the options with nothing left open."""
         return replace(
             self,
@@ -64,10 +66,10 @@ class Request:
     trace_rtol: float = 0.05
     density: bool = False
     clients: bool = False
-    crossing: Crossing = field(default_factory=Crossing)
+    cross_client: CrossClientRequest = field(default_factory=CrossClientRequest)
     reading: ReadingName = "paper"
     resampling: Resampling = field(default_factory=Resampling)  # of reading code
-    engine: Literal["fedscope", "pyhessian"] = "fedscope"
+    engine: Engine = "fedscope"
     operator: OperatorName = "hessian"
     parameters: tuple[str, ...] = ()  # patterns of names; none: all parameters
     bn: BatchNormMode = "eval"
@@ -100,7 +102,7 @@ def check_request(request: Request, *, parallel: bool) -> None:
             raise UserError("--engine pyhessian has the whole Hessian only; drop --operator and --parameters")
         if request.reading == "code":
             raise UserError("--reading code has its own estimators; drop --engine pyhessian")
-    crossing = request.crossing
+    crossing = request.cross_client
     if crossing.overlap and not request.clients:
         raise UserError("--overlap is of the clients with the global model; add --clients")
     if request.reading == "code" and (

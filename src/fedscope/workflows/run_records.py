@@ -1,6 +1,6 @@
 """Records of runs for figures: metrics by round, and the curvature of the models that the run kept.
 
-A record (``fedscope/run-curves/1``) is plain data, so that a figure can be drawn again without the registry.
+From a record (``fedscope/run-curves/1``) a figure can be drawn again without the registry.
 """
 
 import math
@@ -10,6 +10,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint
+from fedscope.checkpoints.file.layout import ANALYSIS
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run
@@ -18,13 +19,11 @@ from fedscope.records.commands import registry_option
 from fedscope.records.entries import Record
 from fedscope.records.estimates import Entry
 from fedscope.records.hessian import HessianRecord, Problem
-from fedscope.records.run_curves import SCHEMA
+from fedscope.records.run_curves import SCHEMA, RunCurves
 from fedscope.workflows.results import lookup
 
-ANALYSIS = ".analysis"  # in the registry: what `fedscope hessian` and `fedscope figures build` measured
 
-
-def run_records(store: Registry, references: Sequence[str]) -> list[Record]:
+def run_records(store: Registry, references: Sequence[str]) -> list[RunCurves]:
     """Return a record for each reference: RUN, RUN@ROUND, RUN@all, with ``*`` and ``?`` in RUN for several.
 
     The checkpoint that the reference names is the record's ``at``, and its round the last of the ``metrics``;
@@ -51,7 +50,7 @@ def _matches(store: Registry, reference: str) -> list[str]:
     return [f"{run}{mark}{which}" for run in runs]
 
 
-def _record(store: Registry, reference: str, curvatures: Sequence[HessianRecord]) -> Record:
+def _record(store: Registry, reference: str, curvatures: Sequence[HessianRecord]) -> RunCurves:
     run = store.run(reference.partition("@")[0])
     info, sha256 = describe_checkpoint(store.resolve(reference))
     if info.kind == "client":
@@ -61,7 +60,7 @@ def _record(store: Registry, reference: str, curvatures: Sequence[HessianRecord]
     settings = manifest.settings.model_dump(mode="json")
     traffic = [float(line.bytes_down + line.bytes_up) for line in metrics]
     hashes = _hashes(store, run, reference)
-    return {
+    content = {
         "schema": SCHEMA,
         "run": run.name,
         "registry_option": registry_option(store.root),
@@ -87,13 +86,14 @@ def _record(store: Registry, reference: str, curvatures: Sequence[HessianRecord]
             {
                 "sha256": record.checkpoint.sha256,
                 **hashes[record.checkpoint.sha256],
-                **_kept(record),
+                **_curvature(record),
             }
             for record in curvatures
             if record.checkpoint.sha256 in hashes
         ],
         "versions": manifest.versions,
     }
+    return RunCurves.read(content)
 
 
 def _accuracy(metrics: Sequence[Round], round: int, average: str) -> float | None:
@@ -107,7 +107,7 @@ _BESIDE = ("device", "threads", "stack", "compile", "save_clients", "keep_every"
 
 def _hashes(store: Registry, run: Run, reference: str) -> dict[str, Record]:
     """Return round and average of the run's kept global models and of the one named, by content hash."""
-    paths = [*map(run.kept, run.rounds()), store.resolve(run.name), store.resolve(reference)]
+    paths = [*map(run.after_round, run.rounds()), store.resolve(run.name), store.resolve(reference)]
     found: dict[str, Record] = {}
     for path in paths:
         info, sha256 = describe_checkpoint(path)
@@ -124,11 +124,10 @@ def _curvatures(folder: Path) -> Iterator[HessianRecord]:
 
 
 def _is_usual(problem: Problem) -> bool:
-    own = (problem.operator, problem.engine, problem.reading, problem.parameters)
-    return own == ("hessian", "fedscope", "paper", None) and (problem.split, problem.bn) == ("train", "eval")
+    return problem.is_usual and (problem.split, problem.bn) == ("train", "eval")
 
 
-def _kept(record: HessianRecord) -> Record:
+def _curvature(record: HessianRecord) -> Record:
     top, trace = record.lambda_max, record.trace
     return {
         "samples": record.problem.samples,

@@ -1,34 +1,30 @@
-"""Settings that have no effect beside others, and how such a thing is refused.
-
-A rule names parameters, says from the values of all parameters whether they have an effect, and why they have
-none.
-"""
+"""Rules that refuse settings without effect beside others."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from fedscope.errors import UserError
 
 if TYPE_CHECKING:
     from fedscope.checkpoints.file.schema import Settings
 
-Values = Mapping[str, Any]
+Values = TypeVar("Values")
 _DIVIDING = ("alpha", "exhausted", "phi", "rho")
 
 
-class Rule(NamedTuple):
+class Rule(NamedTuple, Generic[Values]):
     """When parameters have an effect, and what the refusal says otherwise."""
 
     parameters: str
     have_effect: Callable[[Values], object]
-    why: str
+    why: str  # {0} stands for the values
 
 
-def _is_read(parameter: str, values: Values) -> bool:
+def _is_read(parameter: str, settings: "Settings") -> bool:
     from fedscope.data.partition.partition import PARAMETERS
 
-    return parameter in PARAMETERS.get(values["partition"], _DIVIDING)
+    return parameter in PARAMETERS.get(settings.partition, _DIVIDING)
 
 
 def _remembers(method: str) -> bool:
@@ -37,13 +33,13 @@ def _remembers(method: str) -> bool:
     return bool(parse(method).memory)
 
 
-SETTINGS = (
-    *(Rule(name, partial(_is_read, name), "with --partition {partition}") for name in _DIVIDING),
-    Rule("memory", lambda v: _remembers(v["method"]), "with {method}, whose clients remember nothing"),
-    Rule("optimizer_state", lambda v: v["momentum"], "without --momentum"),
-    Rule("shift_probability", lambda v: v["shift"] == "bernoulli", "without --shift bernoulli"),
-    Rule("shift_metric", lambda v: v["shift"] != "none", "without --shift"),
-    Rule("keep_every", lambda v: v["keep_every"] <= v["rounds"], "beyond the {rounds} rounds"),
+SETTINGS: "tuple[Rule[Settings], ...]" = (
+    *(Rule(name, partial(_is_read, name), "with --partition {0.partition}") for name in _DIVIDING),
+    Rule("memory", lambda s: _remembers(s.method), "with {0.method}, whose clients remember nothing"),
+    Rule("optimizer_state", lambda s: s.momentum, "without --momentum"),
+    Rule("shift_probability", lambda s: s.shift == "bernoulli", "without --shift bernoulli"),
+    Rule("shift_metric", lambda s: s.shift != "none", "without --shift"),
+    Rule("keep_every", lambda s: s.keep_every <= s.rounds, "beyond the {0.rounds} rounds"),
 )
 """Of a training."""
 
@@ -54,10 +50,10 @@ def check_settings(settings: "Settings", named: Mapping[str, str]) -> None:
     Raises:
         UserError: some are named.
     """
-    check(SETTINGS, named, settings.model_dump())
+    check(SETTINGS, named, settings)
 
 
-def check(rules: Sequence[Rule], given: Mapping[str, str], values: Values) -> None:
+def check(rules: Sequence[Rule[Values]], given: Mapping[str, str], values: Values) -> None:
     """Refuse parameters without effect, among those ``given``: each with its flag.
 
     Raises:
@@ -66,7 +62,7 @@ def check(rules: Sequence[Rule], given: Mapping[str, str], values: Values) -> No
     for rule in rules:
         flags = [given[name] for name in rule.parameters.split() if name in given]
         if flags and not rule.have_effect(values):
-            why, needed = rule.why.format(**values), rule.why.partition("without ")[2]
+            why, needed = rule.why.format(values), rule.why.partition("without ")[2]
             have, it = ("have", "them") if flags[1:] else ("has", "it")
             add = f", or add {needed}" if needed else ""
             raise UserError(f"{', '.join(flags)} {have} no effect {why}; leave {it} out{add}")

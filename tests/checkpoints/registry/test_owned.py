@@ -8,7 +8,7 @@ import pytest
 from fedscope.checkpoints.file.schema import DataSpec, Manifest, ModelSpec, Settings
 from fedscope.checkpoints.registry.owned import data_note, network_note
 from fedscope.errors import UserError
-from fedscope.federated.setup.names import source
+from fedscope.federated.setup.settings import source
 from fedscope.own import digest
 
 NET, DATA, TEST = "owned_net:Net", "owned_data:clients", "owned_test:held"

@@ -7,12 +7,12 @@ from pydantic import ValidationError
 
 from fedscope.checkpoints.file.schema import MOST_ROWS, RowsSpec
 from fedscope.checkpoints.registry.registry import Registry, Run
-from fedscope.checkpoints.registry.rows import HeldRows, packed, read_rows, rows_held
+from fedscope.checkpoints.registry.rows import ClientRows, packed, read_rows, rows_trained_on
 from fedscope.errors import UserError
 from tests.checkpoints.cases import manifest
 
-ROWS = HeldRows([np.array([5, 3, 70_000]), np.array([], int), np.array([1])], np.array([2, 9]))
-OTHER = HeldRows([np.array([5, 3]), np.array([70_000]), np.array([1])], np.array([2, 9]))
+ROWS = ClientRows([np.array([5, 3, 70_000]), np.array([], int), np.array([1])], np.array([2, 9]))
+OTHER = ClientRows([np.array([5, 3]), np.array([70_000]), np.array([1])], np.array([2, 9]))
 
 
 def _written(folder: Path, content: bytes) -> Path:
@@ -21,7 +21,7 @@ def _written(folder: Path, content: bytes) -> Path:
     return path
 
 
-def _lists(rows: HeldRows) -> list[list[int]]:
+def _lists(rows: ClientRows) -> list[list[int]]:
     return [held.tolist() for held in (*rows.clients, rows.validation)]
 
 
@@ -66,8 +66,8 @@ def test_no_manifest_asks_for_more_memory_than_any_run_needs() -> None:
         RowsSpec(sha256="0" * 64, counts=(MOST_ROWS, 1))
 
 
-def _held(run: Run | None, sha256: str, drawn: HeldRows) -> list[list[int]]:
-    found = rows_held(run, sha256, lambda: drawn, round=1, size=70_001, versions={"numpy": "1.2.3"})
+def _held(run: Run | None, sha256: str, drawn: ClientRows) -> list[list[int]]:
+    found = rows_trained_on(run, sha256, lambda: drawn, round=1, size=70_001, versions={"numpy": "1.2.3"})
     return _lists(found)
 
 

@@ -357,12 +357,12 @@ def test_a_registry_that_is_its_own_remote_gets_lists_alone(run: Run, tmp_path: 
 
 def test_a_run_in_training_is_not_pushed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def check(_run: Run) -> None:
-        with pytest.raises(UserError, match="training"), run.held():
+        with pytest.raises(UserError, match="training"), run.locked():
             pass
 
     monkeypatch.setattr(push, "_check_sound", check)
     pushed(run, Counted(tmp_path / "place"))  # nor trained while it is pushed
-    with run.held(), pytest.raises(UserError, match="training"):
+    with run.locked(), pytest.raises(UserError, match="training"):
         pushed(run, Counted(tmp_path / "place"))
 
 

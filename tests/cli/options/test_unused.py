@@ -2,6 +2,7 @@
 
 import pytest
 
+from fedscope.checkpoints.file.schema import Settings
 from fedscope.workflows.unused import SETTINGS
 from tests.cli.conftest import Command
 
@@ -58,7 +59,7 @@ def test_what_stands_in_the_environment_or_at_its_default_is_not(fedscope: Comma
 
 def test_the_last_round_may_be_one_that_is_kept() -> None:
     rule = next(rule for rule in SETTINGS if rule.parameters == "keep_every")
-    assert [rule.have_effect({"keep_every": every, "rounds": 5}) for every in (5, 6)] == [True, False]
+    assert [rule.have_effect(Settings(keep_every=every, rounds=5)) for every in (5, 6)] == [True, False]
 
 
 def test_more_samples_than_there_are_are_told(fedscope: Command) -> None:

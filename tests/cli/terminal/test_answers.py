@@ -103,10 +103,10 @@ def test_a_part_of_a_larger_result_needs_no_torch(
     with monkeypatch.context() as patch:
         patch.setattr(checkpoints, "curvature", CURVATURE)
         patch.setattr(
-            "fedscope.workflows.curvature.measure.spectral_density",
+            "fedscope.workflows.curvature.certified.spectral_density",
             partial(spectral_density, probes=2, steps=4),
         )
-        patch.setattr(report, "kept_scans", lambda *_: [])
+        patch.setattr(report, "cached_scans", lambda *_: [])
         patch.setattr(report, "page_of", lambda *_: "")
         for words in (PARTS, ("report", "tiny@best", *REPORT, "--top-k", "2", "--no-clients")):
             assert fedscope(*words).code == 0
@@ -236,9 +236,9 @@ def test_a_list_is_made_anew_where_a_file_came_or_changed(
 ) -> None:
     made: list[tuple[object, ...]] = []
 
-    def make(*given: object) -> tuple[list[object], list[object]]:
+    def make(*given: object) -> answers.Answer:
         made.append(given)
-        return [], []
+        return answers.Answer([])
 
     for module, name in ((runs_show, "_described"), (figures, "_listed"), (data, "_listed")):
         monkeypatch.setattr(module, name, make)

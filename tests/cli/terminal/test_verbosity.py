@@ -40,13 +40,12 @@ def test_quiet_leaves_results_and_errors(fedscope: Command) -> None:
     assert fedscope("hessian", "none", "-q").err.startswith("Error: ")
 
 
-def test_notes_and_details(capsys: pytest.CaptureFixture[str]) -> None:
-    for flag, shown in (("", "note\n"), ("verbose", "note\ndetail\n"), ("quiet", "")):
+def test_notes(capsys: pytest.CaptureFixture[str]) -> None:
+    for flag, shown in (("", "note\n"), ("verbose", "note\n"), ("quiet", "")):
         verbosity.reset()
         if flag:
             setattr(verbosity.CURRENT, flag, True)
         console.note("note")
-        console.detail("detail")
         assert capsys.readouterr().err == shown
     verbosity.reset()
 

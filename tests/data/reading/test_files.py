@@ -16,7 +16,7 @@ from fedscope.data.sets.catalogue import load, pipeline
 from fedscope.errors import UserError
 from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.methods import parse
-from fedscope.federated.parallel.evaluation import tally
+from fedscope.federated.parallel.evaluation import score_sums
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.tasks import LocalSettings, Task
 from tests.data.layouts import images, make
@@ -45,7 +45,7 @@ def test_processes_decode_the_same_as_this_one(folder: Path, monkeypatch: pytest
     ahead = [chosen.train(files, rows, drawn) for rows, drawn in chosen.ahead(files, batches)]
     assert [image.shape for image in alone] == [(8, 3, 224, 224), (8, 3, 224, 224), (4, 3, 224, 224)]
     assert all(torch.equal(a, b) for a, b in zip(alone, ahead, strict=True))
-    assert files._asked == {}
+    assert files._prefetched == {}
     assert torch.equal(chosen.test(files[torch.tensor([7, 2])]), chosen.test(files, torch.tensor([7, 2])))
 
 
@@ -127,7 +127,7 @@ def test_training_and_evaluation_take_files(folder: Path, monkeypatch: pytest.Mo
         trainer = LocalTrainer(model, dataset.train, chosen, plain, {}, LocalSettings(2, 16))
         task = Task(torch.arange(40), torch.Generator().manual_seed(1), torch.Generator().manual_seed(2))
         done = trainer.train(model.values[0].clone(), model.counters.clone(), [task], 0.1)
-        ends.append((done.values, tally(model.module, dataset.test, chosen)))
+        ends.append((done.values, score_sums(model.module, dataset.test, chosen)))
     assert torch.equal(ends[0][0], ends[1][0])
     assert torch.equal(ends[0][1], ends[1][1])
     assert ends[0][1].isfinite().all()

@@ -61,7 +61,7 @@ def accelerated(step: ServerStep) -> tuple[Tensor, dict[str, Tensor]]:
 def test_a_server_keeps_one_model_and_sends_another(register: Register, tmp_path: Path) -> None:
     register(server=accelerated, sends=ahead, server_state=(Vector("m"),))
     run = trained(tmp_path, SMALL.model_copy(update={"keep_every": 1}), name="whole")
-    theta = [flat(run.initial), *(flat(run.kept(round)) for round in (1, 2)), flat(run.final)]
+    theta = [flat(run.initial), *(flat(run.after_round(round)) for round in (1, 2)), flat(run.final)]
     sent = [flat(run.anchor(round)) for round in (1, 2, 3)]
     for t in (1, 2):  # θ_t = θ_{t−1} + m_t, so that the clients of round t + 1 start at θ_t + 0.8 m_t
         torch.testing.assert_close(sent[t], theta[t] + 0.8 * (theta[t] - theta[t - 1]), atol=1e-6, rtol=1e-5)

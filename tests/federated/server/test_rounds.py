@@ -12,7 +12,7 @@ from fedscope.cli.main import call
 from fedscope.errors import UserError
 from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.methods import parse
-from fedscope.federated.parallel.evaluation import Score, tally
+from fedscope.federated.parallel.evaluation import Score, score_sums
 from fedscope.federated.parallel.memory import Memory
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.tasks import LocalSettings, Task
@@ -159,7 +159,7 @@ def test_metrics_tell_the_truth(run: Run) -> None:
     federation = prepare(run.manifest().settings, {})
     model = copy.deepcopy(federation.model)
     model.load_state_dict(checkpoint.state)
-    score = Score.of(tally(model, federation.dataset.test, federation.pipeline), ())
+    score = Score.from_sums(score_sums(model, federation.dataset.test, federation.pipeline), ())
     assert last.accuracy == score.accuracy
     assert last.loss == pytest.approx(score.loss, rel=1e-6)  # kernels lie channels-last in training
     assert checkpoint.info.metrics == {"accuracy": last.accuracy, "loss": last.loss}
@@ -173,7 +173,7 @@ def test_save_clients_and_keep_every(tmp_path: Path) -> None:
     assert {p.name for p in run.clients()} == {f"{k:04d}.pt" for k in sampled}
     for round, client in enumerate(sampled, 1):
         assert load_checkpoint(run.client(client, round)).info.round == round
-    assert load_checkpoint(run.kept(1)).info.round == 1
+    assert load_checkpoint(run.after_round(1)).info.round == 1
     none = trained(tmp_path, settings.model_copy(update={"save_clients": "none"}), name="none")
     assert none.clients() == []
 
@@ -243,7 +243,7 @@ def test_feddyn_keeps_its_books(tmp_path: Path) -> None:
         uploads = {client: vector(run.client(client, round)) for client in sampled}
         for client, w in uploads.items():
             h[client] += w - theta
-        theta = vector(run.kept(round))
+        theta = vector(run.after_round(round))
         mean = torch.stack(list(uploads.values())).mean(0)
         torch.testing.assert_close(theta - mean, torch.stack(list(h.values())).mean(0), rtol=0, atol=1e-6)
     memory = Memory.after(run.folder / "state", flat.size, settings.rounds)
@@ -267,9 +267,9 @@ def test_what_is_kept_in_memory_does_not_grow_with_the_clients(tmp_path: Path) -
 
 
 def test_a_run_is_trained_by_one_process_at_a_time(run: Run) -> None:
-    with run.held(), pytest.raises(UserError, match=r"another process .*'tiny'"), run.held():
+    with run.locked(), pytest.raises(UserError, match=r"another process .*'tiny'"), run.locked():
         pass
-    with run.held():
+    with run.locked():
         run.write_manifest(run.manifest())  # another file of that name
-        with pytest.raises(UserError, match="another process"), run.held():
+        with pytest.raises(UserError, match="another process"), run.locked():
             pass

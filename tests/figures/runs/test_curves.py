@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.figures.runs.curves import Line, curves_figure
+from fedscope.figures.runs.curves import Line, Panel, panels_figure
 
 ROUNDS = np.arange(1.0, 61.0)
 PAIRS = [
@@ -11,7 +11,7 @@ PAIRS = [
 
 
 def test_pairs_share_a_colour_and_differ_in_style() -> None:
-    (axes,) = curves_figure(PAIRS, x_label="round", y_label="accuracy (%)").axes
+    (axes,) = panels_figure([Panel(PAIRS, "round", "accuracy (%)")]).axes
     drawn = {line.get_label(): line for line in axes.lines}
     assert drawn["A"].get_color() == drawn["A+M"].get_color() != drawn["B"].get_color()
     assert [drawn[name].get_linestyle() for name in ("A", "A+M", "B", "B+M")] == ["--", "-", "--", "-"]
@@ -19,39 +19,30 @@ def test_pairs_share_a_colour_and_differ_in_style() -> None:
 
 def test_lines_of_their_own_differ_in_both() -> None:
     lines = [Line(name, ROUNDS, ROUNDS) for name in "ABC"]
-    (axes,) = curves_figure(lines, x_label="round", y_label="accuracy (%)").axes
+    (axes,) = panels_figure([Panel(lines, "round", "accuracy (%)")]).axes
     assert len({line.get_color() for line in axes.lines}) == 3
     assert {line.get_linestyle() for line in axes.lines} == {"-", "--"}  # any dashes read --
     assert all(line.get_marker() in ("", "None") for line in axes.lines)  # sixty points need none
 
 
 def test_the_legend_reads_row_by_row() -> None:
-    (axes,) = curves_figure(PAIRS, x_label="round", y_label="accuracy (%)").axes
+    (axes,) = panels_figure([Panel(PAIRS, "round", "accuracy (%)")]).axes
     legend = axes.get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["A", "B", "A+M", "B+M"]  # columns of two
 
 
-def test_a_logarithmic_axis_leaves_gaps() -> None:
-    line = Line("x", np.array([1.0, 2.0, 4.0]), np.array([3.0, -1.0, 1.0]))
-    (axes,) = curves_figure([line], x_label="rank", y_label="λ", x_scale="log", y_scale="log").axes
-    drawn = np.asarray(axes.lines[0].get_ydata())
-    assert np.isnan(drawn[1])
-    assert drawn[[0, 2]].tolist() == [3.0, 1.0]
-
-
 def test_bands_and_levels() -> None:
     spread = Line("s", np.array([0.01, 0.1]), np.array([50.0, 52.0]), np.array([1.0, 2.0]))
     level = Line("FedAvg", np.array([0.0]), np.array([49.0]), np.array([0.5]), level=True)
-    (axes,) = curves_figure([spread, level], x_label="α", y_label="accuracy (%)", x_scale="log").axes
+    (axes,) = panels_figure([Panel([spread, level], "α", "accuracy (%)")], x_scale="log").axes
     low, high = axes.dataLim.intervaly
     assert (low, high) == (pytest.approx(48.5), pytest.approx(54.0))
-    (many,) = curves_figure(
-        [Line("m", ROUNDS, ROUNDS, np.full(60, 3.0))], x_label="round", y_label="accuracy (%)"
-    ).axes
+    wide = Line("m", ROUNDS, ROUNDS, np.full(60, 3.0))
+    (many,) = panels_figure([Panel([wide], "round", "accuracy (%)")]).axes
     assert many.dataLim.intervaly[1] == pytest.approx(63.0)
 
 
 def test_nothing_finite_is_refused() -> None:
     with pytest.raises(UserError, match="no finite value"):
-        curves_figure([Line("x", np.array([1.0]), np.array([np.nan]))], x_label="a", y_label="b")
+        panels_figure([Panel([Line("x", np.array([1.0]), np.array([np.nan]))], "a", "b")])

@@ -12,17 +12,17 @@ from matplotlib.figure import Figure
 from fedscope.errors import UserError
 from fedscope.figures.runs import drawings
 from fedscope.figures.runs.drawings import Group, Kind
-from fedscope.records.run_curves import SCHEMA, checked
+from fedscope.records.run_curves import SCHEMA, run_curves
 
 GALLERY = Path(__file__).parents[3] / "figures"
 
 
 def draw(records: list[dict[str, Any]], kind: Kind, **words: str) -> Figure:
-    return drawings.draw(checked(records), kind, **words)
+    return drawings.draw(run_curves(records), kind, **words)
 
 
 def groups(records: list[dict[str, Any]]) -> list[Group]:
-    return drawings.groups(checked(records))
+    return drawings.groups(run_curves(records))
 
 
 def record(method: str = "fedavg", seed: int = 0, *, rounds: int = 4, **changes: Any) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def test_what_is_not_there_is_refused() -> None:
     with pytest.raises(UserError, match="no run to draw"):
         draw([], "accuracy")
     with pytest.raises(UserError, match="fedscope/hessian/1"):
-        checked([{"schema": "fedscope/hessian/1"}])
+        run_curves([{"schema": "fedscope/hessian/1"}])
 
 
 def test_the_headline_shows_the_numbers_of_table_2() -> None:

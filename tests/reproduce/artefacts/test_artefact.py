@@ -8,7 +8,8 @@ from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.federated.setup.presets import preset
 from fedscope.records.entries import Record
-from fedscope.reproduce.artefacts.artefact import FilledCell, assemble
+from fedscope.reproduce.artefacts.artefact import assemble
+from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.recipes.cells import Choices, cells
 from fedscope.reproduce.recipes.spec import recipe
 from fedscope.reproduce.runs.inventory import RunInventory

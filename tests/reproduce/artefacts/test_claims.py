@@ -3,9 +3,9 @@ import math
 import pytest
 
 from fedscope.records.hessian import HessianRecord
-from fedscope.reproduce.artefacts.claims import Claim, Sample, Samples, Statement, difference, mean
+from fedscope.reproduce.artefacts.claims import Claim, Sample, Samples, Statement, difference
 from fedscope.reproduce.artefacts.claims import judge as judge_among
-from fedscope.reproduce.recipes.quantities import Number, from_record
+from fedscope.reproduce.recipes.quantities import Number, from_record, mean
 from tests.figures.records import curvature
 
 
@@ -49,10 +49,10 @@ def test_seeds_decide_where_there_are_some() -> None:
     found = judge("A > B in accuracy", table(A=many(50, 52, 54), B=many(40, 41, 42)), [""])
     assert found.verdict == "holds"
     assert "(one seed)" not in found.evidence[0]
-    gap, error, dof = difference("accuracy", many(50, 52, 54), many(40, 41, 42))
-    assert gap == pytest.approx(11)
-    assert error == pytest.approx(math.sqrt(4 / 3 + 1 / 3))
-    assert dof == pytest.approx((5 / 3) ** 2 / ((4 / 3) ** 2 / 2 + (1 / 3) ** 2 / 2))
+    gap = difference("accuracy", many(50, 52, 54), many(40, 41, 42))
+    assert gap.value == pytest.approx(11)
+    assert gap.stderr == pytest.approx(math.sqrt(4 / 3 + 1 / 3))
+    assert gap.data[1] == pytest.approx((5 / 3) ** 2 / ((4 / 3) ** 2 / 2 + (1 / 3) ** 2 / 2))
     near = judge("A > B in accuracy", table(A=many(50, 52, 54), B=many(47, 52, 52)), [""])
     assert near.verdict == "undecided"
 
@@ -154,11 +154,11 @@ def test_records_of_the_same_samples_are_paired() -> None:
         return HessianRecord.read({**content, **changes})
 
     ours, theirs = (Sample((Number(v, 15.0),), (record(v - 30),), 5) for v in (30.0, 31.0))
-    gap, error, _ = difference("trace", ours, theirs)
-    assert gap == pytest.approx(-1)
-    assert error == pytest.approx(0, abs=1e-9)
+    gap = difference("trace", ours, theirs)
+    assert gap.value == pytest.approx(-1)
+    assert gap.stderr == pytest.approx(0, abs=1e-9)
     apart = Sample((Number(31.0, 15.0),), (record(1, samples_sha256="b"),), 5)
-    assert difference("trace", ours, apart)[1] == pytest.approx(15 * math.sqrt(2))
+    assert difference("trace", ours, apart).stderr == pytest.approx(15 * math.sqrt(2))
 
 
 def test_statements_have_a_grammar() -> None:

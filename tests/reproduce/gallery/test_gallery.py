@@ -11,7 +11,8 @@ from fedscope.errors import UserError
 from fedscope.records.artefact import ArtefactRecord
 from fedscope.reproduce.gallery.drawing import figures
 from fedscope.reproduce.gallery.gallery import index, records, why_not_overwrite, write
-from fedscope.reproduce.gallery.render import latex, markdown, table_csv
+from fedscope.reproduce.gallery.render import latex, markdown
+from fedscope.reproduce.gallery.table_csv import table_csv
 
 GALLERY = Path(__file__).parents[3] / "figures"
 

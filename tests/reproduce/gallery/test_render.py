@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from fedscope.records.artefact import ArtefactRecord, Cell
-from fedscope.reproduce.gallery.render import cell_text, grid, latex, markdown, table_csv, tex
+from fedscope.reproduce.gallery.cells import cell_text, grid
+from fedscope.reproduce.gallery.render import latex, markdown, tex
+from fedscope.reproduce.gallery.table_csv import table_csv
 
 
 def entry(row: str, quantity: str, value: float | None, **more: Any) -> dict[str, Any]:

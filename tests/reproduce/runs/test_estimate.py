@@ -5,7 +5,7 @@ import pytest
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.data.partition.longtail import longtail_counts
-from fedscope.reproduce.runs.estimate import Clock, per_round, words
+from fedscope.reproduce.runs.estimate import Clock, duration, per_round
 from fedscope.reproduce.runs.inventory import RunInventory
 from tests.reproduce.runs.test_inventory import cell, held
 
@@ -40,4 +40,4 @@ def test_time_is_measured_where_it_can_be(tmp_path: Path) -> None:
     [(0.5, "less than 1 s"), (2.5, "2.5 s"), (600, "10 min"), (7200, "2 h"), (172_800, "2 days")],
 )
 def test_durations_in_words(seconds: float, said: str) -> None:
-    assert words(seconds) == said
+    assert duration(seconds) == said

@@ -9,7 +9,7 @@ import pytest
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.schema import DataSpec, Manifest, ModelSpec, Round
 from fedscope.checkpoints.registry.registry import Registry, Run
-from fedscope.federated.setup.federation import settled
+from fedscope.federated.setup.settings import settled
 from fedscope.reproduce.plan import Place, Plan
 from fedscope.reproduce.recipes.cells import Cell, Choices, cells
 from fedscope.reproduce.recipes.spec import recipe

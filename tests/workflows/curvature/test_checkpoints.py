@@ -9,7 +9,7 @@ from fedscope.checkpoints.registry.registry import Run
 from fedscope.errors import UserError
 from fedscope.records.hessian import HessianRecord
 from fedscope.workflows.curvature.checkpoints import curvature
-from fedscope.workflows.requests import Crossing, Request
+from fedscope.workflows.requests import CrossClientRequest, Request
 from fedscope.workflows.sources.targets import Targets
 
 
@@ -44,7 +44,7 @@ def test_more_is_measured_beside_what_is_kept_by_the_same_version(run: Run, tmp_
     [
         (Request(reading="code", density=True), "use --reading paper"),
         (Request(engine="pyhessian", top_k=2), "drop --density, --clients, --top-k"),
-        (Request(crossing=Crossing(overlap=2)), "add --clients"),
+        (Request(cross_client=CrossClientRequest(overlap=2)), "add --clients"),
         (Request(engine="pyhessian", layers=True), "are for fedscope's own estimators"),
     ],
 )

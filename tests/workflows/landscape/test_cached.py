@@ -13,9 +13,9 @@ from fedscope.landscape import Hessian
 from fedscope.landscape.operators.progress import Progress
 from fedscope.workflows.landscape import cached as kept
 from fedscope.workflows.landscape import scan
-from fedscope.workflows.landscape.cached import kept_scans
-from fedscope.workflows.landscape.frames import scan_rounds
-from fedscope.workflows.landscape.scan import Plane
+from fedscope.workflows.landscape.cached import cached_scans
+from fedscope.workflows.landscape.checkpoints import scan_rounds
+from fedscope.workflows.landscape.named_slices import Plane
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.samples import Source
 from tests.landscape.cases import mlp
@@ -66,7 +66,7 @@ def test_directions_are_found_once_and_again_after_an_interruption(
     tmp_path: Path, products: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     *before, center = rounds()
-    kept_scans(center, [center], PLANE, silent, tmp_path / "alone")
+    cached_scans(center, [center], PLANE, silent, tmp_path / "alone")
     once = len(products)
     scans = list[str]()
 
@@ -78,14 +78,14 @@ def test_directions_are_found_once_and_again_after_an_interruption(
 
     monkeypatch.setattr(kept, "scan", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        kept_scans(center, [center, *before], PLANE, silent, tmp_path / "all")
+        cached_scans(center, [center, *before], PLANE, silent, tmp_path / "all")
     assert len(products) == 2 * once
-    records = kept_scans(center, [center, *before], PLANE, silent, tmp_path / "all")
+    records = cached_scans(center, [center, *before], PLANE, silent, tmp_path / "all")
     assert len(products) == 2 * once
     assert len(scans) == 4  # the first is a result already
     assert not list((tmp_path / "all" / "products").iterdir())
     assert [record.curvature == () for record in records] == [False, True, True]
-    again = kept_scans(center, [center, *before], PLANE, silent, tmp_path / "all")
+    again = cached_scans(center, [center, *before], PLANE, silent, tmp_path / "all")
     assert [record.to_json() for record in again] == [record.to_json() for record in records]
     assert len(scans) == 4
 
@@ -100,7 +100,7 @@ def test_a_loss_that_differs_far_away_only_is_another(tmp_path: Path) -> None:
     plane, found = Plane("random", grid=3), []
     for height in (0.0, 0.8):  # at the network no sample's loss is below 0.809
         (problem,) = rounds(1, cut(height))
-        found += kept_scans(problem, [problem], plane, silent, tmp_path)
+        found += cached_scans(problem, [problem], plane, silent, tmp_path)
     first, second = found
     assert first.center_loss == second.center_loss
     assert first.loss != second.loss

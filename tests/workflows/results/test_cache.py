@@ -17,7 +17,7 @@ from fedscope.landscape import Batches, GaussNewton, Hessian
 from fedscope.landscape.operators.product_cache import identity
 from fedscope.records.hessian import HessianRecord
 from fedscope.workflows.results import cache as keeping
-from fedscope.workflows.results.cache import Keeper, key
+from fedscope.workflows.results.cache import ResultCache, key
 from tests.figures.records import curvature
 from tests.landscape.cases import convnet, mlp
 
@@ -26,7 +26,7 @@ RECORD = HessianRecord.read(curvature())
 
 def found(folder: Path, key: str) -> dict[str, Any] | None:
     """Return the JSON of a kept result."""
-    record = Keeper(folder).result(key)
+    record = ResultCache(folder).result(key)
     return record.to_json() if record else None
 
 
@@ -76,35 +76,35 @@ def test_a_key_says_what_was_asked_too() -> None:
 
 
 def test_results_are_found_until_they_are_damaged(tmp_path: Path) -> None:
-    keeper = Keeper(tmp_path / "a")
-    assert keeper.result("k") is None
-    operator = keeper.operator(mlp().operator)
+    cache = ResultCache(tmp_path / "a")
+    assert cache.result("k") is None
+    operator = cache.operator(mlp().operator)
     operator.matvec(torch.ones(51, dtype=torch.float64))
     assert list((tmp_path / "a" / "products").glob("*/*.npz"))
-    keeper.finish("k", RECORD)
+    cache.finish("k", RECORD)
     assert found(tmp_path / "a", "k") == RECORD.to_json()
     assert not list((tmp_path / "a" / "products").glob("*"))  # the result is safe
     (tmp_path / "a" / "k.json").write_text('{"value": 1.')
-    assert Keeper(tmp_path / "a").result("k") is None
+    assert ResultCache(tmp_path / "a").result("k") is None
 
 
 def test_operators_are_let_go_of_when_their_work_is_done(tmp_path: Path) -> None:
-    keeper, case = Keeper(tmp_path), mlp()
+    cache, case = ResultCache(tmp_path), mlp()
     base = Hessian(case.model, case.loss_fn, case.batches)
     alive = weakref.ref(base)  # with it the graphs that it keeps between products
-    keeper.operator(base).matvec(torch.ones(51, dtype=torch.float64))
+    cache.operator(base).matvec(torch.ones(51, dtype=torch.float64))
     del base
     gc.collect()
     assert alive() is None
 
 
 def test_without_a_folder_nothing_is_kept(tmp_path: Path) -> None:
-    keeper, operator = Keeper(None), mlp().operator
-    assert keeper.operator(operator) is operator
-    keeper.finish("k", RECORD)
-    assert keeper.result("k") is None
+    cache, operator = ResultCache(None), mlp().operator
+    assert cache.operator(operator) is operator
+    cache.finish("k", RECORD)
+    assert cache.result("k") is None
     (tmp_path / "file").write_text("no folder")
-    blocked = Keeper(tmp_path / "file")
+    blocked = ResultCache(tmp_path / "file")
     assert blocked.operator(operator) is operator
     blocked.finish("k", RECORD)
     assert blocked.result("k") is None
@@ -112,20 +112,20 @@ def test_without_a_folder_nothing_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", range(0, 160, 7))
 def test_a_changed_digit_is_a_result_that_was_not_kept(tmp_path: Path, place: int) -> None:
-    Keeper(tmp_path).finish("a", RECORD)
+    ResultCache(tmp_path).finish("a", RECORD)
     path = tmp_path / "a.json"
     content = bytearray(path.read_bytes())
     content[place % len(content)] ^= 1
     path.write_bytes(content)
     assert found(tmp_path, "a") in (None, RECORD.to_json())
     path.write_bytes(content[: place % len(content)])
-    assert Keeper(tmp_path).result("a") is None
+    assert ResultCache(tmp_path).result("a") is None
 
 
 def test_a_result_of_another_shape_is_none(tmp_path: Path) -> None:
     for text in ("[]", "1", "{}", '{"record": []}', '{"record": {}, "sha256": 1}', "[" * 100_000, "\udcff"):
         (tmp_path / "a.json").write_bytes(text.encode("utf-8", "surrogateescape"))
-        assert Keeper(tmp_path).result("a") is None
+        assert ResultCache(tmp_path).result("a") is None
 
 
 def test_a_full_disk_does_not_take_the_result_from_the_caller(
@@ -135,10 +135,10 @@ def test_a_full_disk_does_not_take_the_result_from_the_caller(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(keeping, "write_text", full)
-    keeper = Keeper(tmp_path)
-    keeper.operator(mlp().operator).matvec(torch.ones(51, dtype=torch.float64))
-    keeper.finish("k", RECORD)
-    assert keeper.result("k") is None
+    cache = ResultCache(tmp_path)
+    cache.operator(mlp().operator).matvec(torch.ones(51, dtype=torch.float64))
+    cache.finish("k", RECORD)
+    assert cache.result("k") is None
     assert list(tmp_path.glob("products/*/*.npz"))
 
 
@@ -146,4 +146,4 @@ def test_a_linked_folder_is_refused_before_the_work(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / ".analysis").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UserError, match="is a link"):
-        Keeper(tmp_path / ".analysis")
+        ResultCache(tmp_path / ".analysis")

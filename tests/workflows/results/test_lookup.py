@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from fedscope.records.hessian import HessianRecord
-from fedscope.workflows.requests import Crossing, Request
-from fedscope.workflows.results.lookup import ALL, Wanted, earlier, fullest, is_of, lacking, trimmed
+from fedscope.workflows.requests import CrossClientRequest, Request
+from fedscope.workflows.results.lookup import ALL, Criteria, Part, earlier, lacking, meets, trimmed
 
 UPLOADS = {"0000.pt": "a", "0001.pt": "b"}
 
@@ -53,6 +53,12 @@ def _record(**changes: Any) -> HessianRecord:
     return HessianRecord.read(content | changes)
 
 
+def _missing(
+    record: HessianRecord, request: Request, uploads: dict[str, str], *, more_probes: bool = False
+) -> set[Part]:
+    return lacking(record, request, Criteria("f0", {}, None, uploads, more_probes=more_probes))
+
+
 def json_of(record: HessianRecord) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(json.dumps(record.to_json()))
     return found
@@ -69,62 +75,62 @@ def json_of(record: HessianRecord) -> dict[str, Any]:
         (Request(probes=20), set()),
         (Request(probes=10), {"trace"}),
         (Request(layers=True), {"layers"}),
-        (Request(clients=True, crossing=Crossing(weights="global")), {"cross_client"}),
-        (Request(clients=True, crossing=Crossing(rtol=0.001)), {"cross_client"}),
-        (Request(clients=True, crossing=Crossing(probes=16)), {"cross_client"}),
-        (Request(clients=True, crossing=Crossing(data="global")), {"cross_client"}),
-        (Request(clients=True, crossing=Crossing(overlap=2)), {"cross_client"}),
+        (Request(clients=True, cross_client=CrossClientRequest(weights="global")), {"cross_client"}),
+        (Request(clients=True, cross_client=CrossClientRequest(rtol=0.001)), {"cross_client"}),
+        (Request(clients=True, cross_client=CrossClientRequest(probes=16)), {"cross_client"}),
+        (Request(clients=True, cross_client=CrossClientRequest(data="global")), {"cross_client"}),
+        (Request(clients=True, cross_client=CrossClientRequest(overlap=2)), {"cross_client"}),
     ],
 )
 def test_a_part_is_missing_where_less_was_measured_than_is_asked(
     request_: Request, missing: set[str]
 ) -> None:
-    assert lacking(_record(), request_, UPLOADS) == missing
+    assert _missing(_record(), request_, UPLOADS) == missing
 
 
 def test_a_fixed_number_of_probes_may_be_a_least_number() -> None:
-    request = Request(probes=10, clients=True, crossing=Crossing(probes=16))
-    assert lacking(_record(), request, UPLOADS) == {"trace", "cross_client"}
-    assert lacking(_record(), request, UPLOADS, fuller=True) == set()
-    assert lacking(_record(), Request(probes=21), {}, fuller=True) == {"trace"}
+    request = Request(probes=10, clients=True, cross_client=CrossClientRequest(probes=16))
+    assert _missing(_record(), request, UPLOADS) == {"trace", "cross_client"}
+    assert _missing(_record(), request, UPLOADS, more_probes=True) == set()
+    assert _missing(_record(), Request(probes=21), {}, more_probes=True) == {"trace"}
 
 
 def test_every_eigenvalue_that_is_asked_for_has_a_small_residual() -> None:
     values = [_value(10.0), _value(9.0, 0.5)]
     loose = _record(eigenvalues=values)
-    assert lacking(loose, Request(), {}) == set()
-    assert lacking(loose, Request(top_k=2), {}) == {"eigenvalues"}
+    assert _missing(loose, Request(), {}) == set()
+    assert _missing(loose, Request(top_k=2), {}) == {"eigenvalues"}
     lower = _record(eigenvalues=values, both_ends=True)
-    assert lacking(lower, Request(both_ends=True), {}) == {"eigenvalues"}
+    assert _missing(lower, Request(both_ends=True), {}) == {"eigenvalues"}
 
 
 def test_a_trace_that_did_not_converge_is_made_again() -> None:
     trace = _trace(100.0, 1.0, 20)  # by published code
-    assert lacking(_record(trace=trace), Request(), {}) == {"trace"}
+    assert _missing(_record(trace=trace), Request(), {}) == {"trace"}
 
 
 @pytest.mark.parametrize("symbol", ["H_N", "H_D"])
 def test_both_means_over_clients_are_as_sure_as_is_asked(symbol: str) -> None:
     wide = {"tensor": _estimate(0.5, 0.4), "parameter": _estimate(0.5, 0.4)}
     cross = json_of(_record())["cross_client"] | {symbol: wide}
-    assert lacking(_record(cross_client=cross), Request(clients=True), UPLOADS) == {"cross_client"}
+    assert _missing(_record(cross_client=cross), Request(clients=True), UPLOADS) == {"cross_client"}
 
 
 def test_other_uploads_are_other_clients_and_deleted_ones_the_same() -> None:
     request = Request(clients=True)
-    assert lacking(_record(), request, {**UPLOADS, "0001.pt": "c"}) == {"cross_client"}
-    assert lacking(_record(), request, {"0000.pt": "a"}) == set()
+    assert _missing(_record(), request, {**UPLOADS, "0001.pt": "c"}) == {"cross_client"}
+    assert _missing(_record(), request, {"0000.pt": "a"}) == set()
     older = json_of(_record())["cross_client"]
     del older["uploads"]
-    assert lacking(_record(cross_client=older), request, UPLOADS) == {"cross_client"}
+    assert _missing(_record(cross_client=older), request, UPLOADS) == {"cross_client"}
 
 
 def test_few_probes_are_not_trusted_with_a_small_error() -> None:
     """Those of the first of the trace's two stages are."""
     enough = _trace(100.0, 0.1, 10, converged=True)
-    assert lacking(_record(trace=enough), Request(), {}) == set()
+    assert _missing(_record(trace=enough), Request(), {}) == set()
     trace = _trace(100.0, 0.1, 4, converged=True)
-    assert lacking(_record(trace=trace), Request(), {}) == {"trace"}
+    assert _missing(_record(trace=trace), Request(), {}) == {"trace"}
 
 
 def test_the_fullest_record_is_taken_and_cut_to_what_was_asked() -> None:
@@ -132,11 +138,11 @@ def test_the_fullest_record_is_taken_and_cut_to_what_was_asked() -> None:
     request = Request(top_k=2, density=True)
     full = _record()
     for records, record, parts in (([plain, full], full, set[str]()), ([plain], plain, {"density"})):
-        best = fullest(records, request, {})
+        best = earlier(records, request, Criteria("f0", {}, None, {}))
         assert best
-        assert (best[0] is record, best[1]) == (True, parts)
+        assert (best.record is record, best.missing) == (True, parts)
     poor = _record(converged=False, trace=_trace(1.0, None, 2))
-    assert fullest([poor], request, {}) is None
+    assert earlier([poor], request, Criteria("f0", {}, None, {})) is None
     cut = json_of(trimmed(full, request))
     assert [entry["value"] for entry in cut["eigenvalues"]] == [10.0, 9.0]
     assert (cut["density"], cut["cross_client"]) == (DENSITY, None)
@@ -146,15 +152,15 @@ def test_the_fullest_record_is_taken_and_cut_to_what_was_asked() -> None:
 
 
 def test_a_record_is_of_a_problem_by_its_weights_and_entries() -> None:
-    assert is_of(_record(), "f0", {"samples": 1024, "loss": None})
-    assert not is_of(_record(), "v", {})
-    assert not is_of(_record(), "f0", {"seed": 1})
+    assert meets(_record(), Criteria("f0", {"samples": 1024, "loss": None}, None, {}))
+    assert not meets(_record(), Criteria("v", {}, None, {}))
+    assert not meets(_record(), Criteria("f0", {"seed": 1}, None, {}))
     assert len(ALL) == 5
 
 
 def test_an_answer_is_of_the_same_weights_and_version() -> None:
     record = _record(versions={"fedscope": "1"})
-    asked = Wanted("f0", {"samples": 1024}, "1", {})
+    asked = Criteria("f0", {"samples": 1024}, "1", {})
     for wanted, found in (
         (asked, True),
         (replace(asked, version=None), True),

@@ -42,7 +42,7 @@ def test_labels_are_those_of_the_checkpoints_round(tmp_path: Path) -> None:
     run = open_run(federation, Registry(tmp_path), "shifting", resume=False)
     train(federation, run, lambda _: None)
     assert federation.label_maps is not None
-    for round, path in ((1, run.kept(1)), (3, run.final)):
+    for round, path in ((1, run.after_round(1)), (3, run.final)):
         (problem,) = load([path], Source())
         seen = torch.cat([targets for _, targets in problem.batches])
         used = part(federation.dataset.train, 100, 2, "train")

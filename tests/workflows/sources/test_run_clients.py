@@ -18,7 +18,7 @@ from fedscope.federated.setup.federation import Federation, open_run, prepare
 from fedscope.streams import numpy_stream
 from fedscope.workflows.requests import Resampling
 from fedscope.workflows.sources.problem import Problem, load
-from fedscope.workflows.sources.run_clients import Participants, loader
+from fedscope.workflows.sources.run_clients import ClientOrigin, Participants, loader
 from fedscope.workflows.sources.samples import Source
 
 SETTINGS = Settings(
@@ -46,9 +46,9 @@ def test_own_rows_are_those_trained_on(shifting: tuple[Federation, Run]) -> None
     maps = federation.label_maps
     assert maps is not None
     split, (_, prepared) = federation.dataset.train, pipeline("digits")
-    people = list(Participants(_problem(run.final), "client", "own"))
-    assert len({client.info.round for client in people if client.info}) > 1
-    for client in people:
+    participants = list(Participants(_problem(run.final), "client", "own"))
+    assert len({client.info.round for client in participants if client.info}) > 1
+    for client in participants:
         assert client.info
         rows = federation.rows[client.number]
         assert client.rows is not None
@@ -83,7 +83,7 @@ def test_weights_are_the_clients_or_the_global_ones(shifting: tuple[Federation, 
 
 def test_uploads_are_of_the_checkpoints_round_or_the_latest(shifting: tuple[Federation, Run]) -> None:
     _, run = shifting
-    early = _problem(run.kept(2))
+    early = _problem(run.after_round(2))
     by_then = [client.info.round for client in Participants(early, "client", "own") if client.info]
     latest = [
         client.info.round for client in Participants(early, "client", "own", latest=True) if client.info
@@ -102,7 +102,7 @@ def test_fresh_clients_hold_other_rows_in_each_round(tmp_path: Path, request: py
     train(federation, run, lambda _: None)
     held = {round: federation.rows_in(round) for round in (1, 2)}
     request.getfixturevalue("other_streams")
-    for path, rounds in ((run.kept(1), {1}), (run.final, {1, 2})):
+    for path, rounds in ((run.after_round(1), {1}), (run.final, {1, 2})):
         of = set()
         for client in Participants(_problem(path), "client", "own"):
             assert client.rows is not None
@@ -152,13 +152,13 @@ def other_streams(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("other_streams")
 def test_stored_rows_outlive_the_streams_that_drew_them(shifting: tuple[Federation, Run]) -> None:
     federation, run = shifting
-    people = Participants(_problem(run.final), "global", "own")
-    for client in people:
+    participants = Participants(_problem(run.final), "global", "own")
+    for client in participants:
         assert client.rows is not None
         assert torch.equal(client.rows, federation.rows[client.number])
     known = run.manifest().rows
     assert known
-    assert people.origin() == {"uploads": {}, "rows": "stored", "rows_sha256": known.sha256}
+    assert participants.origin() == ClientOrigin({}, "stored", known.sha256)
 
 
 @pytest.mark.usefixtures("other_streams")
@@ -176,20 +176,20 @@ def test_a_checkpoint_elsewhere_has_its_rows_drawn_again(
 ) -> None:
     federation, run = shifting
     copy = Path(shutil.copy(run.final, tmp_path / "copy.pt"))
-    people = Participants(_problem(copy), "global", "own")
-    assert people.origin()["rows"] == "stored"
-    assert torch.equal(people.rows(2, people._info), federation.rows[2])
+    participants = Participants(_problem(copy), "global", "own")
+    assert participants.origin().rows == "stored"
+    assert torch.equal(participants.rows(2, participants._info), federation.rows[2])
 
 
 @pytest.mark.usefixtures("other_streams")
 def test_rows_of_an_older_run_are_drawn_again_and_it_says_so(shifting: tuple[Federation, Run]) -> None:
     federation, run = shifting
-    people = Participants(_forgetful(_problem(run.final)), "global", "own")
-    assert people.origin()["rows"] == "redrawn"
-    assert not torch.equal(people.rows(0, people._info), federation.rows[0])
+    participants = Participants(_forgetful(_problem(run.final)), "global", "own")
+    assert participants.origin().rows == "redrawn"
+    assert not torch.equal(participants.rows(0, participants._info), federation.rows[0])
     stored = Participants(_problem(run.final), "global", "own")
-    assert people.origin()["rows_sha256"] != stored.origin()["rows_sha256"]
-    assert people.fingerprint() != stored.fingerprint()
+    assert participants.origin().rows_sha256 != stored.origin().rows_sha256
+    assert participants.fingerprint() != stored.fingerprint()
 
 
 def test_the_published_loader_goes_over_the_training_data(shifting: tuple[Federation, Run]) -> None:

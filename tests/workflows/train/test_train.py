@@ -42,7 +42,7 @@ def test_a_run_is_continued_under_its_own_preset(tmp_path: Path) -> None:
 
 def test_a_plan_stops_where_it_is_to_and_writes_nothing_else(tmp_path: Path) -> None:
     settings = Settings.model_validate({**TINY, "rounds": 2})
-    train_run(RunPlan(tmp_path, settings, {}, "half", until=1))
+    train_run(RunPlan(TrainRequest(tmp_path, name="half"), settings, {}, until=1))
     run = Registry(tmp_path).run("half")
     assert len(run.metrics()) == 1
     assert not run.final.exists()

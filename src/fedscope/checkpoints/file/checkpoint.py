@@ -55,8 +55,8 @@ def content_hash(state: State) -> str:
 def save_checkpoint(path: Path, state: State, info: CheckpointInfo) -> str:
     """Write weights and description to ``path`` atomically; return the content hash.
 
-    Tensors that are whole in memory are written from where they are; only views are copied. In the folder of
-    its run no link is followed, however deep the checkpoint lies in it.
+    Tensors that are whole in memory are written without a copy; only views are copied. No link is followed
+    inside the folder of the run.
     """
     tensors = {name: _whole(tensor) for name, tensor in state.items()}
     sha256, about = content_hash(tensors), info.model_dump(mode="json")
@@ -96,7 +96,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 
 def describe_checkpoint(path: Path) -> tuple[CheckpointInfo, str]:
-    """Return the description and the content hash that ``path`` claims; its tensors are not read.
+    """Return the description and the content hash in ``path``, without reading its tensors.
 
     Raises:
         UserError: as :func:`load_checkpoint`, but for damaged weights.
@@ -106,7 +106,7 @@ def describe_checkpoint(path: Path) -> tuple[CheckpointInfo, str]:
 
 
 def read_content(path: Path, *, mapped: bool = False) -> object:
-    """Return what ``torch.save`` wrote: tensors and plain data, for nothing else is ever loaded.
+    """Return the content that ``torch.save`` wrote; only tensors and plain data are ever loaded.
 
     Args:
         path: the file.
@@ -141,7 +141,7 @@ def read_content(path: Path, *, mapped: bool = False) -> object:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that a number may depend on: of packages, and of this code."""
+    """Return the versions that a result may depend on: of packages, and of this code."""
     return _versions() | code_version()
 
 

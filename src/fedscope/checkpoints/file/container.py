@@ -1,7 +1,7 @@
-"""The zip container of a checkpoint or an archive, looked at before anything in it is believed.
+"""The zip container of a checkpoint or an archive, checked before anything in it is read.
 
-Nothing is ever compressed in these files, so what comes out is never larger than what went in: a "zip bomb"
-is refused by its method of compression, by members that overlap, or by a name that stands twice.
+Nothing is compressed in these files, so their content is never larger than the file: a "zip bomb" is refused
+for its method of compression, for members that overlap, or for a name that stands twice.
 """
 
 from io import BytesIO
@@ -47,7 +47,7 @@ def check_checkpoint(path: Path) -> int:
 
     Raises:
         BadZipFile: it is damaged, or made to mislead a reader.
-        ExtentError: what its pickle makes is not nearly as small as the file.
+        ExtentError: its pickle unpacks to much more than the file.
     """
     tensors = 0
     with ZipFile(path) as archive:
@@ -64,10 +64,10 @@ def check_checkpoint(path: Path) -> int:
 
 
 def check_before_containers(path: Path) -> None:
-    """Check the pickles that a file of PyTorch's before 1.6 begins with, whatever else it is.
+    """Check the pickles at the beginning of a file that PyTorch before 1.6 wrote.
 
     Raises:
-        ExtentError: what one of them makes is not nearly as small as the file.
+        ExtentError: one of them unpacks to much more than the file.
     """
     with open_regular(path) as file:
         for _ in range(_PICKLES):

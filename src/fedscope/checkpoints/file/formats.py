@@ -1,8 +1,9 @@
-"""Format versions and seals: what this fedscope writes, how older files are read, why newer ones are not.
+"""Format versions and seals: how older files are read, and why newer ones are not.
 
 A format is ``fedscope/KIND/NUMBER``. Reading an older file takes it one number up at a time; nothing on disk
 is changed. A seal is the SHA-256 of plain data as canonical JSON: it tells a file that was changed, by a
-failing disk or by hand, from one that was not. It is no signature; who can write the file can seal it anew.
+failing disk or by hand, from one that was not. It is no signature: whoever can write
+the file can seal it again.
 """
 
 import hashlib
@@ -32,7 +33,7 @@ def seal(data: Mapping[str, Any]) -> str:
 
 
 def upgraded(data: object, current: str, what: str) -> Data:
-    """Return ``data`` as a file of the format ``current`` would hold it; ``what`` names it in errors.
+    """Return ``data`` converted to the format ``current``; ``what`` names it in errors.
 
     Raises:
         UserError: it is of a newer fedscope, or of none.

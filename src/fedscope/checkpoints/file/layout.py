@@ -1,4 +1,4 @@
-"""Which files a run consists of: the one list that `verify`, `export` and `import` go by.
+"""Which files a run consists of: the one list for `verify`, `export` and `import`.
 
 A registry may be a folder that other programs write to as well, such as ``checkpoints``: a folder in it is a
 run if fedscope's manifest lies in it, or, where that is lost, one of fedscope's checkpoints.
@@ -25,14 +25,15 @@ _KINDS: dict[Kind, str] = {
     ),
     "state": rf"(state|latest)/{_ROUND}/(clients\.f32|state\.json|server\.pt)",
 }
-_SIGNS = {"manifest.json": b'"fedscope/run/', ".pt": b"fedscope/checkpoint/"}
-_HEAD = 1024  # bytes in which the sign of a file stands
-LOCK = ".lock"  # empty: what `Run.held` locks
-_BESIDES = ("tensorboard", LOCK)  # may be there, and are no part of the run
+_MARKS = {"manifest.json": b'"fedscope/run/', ".pt": b"fedscope/checkpoint/"}
+_HEAD = 1024  # first bytes of a file, which hold its mark
+ANALYSIS = ".analysis"  # in a registry: the results of analyses
+LOCK = ".lock"  # empty: what `Run.locked` locks
+_BESIDES = ("tensorboard", LOCK)  # allowed in the folder, and no part of the run
 
 
 def kind(name: str) -> Kind | None:
-    """Return what the file ``name`` of a run is (a path below the run with ``/``), or nothing if it is none.
+    """Return the kind of the file ``name`` of a run (a path below the run with ``/``), or None if it is none.
 
     Only such names are ever taken from an archive: none is absolute, goes up, or is a device.
     """
@@ -81,12 +82,12 @@ def is_run(folder: Path) -> bool:
 
 
 def is_ours(path: Path) -> bool:
-    """Say whether a manifest or a checkpoint was written by fedscope, as its first bytes tell."""
-    sign = _SIGNS.get(path.name) or _SIGNS.get(path.suffix)
-    if sign is None or not path.is_file():
+    """Say whether the first bytes of a manifest or a checkpoint show that fedscope wrote it."""
+    mark = _MARKS.get(path.name) or _MARKS.get(path.suffix)
+    if mark is None or not path.is_file():
         return False
     try:
         with open_regular(path) as handle:
-            return sign in handle.read(_HEAD)
+            return mark in handle.read(_HEAD)
     except OSError:
         return path.name == "manifest.json"

@@ -1,7 +1,9 @@
-"""What a run and a checkpoint say about themselves: plain, versioned data, validated on reading.
+"""The descriptions of a run, a round and a checkpoint: plain, versioned data, validated on reading.
 
-These records name models, data sets and methods by their catalogue names only, so that a checkpoint can be
-described, listed and verified without building any of them.
+They name models, data sets and methods by their catalogue names only, so that a checkpoint can be described,
+listed and verified without building any of them. The file is long because it is one format: each of its
+models is a field of the next, down to ``Manifest`` and ``CheckpointInfo``, and a third of it are the fields
+of ``Settings``, which are the options of ``fedscope train``.
 """
 
 import operator
@@ -56,14 +58,14 @@ R = TypeVar("R", bound=BaseModel)
 
 
 class ModelSpec(Record):
-    """A network: logits over ``classes`` from images of ``channels``; or a name only.
+    """A network: logits over ``classes`` from images of ``channels``; or only its name.
 
     The fields but ``source`` are the arguments of ``models.catalogue.build``; those a record lacks describe a
     plain network.
     """
 
     name: str
-    classes: Positive | None = None  # None: a network of somebody's own, to be named at every use
+    classes: Positive | None = None  # None: a network of the user's own, to be named at every use
     channels: Positive | None = None
     head: bool = False  # MOON's projection before the classifier
     shortcut: Literal["A", "B"] | None = None  # where the network was published with both; None: its default
@@ -73,12 +75,12 @@ class ModelSpec(Record):
 
     @property
     def own(self) -> bool:
-        """Whether the network is somebody's own, MODULE:FACTORY."""
+        """Whether the network is the user's own, MODULE:FACTORY."""
         return is_own(self.name)
 
 
 class DataSpec(Record):
-    """A data set, its augmentation pipeline, and the SHA-256 of its content; or a name only."""
+    """A data set, its augmentation pipeline, and the SHA-256 of its content; or only its name."""
 
     name: str
     augmentation: str = "none"
@@ -176,7 +178,7 @@ class Settings(Record):
 
 
 class PresetUse(Record):
-    """Which preset a run started from, what its user set otherwise, and what in it no source gives."""
+    """The preset that a run started from, what the user changed, and which of its values no source gives."""
 
     name: str
     overridden: tuple[str, ...] = ()  # settings and options
@@ -184,15 +186,17 @@ class PresetUse(Record):
 
 
 class Added(Record):
-    """Where a run that another program trained came from, and what is known of it."""
+    """The origin of a run that another program trained, and which of its settings are known."""
 
     source: str  # file, folder or program
-    stated: tuple[str, ...] = ()  # the settings that are known; the others stand at defaults that say nothing
+    stated: tuple[
+        str, ...
+    ] = ()  # the settings that are known; the others have their defaults, which mean nothing
     notes: tuple[str, ...] = ()  # what was renamed or left out
 
 
 class RowsSpec(Record):
-    """Which rows of the training set the clients hold: how many each, and a hash over that and the rows."""
+    """The rows of the training set that clients hold: how many each, and a hash of counts and rows."""
 
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     counts: tuple[Annotated[int, Field(ge=0)], ...]
@@ -215,7 +219,7 @@ class Manifest(Record):
     model: ModelSpec
     data: DataSpec
     versions: dict[str, str]
-    # none of an older or an added run, nor where every round's clients are new: then they are in its metrics
+    # None of an older or an added run, and where every round's clients are new: see Round.rows
     rows: RowsSpec | None = Field(None, exclude_if=operator.not_)
     preset: PresetUse | None = None
     sealed_metrics: bool = True  # each line of metrics.jsonl carries a check; not so in format 1
@@ -225,21 +229,25 @@ class Manifest(Record):
     diverged: Positive | None = None  # the round that left loss or weights not finite: the last
     extended: tuple[Positive, ...] = ()  # the numbers of rounds that it was to have before --resume --rounds
 
+    def states(self, setting: str) -> bool:
+        """Say whether the value of a setting is known; of a run that was added not all are."""
+        return self.added is None or setting in self.added.stated
+
     def stated(self) -> dict[str, Any]:
-        """Return the settings by name, None where a run that was added does not say."""
-        settings, added = self.settings.model_dump(mode="json"), self.added
-        return {key: value if not added or key in added.stated else None for key, value in settings.items()}
+        """Return the settings as JSON, with null for those that are not known."""
+        settings = self.settings.model_dump(mode="json")
+        return {name: value if self.states(name) else None for name, value in settings.items()}
 
 
 class Score(Plain):
-    """What a model's test came to: None where nobody measured it, or it is not finite."""
+    """Accuracy and loss on a test set: None where they were not measured, or are not finite."""
 
     accuracy: Finite | None = None
     loss: Finite | None = None
 
 
 class Round(Score):
-    """One line of ``metrics.jsonl``: what a round came to and cost; other fields may stand beside these."""
+    """One line of ``metrics.jsonl``: the scores and costs of a round; it may have further fields."""
 
     round: Positive
     train_loss: Finite | None = None  # of its clients, weighted by size
@@ -286,7 +294,7 @@ class CheckpointInfo(Record):
 
 
 def difference(manifest: Manifest, info: CheckpointInfo) -> str | None:
-    """Return in which section a checkpoint is not of the run, if in any; the run may have been extended."""
+    """Return the section in which a checkpoint differs from its run, if any; runs may have been extended."""
     lengths = (*manifest.extended, manifest.settings.rounds)
     if info.settings not in [manifest.settings.model_copy(update={"rounds": n}) for n in lengths]:
         return "settings"

@@ -1,4 +1,4 @@
-"""The folder of one round's state: which client each row belongs to, and checks of all that is in it.
+"""The folder of one round's state: the client of each row, and a check of every byte.
 
 clients.f32    one row of vectors per client that took part
 server.pt      the server's vectors
@@ -23,7 +23,7 @@ from fedscope.storage.limits import parse_json
 
 @dataclass(frozen=True)
 class StateIndex:
-    """What ``state.json`` says; without ``checks`` and ``server`` in runs begun before there were any."""
+    """The content of ``state.json``; older runs have no ``checks`` and no ``server``."""
 
     clients: tuple[int, ...]
     checks: tuple[int, ...] | None
@@ -33,7 +33,7 @@ class StateIndex:
 def write_state(
     folder: Path, clients: Sequence[int], checks: Sequence[int], server: dict[str, Tensor]
 ) -> None:
-    """Write all but the rows, which are in the folder by now."""
+    """Write all files but the rows, which are in the folder already."""
     if server:
         with new_file(folder / "server.pt", below=folder) as handle:
             write_tensors(handle, server)
@@ -92,7 +92,7 @@ def server_vectors(folder: Path, state: StateIndex) -> dict[str, Tensor]:
 
 
 def check_state(folder: Path) -> StateIndex:
-    """Check every byte of the folder; return what it holds.
+    """Check every byte of the folder; return its index.
 
     Raises:
         UserError: it is damaged.

@@ -1,4 +1,4 @@
-"""What published code calls the tensors of the catalogue's networks.
+"""The names that published code gives to the tensors of the catalogue's networks.
 
 A dialect is a list of rules that turn a name here into the name there. The residual networks of FedML,
 FedAlign and torchvision share one (``conv1``, ``bn1``, ``layer1.0.conv1``, ``downsample``); the CIFAR

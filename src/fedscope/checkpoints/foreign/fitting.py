@@ -1,4 +1,4 @@
-"""Which tensors of a foreign checkpoint are a network's: found by name and shape, and every renaming told.
+"""Which tensors of a foreign checkpoint are a network's: found by name and shape, with every renaming noted.
 
 A network wants tensors of certain names. They may lie below a prefix (``state_dict.model.``), wrapped
 (``module.``, ``_orig_mod.``) and under another program's names
@@ -24,7 +24,7 @@ COUNTERS = ("n_averaged",)  # of torch.optim.swa_utils: how many models the aver
 
 @dataclass(frozen=True)
 class Fitted:
-    """A network's state under its own names, and a sentence for everything that was done to get it."""
+    """A network's state under its own names, and a sentence for every change that led to it."""
 
     state: dict[str, Tensor]
     notes: tuple[str, ...]
@@ -185,7 +185,7 @@ class _Search:
 
 
 def _counts(name: str) -> bool:
-    """Say whether a tensor only counts batches: old files lack it, and nothing here needs it."""
+    """Say whether a tensor only counts batches: old files do not have it, and it is not used here."""
     return name.endswith("num_batches_tracked")
 
 

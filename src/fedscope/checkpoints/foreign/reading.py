@@ -1,8 +1,8 @@
 """Other programs' checkpoints: every tensor of a file or folder, under its dotted name.
 
-A file is read as it lies, without running code: what nests (``{"state_dict": {"model.fc.weight": …}}``)
-becomes a name (``state_dict.model.fc.weight``), what is no tensor is left out. Which of the names are a
-network's, and what it calls them, is for :mod:`fedscope.checkpoints.foreign.fitting` to say.
+A file is read without running code: what nests (``{"state_dict": {"model.fc.weight": …}}``)
+becomes a name (``state_dict.model.fc.weight``), and what is no tensor is left out.
+:mod:`fedscope.checkpoints.foreign.fitting` finds the names that are a network's.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The addresses of a run's checkpoints, what stands behind RUN@.
+"""The addresses of a run's checkpoints: WHICH in RUN@WHICH.
 
 final, best, initial        the global model after the last round, at its best, before the first round (0)
 25                          the global model after 25 rounds
@@ -17,7 +17,7 @@ _ROUND, _CLIENT = r"([0-9]{1,9})(?::(all|sel|anchor))?", r"client([0-9]{1,9})"
 
 
 def path_of(run: Run, which: str) -> Path | None:
-    """Return the file that RUN@``which`` names, be it there or not; None where it names none.
+    """Return the file that RUN@``which`` names, whether or not it exists; None if it names none.
 
     Without ``which`` it is the newest global model.
     """
@@ -36,7 +36,7 @@ def _after(run: Run, round: int, mean: str | None) -> Path:
         return run.anchor(round)
     if round == 0 and not mean:
         return run.initial
-    path = run.average(mean, round) if mean else run.kept(round)
+    path = run.average(mean, round) if mean else run.after_round(round)
     if path.exists() or not run.final.exists() or round != run.manifest().settings.rounds:
         return path
     return run.average(mean) if mean else run.final

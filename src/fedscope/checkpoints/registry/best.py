@@ -1,7 +1,6 @@
 """The best round of a run, and on which samples that was decided."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from fedscope.checkpoints.file.schema import Round
 
@@ -12,9 +11,7 @@ def best(rounds: Iterable[Round]) -> Round | None:
     return max(scored, key=lambda one: one.deciding or 0.0, default=None)
 
 
-def chosen_on(settings: Mapping[str, Any]) -> str | None:
+def chosen_on(settings: Mapping[str, object]) -> str | None:
     """Return the split on which a run chose its best round; None where that is not known of an added run."""
-    if settings.get("validation"):
-        return "validation"
-    found: str | None = settings.get("evaluate_on")
-    return found
+    split = "validation" if settings.get("validation") else settings.get("evaluate_on")
+    return None if split is None else str(split)

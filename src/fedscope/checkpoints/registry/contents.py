@@ -19,12 +19,26 @@ from fedscope.checkpoints.file.schema import Name, Record, parse
 from fedscope.storage import open_regular
 from fedscope.storage.limits import parse_json
 
+Content = bytes  # in the class below ``bytes`` is a field
+
 
 class File(Record):
     """One file of a run."""
 
     bytes: Annotated[int, Field(ge=0, strict=True)]
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+    @classmethod
+    def from_path(cls, path: Path) -> "File":
+        """Return the size and the hash of a file's bytes."""
+        with open_regular(path) as handle:
+            digest = hashlib.file_digest(handle, "sha256")
+            return cls(bytes=handle.tell(), sha256=digest.hexdigest())
+
+    @classmethod
+    def from_content(cls, content: Content) -> "File":
+        """Return the size and the hash of ``content``."""
+        return cls(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
 class Contents(Record):
@@ -47,39 +61,26 @@ class Contents(Record):
         sha256 = self.files[name].sha256
         return f"{self.run}/{name}" if self.in_place else f"objects/{sha256[:2]}/{sha256[2:]}"
 
+    def to_bytes(self) -> bytes:
+        """Return the list as JSON with its seal."""
+        data = self.model_dump(mode="json")
+        return json.dumps({**data, "sha256": seal(data)}, indent=1).encode()
 
-def sealed(contents: Contents) -> bytes:
-    """Return the list as JSON with its seal."""
-    data = contents.model_dump(mode="json")
-    return json.dumps({**data, "sha256": seal(data)}, indent=1).encode()
+    @classmethod
+    def from_bytes(cls, content: bytes, form: str, what: str) -> "Contents":
+        """Return the list in ``content``, of the format ``form``; ``what`` names it in errors.
 
-
-def parsed(content: bytes, form: str, what: str) -> Contents:
-    """Return the list that :func:`sealed` wrote in the format ``form``; ``what`` names it in errors.
-
-    Raises:
-        ValueError: it is damaged, or lists no run.
-        UserError: it is of a newer fedscope, or a field is missing or out of range.
-    """
-    data = upgraded(parse_json(content), form, what)
-    if data.pop("sha256", None) != seal(data):
-        raise ValueError("its list of files does not match its hash")
-    contents = parse(Contents, data, what)
-    if "manifest.json" not in contents.files:
-        raise ValueError("it lists no run")
-    for name in contents.files:
-        if layout.kind(name) is None:
-            raise ValueError(f"{name[:100]!a} is no file of a run")
-    return contents
-
-
-def measured(path: Path) -> File:
-    """Return the size and the hash of a file's bytes."""
-    with open_regular(path) as handle:
-        digest = hashlib.file_digest(handle, "sha256")
-        return File(bytes=handle.tell(), sha256=digest.hexdigest())
-
-
-def described(content: bytes) -> File:
-    """Return the size and the hash of ``content``."""
-    return File(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+        Raises:
+            ValueError: it is damaged, or lists no run.
+            UserError: it is of a newer fedscope, or a field is missing or out of range.
+        """
+        data = upgraded(parse_json(content), form, what)
+        if data.pop("sha256", None) != seal(data):
+            raise ValueError("its list of files does not match its hash")
+        contents = parse(cls, data, what)
+        if "manifest.json" not in contents.files:
+            raise ValueError("it lists no run")
+        for name in contents.files:
+            if layout.kind(name) is None:
+                raise ValueError(f"{name[:100]!a} is no file of a run")
+        return contents

@@ -1,9 +1,8 @@
-"""What `fedscope runs list` shows, kept in one SQLite file so that a thousand runs need not be read anew.
+"""The rows of `fedscope runs list` in one SQLite file, so that a thousand runs need not be read every time.
 
-The index is never believed: a row counts only if its seal is right and the run's files are of the size and
-time that it was made from; any other row is made from the files again. So it can be deleted, damaged, or
-written by several processes at once. Where it cannot be written, rows are made in memory; so they are where
-it is a link or another program's database, which stays as it is.
+A row counts only if its seal is right and the run's files have the size and time that it was made from; any
+other row is made from the files again. So the index can be deleted, damaged, or written by several processes
+at once. Where it cannot be written, or is a link or another program's database, rows are made in memory.
 """
 
 import json
@@ -58,15 +57,15 @@ def rebuild(root: Path, runs: Iterable[Run]) -> list[Row]:
     Raises:
         UserError: what lies there is not the index.
     """
-    if why := stranger(root):
+    if why := not_ours(root):
         raise UserError(why)
     for name in reversed(_FILES):
         remove(root / name, below=root, missing_ok=True)
     return rows(root, runs)
 
 
-def stranger(root: Path) -> str | None:
-    """Return what lies in the index's place and is not it, such as a link or another program's database."""
+def not_ours(root: Path) -> str | None:
+    """Return why the file in the index's place is not the index, such as that it is a link; None if it is."""
     try:
         with _opened(root, "ro"):
             return None
@@ -119,9 +118,9 @@ def _kept(root: Path, runs: list[Run]) -> dict[str, Row]:
 
 @contextmanager
 def _opened(root: Path, mode: str) -> Iterator[sqlite3.Connection]:
-    """Open the index; bytes that are no text are read as some text, which no seal fits.
+    """Open the index; bytes that are not UTF-8 become replacement characters, which no seal fits.
 
-    SQLite opens files by their path, and waits for a pipe: so what lies there is looked at right before.
+    SQLite opens files by their path, and waits for a pipe: so the files are checked just before.
 
     Raises:
         UserError: one of its files is a link, a pipe or the like.

@@ -1,4 +1,4 @@
-"""Code of the user's own that a run or a checkpoint names, and whether it may be run on that word."""
+"""Code of the user's own that a run or a checkpoint names, and whether it may run without being named."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -10,10 +10,12 @@ from fedscope.own import DATASETS, MODELS, is_own, vouched
 
 
 def network_note(record: CheckpointInfo | Manifest, named: Collection[str | None] = ()) -> str:
-    """Return a note if the network's code has changed since training, else ""; ``named`` is the user's word.
+    """Return a note if the network's code has changed since training, else "".
+
+    ``named`` are the names that the user gave.
 
     Raises:
-        UserError: the code must not be run without being named, or is not to be found.
+        UserError: the code must not be run without being named, or is not found.
     """
     name, source = record.model.name, record.model.source
     return vouched((name,), source, "--model", MODELS, named=name in named) if is_own(name) else ""
@@ -33,7 +35,7 @@ def data_note(record: CheckpointInfo | Manifest, named: Collection[str | None] =
 
 
 def names(path: Path, model: str | None, data: str | None) -> bool:
-    """Say whether the user names no network and data but those that the checkpoint names itself."""
+    """Say whether the user names only the network and the data that the checkpoint itself names."""
     if not (model or data):
         return True
     try:

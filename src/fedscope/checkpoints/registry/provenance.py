@@ -7,7 +7,9 @@ checkpoint, a checkpoint its settings, the fingerprint of its data and the versi
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import Checkpoint, describe_checkpoint, load_checkpoint
@@ -16,16 +18,37 @@ from fedscope.checkpoints.file.schema import difference
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run
 from fedscope.errors import UserError
+from fedscope.validation import Plain
 
 
 @dataclass(frozen=True)
 class Link:
-    """One link: what it is, its name, what it says of itself, and what is wrong with it."""
+    """One link of the chain: its kind, its name, its details, and what is wrong with it."""
 
     kind: str
     name: str
     details: dict[str, str]
     fault: str | None = None
+
+
+class Claimed(Plain):
+    """The checkpoint that an analysis names."""
+
+    sha256: str
+    run: str | None = None
+    path: str | None = None
+
+
+class Analysis(Plain):
+    """The record of an analysis, as far as it leads to a checkpoint and to code."""
+
+    schema_name: str = Field("", alias="schema")
+    checkpoint: Claimed
+    problem: dict[str, object] = Field(default_factory=dict)
+    versions: dict[str, object] = Field(default_factory=dict)
+
+
+_ANALYSES = TypeAdapter(Annotated[list[Analysis], Field(min_length=1)])
 
 
 def checkpoint_links(path: Path) -> Iterator[Link]:
@@ -46,33 +69,35 @@ def checkpoint_links(path: Path) -> Iterator[Link]:
     yield _code_link("trained", info.versions)
 
 
-def record_links(registry: Registry, name: str, record: Any) -> Iterator[Link]:
+def record_links(registry: Registry, name: str, content: object) -> Iterator[Link]:
     """Yield the links from the record of a figure or an analysis, ``name``, back to the code.
 
     Raises:
         UserError: the record names no checkpoint.
     """
-    figure = isinstance(record, dict) and "analyses" in record
-    analyses = record["analyses"] if figure else record if isinstance(record, list) else [record]
-    if not analyses or not all(_is_analysis(analysis) for analysis in analyses):
-        raise UserError(f"{name} names no analysis of a checkpoint; it was made by an older fedscope")
-    if figure:
+    shown = content.get("analyses") if isinstance(content, dict) else None
+    records = content if isinstance(content, list) else [content]
+    try:
+        analyses = _ANALYSES.validate_python(records if shown is None else shown)
+    except ValidationError as error:
+        raise UserError(
+            f"{name} names no analysis of a checkpoint; it was made by an older fedscope"
+        ) from error
+    if shown is not None:
         yield Link("figure", name, {"analyses": str(len(analyses))})
     for analysis in analyses:
-        problem = analysis.get("problem")
-        known = {k: str(v) for k, v in problem.items()} if isinstance(problem, dict) else {}
-        yield Link("analysis", str(analysis.get("schema", "")), known)
-        yield _code_link("analysed", analysis.get("versions"))
-        claimed = analysis["checkpoint"]
-        path = find(registry, claimed["sha256"], claimed.get("run"))
+        yield Link("analysis", analysis.schema_name, {k: str(v) for k, v in analysis.problem.items()})
+        yield _code_link("analysed", analysis.versions)
+        claimed = analysis.checkpoint
+        path = find(registry, claimed.sha256, claimed.run)
         if path is None:
             missing = f"no checkpoint with this content is in the registry {registry.root}"
-            yield Link("checkpoint", str(claimed.get("path")), {"sha256": claimed["sha256"]}, missing)
+            yield Link("checkpoint", str(claimed.path), {"sha256": claimed.sha256}, missing)
         else:
             yield from checkpoint_links(path)
 
 
-def find(registry: Registry, sha256: str, run: object = None) -> Path | None:
+def find(registry: Registry, sha256: str, run: str | None = None) -> Path | None:
     """Return the checkpoint with that content hash; the run named ``run`` is looked through first."""
     for candidate in sorted(registry.folders(), key=lambda found: found.name != run):
         for name in layout.files(candidate.folder):
@@ -89,7 +114,7 @@ def _claims(path: Path, sha256: str) -> bool:
 
 
 def _run_link(checkpoint: Checkpoint) -> Link:
-    """Return the run that the file lies in, compared with what the checkpoint says of itself."""
+    """Return the run that the file lies in, compared with the checkpoint's own description."""
     folder = layout.run_of(checkpoint.path)
     if folder is None:
         return Link("run", checkpoint.info.run, {}, "the checkpoint lies in no run")
@@ -102,13 +127,8 @@ def _run_link(checkpoint: Checkpoint) -> Link:
     return Link("run", folder.name, details, None if same else "its manifest is not the checkpoint's")
 
 
-def _code_link(verb: str, versions: object) -> Link:
-    """Return the code as it was recorded, and whether this is the same."""
-    known = {str(k): str(v) for k, v in versions.items()} if isinstance(versions, Mapping) else {}
+def _code_link(verb: str, versions: Mapping[str, object]) -> Link:
+    """Return the recorded code, and whether the present code is the same."""
+    known = {name: str(version) for name, version in versions.items()}
     same = {None: "not recorded", code_version()["source"]: "the same"}.get(known.get("source"), "another")
     return Link("code", verb, {**known, "this code": same})
-
-
-def _is_analysis(record: object) -> bool:
-    claimed = record.get("checkpoint") if isinstance(record, dict) else None
-    return isinstance(claimed, dict) and isinstance(claimed.get("sha256"), str)

@@ -44,7 +44,7 @@ __all__ = ["COLUMNS", "NameTakenError", "Registry", "Row", "Run", "checked_name"
 
 
 class NameTakenError(UserError):
-    """There is a run, or something else, of the name that a new run was to have."""
+    """The name for a new run is taken, by a run or by something else."""
 
 
 class Registry:
@@ -56,10 +56,10 @@ class Registry:
     @property
     def analysis(self) -> Path:
         """Folder of the results: of the registry, or of the user's cache where ``root`` is none yet."""
-        return self.root / ".analysis" if self.folders() else cache_dir() / "analysis"
+        return self.root / layout.ANALYSIS if self.folders() else cache_dir() / "analysis"
 
     def create(self, manifest: Manifest, rows: bytes | None = None) -> Run:
-        """Make the folder of a new run and write its manifest and, if known, which rows its clients hold.
+        """Make the folder of a new run, with its manifest and, if known, the rows of its clients.
 
         Raises:
             NameTakenError: the name is taken.
@@ -129,7 +129,7 @@ class Registry:
         raise UserError(f"there is no run {name!r} in the registry {self.root}{hint}")
 
     def folders(self) -> list[Run]:
-        """Return every run, be its manifest damaged or lost."""
+        """Return every run, also one whose manifest is damaged or lost."""
         if not self.root.is_dir():
             return []
         named = sorted(entry.name for entry in os.scandir(self.root) if NAME.fullmatch(entry.name))
@@ -202,8 +202,8 @@ class Registry:
         return index.rows(self.root, self.folders())
 
     def without_index(self) -> str | None:
-        """Return why the index is neither read nor written, such as that it is a link; None if it is."""
-        return index.stranger(self.root)
+        """Return why the index is neither read nor written, such as that it is a link; None if it is used."""
+        return index.not_ours(self.root)
 
     def rebuild(self) -> list[Row]:
         """Make the index anew from the files and return its rows.
@@ -217,7 +217,7 @@ class Registry:
             raise UserError(f"cannot write to the registry {self.root}: {error.strerror}") from error
 
     def delete_clients(self, run: Run) -> int:
-        """Delete the clients' models of a finished run, which its manifest says before the first is gone.
+        """Delete the clients' models of a finished run; first its manifest records that.
 
         Returns:
             How many there were.
@@ -225,7 +225,7 @@ class Registry:
         Raises:
             UserError: the run is unfinished, or its folder is a link to elsewhere.
         """
-        with run.held():
+        with run.locked():
             if run.status(run.manifest()) == "unfinished":
                 raise UserError(
                     f"run {run.name!r} is unfinished, and needs its clients' models; finish it first"
@@ -244,12 +244,12 @@ class Registry:
         return len(models)
 
     def delete(self, run: Run) -> None:
-        """Delete a run: it is gone at once under its name, whatever happens while its files are removed.
+        """Delete a run: its name is free at once, even if removing its files is interrupted.
 
         Raises:
             UserError: another process trains it, or its folder is a link to elsewhere.
         """
         hidden = run.folder.with_name(f".{run.name}.{os.getpid()}.deleted")
-        with run.held() if run.has_manifest else nullcontext():
+        with run.locked() if run.has_manifest else nullcontext():
             move(run.folder, hidden, below=self.root)
         remove_tree(hidden, below=self.root)

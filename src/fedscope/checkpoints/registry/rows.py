@@ -3,7 +3,7 @@
 A file is zlib of little-endian uint32: client after client, each client's rows in the order that decides its
 batches, then the rows held out for validation. How many each has, and a SHA-256 over these numbers and the
 rows, stand in the manifest (of one round, where every round's clients are new, in that round's metrics) and
-the hash in every checkpoint: so rows that a later numpy draws otherwise are told from those trained on.
+the hash in every checkpoint: so rows that a later numpy draws otherwise are not taken for those trained on.
 """
 
 import hashlib
@@ -31,20 +31,20 @@ _SLACK = 1 << 16  # bytes by which zlib may enlarge what it cannot compress
 
 
 @dataclass(frozen=True)
-class HeldRows:
-    """Each client's training rows (n_k,), and those held out of all of them for validation."""
+class ClientRows:
+    """Each client's training rows (n_k,), and the rows held out of all of them for validation."""
 
     clients: Sequence[Rows]
     validation: Rows
 
     @classmethod
-    def of(cls, clients: Iterable["Tensor"], validation: "Tensor") -> "HeldRows":
-        """Return the rows given as int64 tensors, on whatever device."""
+    def from_tensors(cls, clients: Iterable["Tensor"], validation: "Tensor") -> "ClientRows":
+        """Return the rows in int64 tensors, on any device."""
         return cls([rows.cpu().numpy() for rows in clients], validation.cpu().numpy())
 
     @property
     def content(self) -> bytes:
-        """What is compressed."""
+        """The bytes that `rows.zz` compresses."""
         return np.concatenate([*self.clients, self.validation]).astype(_STORED).tobytes()
 
     @property
@@ -54,13 +54,13 @@ class HeldRows:
         return RowsSpec(sha256=_hash(counts, validation, content), counts=counts, validation=validation)
 
 
-def packed(rows: HeldRows) -> bytes:
+def packed(rows: ClientRows) -> bytes:
     """Return the content of `rows.zz`."""
     return zlib.compress(rows.content)
 
 
-def read_rows(path: Path, spec: RowsSpec, size: int | None = None) -> HeldRows:
-    """Read `rows.zz` and compare it with what is said of it; ``size`` is that of the training set, if known.
+def read_rows(path: Path, spec: RowsSpec, size: int | None = None) -> ClientRows:
+    """Read `rows.zz` and compare it with ``spec``; ``size`` is that of the training set, if known.
 
     Raises:
         UserError: it is damaged, or has a row that the training set has not.
@@ -77,11 +77,11 @@ def read_rows(path: Path, spec: RowsSpec, size: int | None = None) -> HeldRows:
             "--data-dir at the run's data"
         )
     *clients, validation = np.split(rows, np.cumsum(spec.counts))
-    return HeldRows(clients, validation)
+    return ClientRows(clients, validation)
 
 
 def rows_spec(run: Run, round: int = 1) -> RowsSpec | None:
-    """Return what a run says of its clients' rows in ``round``, counted from 1; None of an older run.
+    """Return the record of a run's rows in ``round``, counted from 1; None of an older run.
 
     Raises:
         UserError: its manifest or its metrics cannot be read.
@@ -92,16 +92,16 @@ def rows_spec(run: Run, round: int = 1) -> RowsSpec | None:
     return spec
 
 
-def rows_held(
+def rows_trained_on(
     run: Run | None,
     sha256: str,
-    draw: Callable[[], HeldRows],
+    draw: Callable[[], ClientRows],
     *,
     round: int,
     size: int,
     versions: Mapping[str, str],
-) -> HeldRows:
-    """Return the rows with the hash ``sha256``: those that the run stored, else as ``draw`` draws them again.
+) -> ClientRows:
+    """Return the rows with the hash ``sha256``: stored by the run, else drawn again by ``draw``.
 
     Args:
         run: where they may be stored.
@@ -129,7 +129,7 @@ def rows_held(
 
 
 def _inflated(content: bytes, size: int) -> bytes | None:
-    """Return ``size`` bytes; None if it is not exactly that many, of which never more are unpacked."""
+    """Return the unpacked bytes; None if they are not ``size``. At most one byte more is ever unpacked."""
     inflate = zlib.decompressobj()
     try:
         found = inflate.decompress(content, size + 1)

@@ -1,4 +1,4 @@
-"""The folder of one run: where each of its files is, and how its manifest and metrics are kept.
+"""The folder of one run: where each of its files is, and how its manifest and metrics are written.
 
 The manifest carries the seal of its content and each line of metrics a check of its own, so a changed digit
 is found when it is read. A process that is killed leaves whole files, a last line of metrics that is cut
@@ -71,7 +71,7 @@ class Run:
         """The model that the clients of ``round`` started from, where one of their uploads is kept."""
         return self._of_round(round) / "anchor.pt"
 
-    def kept(self, round: int) -> Path:
+    def after_round(self, round: int) -> Path:
         """The global model after ``round`` rounds, where ``--keep-every`` kept it."""
         return self.folder / f"round-{round:04d}.pt"
 
@@ -109,7 +109,7 @@ class Run:
         ]
 
     @contextmanager
-    def held(self, *, shared: bool = False) -> Iterator[None]:
+    def locked(self, *, shared: bool = False) -> Iterator[None]:
         """Keep other processes from writing to the run meanwhile; a process that dies releases it.
 
         Readers share it, and need no right to write.
@@ -146,7 +146,7 @@ class Run:
         return parse(Manifest, data, str(path))
 
     def status(self, manifest: Manifest) -> Literal["finished", "unfinished", "diverged"]:
-        """Return how far the run is: a diverged one is neither finished nor to be continued."""
+        """Return whether the run is finished; a diverged one is not, and cannot be continued."""
         if manifest.diverged:
             return "diverged"
         return "finished" if self.final.exists() else "unfinished"
@@ -159,7 +159,7 @@ class Run:
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Write the manifest atomically."""
-        write_text(self.folder / "manifest.json", self.sealed(manifest), below=self.root)
+        write_text(self.folder / "manifest.json", self.manifest_text(manifest), below=self.root)
 
     def extend(self, rounds: int) -> None:
         """Let the run go on to ``rounds``: its last model is again the newest of an unfinished one."""
@@ -171,7 +171,7 @@ class Run:
         self.write_manifest(manifest.model_copy(update={"settings": settings, "extended": before}))
 
     @staticmethod
-    def sealed(manifest: Manifest) -> str:
+    def manifest_text(manifest: Manifest) -> str:
         """Return the text of ``manifest.json``."""
         data = manifest.model_dump(mode="json")
         return json.dumps({**data, "sha256": seal(data)}, indent=1, ensure_ascii=False) + "\n"

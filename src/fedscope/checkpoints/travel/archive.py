@@ -9,7 +9,6 @@ as `verify` does, and only then gives the folder its name: it appears whole or n
 
 import hashlib
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 from zipfile import BadZipFile, ZipFile, ZipInfo
@@ -18,7 +17,7 @@ from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.container import is_container, members
 from fedscope.checkpoints.file.formats import ARCHIVE_FORMAT
-from fedscope.checkpoints.registry.contents import Contents, File, described, measured, parsed, sealed
+from fedscope.checkpoints.registry.contents import Contents, File
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run, checked_name
 from fedscope.checkpoints.verification.verify import check_run
@@ -36,17 +35,17 @@ def export_run(run: Run, out: Path, only: Path | None = None) -> None:
         UserError: `verify` finds a fault in what would be taken, or the run is being trained.
     """
     manifest = run.manifest()
-    with run.held(shared=True), atomic_file(out, below=None) as handle:
+    with run.locked(shared=True), atomic_file(out, below=None) as handle:
         names = [name for name in layout.files(run.folder) if _belongs(run, name, only)]
         if only is not None:
             manifest = manifest.model_copy(update={"partial": True})
-        own = {"manifest.json": run.sealed(manifest).encode()}
+        own = {"manifest.json": run.manifest_text(manifest).encode()}
         if only is None:
             check_run(run, taken=lambda name: layout.kind(name) is not None)
         else:
             load_checkpoint(only)
-        files = {n: described(own[n]) if n in own else measured(run.folder / n) for n in names}
-        own[_CONTENTS] = sealed(Contents(format=ARCHIVE_FORMAT, run=run.name, files=files))
+        files = {n: File.from_content(own[n]) if n in own else File.from_path(run.folder / n) for n in names}
+        own[_CONTENTS] = Contents(format=ARCHIVE_FORMAT, run=run.name, files=files).to_bytes()
         with ZipFile(handle, "w") as archive:
             for name in [_CONTENTS, *names]:
                 with archive.open(ZipInfo(name), "w", force_zip64=True) as target:
@@ -100,7 +99,7 @@ def _contents(archive: ZipFile, found: dict[str, ZipInfo], path: Path) -> Conten
         raise BadZipFile("it has no list of files")
     if found[_CONTENTS].file_size > MOST_BYTES:
         raise BadZipFile("its list of files is too long")
-    contents = parsed(archive.read(_CONTENTS), ARCHIVE_FORMAT, str(path))
+    contents = Contents.from_bytes(archive.read(_CONTENTS), ARCHIVE_FORMAT, str(path))
     if found.keys() - {_CONTENTS} != contents.files.keys():
         raise BadZipFile("its list of files is not what it holds")
     return contents
@@ -119,14 +118,9 @@ def _copy(path: Path, target: Any) -> None:
 
 
 def _copied(source: Any, target: BinaryIO) -> File:
-    """Copy a stream and return how long it was and its hash."""
+    """Copy a stream; return its length and its hash."""
     digest, size = hashlib.sha256(), 0
-    for chunk in _chunks(source):
+    while chunk := source.read(_CHUNK):
         digest.update(chunk)
         size += target.write(chunk)
     return File(bytes=size, sha256=digest.hexdigest())
-
-
-def _chunks(source: Any) -> Iterable[bytes]:
-    while chunk := source.read(_CHUNK):
-        yield chunk

@@ -1,4 +1,4 @@
-"""The lists at a remote, and the carrying of what one names, several files at a time."""
+"""The lists of runs at a remote, and the transfer of their files, several at a time."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from threading import Event
 
 from fedscope.checkpoints.file.formats import REMOTE_FORMAT
-from fedscope.checkpoints.registry.contents import Contents, File, parsed
+from fedscope.checkpoints.registry.contents import Contents, File
 from fedscope.checkpoints.registry.run import checked_name
 from fedscope.checkpoints.travel.remote import Absent, Remote, Tick
 from fedscope.errors import UserError
 from fedscope.storage import MOST_BYTES
 
 Report = Callable[[int, int, str], None]  # files done, files in all, the last one's name
-Carry = Callable[[Sequence[str], Tick], bool]  # files of one content; whether it had to be carried
+Carry = Callable[[Sequence[str], Tick], bool]  # names of files with one content → whether it was missing
 
 
 @dataclass(frozen=True)
 class Journey:
-    """What a push or a pull of one run came to."""
+    """The outcome of a push or a pull of one run."""
 
     run: str
     files: int
@@ -45,7 +45,7 @@ def known_list(remote: Remote, name: str) -> Contents:
         content += chunk
         if len(content) > MOST_BYTES:
             raise ValueError(f"more than {MOST_BYTES >> 20} MiB")
-    return parsed(bytes(content), REMOTE_FORMAT, f"the list of {name!r} at {remote.url}")
+    return Contents.from_bytes(bytes(content), REMOTE_FORMAT, f"the list of {name!r} at {remote.url}")
 
 
 def read_list(remote: Remote, name: str) -> Contents:
@@ -78,9 +78,9 @@ def _missing(remote: Remote, name: str) -> str:
 
 
 def carry_all(contents: Contents, workers: int, carry: Carry, report: Report) -> list[int]:
-    """Carry each content once, several at a time; return the sizes of those that had to be.
+    """Transfer each content once, several at a time; return the sizes of those that were missing.
 
-    After an error or Ctrl-C the ones on the way stop at their next part.
+    After an error or Ctrl-C, transfers in progress stop at their next part.
     """
     groups: dict[File, list[str]] = {}
     for name, file in contents.files.items():
@@ -108,5 +108,5 @@ def carry_all(contents: Contents, workers: int, carry: Carry, report: Report) ->
 
 
 def journey(run: str, contents: Contents, moved: Sequence[int]) -> Journey:
-    """Return what a run's journey came to."""
+    """Return the outcome of a transfer."""
     return Journey(run, len(contents.files), contents.size, len(moved), sum(moved))

@@ -1,6 +1,6 @@
 """Pulling a run: collected beside its place, compared with the list, checked, and then renamed.
 
-ROOT/.RUN.pull/RUN/…     what has arrived; it stays after a kill, and the next pull goes on with it
+ROOT/.RUN.pull/RUN/…     what has arrived; it stays after a kill, and the next pull continues with it
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fedscope.checkpoints.file import layout
-from fedscope.checkpoints.registry.contents import Contents, measured
+from fedscope.checkpoints.registry.contents import Contents, File
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run, checked_name
 from fedscope.checkpoints.travel.lists import Journey, Report, carry_all, journey, read_list
@@ -25,7 +25,7 @@ from fedscope.storage import atomic_file, locked, make_folder, move, open_regula
 def pull_run(
     registry: Registry, remote: Remote, name: str, report: Report, called: str | None = None
 ) -> Journey:
-    """Fetch the run ``name``, under its own name or as ``called``; one that is here already stays as it is.
+    """Fetch the run ``name``, under its own name or as ``called``; a run that is here already is not changed.
 
     Raises:
         UserError: there is no such run at the remote, another one of its name is here, a file is damaged,
@@ -84,10 +84,10 @@ def _collecting(folder: Path, root: Path) -> Iterator[None]:
 
 
 def _is_whole(path: Path, contents: Contents, name: str) -> bool:
-    """Say whether a file that is here is the one that is listed."""
+    """Say whether a local file is the listed one."""
     if path.is_symlink() or not path.is_file() or path.stat().st_size != contents.files[name].bytes:
         return False
-    return measured(path) == contents.files[name]
+    return File.from_path(path) == contents.files[name]
 
 
 def _check_room(root: Path, needed: int) -> None:
@@ -99,7 +99,7 @@ def _check_room(root: Path, needed: int) -> None:
 
 
 def _fetch(remote: Remote, contents: Contents, name: str, target: BinaryIO, tick: Tick) -> None:
-    """Download one file, no part more than is listed, and compare its hash.
+    """Download one file, never more than its listed size, and compare its hash.
 
     Raises:
         UserError: it is missing, or another.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.formats import REMOTE_FORMAT
-from fedscope.checkpoints.registry.contents import Contents, measured, sealed
+from fedscope.checkpoints.registry.contents import Contents, File
 from fedscope.checkpoints.registry.run import Run
 from fedscope.checkpoints.travel.folder import Folder
 from fedscope.checkpoints.travel.lists import Journey, Report, carry_all, journey, known_list, list_place
@@ -14,13 +14,13 @@ from fedscope.errors import UserError
 
 
 def push_run(run: Run, remote: Remote, report: Report) -> Journey:
-    """Send a run; an earlier state of it that is there is replaced.
+    """Send a run; an earlier state of it at the remote is replaced.
 
     Raises:
         UserError: the run is being trained or has a fault, another run of its name is at the remote or it
             has come further there, or the remote cannot be written.
     """
-    with run.held(shared=True):
+    with run.locked(shared=True):
         _check_sound(run)
         contents = _listed(run, remote)
         _check_successor(remote, contents)
@@ -33,12 +33,12 @@ def push_run(run: Run, remote: Remote, report: Report) -> Journey:
             return missing
 
         moved = [] if contents.in_place else carry_all(contents, remote.workers, send, report)
-        remote.write(list_place(run.name), sealed(contents), lambda: None)
+        remote.write(list_place(run.name), contents.to_bytes(), lambda: None)
     return journey(run.name, contents, moved)
 
 
 def _check_sound(run: Run) -> None:
-    """Refuse a run with a fault in its files; what else lies in its folder stays at home."""
+    """Refuse a run with a fault in its files; other files in its folder are not sent."""
     for fault in verify_run(run):
         name = fault.path.partition("/")[2]
         if not name or layout.kind(name):
@@ -46,7 +46,7 @@ def _check_sound(run: Run) -> None:
 
 
 def _listed(run: Run, remote: Remote) -> Contents:
-    """Return the list of a run's files; of a registry that is its own remote, they stay where they are."""
+    """Return the list of a run's files; in a registry that is its own remote, files are not moved."""
     root = run.folder.parent
     in_place = isinstance(remote, Folder) and remote.root.resolve() == root.resolve()
     if in_place and layout.is_run(root / "runs"):
@@ -55,7 +55,7 @@ def _listed(run: Run, remote: Remote) -> Contents:
     return Contents(
         format=REMOTE_FORMAT,
         run=run.name,
-        files={name: measured(run.folder / name) for name in names},
+        files={name: File.from_path(run.folder / name) for name in names},
         created=run.manifest().created,
         rounds=len(run.metrics()),
         in_place=in_place,
@@ -63,7 +63,7 @@ def _listed(run: Run, remote: Remote) -> Contents:
 
 
 def _check_successor(remote: Remote, contents: Contents) -> None:
-    """Refuse to replace another run, or one that has come further."""
+    """Refuse to replace another run, or one that has more rounds."""
     try:
         there = known_list(remote, contents.run)
     except (Absent, ValueError):  # none, or a damaged one: it is written anew

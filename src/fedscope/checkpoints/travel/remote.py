@@ -1,6 +1,6 @@
 """A place that runs are pushed to and pulled from: a folder here, or a store elsewhere.
 
-    URL/runs/RUN.json        the sealed list of a run's files, written last: what has none is not there
+    URL/runs/RUN.json        the sealed list of a run's files, written last: a run without a list is not there
     URL/objects/ab/cdef…     a file under the SHA-256 of its bytes; an empty file has none
 
 A registry that is pushed to its own folder gets the lists alone; the files stay in ``URL/RUN/``.
@@ -14,7 +14,7 @@ from fedscope.checkpoints.file.schema import NAME
 from fedscope.errors import UserError
 
 CHUNK = 1 << 20
-Tick = Callable[[], None]  # called between the parts of a long transfer; what it raises ends that
+Tick = Callable[[], None]  # called between the parts of a long transfer; an exception ends the transfer
 
 
 class Absent(UserError):

@@ -1,6 +1,6 @@
 """A store elsewhere, by its fsspec backend: S3, Google's, the Hugging Face hub, and web servers for reading.
 
-The backends find their credentials by themselves; none is taken from a URL, and none is said or written.
+The backends find their credentials by themselves; none is taken from a URL, printed or written.
 """
 
 import errno
@@ -17,7 +17,7 @@ from fedscope.checkpoints.travel.remote import CHUNK, Absent, Remote, Tick
 from fedscope.errors import UserError
 
 _PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "hf": "huggingface_hub", "http": "aiohttp", "https": "aiohttp"}
-# whose errors tell of the store or of the way there, whatever they inherit from
+# packages whose errors come from the store or the connection to it
 _BACKENDS = {
     "aiobotocore", "aiohttp", "botocore", "gcsfs", "google", "httpx", "httpx2", "huggingface_hub", "s3fs",
 }  # fmt: skip
@@ -25,7 +25,7 @@ _DENIED = {"NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsE
 _BLOCK = 1 << 23  # bytes that a store is asked for at once
 _SILENCE = 60  # seconds without a byte after which a web server is given up
 
-for _name in (*_BACKENDS, "fsspec"):  # what goes wrong is raised, and said once
+for _name in (*_BACKENDS, "fsspec"):  # errors are raised, not logged too
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
@@ -51,7 +51,7 @@ class Store(Remote):
     def size(self, place: str) -> int | None:
         """Return the size of the file at ``place``."""
         try:
-            with self._told():
+            with self._explained():
                 size = self._files.info(self._at(place))["size"]
         except Absent:
             return None
@@ -60,7 +60,7 @@ class Store(Remote):
     def read(self, place: str) -> Generator[bytes, None, None]:
         """Yield the content of the file at ``place`` in parts."""
         options = {"block_size": 0, "size": 1} if self._web else {"block_size": _BLOCK}  # web: as a stream
-        with self._told(), self._files.open(self._at(place), "rb", **options) as source:
+        with self._explained(), self._files.open(self._at(place), "rb", **options) as source:
             while chunk := source.read(CHUNK):
                 yield chunk
 
@@ -69,7 +69,7 @@ class Store(Remote):
         if self._web:
             raise UserError(f"{self.url} can only be pulled from; push to a folder, s3:, gs: or hf:")
         try:
-            with self._told():
+            with self._explained():
                 if isinstance(content, bytes):
                     self._files.pipe_file(self._at(place), content)
                 else:
@@ -80,7 +80,7 @@ class Store(Remote):
     def entries(self, folder: str) -> list[str]:
         """Return the names in a folder; of a web server, if it shows them as a page of links."""
         try:
-            with self._told():
+            with self._explained():
                 found = self._files.ls(self._at(folder) + "/" * self._web, detail=False)
         except Absent:
             return []
@@ -90,8 +90,8 @@ class Store(Remote):
         return f"{self.url}/{place}"
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Turn what the backend raises into one line; fedscope's own faults pass."""
+    def _explained(self) -> Iterator[None]:
+        """Turn an error of the backend into one line; other errors pass."""
         try:
             yield
         except UserError:

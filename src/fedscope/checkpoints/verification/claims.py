@@ -1,4 +1,4 @@
-"""What the files of a run claim of each other: rounds, scores, times, clients.
+"""Where the files of a run contradict each other: in rounds, scores, times, clients.
 
 Pure functions of what :mod:`fedscope.checkpoints.verification.verify` read: each yields ``(file, problem)``,
 or problems of the one file it was given.
@@ -7,84 +7,21 @@ or problems of the one file it was given.
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
 from fedscope.checkpoints.file import layout
-from fedscope.checkpoints.file.schema import CheckpointInfo, Manifest, Round, RowsSpec, Settings, difference
-from fedscope.checkpoints.registry.best import best
+from fedscope.checkpoints.file.schema import CheckpointInfo, Round, RowsSpec, Settings, difference
+from fedscope.checkpoints.verification.account import METRICS, Account, LoadedCheckpoint
 
 Problem = tuple[str, str]  # file, what is wrong
-Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
 SKEW = timedelta(days=1)  # that two computers' clocks may differ
-METRICS = "metrics.jsonl"
-
-
-@dataclass(frozen=True)
-class Account:
-    """What a run says of itself: its manifest, and a record per round."""
-
-    manifest: Manifest
-    rounds: tuple[Round, ...]
-    ended: bool  # finished or diverged: no file is ahead of the metrics
-
-    @property
-    def settings(self) -> Settings:
-        """The run's settings."""
-        return self.manifest.settings
-
-    @property
-    def trained(self) -> bool:
-        """Whether fedscope trained the run; another program keeps rules of its own."""
-        return self.manifest.added is None
-
-    @property
-    def done(self) -> int:
-        """The number of rounds in the metrics."""
-        return len(self.rounds)
-
-    @property
-    def reach(self) -> int:
-        """The newest round that a file may be of: most are written before the line of their round."""
-        return self.done if self.ended else self.done + 1
-
-    @property
-    def whole(self) -> bool:
-        """Whether no checkpoint of the run is elsewhere."""
-        return not self.manifest.partial
-
-    def rows(self, round: int) -> RowsSpec | None:
-        """Return which rows the clients held in ``round``, if the run says so."""
-        record = self.record(round)
-        return self.manifest.rows or (record.rows if record else None)
-
-    @property
-    def best(self) -> int:
-        """The number of the best round; 0 where none has an accuracy."""
-        top = best(self.rounds)
-        return top.round if top else 0
-
-    def record(self, round: int) -> Round | None:
-        """Return the metrics of ``round``, if there are any."""
-        return self.rounds[round - 1] if 1 <= round <= self.done else None
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A checkpoint that was read whole."""
-
-    name: str
-    info: CheckpointInfo
-    sha256: str
-    shapes: Shapes
-    finite: bool
 
 
 def manifest_problems(account: Account, names: Collection[str], now: datetime) -> Iterator[str]:
-    """Yield what the manifest says that the clock, the metrics or the list of files contradicts."""
+    """Yield where the clock, the metrics or the list of files contradict the manifest."""
     manifest, settings = account.manifest, account.settings
     created = datetime.fromisoformat(manifest.created)
     lengths = (*manifest.extended, settings.rounds)
@@ -109,7 +46,7 @@ def manifest_problems(account: Account, names: Collection[str], now: datetime) -
 
 
 def metrics_problems(account: Account) -> Iterator[str]:
-    """Yield what is wrong with a line of the metrics by itself, or beside the settings."""
+    """Yield what is wrong with a line of the metrics, by itself or by the settings."""
     settings = account.settings
     if account.trained and account.done > settings.rounds:
         yield f"has {account.done} rounds of {settings.rounds}"
@@ -142,7 +79,7 @@ def _odd_record(record: Round, settings: Settings) -> Iterator[str]:
 
 
 def foreign_problem(name: str, info: CheckpointInfo, account: Account) -> str | None:
-    """Return why the checkpoint belongs to another run, or holds another model than its name says."""
+    """Return why the checkpoint belongs to another run, or is another model than its name says."""
     if section := difference(account.manifest, info):
         return f"is of another run: its {section} are not the manifest's"
     return next(_misplaced(name, info, account), None)
@@ -156,7 +93,7 @@ def checkpoint_problem(name: str, info: CheckpointInfo, account: Account) -> str
 
 
 def _misplaced(name: str, info: CheckpointInfo, account: Account) -> Iterator[str]:
-    """Yield what kind of model the file holds, where its name says another."""
+    """Yield the kind of the model, where the file's name means another."""
     path, settings = Path(name), account.settings
     client = int(path.stem) if path.parent.name == "clients" else None
     if (info.kind == "client") != (client is not None):
@@ -177,11 +114,11 @@ def _misplaced(name: str, info: CheckpointInfo, account: Account) -> Iterator[st
 
 
 def _misdated(name: str, info: CheckpointInfo, account: Account) -> Iterator[str]:
-    """Yield the round of the model, where the file's name or the metrics say another."""
+    """Yield the round of the model, where the file's name or the metrics mean another."""
     path, settings, done = Path(name), account.settings, account.done
     if layout.round_of(name) not in (None, info.round):
         yield f"holds the model of round {info.round}"
-    if name == "final.pt" and account.manifest.stated()["rounds"] not in (None, info.round):
+    if name == "final.pt" and account.manifest.states("rounds") and settings.rounds != info.round:
         yield f"is of round {info.round} of {settings.rounds}"
     if not account.trained:
         return
@@ -217,7 +154,7 @@ def _misscored(name: str, info: CheckpointInfo, account: Account) -> Iterator[st
 
 
 def _misheld(name: str, info: CheckpointInfo, account: Account) -> Iterator[str]:
-    """Yield what the checkpoint claims of the clients' rows, where the run says otherwise."""
+    """Yield where the checkpoint's rows are not the run's."""
     spec = account.rows(max(1, info.round))
     if spec is None:  # an older run, which may have been continued since
         return
@@ -243,37 +180,37 @@ def rows_problem(spec: RowsSpec, held: Sequence[Sequence[int]], account: Account
     return None
 
 
-def joint_problems(seen: list[Seen], account: Account) -> Iterator[Problem]:
+def joint_problems(loaded: list[LoadedCheckpoint], account: Account) -> Iterator[Problem]:
     """Yield in what checkpoints that are whole by themselves disagree with each other."""
-    yield from _unequal_copies(seen)
-    usual = Counter(one.shapes for one in seen).most_common(1)
+    yield from _unequal_copies(loaded)
+    usual = Counter(one.shapes for one in loaded).most_common(1)
     yield from (
-        (one.name, "holds other tensors than the others") for one in seen if one.shapes != usual[0][0]
+        (one.name, "holds other tensors than the others") for one in loaded if one.shapes != usual[0][0]
     )
     if account.manifest.diverged:
-        last = next((one for one in seen if one.name == "last.pt"), None)
+        last = next((one for one in loaded if one.name == "last.pt"), None)
         record = account.record(account.manifest.diverged)
         if last and last.finite and record and record.train_loss is not None:
             yield "manifest.json", "says that the run diverged, and loss and weights are finite"
     if account.trained and account.manifest.sealed_metrics:  # format 1 averaged otherwise
-        yield from _unequal_losses(seen, account)
+        yield from _unequal_losses(loaded, account)
 
 
-def _unequal_copies(seen: list[Seen]) -> Iterator[Problem]:
+def _unequal_copies(loaded: list[LoadedCheckpoint]) -> Iterator[Problem]:
     """Yield the files that hold one model, and differ: the best one may be the last, for instance."""
-    first: dict[tuple[object, ...], Seen] = {}
+    first: dict[tuple[object, ...], LoadedCheckpoint] = {}
     trusted = ("final.pt", "last.pt")
-    for one in sorted(seen, key=lambda one: (one.name not in trusted, one.name)):
+    for one in sorted(loaded, key=lambda one: (one.name not in trusted, one.name)):
         info = one.info
         other = first.setdefault((info.kind, info.client, info.round, info.average), one)
         if (other.sha256, other.info.samples, other.info.metrics) != (one.sha256, info.samples, info.metrics):
             yield one.name, f"is not the model in {other.name}, which is of the same round"
 
 
-def _unequal_losses(seen: list[Seen], account: Account) -> Iterator[Problem]:
+def _unequal_losses(loaded: list[LoadedCheckpoint], account: Account) -> Iterator[Problem]:
     """Yield the rounds whose training loss is not the average of the clients', where all are known."""
     uploads: dict[int, dict[int, CheckpointInfo]] = defaultdict(dict)
-    for one in seen:
+    for one in loaded:
         if one.info.client is not None:
             uploads[one.info.round][one.info.client] = one.info
     for round, found in sorted(uploads.items()):
@@ -290,7 +227,7 @@ def _unequal_losses(seen: list[Seen], account: Account) -> Iterator[Problem]:
 
 
 def state_problem(clients: tuple[int, ...], newest: int, account: Account) -> str | None:
-    """Return what is wrong with who is in a state; ``newest`` is the newest round of those there are."""
+    """Return what is wrong with the clients of a state; ``newest`` is the newest round that has one."""
     if len(set(clients)) < len(clients) or not set(clients) <= set(range(account.settings.clients)):
         return f"has clients that are not among the {account.settings.clients}, or one twice"
     if account.whole and not account.done <= newest <= account.reach:

@@ -1,14 +1,14 @@
-"""Which files a run must have, going by its manifest and metrics, and which its settings do not keep."""
+"""Which files a run must have by its manifest and metrics, and which its settings rule out."""
 
 from collections.abc import Collection
 from pathlib import Path
 
 from fedscope.checkpoints.file import layout
-from fedscope.checkpoints.verification.claims import METRICS, Account
+from fedscope.checkpoints.verification.account import METRICS, Account
 
 
 def expected(account: Account, names: Collection[str]) -> set[str]:
-    """Return the files that there must be, going by the metrics; the newest model comes after its line."""
+    """Return the files that must be there by the metrics; the newest model is written after its line."""
     settings, done = account.settings, account.done
     states = {name.rpartition("/")[0] for name in names if layout.kind(name) == "state"}
     needed = {f"{state}/{file}" for state in states for file in ("state.json", "clients.f32")}
@@ -34,7 +34,7 @@ def expected(account: Account, names: Collection[str]) -> set[str]:
 
 
 def _beside(account: Account) -> set[str]:
-    """Return what a run of a time when clients' rows were stored has beside its models and uploads."""
+    """Return the files beside models and uploads of a run that stores its clients' rows, as new ones do."""
     settings, rounds = account.settings, account.rounds
     fresh = any(record.rows for record in rounds)
     if not (account.manifest.rows or fresh):
@@ -51,7 +51,7 @@ def _beside(account: Account) -> set[str]:
     return needed | ({f"round-{round:04d}/rows.zz" for round in uploaded} if fresh else set())
 
 
-def unforeseen(name: str, account: Account) -> str | None:
+def unexpected(name: str, account: Account) -> str | None:
     """Return why a run with these settings does not keep such a file."""
     settings, path = account.settings, Path(name)
     if not account.trained:

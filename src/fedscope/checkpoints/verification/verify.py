@@ -1,4 +1,4 @@
-"""`fedscope runs verify`, and what `import` does before it believes a run: every file read and compared.
+"""`fedscope runs verify`, and the check before an import: every file of a run read and compared.
 
 One function checks a run, :func:`verify_run`, wherever its folder lies and whatever name it is to get: every
 byte against its hash, and every claim of a file against the others
@@ -19,7 +19,7 @@ from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.rows import read_rows
 from fedscope.checkpoints.registry.run import Run
 from fedscope.checkpoints.verification import claims, due
-from fedscope.checkpoints.verification.claims import Account, Seen
+from fedscope.checkpoints.verification.account import Account, LoadedCheckpoint
 from fedscope.errors import UserError
 
 _LEFT_OVER = "left over by a process that was killed; delete it"
@@ -38,13 +38,13 @@ def verify_root(registry: Registry) -> Iterator[Fault]:
 
     Other programs' files may lie there too; they are not checked.
     """
-    why = index.stranger(registry.root)
+    why = index.not_ours(registry.root)
     if why:
         yield Fault(index.INDEX, why)
     for problem in [] if why else index.faults(registry.root):
         yield Fault(index.INDEX, f"damaged ({problem}); `fedscope runs rebuild` makes it anew")
     for entry in sorted(os.scandir(registry.root), key=lambda entry: entry.name):
-        if entry.name == ".analysis" and entry.is_dir(follow_symlinks=False):  # of `hessian`: checked at use
+        if entry.name == layout.ANALYSIS and entry.is_dir(follow_symlinks=False):  # results: checked at use
             left = [name for name in layout.files(Path(entry.path)) if layout.is_leftover(name)]
             yield from (Fault(f"{entry.name}/{name}", _LEFT_OVER) for name in left)
         elif layout.is_leftover(entry.name):
@@ -71,7 +71,7 @@ def verify_run(
         return
     account = Account(manifest, tuple(metrics), run.final.exists() or manifest.diverged is not None)
     files = list(layout.files(run.folder))
-    seen: list[Seen] = []
+    loaded: list[LoadedCheckpoint] = []
     found: dict[str, str] = {}
     if manifest.name != name:
         found["manifest.json"] = f"is of a run named {manifest.name!r}; rename the folder"
@@ -81,11 +81,11 @@ def verify_run(
         found.setdefault("metrics.jsonl", problem)
     for file in files:
         report(f"{name}/{file}")
-        wrong = found.get(file) or _problem(run, file, account, files, seen)
+        wrong = found.get(file) or _problem(run, file, account, files, loaded)
         if wrong:
             found[file] = wrong
             yield Fault(f"{name}/{file}", wrong)
-    for file, problem in claims.joint_problems(seen, account):
+    for file, problem in claims.joint_problems(loaded, account):
         if file not in found:
             found[file] = problem
             yield Fault(f"{name}/{file}", problem)
@@ -104,8 +104,10 @@ def check_run(run: Run, name: str | None = None, taken: Callable[[str], bool] = 
             raise UserError(f"{fault.path}: {fault.problem}")
 
 
-def _problem(run: Run, name: str, account: Account, files: list[str], seen: list[Seen]) -> str | None:
-    """Return what is wrong with one file, if anything is; note in ``seen`` a checkpoint that is whole."""
+def _problem(
+    run: Run, name: str, account: Account, files: list[str], loaded: list[LoadedCheckpoint]
+) -> str | None:
+    """Return what is wrong with one file, if anything; a checkpoint that is whole is added to ``loaded``."""
     path, kind = run.folder / name, layout.kind(name)
     if layout.is_leftover(name):
         return None if _busy(run) else _LEFT_OVER
@@ -115,7 +117,7 @@ def _problem(run: Run, name: str, account: Account, files: list[str], seen: list
         return "is a link, which no copy or archive of the run would hold; put the file here"
     try:
         if kind == "checkpoint":
-            return _checkpoint_problem(path, name, account, seen)
+            return _checkpoint_problem(path, name, account, loaded)
         if kind == "rows":
             return _rows_problem(path, name, account)
         if kind == "state" and path.name == "state.json":
@@ -127,15 +129,17 @@ def _problem(run: Run, name: str, account: Account, files: list[str], seen: list
     return None
 
 
-def _checkpoint_problem(path: Path, name: str, account: Account, seen: list[Seen]) -> str | None:
-    problem = due.unforeseen(name, account)
-    loaded = load_checkpoint(path)
-    problem = claims.checkpoint_problem(name, loaded.info, account) or problem
+def _checkpoint_problem(
+    path: Path, name: str, account: Account, loaded: list[LoadedCheckpoint]
+) -> str | None:
+    problem = due.unexpected(name, account)
+    found = load_checkpoint(path)
+    problem = claims.checkpoint_problem(name, found.info, account) or problem
     if problem is None:
-        shapes = tuple((tensor, tuple(value.shape)) for tensor, value in sorted(loaded.state.items()))
+        shapes = tuple((tensor, tuple(value.shape)) for tensor, value in sorted(found.state.items()))
         diverged = account.manifest.diverged is not None and name == "last.pt"
-        finite = diverged and all(bool(value.isfinite().all()) for value in loaded.state.values())
-        seen.append(Seen(name, loaded.info, loaded.sha256, shapes, finite))
+        finite = diverged and all(bool(value.isfinite().all()) for value in found.state.values())
+        loaded.append(LoadedCheckpoint(name, found.info, found.sha256, shapes, finite))
     return problem
 
 
@@ -164,7 +168,7 @@ def _state_problem(folder: Path, name: str, account: Account, files: list[str]) 
 def _busy(run: Run) -> bool:
     """Say whether a process is training the run now."""
     try:
-        with run.held(shared=True):
+        with run.locked(shared=True):
             return False
     except (UserError, OSError):
         return True

@@ -1,14 +1,15 @@
 """What the analysis commands share: which samples, which checkpoint, which precision."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
 from fedscope.cli.options import completion, shared
-from fedscope.cli.options.unused import typed
+from fedscope.cli.options.unused import flags_given
 from fedscope.errors import UserError
 from fedscope.workflows.sources.targets import SAMPLES, Targets
 
@@ -19,7 +20,7 @@ def _amount(
     """Return the number of samples.
 
     Raises:
-        UserError: it is none.
+        UserError: the text is neither a number from 1 up nor ``all``.
     """
     if text is None or text == "all":
         return text  # type: ignore[return-value]  # "all" is a literal here
@@ -72,25 +73,28 @@ _OF_TARGETS = (
 
 
 def analysis(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the shared options to a command."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+    """Add the shared options to a command, which takes them as ``targets``, ``bn`` and ``json_target``.
 
-
-def targets_of(given: Mapping[str, Any]) -> Targets:
-    """Return what the shared options name.
-
-    The checkpoints are looked for before anything that takes time is imported: a name may be mistyped.
-
-    Raises:
-        UserError: there is no such run or checkpoint.
+    The checkpoints are looked for before anything that takes time is imported: a name may be mistyped. Where
+    there is no such run or checkpoint, the command raises UserError.
     """
+
+    @wraps(function)
+    def command(**given: Any) -> None:
+        named = flags_given(click.get_current_context())
+        targets = Targets(**{name: given.pop(name) for name in _OF_TARGETS}, named=named)
+        _check_exist(targets)
+        function(targets=targets, **given)
+
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def _check_exist(targets: Targets) -> None:
     from fedscope.checkpoints.registry.registry import Registry
 
-    store = Registry(given["registry"])
-    for reference in given["checkpoints"]:
+    store = Registry(targets.registry)
+    for reference in targets.checkpoints:
         if not Path(reference).exists():
             store.resolve(reference)
-    named = typed(click.get_current_context())
-    return Targets(**{name: given[name] for name in _OF_TARGETS}, named=named)

@@ -28,7 +28,7 @@ def checkpoints(context: click.Context, param: click.Parameter, typed: str) -> l
     return [CompletionItem(f"{name}@{word}") for word in addresses(run) if f"{name}@{word}".startswith(typed)]
 
 
-def of(kind: str) -> Complete:
+def names_of(kind: str) -> Complete:
     """Return what completes names of methods, models, datasets or presets; of a method, a sum's last part."""
 
     def complete(_context: click.Context, _param: click.Parameter, typed: str) -> list[CompletionItem]:

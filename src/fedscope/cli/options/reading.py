@@ -1,73 +1,101 @@
 """What a reading, the paper's or its published code's, makes of the options of `fedscope hessian`."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from fedscope.checkpoints.registry.registry import Registry
+from fedscope.choices import BatchNormMode, Holding, OperatorName, Pairs, Reading, ReadingName, Weights
 from fedscope.errors import UserError
-from fedscope.workflows.requests import Crossing, Request, Resampling
+from fedscope.workflows.requests import CrossClientRequest, Engine, Request, Resampling
 from fedscope.workflows.sources.targets import Targets
 
 
-def request_of(given: Mapping[str, Any]) -> Request:
-    """Return what the options of `fedscope hessian` ask for.
+def request_of(
+    targets: Targets,
+    drawn: str | None = None,
+    *,
+    top_k: int,
+    both_ends: bool,
+    layers: bool,
+    tol: float,
+    probes: int | None,
+    trace_rtol: float,
+    density: bool,
+    clients: bool,
+    client_weights: Weights | None,
+    client_data: Holding | None,
+    pairs: Pairs | None,
+    client_probes: int | None,
+    client_rtol: float,
+    client_max_probes: int,
+    aim: Reading,
+    overlap: int | None,
+    reading: ReadingName,
+    product_batches: str | None,
+    augment: bool | None,
+    resample: bool | None,
+    engine: Engine,
+    operator: OperatorName,
+    parameters: tuple[str, ...],
+    bn: BatchNormMode,
+) -> Request:
+    """Return what the options of `fedscope hessian` ask for; ``drawn`` is the kind of figure, if any.
 
     Raises:
-        UserError: an option of reading ``code`` with the other, or a number that is none.
+        UserError: an option of reading ``code`` with the other, or a malformed number.
     """
-    drawn = given["kind"] if given["figure"] is not None else None
-    crossing = Crossing(
-        weights=given["client_weights"],
-        data=given["client_data"],
-        pairs=given["pairs"],
-        probes=given["client_probes"],
-        rtol=given["client_rtol"],
-        max_probes=given["client_max_probes"],
-        aim=given["aim"],
-        overlap=given["overlap"],
-    )
-    return Request(
-        top_k=given["top_k"],
-        both_ends=given["both_ends"],
-        layers=given["layers"],
-        tol=given["tol"],
-        probes=given["probes"],
-        trace_rtol=given["trace_rtol"],
-        density=given["density"] or drawn == "density",
-        clients=given["clients"] or drawn == "clients",
-        crossing=crossing,
-        reading=given["reading"],
-        resampling=_resampling(given),
-        engine=given["engine"],
-        operator=given["operator"],
-        parameters=given["parameters"],
-        bn=given["bn"],
-    )
-
-
-def _resampling(given: Mapping[str, Any]) -> Resampling:
-    batches, augment, resample = (given[name] for name in ("product_batches", "augment", "resample"))
-    if given["reading"] != "code" and (augment, resample, batches) != (None, None, None):
+    if reading != "code" and (augment, resample, product_batches) != (None, None, None):
         raise UserError(
             "a product on other samples each time is what the published code does, not the paper; drop "
             "--product-batches, --augment and --resample, or add --reading code"
         )
+    return Request(
+        top_k=top_k,
+        both_ends=both_ends,
+        layers=layers,
+        tol=tol,
+        probes=probes,
+        trace_rtol=trace_rtol,
+        density=density or drawn == "density",
+        clients=clients or drawn == "clients",
+        cross_client=CrossClientRequest(
+            weights=client_weights,
+            data=client_data,
+            pairs=pairs,
+            probes=client_probes,
+            rtol=client_rtol,
+            max_probes=client_max_probes,
+            aim=aim,
+            overlap=overlap,
+        ),
+        reading=reading,
+        resampling=_resampling(targets, product_batches, augment=augment, resample=resample),
+        engine=engine,
+        operator=operator,
+        parameters=parameters,
+        bn=bn,
+    )
+
+
+def _resampling(
+    targets: Targets, batches: str | None, *, augment: bool | None, resample: bool | None
+) -> Resampling:
+    """Return which samples a product sees; defaults of the shared options become those of the scripts."""
     chosen = Resampling(augment=augment is not False, resample=resample is not False)
     if batches:
         if batches != "all" and not (batches.isdecimal() and int(batches)):
             raise UserError(f"--product-batches takes a number from 1 up, or all, not {batches!r}")
         chosen = replace(chosen, batches=None if batches == "all" else int(batches))
-    # What the analysis commands share has defaults of its own, which the scripts' replace.
-    if isinstance(given["samples"], int):
-        chosen = replace(chosen, samples=given["samples"])
-    for name in ("batch_size", "seed"):
-        if click.get_current_context().get_parameter_source(name) != ParameterSource.DEFAULT:
-            chosen = replace(chosen, **{name: given[name]})
+    if isinstance(targets.samples, int):
+        chosen = replace(chosen, samples=targets.samples)
+    source = click.get_current_context().get_parameter_source
+    if source("batch_size") != ParameterSource.DEFAULT:
+        chosen = replace(chosen, batch_size=targets.batch_size)
+    if source("seed") != ParameterSource.DEFAULT:
+        chosen = replace(chosen, seed=targets.seed)
     return chosen
 
 

@@ -94,7 +94,7 @@ def _option(name: str, help: str, alias: str | None) -> Decorator:
         flag, kind = f"{flag}/{flag.replace('--', '--no-')}", None
     elif field.default not in (None, PydanticUndefined):
         help = f"{help} [default: {field.default}]"
-    complete = completion.of(name) if name in ("method", "model", "dataset") else None
+    complete = completion.names_of(name) if name in ("method", "model", "dataset") else None
     flags = (flag, alias) if alias else (flag,)
     return click.option(*flags, name, type=kind, default=None, help=help, shell_complete=complete)
 

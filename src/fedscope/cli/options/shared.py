@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,6 +39,14 @@ def writable(_context: click.Context, _option: click.Parameter, target: T) -> T:
     return target
 
 
+def out(default: str, help: str) -> Decorator:
+    """Return the option ``--out`` of a file that is written to ``default`` unless it is named."""
+    return click.option(
+        "--out", default=default, show_default=True, metavar="FILE", callback=writable, help=help
+    )
+
+
+picture = partial(out, help="A .png, .pdf or .svg file.")
 json_target = click.option(
     "--json",
     "json_target",

@@ -1,16 +1,19 @@
 """Options of a command that have no effect beside others: given on the command line they are refused.
 
-What is left at its default, or comes from the environment or a file, is never refused, nor what a ``--no-…``
-beside it takes back: that is how a command is run again.
+A value from a default, the environment or a file is never refused, nor an option that a ``--no-…`` after it
+takes back: a command may be run again with more options.
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from fedscope.workflows.unused import Rule, Values, check
+from fedscope.workflows.unused import Rule, check
+
+Values = dict[str, Any]  # of click's parameters, by name
 
 
 def _compared(values: Values) -> bool:
@@ -30,8 +33,8 @@ def _suffix(values: Values) -> str:
     return Path(values["out"]).suffix.lower()
 
 
-_ANALYSIS = (Rule("entry", lambda v: v["model"], "without --model and --data"),)
-RULES: Mapping[str, Sequence[Rule]] = {
+_ANALYSIS: Sequence[Rule[Values]] = (Rule("entry", lambda v: v["model"], "without --model and --data"),)
+RULES: Mapping[str, Sequence[Rule[Values]]] = {
     "hessian": (
         *_ANALYSIS,
         Rule("kind", lambda v: v["figure"], "without --figure"),
@@ -63,7 +66,7 @@ RULES: Mapping[str, Sequence[Rule]] = {
 }
 
 
-def typed(context: click.Context) -> dict[str, str]:
+def flags_given(context: click.Context) -> dict[str, str]:
     """Return what was given on the command line: the parameters' names, each with its flag."""
     return {
         str(param.name): param.opts[0]
@@ -78,7 +81,7 @@ def check_unused(context: click.Context) -> None:
     Raises:
         UserError: some are given.
     """
-    check(RULES.get(str(context.command.name), ()), typed(context), context.params)
+    check(RULES.get(str(context.command.name), ()), flags_given(context), context.params)
 
 
 def _is_known(dataset: str) -> bool:

@@ -23,14 +23,14 @@ from fedscope.cli.terminal import console
     "--model",
     required=True,
     metavar="NAME|MODULE:FACTORY",
-    shell_complete=completion.of("model"),
+    shell_complete=completion.names_of("model"),
     help="Its network; see models list.",
 )
 @click.option(
     "--dataset",
     required=True,
     metavar="NAME",
-    shell_complete=completion.of("dataset"),
+    shell_complete=completion.names_of("dataset"),
     help="What it was trained on; see data list.",
 )
 @click.option("--name", metavar="RUN", help="Of the run. [default: of the file or folder]")

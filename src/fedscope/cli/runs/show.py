@@ -1,9 +1,9 @@
 """`fedscope runs show`: one run, or the chain from a figure back to the code."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +14,7 @@ from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import answers, console
+from fedscope.workflows.results.answers import Answer
 
 if TYPE_CHECKING:
     from fedscope.checkpoints.registry.provenance import Link
@@ -41,37 +42,39 @@ def show_command(run: str, provenance: bool, registry: Path, json_target: str | 
         _show_chain(links(Registry(registry), run), json_target=json_target)
         return
     found = Registry(registry).run(run)
-    answers.answer(
+    answers.print_or_make(
         partial(_described, found), json_target, [found.folder], command="runs show", run=found.folder
     )
 
 
-def _described(found: Run) -> tuple[dict[str, Any], list[console.Piece]]:
-    """Return what there is to say of a run, its checkpoints read and checked, and what is shown of it."""
+def _described(found: Run) -> Answer:
+    """Return a run's manifest, metrics and checkpoints, each read and checked, and their tables."""
     from fedscope.checkpoints.file.checkpoint import load_checkpoint
 
     manifest, metrics = found.manifest(), found.metrics()
-    paths = [*sorted(found.folder.glob("[!.]*.pt")), *found.of_rounds(), *found.clients()]
-    checkpoints = []
-    for path in paths:
+    entries, files = [], []
+    for path in [*sorted(found.folder.glob("[!.]*.pt")), *found.of_rounds(), *found.clients()]:
         loaded = load_checkpoint(path)
-        entry = {
-            "path": str(path),
-            "kind": loaded.info.kind,
-            "round": loaded.info.round,
-            "client": loaded.info.client,
-        }
-        checkpoints.append({**entry, "sha256": loaded.sha256, **loaded.info.metrics})
+        info, sha256 = loaded.info, loaded.sha256
+        place = {"path": str(path), "kind": info.kind, "round": info.round, "client": info.client}
+        entries.append({**place, "sha256": sha256, **info.metrics})
+        files.append([address_of(path) or path.stem, info.kind, sha256[:12], console.cell(info.round)])
     content = {
         "manifest": manifest.model_dump(mode="json"),
         "metrics": [one.to_json() for one in metrics],
         "tags": found.tags(),
+        "checkpoints": entries,
     }
-    shown = [_settings(found, manifest, metrics), _checkpoints(checkpoints), _rounds(metrics)]
+    columns = ["checkpoint", "kind", "sha256", "round"]
+    shown: list[console.Piece] = [
+        _settings(found, manifest, metrics),
+        ("table", "Checkpoints", columns, files, {"text_columns": 3}),
+        _rounds(metrics),
+    ]
     counted = [m for m in metrics if m.seconds_in]  # older runs did not count
     if counted:
         shown.append(("table", "Cost", ["of all rounds", "total", "per round"], _costs(counted)))
-    return {**content, "checkpoints": checkpoints}, shown
+    return Answer(content, shown)
 
 
 def _settings(found: Run, manifest: Manifest, metrics: Sequence[Round]) -> console.Piece:
@@ -111,16 +114,6 @@ def _rows_known(found: Run, manifest: Manifest) -> str:
     if manifest.rows:
         return f"stored, {manifest.rows.sha256[:12]}"
     return "of each round, stored with its uploads" if rows_spec(found) else "not stored"
-
-
-def _checkpoints(checkpoints: Sequence[Mapping[str, Any]]) -> console.Piece:
-    files = [
-        [address_of(path) or path.stem, c["kind"], str(c["sha256"])[:12], c["round"]]
-        for c in checkpoints
-        for path in [Path(c["path"])]
-    ]
-    rows = [list(map(console.cell, row)) for row in files]
-    return "table", "Checkpoints", ["checkpoint", "kind", "sha256", "round"], rows, {"text_columns": 3}
 
 
 def _rounds(metrics: Sequence[Round]) -> console.Piece:

@@ -1,49 +1,41 @@
-"""Answers that are printed again: see :mod:`fedscope.workflows.results.answers`."""
+"""Stored answers on the terminal: see :mod:`fedscope.workflows.results.answers`."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from fedscope.cli.terminal import console
 from fedscope.storage import cache_dir
 from fedscope.workflows import catalogues
-from fedscope.workflows.results.answers import keep, kept, name_of, stamps
+from fedscope.workflows.results.answers import Answer, name_of, stamps, store, stored
 
 
-def answer(
-    make: Callable[[], tuple[object, Sequence[console.Piece]]],
-    json_target: str | None,
-    rests: Iterable[Path],
-    **asked: object,
+def print_or_make(
+    make: Callable[[], Answer], json_target: str | None, rests: Iterable[Path], **question: object
 ) -> None:
-    """Print an answer again, or make it, its content as JSON and what is shown of it, and keep it.
+    """Print the stored answer to a question, or make, store and print it; it rests on the files ``rests``.
 
-    Where other packages may have a say in it, it is always made.
+    Where other packages may add to it, it is always made.
     """
     paths = list(rests)
-    file = None if catalogues.extended() else cache_dir() / "answers" / f"{name_of(asked)}.json"
-    if give(file, json_target):
+    file = None if catalogues.extended() else cache_dir() / "answers" / f"{name_of(question)}.json"
+    if print_stored(file, json_target):
         return
     before = stamps(paths)
-    content, shown = make()
-    keep(file, before, content, shown)
-    say(json_target, content, shown)
+    answer = make()
+    store(file, before, answer)
+    print_answer(answer, json_target)
 
 
-def give(path: Path | None, json_target: str | None) -> bool:
-    """Print the answer that is kept at ``path``; return whether there is one that still holds."""
-    found = kept(path) if path else None
+def print_stored(path: Path | None, json_target: str | None) -> bool:
+    """Print the answer stored at ``path``; return whether there is one that still holds."""
+    found = stored(path) if path else None
     if found is not None:
-        say(json_target, **found)
+        print_answer(found, json_target)
     return found is not None
 
 
-def say(
-    json_target: str | None,
-    content: object,
-    shown: Iterable[console.Piece],
-    remarks: Iterable[console.Piece] = (),
-) -> None:
+def print_answer(answer: Answer, json_target: str | None) -> None:
     """Print an answer: its remarks, and its content as JSON or what is shown of it."""
-    console.show(remarks)
-    if not console.in_json(json_target, content):
-        console.show(shown)
+    console.show(answer.remarks)
+    if not console.in_json(json_target, answer.content):
+        console.show(answer.shown)

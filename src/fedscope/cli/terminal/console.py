@@ -31,7 +31,7 @@ from rich.text import Text
 
 from fedscope.cli.terminal.printable import STEERING, safe
 from fedscope.cli.terminal.readable import readable
-from fedscope.cli.terminal.tables import GAP, Column, fit, parts, terminal_width, widths
+from fedscope.cli.terminal.tables import Column, fit, least_width, parts, terminal_width, widths
 from fedscope.cli.terminal.verbosity import CURRENT
 from fedscope.storage import write_text
 from fedscope.workflows.progress import Progress as Steps
@@ -54,12 +54,6 @@ def note(text: str) -> None:
         errors().print(_shown(text), style="dim", soft_wrap=True)
 
 
-def detail(text: str) -> None:
-    """Print a line beside the results that only ``-v`` shows."""
-    if CURRENT.verbose:
-        note(text)
-
-
 class _Amount(ProgressColumn):
     """A bar and "12/40" where the total is known, else "12" alone: a bar would look full."""
 
@@ -74,7 +68,7 @@ class _Amount(ProgressColumn):
 
 
 class _Word(ProgressColumn):
-    """What the step says, cut where the line ends: the title and the amount stay whole."""
+    """The text of a step, cut where the line ends: the title and the amount stay whole."""
 
     def render(self, task: Task) -> Text:
         """Return the column of one task."""
@@ -111,7 +105,7 @@ def progress(title: str, *, lines: bool = False) -> Iterator[Steps]:
 
 
 REPORTER = Reporter(progress, partial(progress, lines=True), note)
-"""What a workflow says, on the terminal."""
+"""Shows progress and notes of a workflow on the terminal."""
 
 
 def print_table(
@@ -155,8 +149,7 @@ def show(pieces: Iterable[Piece]) -> None:
 
 
 def _print_part(title: str | None, columns: Sequence[Column], width: int | None) -> None:
-    least = sum(column.least for column in columns) + GAP * (len(columns) - 1)
-    room = max(least, PIPE if width is None else width)
+    room = max(least_width(columns), PIPE if width is None else width)
     table = Table(
         title=title and _shown(title),
         title_justify="left",

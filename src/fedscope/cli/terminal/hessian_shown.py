@@ -38,12 +38,12 @@ def _of_one(record: HessianRecord) -> Iterator[console.Piece]:
 
 
 def _short_of(record: HessianRecord) -> Iterator[str]:
-    """Say what did not become as sure as was asked."""
+    """Return which quantities did not reach their tolerance."""
     cross = record.cross_client
     if record.converged is False:
         yield (
-            "not every eigenpair is as sure as asked (--tol of λ_max, each of several 0.5 % of its own); "
-            "their residuals are in --json; fewer --top-k are surer"
+            "not every eigenpair reached its tolerance (--tol of λ_max; of several, each 0.5 % of its own "
+            "size): the residuals are in --json, and a smaller --top-k converges sooner"
         )
     if record.trace.converged is False:
         yield f"the trace did not reach --trace-rtol in {record.trace.probes} probes"

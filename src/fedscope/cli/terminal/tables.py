@@ -47,7 +47,7 @@ def fit(columns: Sequence[Column], width: int | None, drop: Sequence[str]) -> tu
     """
     shown, left_out = list(columns), []
     for name in drop:
-        if width is None or _least(shown) <= width:
+        if width is None or least_width(shown) <= width:
             break
         left_out += [column.name for column in shown if column.name == name]
         shown = [column for column in shown if column.name != name]
@@ -59,7 +59,7 @@ def parts(columns: Sequence[Column], width: int | None) -> list[list[Column]]:
     first, *others = columns
     result = [[first]]
     for column in others:
-        if width is not None and len(result[-1]) > 1 and _least([*result[-1], column]) > width:
+        if width is not None and len(result[-1]) > 1 and least_width([*result[-1], column]) > width:
             result.append([first])
         result[-1].append(column)
     return result
@@ -68,7 +68,7 @@ def parts(columns: Sequence[Column], width: int | None) -> list[list[Column]]:
 def widths(columns: Sequence[Column], width: int) -> list[int]:
     """Return the width of each column: the least, and what is left of ``width`` to those that lack most."""
     result = [column.least for column in columns]
-    spare = width - _least(columns)
+    spare = width - least_width(columns)
     lacking = sorted(range(len(columns)), key=lambda i: columns[i].widest - columns[i].least)
     for place, index in enumerate(lacking):
         more = min(columns[index].widest - columns[index].least, max(spare, 0) // (len(lacking) - place))
@@ -77,5 +77,6 @@ def widths(columns: Sequence[Column], width: int) -> list[int]:
     return result
 
 
-def _least(columns: Sequence[Column]) -> int:
+def least_width(columns: Sequence[Column]) -> int:
+    """Return the width in which no word of any column is broken."""
     return sum(column.least for column in columns) + GAP * (len(columns) - 1)

@@ -1,4 +1,4 @@
-"""The cache: what was decoded once lies there as arrays, in one folder per content, and is mapped, not read.
+"""The cache of decoded data sets: arrays in one folder per content, which are mapped, not read.
 
 A folder appears whole or not at all. ``meta.json`` names the splits; a split is ``SPLIT_images.npy``, or for
 images that are decoded when they are fetched ``SPLIT_places.npy`` and ``SPLIT_paths.json``.
@@ -59,7 +59,7 @@ def write_meta(
     domains: Sequence[str] = (),
     note: str = "",
 ) -> None:
-    """Write what the arrays mean; with it the folder is complete."""
+    """Write ``meta.json``, which describes the arrays and completes the folder."""
     print_ = fingerprint(*(splits[name] for name in SPLITS if name in splits), domains=tuple(domains))
     meta = {
         "classes": list(classes),

@@ -1,4 +1,4 @@
-"""A data set as the trainer and the analysis see it: splits of images and labels, and what is in them."""
+"""A data set as the trainer and the analysis use it: splits of images and labels, and their fingerprint."""
 
 import hashlib
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Split:
     images: "Tensor | Files"  # (N, C, H, W) uint8, decoded or to be decoded when a batch is fetched
     labels: Tensor  # (N,) int64
     domains: Tensor | None = None  # (N,) int64, index into the data set's domains
-    clients: Tensor | None = None  # (N,) int64, who holds each, where the data come divided
+    clients: Tensor | None = None  # (N,) int64, the client of each, where the data come divided
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -52,7 +52,7 @@ class Dataset:
     train: Split
     test: Split
     fingerprint: str
-    note: str = ""  # what a reader should know, such as shards that were not there
+    note: str = ""  # such as shards that are missing
     domains: tuple[str, ...] = ()
     validation: Split | None = None
 

@@ -49,7 +49,7 @@ def load(record: Record, data_dir: Path | None, *, fetch: bool = True) -> Datase
     return cache.read(record.name, folder, found.note if found else "")
 
 
-def cache_folder(record: Record, found: sources.Found | None) -> Path:
+def cache_folder(record: Record, found: sources.DataFiles | None) -> Path:
     """Return where the data set is cached: of local files by their content, else the hub's.
 
     Images that are decoded as they are fetched stay in their files, so there the place counts too.
@@ -61,7 +61,7 @@ def cache_folder(record: Record, found: sources.Found | None) -> Path:
     return cache_dir() / f"{record.folder}-{key}"
 
 
-def _build(record: Record, found: sources.Found, folder: Path) -> None:
+def _build(record: Record, found: sources.DataFiles, folder: Path) -> None:
     tables, note = record.rule(found.read())
     splits = {}
     for name, table in tables.items():

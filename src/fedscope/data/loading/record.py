@@ -1,4 +1,4 @@
-"""What there is to know about a data set: the one record that loading, checking and listing read."""
+"""The description of a data set: the one record that loading, checking and listing read."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

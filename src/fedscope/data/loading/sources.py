@@ -13,7 +13,7 @@ from fedscope.errors import UserError
 
 
 @dataclass(frozen=True)
-class Found:
+class DataFiles:
     """A data set's files, and how to read the tables of their images."""
 
     files: tuple[Path, ...]  # all that the content depends on
@@ -21,7 +21,7 @@ class Found:
     note: str = ""
 
 
-def local(record: Record, folder: Path, *, fetch: bool = True) -> Found:
+def local(record: Record, folder: Path, *, fetch: bool = True) -> DataFiles:
     """Return the data set's files in ``folder/NAME`` or in ``folder`` itself.
 
     Domains that are not there come from the hub, if it has them, unless ``fetch`` is false.
@@ -38,7 +38,7 @@ def local(record: Record, folder: Path, *, fetch: bool = True) -> Found:
     raise UserError(f"no {record.folder} under {folder}: expected {record.layout}; {record.source}")
 
 
-def from_hub(record: Record) -> Found:
+def from_hub(record: Record) -> DataFiles:
     """Return the data set's files, fetched from the hub where they are not in its cache.
 
     Raises:
@@ -46,17 +46,17 @@ def from_hub(record: Record) -> Found:
     """
     if record.hub:
         files = shards.fetch(record.hub)
-        return Found(_every(files), partial(_read_shards, record, files))
+        return DataFiles(_every(files), partial(_read_shards, record, files))
     mend = "put it into a folder and name that with --data-dir or FEDSCOPE_DATA"
     return _by_domain(record, {}, mend, fetch=True)
 
 
-def _whole_shards(record: Record, home: Path, *, direct: bool, fetch: bool) -> Found | None:
+def _whole_shards(record: Record, home: Path, *, direct: bool, fetch: bool) -> DataFiles | None:
     """Shards of the whole data set; a folder of several data sets must not be mistaken for this one."""
     files = shards.find(home, record.hub, direct=direct) if record.hub else None
     if not files:
         return None
-    return Found(_every(files), partial(_read_shards, record, files), shards.missing_shards(files))
+    return DataFiles(_every(files), partial(_read_shards, record, files), shards.missing_shards(files))
 
 
 def _read_shards(record: Record, files: Mapping[str, Sequence[Path]]) -> Tables:
@@ -68,7 +68,7 @@ def _read_shards(record: Record, files: Mapping[str, Sequence[Path]]) -> Tables:
     return relabelled(split, record.names) if record.names else split
 
 
-def _train_and_val(record: Record, home: Path, *, direct: bool, fetch: bool) -> Found | None:
+def _train_and_val(record: Record, home: Path, *, direct: bool, fetch: bool) -> DataFiles | None:
     """Folders ``train/CLASS`` and ``val`` or ``test``; of ImageNet the drawn classes alone are listed."""
     if not (home / "train").is_dir() or not any((home / name).is_dir() for name in ("val", "test")):
         return None
@@ -79,10 +79,10 @@ def _train_and_val(record: Record, home: Path, *, direct: bool, fetch: bool) -> 
         return [classes[place] for place in drawn_classes(len(classes))]
 
     tables = folders.train_and_val(home, choose)
-    return Found(_paths(tables), lambda: {"": tables})
+    return DataFiles(_paths(tables), lambda: {"": tables})
 
 
-def _domains(record: Record, home: Path, *, direct: bool, fetch: bool) -> Found | None:
+def _domains(record: Record, home: Path, *, direct: bool, fetch: bool) -> DataFiles | None:
     if not any((home / domain).is_dir() for domain in record.domains):
         return None
     found: dict[str, tuple[tuple[Path, ...], Callable[[], Mapping[str, Table]]]] = {}
@@ -105,7 +105,7 @@ def _by_domain(
     mend: str,
     *,
     fetch: bool,
-) -> Found:
+) -> DataFiles:
     """Complete the domains that were found with the hub's; first see that it has all of them.
 
     Raises:
@@ -125,7 +125,7 @@ def _by_domain(
         files = shards.fetch(source)
         found[domain] = _every(files), partial(_domain_shards, record, source, files)
     paths = tuple(path for domain in record.domains for path in found[domain][0])
-    return Found(paths, lambda: {domain: found[domain][1]() for domain in record.domains})
+    return DataFiles(paths, lambda: {domain: found[domain][1]() for domain in record.domains})
 
 
 def _domain_shards(

@@ -97,7 +97,7 @@ def partition(
 ) -> list[Rows]:
     """Divide the rows of ``labels`` (n,) over the clients; ``domains`` (n,) says where each row comes from.
 
-    ``owners`` (n,) says which client holds it, where the data come divided, for the kind ``own``.
+    ``owners`` (n,) says the client of each row, where the data come divided, for the kind ``own``.
 
     A class without a row is left out: no client holds it, and no number is drawn for it.
 

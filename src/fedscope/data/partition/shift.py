@@ -1,4 +1,4 @@
-"""Concept shift: what the classes are called changes while the federation trains (FedFOR, section 4.4).
+"""Concept shift: the labels of the classes change while the federation trains (FedFOR, section 4.4).
 
 One map from a sample's class to its current label holds for all clients, in training and in evaluation:
 ``label_maps(…)[t][labels]`` are the labels of round t. It depends on its generator alone, so that every

@@ -1,4 +1,4 @@
-"""Partitions with little or no chance in them: alike clients, and one client per domain.
+"""Partitions with few or no random draws: alike clients, and one client per domain.
 
 Each returns one int64 array of rows per client; together they are disjoint.
 """

@@ -1,4 +1,4 @@
-"""What a decoding process runs. Imports no torch, so that it starts quickly."""
+"""The work of a decoding process. Imports no torch, so that it starts quickly."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ class Request(NamedTuple):
 
 
 def begin() -> None:
-    """Set this process up: Ctrl-C is its parent's business, and it ends when its parent does."""
+    """Set this process up: it ignores Ctrl-C, and ends when its parent does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
 

@@ -29,7 +29,7 @@ class Box(NamedTuple):
 def opened(encoded: bytes, where: str, *, grey: bool = False) -> Image.Image:
     """Return the image with three channels, decoded.
 
-    ``grey``: what has not three channels loses its colours on the way, as FedBN's loaders have it.
+    ``grey``: an image without three channels is converted to grey first, as in FedBN's loaders.
 
     Raises:
         UserError: it cannot be decoded; the message says ``where`` it lies.
@@ -40,7 +40,7 @@ def opened(encoded: bytes, where: str, *, grey: bool = False) -> Image.Image:
             image = image.convert("L")
         return image.convert("RGB")
     except Exception as error:  # Pillow's decoders share no base class
-        raise UserError(f"cannot decode {where}: {_first_line(error)}; fetch it again") from error
+        raise UserError(f"cannot decode {where}: {first_line(error)}; fetch it again") from error
 
 
 def check_header(encoded: bytes, where: str) -> None:
@@ -52,7 +52,7 @@ def check_header(encoded: bytes, where: str) -> None:
     try:
         Image.open(BytesIO(encoded))
     except Exception as error:  # as above
-        raise UserError(f"cannot decode {where}: {_first_line(error)}; fetch it again") from error
+        raise UserError(f"cannot decode {where}: {first_line(error)}; fetch it again") from error
 
 
 def exact(encoded: bytes, where: str, side: int) -> Pixels:
@@ -128,5 +128,6 @@ def _pixels(image: Image.Image) -> Pixels:
     return np.ascontiguousarray(np.asarray(image, dtype=np.uint8).transpose(2, 0, 1))
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its type."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

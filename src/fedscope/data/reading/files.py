@@ -22,7 +22,7 @@ from fedscope.errors import UserError
 from fedscope.storage import new_file, read_text, regular, write_text
 
 CHUNK = 8  # images that one process decodes at a time
-ASKED = 2  # batches that are decoded ahead
+AHEAD = 2  # batches that are decoded ahead
 MOST_PATHS = 1 << 30  # bytes of the list of files
 
 Key = tuple[bytes, bytes]
@@ -39,7 +39,7 @@ class Files:
     places: NDArray[np.int64]  # (N, 3)
     digest: str  # SHA-256 of the encoded images in their order
     side: int
-    _asked: dict[Key, list["Future[NDArray[np.uint8]]"]] = field(default_factory=dict, compare=False)
+    _prefetched: dict[Key, list["Future[NDArray[np.uint8]]"]] = field(default_factory=dict, compare=False)
 
     @property
     def shape(self) -> torch.Size:
@@ -52,14 +52,14 @@ class Files:
     def __getitem__(self, rows: Tensor) -> "Files":
         return Files(self.paths, self.places[rows.cpu().numpy()], self.digest, self.side)
 
-    def ask(self, rows: Tensor, uniforms: Tensor | None = None) -> None:
-        """Begin to decode what ``fetch`` will be asked for with the same arguments."""
+    def prefetch(self, rows: Tensor, uniforms: Tensor | None = None) -> None:
+        """Begin to decode what ``fetch`` will return for the same arguments."""
         key = _key(rows, uniforms)
-        if key in self._asked or not decoders():
+        if key in self._prefetched or not decoders():
             return
-        while len(self._asked) >= ASKED:  # what nobody came for
-            self._asked.pop(next(iter(self._asked)))
-        self._asked[key] = self._submit(rows, uniforms)
+        while len(self._prefetched) >= AHEAD:  # drop what was never fetched
+            self._prefetched.pop(next(iter(self._prefetched)))
+        self._prefetched[key] = self._submit(rows, uniforms)
 
     def fetch(self, rows: Tensor, uniforms: Tensor | None = None) -> Tensor:
         """Return (B, 3, side, side) uint8 on the device of ``rows`` (B,).
@@ -72,7 +72,7 @@ class Files:
         """
         if decoders():
             key = _key(rows, uniforms)
-            pending = self._asked.pop(key) if key in self._asked else self._submit(rows, uniforms)
+            pending = self._prefetched.pop(key) if key in self._prefetched else self._submit(rows, uniforms)
             parts = [_result(future) for future in pending]
         else:
             parts = [crops(self._requests(rows, uniforms), self.side)]
@@ -142,7 +142,7 @@ def _result(future: "Future[NDArray[np.uint8]]") -> NDArray[np.uint8]:
 def _lost() -> UserError:
     _pool.cache_clear()
     return UserError(
-        "a process that decodes images was ended from outside (out of memory?); "
+        "a process that decodes images was killed (out of memory?); "
         "set FEDSCOPE_DECODERS to fewer processes and run again"
     )
 

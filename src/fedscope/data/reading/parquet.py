@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from fedscope.data.reading.decoding import first_line
 from fedscope.errors import UserError
 
 if TYPE_CHECKING:
@@ -49,8 +50,3 @@ def opened(path: Path) -> "ParquetFile":
     from pyarrow.parquet import ParquetFile
 
     return ParquetFile(path)
-
-
-def first_line(error: BaseException) -> str:
-    """Return an error's first line, or its kind where it has none."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

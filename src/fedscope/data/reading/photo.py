@@ -1,4 +1,4 @@
-"""What photographs get in training: random resized crop, colour jitter, flip, rotation; batches at a time."""
+"""Augmentation of photographs, a batch at a time: random resized crop, colour jitter, flip, rotation."""
 
 from dataclasses import dataclass
 from math import pi

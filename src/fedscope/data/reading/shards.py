@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedscope.data.reading.parquet import first_line, opened, reading
+from fedscope.data.reading.decoding import first_line
+from fedscope.data.reading.parquet import opened, reading
 from fedscope.data.reading.tables import Rows, Table
 from fedscope.errors import UserError
 
@@ -62,10 +63,10 @@ def fetch(source: HubSource) -> dict[str, list[Path]]:
 
 
 def check_reachable(repository: str) -> None:
-    """Ask the hub once whether it answers, since its client tries for half a minute, a line for each try.
+    """Try the hub once, since its own client retries for half a minute with a line for each try.
 
     Raises:
-        UserError: it does not, or is not to be asked.
+        UserError: it does not answer, or is switched off.
     """
     from huggingface_hub import constants
     from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
@@ -82,7 +83,7 @@ def check_reachable(repository: str) -> None:
 def _unfetched(repository: str, why: str) -> UserError:
     return UserError(
         f"cannot fetch {repository} from the hub: {why}; name a folder that has its files with --data-dir or "
-        "FEDSCOPE_DATA, or try again with a network; `fedscope data list` shows what needs none"
+        "FEDSCOPE_DATA, or try again with a network; `fedscope data list` shows which data sets need none"
     )
 
 

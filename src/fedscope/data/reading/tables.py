@@ -1,4 +1,4 @@
-"""Encoded images and their labels as they lie in files; what a data set's splits are made from."""
+"""Encoded images and their labels in files: the tables that a data set's splits are made from."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence

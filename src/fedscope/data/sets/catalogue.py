@@ -112,22 +112,18 @@ _RECORDS = (
         built_in=load_synthetic,
     ),
     _CIFAR_10,
-    Record(
+    replace(
+        _CIFAR_10,
         name="cifar100",
         title="32-pixel photographs of a hundred kinds of things",
         classes=100,
-        channels=3,
-        side=32,
-        expected={"train": 50_000, "test": 10_000},
         pipelines={
             "fedalign": _fedalign(*_CIFAR100),
             "man": _man((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
             "none": Pipeline(*_CIFAR100),
         },
-        model="convnet_cifar",
         hub=HubSource("uoft-cs/cifar100", image="img", label="fine_label"),
-        source="fetched from the hub (uoft-cs/cifar100), or https://www.cs.toronto.edu/~kriz/cifar.html",
-        licence="none stated; cite Krizhevsky 2009",
+        source=_CIFAR_10.source.replace("cifar10)", "cifar100)"),
         layout=_SHARDS.replace("NAME", "cifar100"),
     ),
     replace(
@@ -232,7 +228,7 @@ NAMES = tuple(DATASETS)
 
 
 def record(name: str) -> Record:
-    """Return what there is to know about the data set ``name``.
+    """Return the record of the data set ``name``.
 
     Raises:
         UserError: there is none.

@@ -1,4 +1,4 @@
-"""What is known of a data set, what of it is here, and whether that is what it should be."""
+"""The facts about a data set, where its files are, and whether their counts are the published ones."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,7 +31,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Report:
-    """What a check found; ``problem`` is empty where all is well."""
+    """The result of a check; ``problem`` is empty where there is none."""
 
     name: str
     lines: tuple[Line, ...] = ()
@@ -46,7 +46,7 @@ class Report:
 
 
 def describe(entry: Record) -> dict[str, object]:
-    """Return what there is to know about a data set, as plain data."""
+    """Return the facts about a data set, as plain data."""
     hubs = [entry.hub] if entry.hub else list(entry.domain_hubs.values())
     return {
         "name": entry.name,

@@ -1,4 +1,4 @@
-"""Where the seconds of a round go."""
+"""The seconds of a round, by phase."""
 
 import time
 
@@ -8,7 +8,7 @@ PHASES = ("data", "compute", "waiting", "aggregation", "evaluation", "checkpoint
 class Clock:
     """A stopwatch that is always in one phase; entering a phase ends the one before.
 
-    The phases of a round add up to its wall time. On a GPU ``data`` is what the host prepares; gathering
+    The phases of a round add up to its wall time. On a GPU ``data`` is the preparation on the host; gathering
     and augmenting a batch belongs to the recorded step, and so to ``compute``.
     """
 

@@ -1,4 +1,4 @@
-"""The one local loop: what a client does between receiving a model and sending it back.
+"""The one local loop: from the model that a client receives to the one that it sends back.
 
 Per mini-batch: the objective's gradient (:mod:`fedscope.federated.client.objective`), one global-norm clip,
 corrections, SGD with weight decay after the clip. Everything after the backward pass works on flat vectors,
@@ -18,7 +18,7 @@ from fedscope.data.loading.datasets import Split
 from fedscope.federated.client.clock import Clock
 from fedscope.federated.client.cuda_graphs import Replay
 from fedscope.federated.client.objective import Objective
-from fedscope.federated.client.recalibration import recalibrate
+from fedscope.federated.client.recalibration import STREAM, recalibrate
 from fedscope.federated.client.state import ClientState
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.method import Method
@@ -69,7 +69,6 @@ class LocalTrainer:
         self._clip = settings.clip
         if self._clip is None and method.default_clip is not None:
             self._clip = float(options[method.default_clip]) or None
-        stale = self.clients.last_gradient
         changed = (
             model.values,
             model.counters,
@@ -77,7 +76,7 @@ class LocalTrainer:
             self._loss,
             self.objective.taken,
             self.clients.carried,
-            *([] if stale is None else [stale]),
+            *([] if self.clients.last_gradient is None else [self.clients.last_gradient]),
         )
         # What is drawn, and what is decoded in other processes, cannot be recorded.
         fixed = not method.draws and isinstance(split.images, Tensor)
@@ -85,7 +84,7 @@ class LocalTrainer:
         self._run = Replay(self._step, changed) if recorded else self._step
 
     def train(self, start: Tensor, counters: Tensor, tasks: Sequence[Task], lr: float) -> Trained:
-        """Train K clients of one size from ``start`` (P+Q,) at rate ``lr`` and keep nothing of them."""
+        """Train K clients of one size from ``start`` (P+Q,) at rate ``lr``; no state of them is kept."""
         model, clients, count = self.model, self.clients, len(tasks)
         if len({len(task.rows) for task in tasks}) != 1 or count > len(model.values):
             raise ValueError("a stack is clients of one size, at most as many as the model has rows")
@@ -102,7 +101,7 @@ class LocalTrainer:
         drawing = seeded(tasks[0].random("network").initial_seed()) if self._seeded else nullcontext()
         with self.objective.tapping(), drawing:
             for left in range(self.steps(rows.shape[1]), 0, -self.settings.steps(rows.shape[1])):
-                seen = self._epoch(rows, tasks, random, left)
+                samples = self._epoch(rows, tasks, random, left)
         self.clock.enter("compute")
         with torch.no_grad():
             done = self._finish(tasks, lr)
@@ -114,7 +113,7 @@ class LocalTrainer:
             clients.memory.join(done, count),
             clients.uploads.join(done, count),
             model.counters.clone(),
-            self._loss[:count] / seen,
+            self._loss[:count] / samples,
             torch.full_like(self._loss[:count], accuracy),
             self.objective.taken.expand(count).clone(),
         )
@@ -133,7 +132,7 @@ class LocalTrainer:
         (task,) = tasks  # methods that recalibrate train their clients one by one
         return recalibrate(
             self.model, self.split, self.pipeline, task.rows, self.settings.batch_size,
-            task.random("post_bn"), keep=chosen == "upload",
+            task.random(STREAM), keep=chosen == "upload",
         )  # fmt: skip
 
     def _finish(self, tasks: Sequence[Task], lr: float) -> dict[str, Tensor]:

@@ -1,11 +1,10 @@
-"""The gradient of what clients minimise: the task loss where the oracle wants it, and the parameters' terms.
+"""The gradient of what clients minimise: the task loss where ``gradient_at`` asks, and the parameters' terms.
 
 One client is differentiated through its module, a stack by one batched computation of all its clients.
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +16,7 @@ from fedscope.federated.record.method import Method
 from fedscope.federated.record.network import Network
 from fedscope.federated.record.taps import tapped
 from fedscope.federated.record.tasks import LocalSettings
-from fedscope.federated.record.views import Batch, Pass
+from fedscope.federated.record.views import Batch, Draws, Pass
 
 
 class Objective:
@@ -43,12 +42,12 @@ class Objective:
         with tapped(self.model.module, names) as self._outputs:
             yield
 
-    def draw(self, images: Tensor, random: Mapping[str, torch.Generator]) -> dict[str, Any]:
+    def draw(self, images: Tensor, random: Mapping[str, torch.Generator]) -> Draws:
         """Return what the method draws for a mini-batch, by name."""
         options, module = self.clients.options, self.model.module
         return {name: draw(random[name], options, images, module) for name, draw in self.method.draws.items()}
 
-    def differentiate(self, batch: Batch, drawn: Mapping[str, Any], *, first: bool) -> Tensor:
+    def differentiate(self, batch: Batch, drawn: Draws, *, first: bool) -> Tensor:
         """Leave the gradients of K clients in their rows; return their losses at w, (K,).
 
         ``batch`` has images (K·B, C, H, W) and labels (K, B).
@@ -67,11 +66,11 @@ class Objective:
                 self.model.gradient[:count] = self.method.gradient_at(gradient, clients.stack(count, first))
                 loss = losses[0]
         if self.method.parameter_terms:
-            self._add_anchored(count, first=first)
+            self._add_parameter_terms(count, first=first)
         self._outputs.clear()
         return loss
 
-    def task(self, batch: Batch, drawn: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+    def task(self, batch: Batch, drawn: Draws) -> tuple[Tensor, Tensor]:
         """Return the task loss of the client in row 0 on its mini-batch, and its cross-entropy."""
         model, method = self.model, self.method
         batch = Batch(model.typed(batch.images), batch.labels)
@@ -85,12 +84,12 @@ class Objective:
         return self._loss(batch, logits, drawn, *self._row(0))
 
     def _row(self, row: int | slice) -> tuple[Tensor, ...]:
-        """Return what task terms see of a client besides its pass."""
+        """Return a client's rows that task terms see besides its forward pass."""
         clients = self.clients
         own = (clients.start, clients.remembered, clients.took_part_before, clients.label_counts)
         return tuple(rows[row] for rows in own)
 
-    def _away(self, w: Tensor, batch: Batch, drawn: Mapping[str, Any], *, keep_buffers: bool) -> Tensor:
+    def _away(self, w: Tensor, batch: Batch, drawn: Draws, *, keep_buffers: bool) -> Tensor:
         """Leave the gradients of the task loss at ``w`` (K, P); go back; return the losses there."""
         model, count = self.model, len(w)
         kept, counters = model.values[:count].clone(), model.counters.clone()
@@ -102,7 +101,7 @@ class Objective:
             model.counters.copy_(counters)
         return losses
 
-    def _task_gradient(self, batch: Batch, drawn: Mapping[str, Any]) -> Tensor:
+    def _task_gradient(self, batch: Batch, drawn: Draws) -> Tensor:
         """Leave the gradients of the task loss where the clients are; return their cross-entropies, (K,)."""
         self.taken += 1
         if len(self.model.values) > 1:
@@ -113,7 +112,7 @@ class Objective:
             objective.backward()
         return loss[None]
 
-    def _stack_gradient(self, batch: Batch, drawn: Mapping[str, Any]) -> Tensor:
+    def _stack_gradient(self, batch: Batch, drawn: Draws) -> Tensor:
         model, count = self.model, len(batch.labels)
 
         def objective(
@@ -139,11 +138,11 @@ class Objective:
         self,
         batch: Batch,
         logits: Tensor,
-        drawn: Mapping[str, Any],
+        drawn: Draws,
         start: Tensor,
         memory: Tensor,
-        seen: Tensor,
-        counts: Tensor,
+        took_part_before: Tensor,
+        label_counts: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Return one client's task loss and its cross-entropy."""
         dtype, clients = self.model.values.dtype, self.clients
@@ -160,23 +159,14 @@ class Objective:
             }
             recalled = clients.memory.split(memory)
             at = Pass(
-                batch,
-                logits,
-                loss,
-                taps,
-                drawn,
-                self.network,
-                start,
-                recalled,
-                seen[0],
-                clients.options,
-                counts,
-            )
+                batch, logits, loss, taps, drawn, self.network, start, recalled, took_part_before[0],
+                clients.options, label_counts,
+            )  # fmt: skip
             for term in self.method.task_terms:
                 objective = objective + term(at)
         return objective, loss.detach()
 
-    def _add_anchored(self, count: int, *, first: bool) -> None:
+    def _add_parameter_terms(self, count: int, *, first: bool) -> None:
         """Add the gradient of the terms of the parameters to every row."""
         clients = self.clients
 

@@ -1,8 +1,8 @@
-"""BatchNorm re-estimated when local training is over: FedAlign's published code measures its clients so.
+"""BatchNorm re-estimated after local training, as FedAlign's published code does to measure its clients.
 
 Running statistics are reset and averaged over nine batches (a last one of a single image left out), and the
-client's training accuracy is measured with them. That code does so after the upload was taken; a method may
-send them too.
+client's training accuracy is measured with them. The published code takes the upload before that; a method
+may also upload the new statistics.
 """
 
 import torch
@@ -14,6 +14,7 @@ from fedscope.data.loading.datasets import Split
 from fedscope.federated.record.flat import FlatModel
 
 BATCHES = 9
+STREAM = "post_bn"  # of the random numbers; another name would draw others
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""What the clients in training are in: the vectors that their terms look at besides the network's own."""
+"""The state of clients in training: the vectors that a method's functions see beside the network's own."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,8 +16,8 @@ from fedscope.federated.record.views import Stack, Term
 class ClientState:
     """The rows of up to ``len(model.values)`` clients in training: where they started, what they remember.
 
-    The tensors stay where they are, for recorded steps. ``keeps`` are vectors that clients remember besides
-    the method's.
+    The tensors stay where they are, for recorded steps. ``further`` are vectors that clients remember
+    besides the method's.
     """
 
     def __init__(
@@ -25,7 +25,7 @@ class ClientState:
         model: FlatModel,
         method: Method,
         options: Values,
-        keeps: Sequence[Vector] = (),
+        further: Sequence[Vector] = (),
         classes: int = 0,
     ):
         self.model, self.options = model, options
@@ -36,7 +36,7 @@ class ClientState:
         def layout(vectors: Sequence[Vector]) -> Layout:
             return Layout(vectors, size, width, len(self.personal))
 
-        self.memory, self.uploads = layout((*method.memory, *keeps)), layout(method.uploads)
+        self.memory, self.uploads = layout((*method.memory, *further)), layout(method.uploads)
         self.step_state = layout(method.step_state)
         self.broadcast = layout([v for v in method.server_state if v.name in method.broadcast])
         new = model.values.new_zeros
@@ -106,12 +106,12 @@ class ClientState:
 
     def stack(self, count: int, first_of_epoch: bool, gradient: Tensor | None = None) -> Stack:
         """Return what an oracle, or with the clipped ``gradient`` a correction, sees of the first clients."""
-        stale = None if self.last_gradient is None else self.last_gradient[:count]
+        last_gradient = None if self.last_gradient is None else self.last_gradient[:count]
         return Stack(
             self.parameters(count), self.anchor(count), self.options, self.relative_size[:count], self.lr,
             self.memory.split(self.remembered[:count]), self.broadcast.split(self.received), self._masks,
             self.took_part_last_round[:count], first_of_epoch,
-            self.label_counts[:count], self.model.named, stale, gradient,
+            self.label_counts[:count], self.model.named, last_gradient, gradient,
             self.step_state.split(self.carried[:count]),
         )  # fmt: skip
 
@@ -130,15 +130,16 @@ class ClientState:
         self,
         w: Tensor,
         anchor: Tensor,
-        share: Tensor,
+        relative_size: Tensor,
         remembered: Tensor,
-        previous: Tensor,
-        counts: Tensor,
+        took_part_last_round: Tensor,
+        label_counts: Tensor,
         *,
         first: bool,
     ) -> Term:
         """Return what a term of the parameters ``w`` (P,) sees of one client, given its row of each."""
         return Term(
-            self.acting(w, anchor), anchor, self.options, share[0], self.lr, self.memory.split(remembered),
-            self.broadcast.split(self.received), self._masks, previous[0], first, counts, self.model.named,
+            self.acting(w, anchor), anchor, self.options, relative_size[0], self.lr,
+            self.memory.split(remembered), self.broadcast.split(self.received), self._masks,
+            took_part_last_round[0], first, label_counts, self.model.named,
         )  # fmt: skip

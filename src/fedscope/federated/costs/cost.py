@@ -1,4 +1,4 @@
-"""What a method's training step costs a client, in the convention of FedAlign's Tables 5 and 7."""
+"""The cost of a method's training step for a client, in the convention of FedAlign's Tables 5 and 7."""
 
 from dataclasses import dataclass
 
@@ -27,10 +27,10 @@ class Cost:
 
 
 def cost(federation: Federation, draws: int = 32) -> Cost:
-    """Count what one training step of the federation's method does; its model is left as it was.
+    """Count the operations of one training step of the federation's method; its model is not changed.
 
     Convolutions, linear layers and the global average pool of every network that a step runs (Mendieta et
-    al. 2022, Tables 5 and 7); what chance decides is averaged over ``draws`` steps.
+    al. 2022, Tables 5 and 7); random choices are averaged over ``draws`` steps.
     """
     method, settings = federation.method, federation.settings
     kept = {name: tensor.clone() for name, tensor in federation.model.state_dict().items()}
@@ -58,14 +58,14 @@ def cost(federation: Federation, draws: int = 32) -> Cost:
 
 
 def gradients(method: Method, clients: ClientState) -> int:
-    """Return how many gradients of the task loss a step computes: one, or as many as the oracle asks for."""
-    asked: list[Tensor] = []
+    """Return how many gradients of the task loss a step computes: one, or as many as ``gradient_at``."""
+    points: list[Tensor] = []
 
     def gradient(w: Tensor, *, keep_buffers: bool = False) -> Tensor:
-        asked.append(w)
+        points.append(w)
         return torch.ones_like(w)
 
     if method.gradient_at is None:
         return 1
     method.gradient_at(gradient, clients.stack(1, first_of_epoch=False))
-    return len(asked)
+    return len(points)

@@ -1,7 +1,7 @@
-"""What a training step costs on a residual network in expectation, from its shapes alone.
+"""The expected cost of a training step on a residual network, from its shapes alone.
 
 The rows of FedAlign's Tables 5 and 7 (Mendieta et al. 2022) at the published options. :mod:`.cost` counts
-the steps that a run would take; here what chance decides is averaged exactly, and no data is needed.
+the steps that a run would take; here random choices are averaged exactly, and no data is needed.
 """
 
 from collections import Counter

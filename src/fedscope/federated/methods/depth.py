@@ -14,10 +14,10 @@ from contextlib import AbstractContextManager
 import torch
 from torch import Tensor, nn
 
-from fedscope.federated.record.method import Method
+from fedscope.federated.record.method import Method, NetworkNeeds
 from fedscope.federated.record.options import Option, Values
 from fedscope.federated.record.views import Draws
-from fedscope.models.depth import gated
+from fedscope.models.depth import Schedule, gated
 from fedscope.models.resnet import blocks
 
 
@@ -33,6 +33,12 @@ def shortened(model: nn.Module, drawn: Draws) -> AbstractContextManager[None]:
     return gated(model, drawn["stochdepth"])
 
 
+def needs(options: Values) -> NetworkNeeds:
+    """Return p_L and the rule of the probabilities, with which the network is built."""
+    schedule: Schedule = "paper" if options["sd.schedule"] == "paper" else "code"
+    return {"keep": float(options["sd.keep"]), "schedule": schedule}
+
+
 STOCHDEPTH = Method(
     name="stochdepth",
     objective="ℓ(w), residual branches kept with probability p_b",
@@ -45,7 +51,7 @@ STOCHDEPTH = Method(
             choices=("code", "paper"),
         ),
     ),
-    network_needs=(lambda options: {"keep": options["sd.keep"], "schedule": options["sd.schedule"]},),
+    network_needs=(needs,),
     draws={"stochdepth": draw},
     forward_context=shortened,
     refuses=dict.fromkeys(("gradaug", "fedalign"), "they run branches that StochDepth may have dropped"),

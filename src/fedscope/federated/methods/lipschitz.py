@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d, mse_loss
 
-from fedscope.federated.methods.subnetworks import POST_BN, recalibration, residual
+from fedscope.federated.methods.subnetworks import DIVISOR, POST_BN, recalibration, residual
 from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Option
 from fedscope.federated.record.views import Pass
@@ -109,7 +109,7 @@ FEDALIGN = Method(
         Option("fedalign.power_iters", 10, "steps of the power iteration", within=(1, 1000)),
         Option("fedalign.power_grad", True, "differentiate through the power iteration"),
         Option("fedalign.clip", 10.0, "clip the gradient's norm where --clip is not given; 0: do not"),
-        Option("slim.divisor", 8, "channels are rounded to multiples of this", within=(1, 512)),
+        DIVISOR,
         POST_BN,
     ),
     checks=(lambda model, _: residual(model, "fedalign"),),

@@ -24,6 +24,7 @@ from fedscope.models.slimmable import slim
 SCALES = (1.0, 7 / 8, 3 / 4, 5 / 8)  # {32, 28, 24, 20} of 32; of 224 the published list is another
 SIDES = {224: [224, 192, 160, 128]}
 STRENGTHS = (2.0, 1.75, 1.5, 1.25)
+DIVISOR = Option("slim.divisor", 8, "channels are rounded to multiples of this", within=(1, 512))
 POST_BN = Option(
     "post_bn", "off", "re-estimate BatchNorm after training: not, to measure training accuracy, or to upload",
     code="report", choices=("off", "report", "upload"),
@@ -149,7 +150,7 @@ GRADAUG = Method(
             "drawn", choices=("min_plus_uniform", "uniform"),
         ),
         Option("gradaug.resolutions", "auto", "sides to draw from, such as 32,28,24; auto: the published"),
-        Option("slim.divisor", 8, "channels are rounded to multiples of this", within=(1, 512)),
+        DIVISOR,
         POST_BN,
     ),
     checks=(check,),

@@ -11,7 +11,7 @@ from fedscope.checkpoints.file.schema import Settings
 from fedscope.data.loading.datasets import Split
 from fedscope.federated.client.clock import Clock
 from fedscope.federated.client.loop import LocalTrainer
-from fedscope.federated.parallel.evaluation import Score, tally
+from fedscope.federated.parallel.evaluation import Score, score_sums
 from fedscope.federated.parallel.memory import Memory
 from fedscope.federated.parallel.schedule import Stack, assign, stacks, windows
 from fedscope.federated.parallel.traffic import peak_gpu_memory, peak_memory
@@ -23,7 +23,7 @@ from fedscope.federated.setup.federation import Federation, local_settings
 from fedscope.federated.setup.sampling import sample_clients
 from fedscope.streams import torch_stream
 
-HELD = 2**30  # bytes of uploads that a worker holds back, on average, before they are folded in
+WAITING = 2**30  # bytes of uploads that a worker keeps, on average, before rank 0 adds them up
 
 
 class Dispatch:
@@ -47,15 +47,14 @@ class Dispatch:
         uploads = self.clients.uploads.names
         self.summed = tuple(dict.fromkeys((*uploads, *federation.method.summed_memory)))
         self.remembers = bool(self.clients.memory.names) and settings.memory == "keep"
-        self._before: set[int] = set()  # who took part in the last round
+        self._before: set[int] = set()  # clients that took part in the last round
         self.start = self.model.values[0].clone()  # the server's model and its buffers
-        self.origin = (
-            self.start.clone() if federation.method.sends else self.start
-        )  # θ_t: where clients start
+        # θ_t: where clients start
+        self.origin = self.start.clone() if federation.method.sends else self.start
         self.counters = self.model.counters.clone()
 
     def begin(self, done: int) -> int:
-        """Agree on the number of rounds ``done`` and on the model; return the former."""
+        """Share rank 0's number of rounds ``done`` and its model with all workers; return that number."""
         number = torch.tensor([done])
         self.workers.share(number)
         self._share_model()
@@ -63,10 +62,10 @@ class Dispatch:
         return int(number)
 
     def agree(self, flag: bool = False) -> bool:
-        """Return what rank 0 says; the others' word does not count."""
-        word = torch.tensor([flag])
-        self.workers.share(word)
-        return bool(word)
+        """Return rank 0's ``flag``; the other workers' is ignored."""
+        decision = torch.tensor([flag])
+        self.workers.share(decision)
+        return bool(decision)
 
     def enter(self, round: int) -> list[int]:
         """Take the data of ``round``, counted from 1; return its clients."""
@@ -96,8 +95,8 @@ class Dispatch:
         settings, workers = self.federation.settings, self.workers
         everyone = stacks(sampled, self._size, settings.stack)
         row = 4 * (self.model.values.shape[1] + self.clients.memory.width + self.clients.uploads.width)
-        held = max(1, HELD // (row * settings.stack)) if workers.size > 1 else 1
-        for window in windows(everyone, held * workers.size):
+        waiting = max(1, WAITING // (row * settings.stack)) if workers.size > 1 else 1
+        for window in windows(everyone, waiting * workers.size):
             shares = assign([len(stack) * self._size(stack[0]) for stack in window], workers.size)
             owner = {place: rank for rank, places in enumerate(shares) for place in places}
             recalled = self._recall(window, owner, memory)
@@ -115,7 +114,7 @@ class Dispatch:
                     self._send(trained.pop(place))
 
     def broadcast(self, state: Mapping[str, Tensor]) -> None:
-        """Set what the clients of the next round receive: vectors of the method, and where they start."""
+        """Set the vectors that the clients of the next round receive, and the model they start from."""
         method, size = self.federation.method, self.model.size
         if method.sends:
             kept = self.start[:size].to("cpu", torch.float64, copy=True)
@@ -126,7 +125,7 @@ class Dispatch:
             place.copy_(state[name])
 
     def sent(self, trained: Trained, row: int) -> dict[str, Tensor]:
-        """Return the vectors that one client's training ended with, besides its model."""
+        """Return the vectors at the end of one client's training, besides its model."""
         return self.clients.memory.split(trained.memory[row]) | self.clients.uploads.split(
             trained.uploads[row]
         )
@@ -147,7 +146,7 @@ class Dispatch:
                 continue
             values = models.get(name, self.start).clone()
             self.workers.share(values)
-            scores[name] = Score.of(self._tally(values, memory, self.test), domains)
+            scores[name] = Score.from_sums(self._score_sums(values, memory, self.test), domains)
         peaks = torch.zeros(self.workers.size, 2, dtype=torch.float64)
         peaks[self.workers.rank] = torch.tensor([peak_memory(), peak_gpu_memory()])
         return scores, self.workers.total(peaks).tolist()
@@ -161,27 +160,28 @@ class Dispatch:
             return None
         values = models.get(self.federation.settings.eval_model, self.start).clone()
         self.workers.share(values)
-        return Score.of(self._tally(values, memory, self.validation), self.federation.dataset.domains)
+        sums = self._score_sums(values, memory, self.validation)
+        return Score.from_sums(sums, self.federation.dataset.domains)
 
-    def _tally(self, values: Tensor, memory: Memory | None, split: Split) -> Tensor:
+    def _score_sums(self, values: Tensor, memory: Memory | None, split: Split) -> Tensor:
         """Evaluate a model (P+Q,); each domain with its client's own tensors, where clients are domains."""
         self.model.counters.copy_(self.counters)
         domains = split.domains
         by_client = self.federation.settings.partition == "per_domain" and self.federation.method.personal
         if domains is None or not by_client:
-            return self._tally_on(values, split)
+            return self._sums_on(values, split)
         total = torch.zeros(len(self.federation.dataset.domains), 3, dtype=torch.float64)
         for client in range(len(total)):
             rows = (domains == client).nonzero()[:, 0]
             if len(rows):
-                found = self._tally_on(self._own(values, client, memory), split.take(rows))
+                found = self._sums_on(self._own(values, client, memory), split.take(rows))
                 total[: len(found)] += found
         return total
 
-    def _tally_on(self, values: Tensor, split: Split) -> Tensor:
+    def _sums_on(self, values: Tensor, split: Split) -> Tensor:
         self.model.values[0] = values
         model, pipeline = self.model, self.federation.pipeline
-        return tally(model.module, split, pipeline, workers=self.workers, arranged=model.arranged)
+        return score_sums(model.module, split, pipeline, workers=self.workers, arranged=model.arranged)
 
     def _own(self, values: Tensor, client: int, memory: Memory | None) -> Tensor:
         """Return a model with the personal tensors of ``client``, if it has any yet."""
@@ -219,7 +219,7 @@ class Dispatch:
     def _recall(
         self, window: Sequence[Stack], owner: dict[int, int], memory: Memory | None
     ) -> dict[int, dict[int, Tensor]]:
-        """Bring what the clients remember from rank 0's files to the workers that train them."""
+        """Send the clients' memories from rank 0's files to the workers that train them."""
         width, workers = self.clients.memory.width, self.workers
         recalled: dict[int, dict[int, Tensor]] = {}
         for place, stack in enumerate(window) if self.remembers else ():

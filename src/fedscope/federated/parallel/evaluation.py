@@ -24,25 +24,24 @@ class Score:
     domains: dict[str, float] = field(default_factory=dict)  # accuracy in each
 
     @classmethod
-    def of(cls, tally: Tensor, domains: Sequence[str]) -> "Score":
-        """Return the score of a :func:`tally`; domains without a sample are left out.
+    def from_sums(cls, sums: Tensor, domains: Sequence[str]) -> "Score":
+        """Return the score from :func:`score_sums`; domains without a sample are left out.
 
         FedBN (Li et al. 2021) reports the unweighted mean over domains; with domains of one size, as FedFOR's
         (Tian et al. 2022), it is the accuracy on all samples.
         """
-        there = tally[:, 2] > 0
-        means = tally[there, :2] / tally[there, 2:]
+        there = sums[:, 2] > 0
+        means = sums[there, :2] / sums[there, 2:]
         names = [name for name, found in zip(domains, there.tolist(), strict=False) if found]
         loss, accuracy = means.mean(0).tolist()
         return cls(loss, accuracy, dict(zip(names, means[:, 1].tolist(), strict=False)) if domains else {})
 
 
 @torch.no_grad()
-def tally(
+def score_sums(
     model: nn.Module,
     split: Split,
     pipeline: Pipeline,
-    batch_size: int | None = None,
     workers: Workers | None = None,
     arranged: Callable[[Tensor], Tensor] = channels_last,
 ) -> Tensor:
@@ -55,7 +54,7 @@ def tally(
     workers = workers or Workers()
     model.eval()
     domains = torch.zeros_like(split.labels) if split.domains is None else split.domains
-    size = batch_size or min(1000, max(1, SCALARS // split.images.shape[1:].numel()))
+    size = min(1000, max(1, SCALARS // split.images.shape[1:].numel()))
     batches = torch.arange(len(split), device=split.labels.device).split(size)
     sums = torch.zeros(
         len(batches), 1 + int(domains.max()), 3, dtype=torch.float64, device=split.labels.device

@@ -1,4 +1,4 @@
-"""What outlives a round besides the model: the clients' vectors and the server's, in files.
+"""The vectors of clients and server that outlive a round, in files.
 
     RUN/state/round-0007/clients.f32     one row of vectors per client that took part
     RUN/state/round-0007/state.json      which client each row belongs to, and checks of every byte
@@ -6,8 +6,8 @@
 
 The folder of a round appears whole, before the round counts as done; a client's vectors are those of its
 newest round. No vector is held in memory between two uses, whatever the number of clients: the page cache
-of the system keeps what is read often. A folder is deleted when every client in it has a newer one, which
-the last of them are given by copying.
+of the system keeps what is read often. A folder is deleted when every client in it has a newer row;
+rows of its last few clients are copied to newer folders.
 """
 
 import zlib
@@ -37,7 +37,7 @@ class Memory:
 
     @classmethod
     def after(cls, folder: Path, width: int, round: int) -> "Memory":
-        """Return the state after ``round`` rounds; what later, unfinished rounds left behind is deleted.
+        """Return the state after ``round`` rounds; leftovers of later, unfinished rounds are deleted.
 
         Raises:
             UserError: a folder's files do not fit what they describe.
@@ -60,7 +60,7 @@ class Memory:
         """Return the client's row (width,), or nothing if it never took part.
 
         Raises:
-            UserError: the row is not what was written.
+            UserError: the row is not the one that was written.
         """
         if client not in self.rows:
             return None
@@ -102,7 +102,7 @@ class Memory:
                 self._delete(path)
 
     def _stragglers(self, leaving: Sequence[int]) -> list[int]:
-        """Return the clients to carry along because less than half of their folder is needed any more.
+        """Return the clients to copy, since less than half of the rows in their folder are still needed.
 
         ``leaving`` are the clients that have newer vectors by now. So the folders hold at most twice as many
         vectors as there are clients.
@@ -162,5 +162,5 @@ class Writer:
         self._server = {name: vector.cpu() for name, vector in state.items()}
 
     def close(self, folder: Path) -> None:
-        """Write all but the rows, which are in the folder by now."""
+        """Write all files but the rows, which are in the folder already."""
         write_state(folder, self.clients, self._checks, self._server)

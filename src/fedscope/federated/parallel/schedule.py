@@ -1,7 +1,7 @@
 """Which clients are trained together, and by which worker.
 
 Both are functions of the clients and their sizes alone. The stacks do not depend on the number of workers,
-and each is computed whole by one of them: that is why the result does not either.
+and each is computed whole by one of them, so the result does not depend on it either.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ def stacks(clients: Sequence[int], size_of: Callable[[int], int], longest: int) 
 
 
 def windows(items: Sequence[Stack], count: int) -> Iterator[Sequence[Stack]]:
-    """Cut ``items`` into consecutive parts of ``count``: what is trained before uploads are folded in."""
+    """Cut ``items`` into consecutive parts of ``count``: trained before their uploads are added up."""
     for start in range(0, len(items), count):
         yield items[start : start + count]
 

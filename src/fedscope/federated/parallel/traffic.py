@@ -1,4 +1,4 @@
-"""What a round costs besides its seconds: bytes each way, memory."""
+"""The costs of a round besides its seconds: bytes sent each way, and memory."""
 
 import re
 import resource
@@ -14,7 +14,7 @@ def traffic(trainer: LocalTrainer, clients: int) -> dict[str, int]:
     """Return the bytes sent to and by ``clients`` sampled clients.
 
     A client receives and sends the P parameters, the Q running statistics and the method's further vectors,
-    each less what is personal, in float32: what crosses the network in a deployment, not between workers.
+    each less what is personal, in float32: the traffic of a deployment, not that between workers.
     """
     state = trainer.clients
     size = trainer.model.values.shape[1] - len(state.personal)
@@ -26,7 +26,7 @@ def traffic(trainer: LocalTrainer, clients: int) -> dict[str, int]:
 def peak_memory() -> int:
     """Return the largest resident size that this process has had, in bytes."""
     status = Path("/proc/self/status")
-    if status.exists():  # what getrusage says includes the parent's, before this program was started
+    if status.exists():  # getrusage includes the parent's, before this program was started
         return 1024 * int(re.findall(r"VmHWM:\s*(\d+) kB", status.read_text())[0])
     unit = 1 if sys.platform == "darwin" else 1024
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -1,8 +1,8 @@
 """The processes that share a run: rank 0 is the command's own, the others are its children, or torchrun's.
 
 All messages go through one gloo process group and are CPU tensors, also when the workers compute on GPUs,
-which they may then share. A worker that dies closes its connections, so that whoever waits for it gets an
-error at once; rank 0 also watches its children, in case it waits for something else.
+which they may then share. A worker that dies closes its connections, so that a process that waits for it
+gets an error at once; rank 0 also watches its children, in case it waits for something else.
 """
 
 import gc
@@ -46,7 +46,7 @@ class Workers:
     size: int = 1
 
     def share(self, tensor: Tensor) -> None:
-        """Give every worker rank 0's content of ``tensor``."""
+        """Copy rank 0's content of ``tensor`` to every worker."""
         if self.size > 1:
             message = tensor.cpu()
             with _lost():
@@ -145,7 +145,7 @@ def _child(
         with _group(index + 1, size, store) as workers:
             work(workers, *args)
     except WorkerLost:
-        os._exit(1)  # rank 0 knows more, and says it
+        os._exit(1)  # rank 0 knows the cause, and prints it
 
 
 @contextmanager
@@ -170,7 +170,7 @@ def _lost() -> Iterator[None]:
 
 
 def _watch(children: ProcessContext, finished: threading.Event) -> None:
-    """End this process if a child has died and nothing here takes notice, such as while the group forms."""
+    """End this process if a child has died and it does not notice, such as while the group forms."""
     while not finished.is_set():
         wait(children.sentinels, timeout=1.0)
         error = _death(children)

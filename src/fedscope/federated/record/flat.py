@@ -20,7 +20,7 @@ class Place:
     shape: torch.Size
     channels_last: bool = True  # of a convolution's kernel
 
-    def of(self, vector: Tensor) -> Tensor:
+    def view(self, vector: Tensor) -> Tensor:
         """Return the tensor's view of ``vector`` (…, P+Q) as (…, *shape)."""
         piece = vector.narrow(-1, self.start, self.shape.numel())
         lead = piece.shape[:-1]
@@ -75,11 +75,11 @@ class FlatModel:
         order = {key: index for index, key in enumerate(integers)}
         self._counted = {name: order[id(t)] for name, t in named if id(t) in order}
         for key, tensor in floats.items():
-            view = places[key].of(self.values[0])
+            view = places[key].view(self.values[0])
             view.copy_(tensor.detach())
             tensor.data = view
             if key in trainable:
-                tensor.grad = places[key].of(self.gradient[0])
+                tensor.grad = places[key].view(self.gradient[0])
         for index, tensor in enumerate(integers.values()):
             self.counters[index] = tensor
             tensor.data = self.counters[index].view(tensor.shape)
@@ -92,7 +92,7 @@ class FlatModel:
         inside = self._ordered[: len(self._ordered) - len(buffers)]
         pieces = parameters.split([place.shape.numel() for place in inside])
         found = {
-            place.start: replace(place, start=0).of(piece)
+            place.start: replace(place, start=0).view(piece)
             for place, piece in zip(inside, pieces, strict=True)
         }
         found |= {
@@ -104,18 +104,18 @@ class FlatModel:
 
     def named(self, vectors: Tensor) -> dict[str, Tensor]:
         """Return the parameters in ``vectors`` (…, P) by name, each a view (…, *shape)."""
-        return {name: place.of(vectors) for name, place in self._places.items() if place.start < self.size}
+        return {name: place.view(vectors) for name, place in self._places.items() if place.start < self.size}
 
     def buffers(self, values: Tensor) -> list[Tensor]:
         """Return the floating buffers in ``values`` (…, P+Q), each a view (…, *shape)."""
-        return [place.of(values) for place in self._ordered if place.start >= self.size]
+        return [place.view(values) for place in self._ordered if place.start >= self.size]
 
     def mask(self, names: Collection[str]) -> Tensor:
         """Return which of the P+Q numbers belong to the tensors called ``names``, (P+Q,) bool."""
         chosen = torch.zeros(self.values.shape[1], dtype=torch.bool, device=self.values.device)
         for name in names:
             if name in self._places:
-                self._places[name].of(chosen).fill_(True)
+                self._places[name].view(chosen).fill_(True)
         return chosen
 
     def positions(self, names: Collection[str]) -> Tensor:
@@ -144,7 +144,7 @@ class FlatModel:
 
     def _copies(self, values: Tensor, counters: Tensor) -> Iterator[tuple[str, Tensor]]:
         for name, place in self._places.items():
-            yield name, place.of(values).clone(memory_format=torch.contiguous_format)
+            yield name, place.view(values).clone(memory_format=torch.contiguous_format)
         for name, index in self._counted.items():
             yield name, counters[index].clone()
         for name, table in self._tables.items():

@@ -14,9 +14,8 @@ from typing import Any
 
 from fedscope.errors import UserError
 
-Rule = Callable[
-    [str, Any, str, Any], Any
-]  # (one method's name, its value, the other's name, its value) → the sum's
+# (one method's name, its value, the other's name, its value) → the sum's value
+Rule = Callable[[str, Any, str, Any], Any]
 
 
 @dataclass(frozen=True)

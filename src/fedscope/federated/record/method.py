@@ -8,7 +8,7 @@ see is in :mod:`fedscope.federated.record.views`.
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -24,9 +24,7 @@ BatchTransform = Callable[[Batch, Draws, Values], Batch]
 ForwardContext = Callable[[nn.Module, Draws], AbstractContextManager[None]]
 Names = Callable[[nn.Module, Values], list[str]]
 NetworkCheck = Callable[[nn.Module, Values], None]
-ImageCheck = Callable[
-    [nn.Module, Tensor, Values], object
-]  # image (1, C, H, W), of a network in training mode
+ImageCheck = Callable[[nn.Module, Tensor, Values], object]  # network in training mode, image (1, C, H, W)
 Flag = Callable[[Values], bool]
 Recalibration = Callable[[Values], Literal["off", "report", "upload"]]
 TaskTerm = Callable[[Pass], Tensor]
@@ -40,6 +38,14 @@ Finisher = Callable[[Finish], dict[str, Tensor]]
 State = dict[str, Tensor]
 ServerRule = Callable[[ServerStep], tuple[Tensor, State]]
 ServerNote = Callable[[ServerStep], State]
+
+
+class NetworkNeeds(TypedDict, total=False):
+    """How a method's network differs from a plain one: fields of a checkpoint's ``ModelSpec``."""
+
+    head: bool
+    keep: float
+    schedule: Literal["code", "paper"]
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ class Method:
     options: tuple[Option, ...] = chain()
 
     # before training
-    network_needs: tuple[Callable[[Values], dict[str, Any]], ...] = chain()  # how the network is built
+    network_needs: tuple[Callable[[Values], NetworkNeeds], ...] = chain()  # how the network is built
     checks: tuple[NetworkCheck, ...] = chain()  # each raises a UserError for what the user can mend
     single_image_checks: tuple[ImageCheck, ...] = chain()  # a ValueError: no step can be taken on one image
     required_settings: tuple[Required, ...] = chain()

@@ -45,7 +45,7 @@ class Network:
 
         ``train`` says whether normalisation uses the batch or the statistics in ``values``.
         """
-        with self._mode(train=train), self.precision():
+        with in_mode(self.model.module, train=train), self.precision():
             named = {
                 f"network.{name}": tensor
                 for name, tensor in self._tensors(values[: self.model.size], values).items()
@@ -65,7 +65,7 @@ class Network:
             return cross_entropy(functional_call(self.model.module, tensors, (image[None],)), label[None])
 
         each = vmap(grad(loss), in_dims=(None, 0, 0))
-        with self._mode(train=False):
+        with in_mode(self.model.module, train=False):
             for x, y in zip(images.split(CHUNK), labels.split(CHUNK), strict=True):
                 yield each(values[:size], x, y)
 
@@ -79,7 +79,7 @@ class Network:
                 functional_call(self.model.module, tensors, (images,)), labels, reduction="sum"
             )
 
-        with self._mode(train=False):
+        with in_mode(self.model.module, train=False):
             return torch.as_tensor(grad(loss)(values[:size]))
 
     def precision(self) -> torch.autocast:
@@ -91,12 +91,14 @@ class Network:
         buffers = [buffer.clone() for buffer in self.model.buffers(values)]
         return self.model.tensors(parameters, buffers, self.model.counters.clone())
 
-    @contextmanager
-    def _mode(self, *, train: bool) -> Iterator[None]:
-        modes = [(module, module.training) for module in self.model.module.modules()]
-        self.model.module.train(train)
-        try:
-            yield
-        finally:
-            for module, mode in modes:
-                module.training = mode
+
+@contextmanager
+def in_mode(network: nn.Module, *, train: bool) -> Iterator[None]:
+    """Put a network into training or eval mode; afterwards every module has its own mode again."""
+    modes = [(module, module.training) for module in network.modules()]
+    network.train(train)
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode

@@ -1,4 +1,4 @@
-"""Reading what flows inside a network, without changing it."""
+"""The outputs of modules inside a network, read by hooks that do not change it."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -47,6 +47,6 @@ def classifier_input(model: nn.Module) -> str:
     linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     if not linear:
         raise UserError(
-            f"moon reads what the last nn.Linear gets; {type(model).__name__} has none: use another --method"
+            f"{type(model).__name__} has no nn.Linear, whose input the method reads: use another --method"
         )
     return f"<{linear[-1]}"

@@ -1,4 +1,4 @@
-"""What a client is asked to do in a round, and what it sends back."""
+"""A client's task in a round, and what it sends back."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
@@ -57,9 +57,8 @@ class Task:
     memory: Tensor | None = None  # (M,), the row of its vectors; None: never sampled before
     took_part_last_round: bool = False  # whether it also took part in the round before
     random: Callable[[str], torch.Generator] = _no_stream  # the method's own streams
-    initial: Callable[[], Tensor | None] = lambda: (
-        None
-    )  # (P+Q,): where its memory begins; None: the run's first
+    # (P+Q,): the model at which its memory begins; None: the run's first
+    initial: Callable[[], Tensor | None] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ class Trained:
     uploads: Tensor  # (K, U)
     counters: Tensor  # (n,) int64: the integer buffers
     loss: Tensor  # (K,) float64: cross-entropy alone, mean over the last local epoch
-    accuracy: Tensor  # (K,) float64: on the client's own data, under post_bn; NaN where not measured
+    accuracy: Tensor  # (K,) float64: on the client's own data, where it recalibrates; else NaN
     gradients: Tensor  # (K,) int64: of the task loss on a mini-batch, computed in the local steps
 
     def on_cpu(self) -> "Trained":

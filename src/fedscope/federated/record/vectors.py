@@ -1,4 +1,4 @@
-"""Named vectors side by side in one row: what a client remembers or sends, what the server keeps."""
+"""Named vectors side by side in one row: the memory and the uploads of a client, the state of the server."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

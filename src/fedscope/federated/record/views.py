@@ -1,4 +1,4 @@
-"""What a method's functions see: a batch, a forward pass, a local step, the end of training, the server.
+"""The arguments of a method's functions: batch, forward pass, local step, end of training, server step.
 
 P is the number of trainable parameters, P+Q that of all floating numbers of the network, K that of clients
 in a stack.

@@ -2,36 +2,43 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from fedscope.checkpoints.file.schema import Round, Settings
 from fedscope.checkpoints.registry.best import best, chosen_on
 from fedscope.data.partition.shift import METRICS
 
 
-def summary(settings: Settings, metrics: Sequence[Round]) -> dict[str, Any]:
-    """Return what a table needs of a run's rounds, in order.
+@dataclass(frozen=True)
+class Summary:
+    """A run's rounds in the numbers of a table; accuracies are shares."""
 
-    ``accuracy`` after the last round; ``best_accuracy`` and ``best_half_accuracy`` (up to round ⌊T/2⌋; null
-    if that is 0; Tian et al. 2022), of the round that was best on the split ``chosen_on``;
-    ``rounds_to_target`` where a target is set, counted from 1, null while it was not reached;
-    ``shift_accuracy`` under concept shift.
-    """
+    accuracy: float  # after the last round
+    best_accuracy: float | None  # of the round that was best on the split ``chosen_on``
+    best_half_accuracy: float | None  # of the best round up to ⌊T/2⌋; None if that is 0 (Tian et al. 2022)
+    chosen_on: str | None
+    rounds: int
+    target: float | None = None
+    rounds_to_target: int | None = None  # counted from 1; None without a target, or while it is not reached
+    shift_accuracy: float | None = None  # under concept shift
+
+
+def summary(settings: Settings, metrics: Sequence[Round]) -> Summary:
+    """Return the summary of a run's rounds, in order."""
     accuracies = [math.nan if one.accuracy is None else one.accuracy for one in metrics]
     top, by_half = best(metrics), best(metrics[: settings.rounds // 2])
-    found: dict[str, Any] = {
-        "accuracy": accuracies[-1],
-        "best_accuracy": top and top.accuracy,
-        "best_half_accuracy": by_half and by_half.accuracy,
-        "chosen_on": chosen_on(settings.model_dump()),
-        "rounds": len(accuracies),
-    }
-    if settings.target is not None:
-        found["target"] = settings.target
-        found["rounds_to_target"] = next(
-            (number for number, a in enumerate(accuracies, 1) if a >= settings.target), None
-        )
+    target, shift = settings.target, None
+    reached = (number for number, a in enumerate(accuracies, 1) if target is not None and a >= target)
     if settings.shift != "none":
         shifts = [place for place, one in enumerate(metrics) if one.shifted]
-        found["shift_accuracy"] = METRICS[settings.shift_metric](accuracies, shifts)
-    return found
+        shift = METRICS[settings.shift_metric](accuracies, shifts)
+    return Summary(
+        accuracy=accuracies[-1],
+        best_accuracy=top.accuracy if top else None,
+        best_half_accuracy=by_half.accuracy if by_half else None,
+        chosen_on=chosen_on(settings.model_dump()),
+        rounds=len(accuracies),
+        target=target,
+        rounds_to_target=next(reached, None),
+        shift_accuracy=shift,
+    )

@@ -1,4 +1,4 @@
-"""What the server does with the uploads: weighted sums, in the order they come in."""
+"""Weighted sums of uploads, in the order in which they are added."""
 
 import torch
 from torch import Tensor

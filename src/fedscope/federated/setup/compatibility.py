@@ -1,4 +1,4 @@
-"""What cannot go together: settings that make a method another one, or a number meaningless."""
+"""Settings that exclude each other: they would change the method, or make a number meaningless."""
 
 from collections.abc import Iterator, Sequence, Sized
 from contextlib import contextmanager
@@ -12,11 +12,12 @@ from fedscope.data.loading.datasets import Split
 from fedscope.data.partition.partition import FRESH
 from fedscope.errors import UserError
 from fedscope.federated.record.method import Method
+from fedscope.federated.record.network import in_mode
 from fedscope.streams import seeded
 
 
-def agree(settings: Settings, method: Method, domains: Sequence[str]) -> None:
-    """Refuse settings that the method, or each other, rule out; ``domains`` are the data set's.
+def check_compatible(settings: Settings, method: Method, domains: Sequence[str]) -> None:
+    """Refuse settings that exclude the method or each other; ``domains`` are the data set's.
 
     Raises:
         UserError: there are such settings.
@@ -36,7 +37,7 @@ def agree(settings: Settings, method: Method, domains: Sequence[str]) -> None:
 
 
 def _memory(settings: Settings, method: Method) -> None:
-    """Refuse what clients would have to remember and cannot."""
+    """Refuse memory of clients that cannot be kept."""
     fresh = settings.partition in FRESH
     again = f"--partition {settings.partition} has new clients in every round"
     if method.personal and fresh:
@@ -54,7 +55,7 @@ def _memory(settings: Settings, method: Method) -> None:
 
 
 def _averages(settings: Settings, method: Method) -> None:
-    """Refuse means of clients that have none."""
+    """Refuse means over clients that have no meaning."""
     if settings.eval_model == "cld":
         return
     fresh = settings.partition in FRESH
@@ -71,7 +72,7 @@ def check_batches(
     split: Split,
     pipeline: Pipeline,
 ) -> None:
-    """Refuse clients, each with its ``rows``, one of whose batches is a single image that no step can take.
+    """Refuse clients (each with its ``rows``) with a batch of a single image on which no step can be taken.
 
     Where there is one, the network is tried on the first image of ``split``, and stays as it was: BatchNorm
     refuses a single value per channel, as of a vector or of a feature map of one pixel.
@@ -80,7 +81,7 @@ def check_batches(
         UserError: there is such a client.
     """
     sizes = list(map(len, rows))
-    client = next((client for client, size in enumerate(sizes) if _one_left(settings, size)), None)
+    client = next((client for client, size in enumerate(sizes) if _has_single(settings, size)), None)
     if client is None:
         return
     trained = next(p for p in model.parameters() if p.requires_grad)
@@ -98,7 +99,7 @@ def check_batches(
         ) from error
 
 
-def _one_left(settings: Settings, size: int) -> bool:
+def _has_single(settings: Settings, size: int) -> bool:
     """Say whether a client of ``size`` samples has a batch of one."""
     last = size % settings.batch_size or settings.batch_size
     whole_left = settings.drop_last and size >= settings.batch_size
@@ -114,15 +115,11 @@ def _mend(settings: Settings, size: int) -> str:
 @contextmanager
 def _trying(model: nn.Module) -> Iterator[None]:
     """Put the network into training mode; afterwards its modes and buffers are as before."""
-    modes = [(module, module.training) for module in model.modules()]
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    model.train()
     try:
-        with seeded(0):
+        with in_mode(model, train=True), seeded(0):
             yield
     finally:
-        for module, mode in modes:
-            module.training = mode
         with torch.no_grad():
             for buffer, before in buffers:
                 buffer.copy_(before)

@@ -1,4 +1,4 @@
-"""What a run is made of before it starts: network, data, who holds which rows, and the method."""
+"""A run before it starts: network, data, the clients' rows, and the method."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -19,32 +19,28 @@ from fedscope.checkpoints.file.schema import (
     Settings,
 )
 from fedscope.checkpoints.registry.registry import Registry, Run
-from fedscope.checkpoints.registry.rows import HeldRows, packed
+from fedscope.checkpoints.registry.rows import ClientRows, packed
 from fedscope.data.augment import Pipeline
 from fedscope.data.loading.datasets import Dataset, Split
-from fedscope.data.partition.division import division
-from fedscope.data.partition.partition import FRESH, PARAMETERS
-from fedscope.data.partition.shift import run_maps, shift_rounds
+from fedscope.data.partition.partition import FRESH
+from fedscope.data.partition.shift import shift_rounds
 from fedscope.data.sets import catalogue as data_catalogue
-from fedscope.errors import UserError
 from fedscope.federated.methods import parse
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Weights
 from fedscope.federated.record.tasks import LocalSettings
-from fedscope.federated.setup.compatibility import agree, check_batches
-from fedscope.federated.setup.names import named, source
+from fedscope.federated.setup.compatibility import check_batches
+from fedscope.federated.setup.continuation import check_continues
 from fedscope.federated.setup.networks import network, rebuilt
 from fedscope.federated.setup.samples import client_rows, evaluated
-from fedscope.federated.setup.sampling import sample_clients
-from fedscope.models import catalogue as model_catalogue
-from fedscope.own import is_own
+from fedscope.federated.setup.settings import label_maps, settled, source
 from fedscope.streams import torch_stream
 
 
 @dataclass(frozen=True)
 class Federation:
-    """Everything a run needs in memory."""
+    """The parts of a run in memory."""
 
     settings: Settings
     model: nn.Module
@@ -81,12 +77,12 @@ class Federation:
         """The samples on which the best round is chosen, where rows were held out of training."""
         return self.dataset.train.take(self.held_out) if len(self.held_out) else None
 
-    def stored(self, rows: Sequence[Tensor]) -> HeldRows:
+    def stored(self, rows: Sequence[Tensor]) -> ClientRows:
         """Return the clients' ``rows`` of a round as they are stored, with those held out."""
-        return HeldRows.of(rows, self.held_out)
+        return ClientRows.from_tensors(rows, self.held_out)
 
     def labels(self, round: int) -> tuple[int, ...]:
-        """Return what each class was labelled after ``round`` rounds, under concept shift; else nothing."""
+        """Return the label of each class after ``round`` rounds under concept shift; else nothing."""
         return () if self.label_maps is None else tuple(self.label_maps[max(1, round) - 1].tolist())
 
     def rows_in(self, round: int) -> list[Tensor]:
@@ -166,38 +162,6 @@ class Federation:
         )
 
 
-def settled(settings: Settings, given: dict[str, str]) -> Settings:
-    """Return the settings with every name and default resolved, without reading any data.
-
-    ``given`` are the method's options as the user typed them. Two runs are of the same experiment iff their
-    settled settings are equal; settled ones, with their options given again, are left as they are.
-
-    Raises:
-        UserError: anything in the settings that the user can mend and that the data has no say in.
-    """
-    settings = named(settings)
-    method = parse(settings.method)
-    augmentation, _ = data_catalogue.pipeline(settings.dataset, settings.augmentation)
-    options = method.values(given, settings.reading)
-    known = None if is_own(settings.dataset) else data_catalogue.record(settings.dataset)
-    agree(settings, method, known.domains if known else ())
-    division(settings)
-    sample_clients(settings.sampling, settings.clients, settings.participation, settings.seed, 0)
-    if not is_own(str(settings.model)):
-        model_catalogue.find(str(settings.model))
-    if known:
-        _label_maps(settings, known.classes)
-    reads = PARAMETERS[settings.partition]
-    return settings.model_copy(
-        update={
-            "method": method.name,
-            "options": options,
-            "augmentation": augmentation,
-            **{name: None for name in ("alpha", "phi", "rho") if name not in reads},
-        }
-    )
-
-
 def prepare(
     settings: Settings, given: dict[str, str], data_dir: Path | None = None, run: Run | None = None
 ) -> Federation:
@@ -209,7 +173,7 @@ def prepare(
     Raises:
         UserError: anything in the settings that the user can mend.
     """
-    settings = settled(settings, given)  # loading may take long: what is wrong is said before
+    settings = settled(settings, given)  # before the data, which may take long to load
     method, device = parse(settings.method), torch.device(settings.device)
     _, pipeline = data_catalogue.pipeline(settings.dataset, settings.augmentation)
     dataset = data_catalogue.load(settings.dataset, data_dir, settings.test_data)
@@ -218,25 +182,10 @@ def prepare(
     rows = [held.to(device) for held in clients]
     check_batches(model, method, settings, rows, dataset.train, pipeline)
     used = replace(dataset, train=dataset.train.to(device), test=evaluated(settings, dataset).to(device))
-    maps = _label_maps(settings, len(dataset.classes))
+    maps = label_maps(settings, len(dataset.classes))
     return Federation(
         settings, model.to(device), spec, used, pipeline, rows, method, maps, held_out.to(device)
     )
-
-
-def _label_maps(settings: Settings, classes: int) -> Tensor | None:
-    """Return each round's labels of the classes under concept shift (T, C), or None without one."""
-    if settings.shift == "none":
-        return None
-    maps = run_maps(
-        classes,
-        settings.rounds,
-        settings.seed,
-        settings.shift_sequence,
-        settings.shift,
-        settings.shift_probability,
-    )
-    return torch.from_numpy(maps).to(settings.device)
 
 
 def open_run(
@@ -259,31 +208,7 @@ def open_run(
             manifest, None if federation.fresh else packed(federation.stored(federation.rows))
         )
     run = registry.run(name)
-    old = run.manifest()
-    if old.added:
-        raise UserError(f"{name!r} was trained by another program and cannot be continued by this one")
-    if old.diverged:
-        raise UserError(
-            f"{name!r} diverged in round {old.diverged} and cannot be continued; train it anew with a lower "
-            "--lr under another --name"
-        )
-    for section in ("settings", "model", "data"):
-        before, now = getattr(old, section).model_dump(), getattr(manifest, section).model_dump()
-        if section == "settings" and before["rounds"] < now["rounds"]:
-            before["rounds"] = now["rounds"]
-            if now["shift"] != "none":
-                raise UserError(
-                    f"{name!r} has concept shifts, drawn for all rounds at once; use another --name"
-                )
-        changed = [
-            f"{key} {before.get(key)} → {now.get(key)}"
-            for key in {**before, **now}
-            if key != "source" and before.get(key) != now.get(key)
-        ]
-        if changed:
-            raise UserError(
-                f"cannot resume {name!r} with other {section}: {'; '.join(changed)}; use another --name"
-            )
+    check_continues(run.manifest(), manifest)
     return run
 
 

@@ -1,4 +1,4 @@
-"""The network that a run trains: of the catalogue or the user's own, and what method and data need of it."""
+"""The network that a run trains: of the catalogue or the user's own, fitted to method and data."""
 
 import torch
 from torch import nn
@@ -9,7 +9,7 @@ from fedscope.checkpoints.file.schema import parse as parse_record
 from fedscope.data.loading.datasets import Dataset
 from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.errors import UserError
-from fedscope.federated.record.method import Method
+from fedscope.federated.record.method import Method, NetworkNeeds
 from fedscope.models import catalogue as model_catalogue
 from fedscope.models import own
 from fedscope.streams import torch_stream
@@ -28,7 +28,9 @@ def network(
         UserError: the network does not exist, or does not fit the data or the method.
     """
     options = settings.options
-    needs = {key: value for need in method.network_needs for key, value in need(options).items()}
+    needs = NetworkNeeds()
+    for need in method.network_needs:
+        needs.update(need(options))
     if settings.head is not None:
         needs["head"] = settings.head
     assert settings.model
@@ -51,7 +53,7 @@ def rebuilt(spec: ModelSpec, generator: torch.Generator) -> nn.Module:
 
 
 def _of_catalogue(
-    settings: Settings, method: Method, needs: dict[str, object], dataset: Dataset, resized: int | None
+    settings: Settings, method: Method, needs: NetworkNeeds, dataset: Dataset, resized: int | None
 ) -> tuple[ModelSpec, nn.Module]:
     name = str(settings.model)
     found, shape = model_catalogue.find(name), dataset.train.images.shape[1:]
@@ -64,12 +66,12 @@ def _of_catalogue(
         raise UserError(_headless(method, name))
     sizes = {"classes": len(dataset.classes), "channels": shape[0]}
     known = {"name": name, **sizes, "shortcut": settings.shortcut}
-    spec = parse_record(ModelSpec, known | needs, "model")
+    spec = parse_record(ModelSpec, {**known, **needs}, "model")
     return spec, rebuilt(spec, torch_stream(settings.seed, "initialisation"))
 
 
 def _own(
-    settings: Settings, method: Method, needs: dict[str, object], dataset: Dataset, _resized: int | None
+    settings: Settings, method: Method, needs: NetworkNeeds, dataset: Dataset, _resized: int | None
 ) -> tuple[ModelSpec, nn.Module]:
     name = str(settings.model)
     if needs.pop("head", False):
@@ -97,7 +99,7 @@ def _headless(method: Method, name: str) -> str:
 
 
 def _mend(settings: Settings) -> str:
-    """Say what to change so that the network and the images go together."""
+    """Return what to change so that the network takes the images."""
     if code.is_own(settings.dataset):
         return "choose another --model"
     known = data_catalogue.record(settings.dataset)

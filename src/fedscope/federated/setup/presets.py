@@ -1,7 +1,7 @@
 """The papers' experiments by name: every setting of a table's column, and which of them no source gives.
 
-They stand in ``presets.toml``. A preset is the start of a run's settings: whatever the user sets takes its
-place, and the manifest says so.
+They are in ``presets.toml``. A preset gives the settings of a run; what the user sets replaces them, and is
+recorded in the manifest.
 """
 
 import tomllib
@@ -40,9 +40,9 @@ class Preset:
     def resolve(
         self, fields: Mapping[str, object], given: Mapping[str, str]
     ) -> tuple[dict[str, object], dict[str, str], PresetUse]:
-        """Return the settings, the method's options, and what the manifest says of the preset.
+        """Return the settings, the method's options, and the manifest's entry on the preset.
 
-        ``fields`` and ``given`` are what the user has set; all else is the preset's.
+        ``fields`` and ``given`` are settings and options that the user has set; the others are the preset's.
 
         Raises:
             UserError: the method is unknown.
@@ -78,7 +78,7 @@ class Preset:
 
     @property
     def unknown(self) -> dict[str, str]:
-        """What is provisional, and why; an empty reason takes back a group's."""
+        """The provisional values, with the reason; an empty reason cancels a group's."""
         return {name: why for name, why in self.provisional.items() if why}
 
     def commands(self) -> list[str]:

@@ -4,7 +4,7 @@ import torch
 
 from fedscope.checkpoints.file.schema import Settings
 from fedscope.checkpoints.registry.registry import Run
-from fedscope.checkpoints.registry.rows import HeldRows, rows_held, rows_spec
+from fedscope.checkpoints.registry.rows import ClientRows, rows_spec, rows_trained_on
 from fedscope.data.loading.datasets import Dataset, Split, part
 from fedscope.data.partition.division import Divided, divided
 from fedscope.data.partition.partition import FRESH
@@ -17,15 +17,15 @@ def client_rows(settings: Settings, dataset: Dataset, run: Run | None = None, ro
     New clients of every round are drawn in any case, as those of later rounds will be.
 
     Raises:
-        UserError: there is no such division of this data, or it is drawn otherwise now than in the run.
+        UserError: there is no such division of this data, or it would now be drawn otherwise than in the run.
     """
     spec = rows_spec(run, round) if run else None
     if run is None or spec is None:
         return divided(dataset.train, settings, round)
-    held = rows_held(
+    held = rows_trained_on(
         None if settings.partition in FRESH else run,
         spec.sha256,
-        lambda: HeldRows.of(*divided(dataset.train, settings, round)),
+        lambda: ClientRows.from_tensors(*divided(dataset.train, settings, round)),
         round=round,
         size=len(dataset.train),
         versions=run.manifest().versions,

@@ -1,9 +1,9 @@
 """Which clients take part in a round.
 
-Two published programs draw otherwise, which a stream per (seed, purpose, round) leaves no room for: FedAlign
+Two published programs draw otherwise, which a stream per (seed, purpose, round) cannot reproduce: FedAlign
 draws the clients of all rounds up front from a generator seeded 1; MAN's code seeds its generator with the
-round index in every run, so that its three "seeds" see the same clients, and takes the next seed when nobody
-is drawn. The distributions are ``fixed_fraction``'s and ``bernoulli``'s.
+round index in every run, so that its three "seeds" have the same clients, and takes the next seed when no
+client is drawn. The distributions are ``fixed_fraction``'s and ``bernoulli``'s.
 """
 
 import math
@@ -19,10 +19,10 @@ def sample_clients(kind: str, clients: int, participation: float, seed: int, rou
     """Return the round's clients in ascending order; the draw depends on (seed, round) alone.
 
     ``fixed_fraction``: ⌊N·f⌋ without replacement, all of them at f = 1. ``bernoulli``: each independently
-    with probability f, drawn again while nobody is chosen. ``all``: everyone, without a draw.
+    with probability f, drawn again while no client is chosen. ``all``: all clients, without a draw.
 
     Raises:
-        UserError: an unknown kind; ``all`` with f below 1; or nobody is chosen: less than one client, or a
+        UserError: an unknown kind; ``all`` with f below 1; or no client is chosen: less than one, or a
             thousand empty draws.
     """
     if kind not in KINDS:

@@ -24,7 +24,6 @@ MOST_MARKED = 12  # points of the longest line, up to which each gets a marker
 FEW_DECADES = 2.5  # up to which a logarithmic axis has ticks at 2 and 5 too
 
 Values = NDArray[np.float64]
-Scale = Literal["linear", "log"]
 
 
 @dataclass(frozen=True)
@@ -48,21 +47,6 @@ class Panel:
     x_label: str
     y_label: str
     title: str = ""
-
-
-def curves_figure(
-    lines: Sequence[Line],
-    *,
-    x_label: str,
-    y_label: str,
-    x_scale: Scale = "linear",
-    y_scale: Scale = "linear",
-    caption: str = "",
-    width: float = style.SINGLE_COLUMN,
-) -> Figure:
-    """Draw lines in one pair of axes, see :func:`panels_figure`."""
-    panel = Panel(lines, x_label, y_label)
-    return panels_figure([panel], x_scale=x_scale, y_scale=y_scale, caption=caption, width=width)
 
 
 def rounds_figure(lines: Sequence[Line], *, y_label: str, title: str = "", caption: str = "") -> Figure:
@@ -93,15 +77,13 @@ def panels_figure(
     beside: bool = False,
     title: str = "",
     caption: str = "",
-    x_scale: Scale = "linear",
-    y_scale: Scale = "linear",
+    x_scale: Literal["linear", "log"] = "linear",
     width: float = style.SINGLE_COLUMN,
 ) -> Figure:
     """Draw lines in colours and styles that are told apart in print and by colour-blind readers.
 
     A line has one look in all panels. These stand below each other on one x axis, or ``beside`` each other on
-    one y axis. The legend stands above. Points that are not finite, or not positive on a
-    logarithmic axis, leave a gap. ``width`` is in inches.
+    one y axis. The legend stands above. Points that are not finite leave a gap. ``width`` is in inches.
 
     Raises:
         UserError: when a panel has no line, or none with a finite value.
@@ -119,10 +101,7 @@ def panels_figure(
     with style.paper_style():
         heights = [AXES_HEIGHT] if beside else [AXES_HEIGHT, *[LOW_HEIGHT] * (len(panels) - 1)]
         page = Page(width=width, height=above + sum(heights) + GAP * (len(heights) - 1) + BOTTOM)
-        below = page.write_lines(
-            heads, top=TOP, step=TITLE_LINE, fontsize=style.TITLE_SIZE, fontweight="bold"
-        )
-        page.write_lines(notes, top=below, step=SMALL_LINE, fontsize=style.SMALL_SIZE, color=style.FAINT_INK)
+        page.write_head(heads, notes, top=TOP, title_step=TITLE_LINE, note_step=SMALL_LINE)
         side = width - LEFT - RIGHT
         if beside:
             side = (side - GAP * (len(panels) - 1)) / len(panels)
@@ -136,7 +115,7 @@ def panels_figure(
             axes.append(
                 page.figure.add_axes(box, sharey=first) if beside else page.figure.add_axes(box, sharex=first)
             )
-            _draw_panel(axes[-1], panel, looks, x_scale, y_scale)
+            _draw_panel(axes[-1], panel, looks, x_scale)
             axes[-1].tick_params(labelleft=not beside or not place, labelbottom=beside or panel is panels[-1])
             axes[-1].xaxis.label.set_visible(beside or panel is panels[-1])
             axes[-1].yaxis.label.set_visible(not beside or not place)
@@ -146,16 +125,15 @@ def panels_figure(
 
 
 def _draw_panel(
-    axes: Axes, panel: Panel, looks: Mapping[str, dict[str, Any]], x_scale: Scale, y_scale: Scale
+    axes: Axes, panel: Panel, looks: Mapping[str, dict[str, Any]], x_scale: Literal["linear", "log"]
 ) -> None:
     axes.set(xlabel=style.typeset(panel.x_label), ylabel=style.typeset(panel.y_label))
     axes.set_title(style.typeset(panel.title), fontsize=style.TEXT_SIZE, pad=3)
     axes.set_xscale(x_scale)
-    axes.set_yscale(y_scale)
     marked = max(len(line.x) for line in panel.lines) <= MOST_MARKED
     for line in panel.lines:
-        _draw(axes, line, looks[line.label], y_scale, marked=marked)
-    _ticks(axes, x_scale, y_scale)
+        _draw(axes, line, looks[line.label], marked=marked)
+    _ticks(axes, log=x_scale == "log")
     axes.grid(axis="y")
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -186,9 +164,8 @@ def _looks(lines: Sequence[Line]) -> list[dict[str, Any]]:
     return looks
 
 
-def _draw(axes: Axes, line: Line, look: dict[str, Any], y_scale: Scale, *, marked: bool) -> None:
-    values = np.where(line.y > 0, line.y, np.nan) if y_scale == "log" else line.y
-    label = style.typeset(line.label)
+def _draw(axes: Axes, line: Line, look: dict[str, Any], *, marked: bool) -> None:
+    values, label = line.y, style.typeset(line.label)
     if line.level:
         axes.axhline(float(values[0]), label=label, **look)
         if line.band is not None:
@@ -203,14 +180,14 @@ def _draw(axes: Axes, line: Line, look: dict[str, Any], y_scale: Scale, *, marke
             axes.fill_between(line.x, low_end, high_end, color=look["color"], alpha=0.2, linewidth=0)
 
 
-def _ticks(axes: Axes, x_scale: Scale, y_scale: Scale) -> None:
-    for axis, scale in ((axes.xaxis, x_scale), (axes.yaxis, y_scale)):
-        if scale != "log":
-            axis.set_major_locator(MaxNLocator(6, integer=axis is axes.xaxis))
-            continue
-        low, high = axis.get_view_interval()
-        few = np.log10(high / low) < FEW_DECADES
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=12))
-        if few:
-            axis.set_major_formatter(lambda value, _: f"{value:g}")
-        axis.set_minor_locator(NullLocator())
+def _ticks(axes: Axes, *, log: bool) -> None:
+    axes.yaxis.set_major_locator(MaxNLocator(6))
+    if not log:
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        return
+    low, high = axes.get_xlim()
+    few = np.log10(high / low) < FEW_DECADES
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=12))
+    if few:
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_minor_locator(NullLocator())

@@ -48,7 +48,7 @@ class Group:
 def draw(records: Sequence[RunCurves], kind: Kind, *, title: str = "") -> Figure:
     """Draw one kind of figure of several runs.
 
-    ``accuracy``: test accuracy by round; ``bytes``: by what server and clients have sent; ``rounds``:
+    ``accuracy``: test accuracy by round; ``bytes``: by the bytes that server and clients sent; ``rounds``:
     accuracy, λ_max and trace by round; ``sharpness``: λ_max and trace against test accuracy; ``gap``: against
     test loss less training loss; ``layers``: λ_max of each layer's block. ``title`` stands above.
 
@@ -61,7 +61,7 @@ def draw(records: Sequence[RunCurves], kind: Kind, *, title: str = "") -> Figure
 
 
 def groups(records: Sequence[RunCurves]) -> list[Group]:
-    """Return the runs by what they are but for the seed, named by method where each has its own."""
+    """Return the runs grouped by everything but the seed, named by method where each has its own."""
     found: dict[str, list[RunCurves]] = {}
     for record in records:
         key = (record.method, record.dataset, record.settings, record.at.round, record.at.average)
@@ -70,7 +70,7 @@ def groups(records: Sequence[RunCurves]) -> list[Group]:
     names = methods if len(set(methods)) == len(methods) else [own[0].run for own in found.values()]
     every = [Group(name, family(name, names), own) for name, own in zip(names, found.values(), strict=True)]
     families = [group.family or group.name for group in every]
-    # what adds to a method stands behind it
+    # a method that adds to another comes after it
     return sorted(every, key=lambda one: (families.index(one.family or one.name), one.name != one.family))
 
 

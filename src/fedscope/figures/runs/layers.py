@@ -58,10 +58,7 @@ def layer_figure(
         legend = TITLE_LINE * len(titles) + LEGEND_ROW * len(notes) + LEGEND_ROW * -(-len(values) // 2) + 0.05
         high = LAYER * (len(layers) + 0.4)
         page = Page(width=width, height=TOP + legend + high + BOTTOM)
-        below = page.write_lines(
-            titles, top=TOP, step=TITLE_LINE, fontsize=style.TITLE_SIZE, fontweight="bold"
-        )
-        page.write_lines(notes, top=below, step=LEGEND_ROW, fontsize=style.SMALL_SIZE, color=style.FAINT_INK)
+        page.write_head(titles, notes, top=TOP, title_step=TITLE_LINE, note_step=LEGEND_ROW)
         box = page.box(left=left, top=TOP + legend, width=width - left - RIGHT, height=high)
         axes = page.figure.add_axes(box)
         for index, (name, of) in enumerate(values.items()):

@@ -1,4 +1,4 @@
-"""Who holds what: the samples of each class at each client, as bubbles or as stacked bars."""
+"""The samples of each class at each client, as bubbles or as stacked bars."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from fedscope.figures import style
-from fedscope.figures.inch_layout import Page
+from fedscope.figures.inch_layout import POINTS, Page
 
 Kind = Literal["bubbles", "bars"]
 Counts = NDArray[np.int64]
@@ -35,7 +35,6 @@ TITLE, LEGEND_ROW = 0.17, 0.125
 LOWEST, HIGHEST = 1.35, 2.7  # of the axes
 BARS_HEIGHT = 1.5
 COLORBAR = 0.42  # with its labels
-POINTS = 72.0  # per inch
 
 
 def partition_figure(

@@ -1,6 +1,6 @@
 """Methods as points: sharpness against accuracy, or against the generalisation gap, with intervals.
 
-What adds to a method has its colour, and an arrow leads from the method to it.
+A method that adds to another has its colour, and an arrow leads to it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ class _Mark(Point):
     base: str  # the method that it adds to, or itself
     color: style.Color
     filled: bool
-    label: str  # empty where colour and fill say all
+    label: str  # empty where colour and fill identify it
 
 
 def tradeoff_figure(
@@ -61,7 +61,7 @@ def tradeoff_figure(
 ) -> Figure:
     """Draw the points in one panel for each quantity of ``x``, with 95 % intervals along both axes.
 
-    A method is a hollow point, what adds to it a filled one; ``width`` is in inches.
+    A method is a hollow point, one that adds to it a filled one; ``width`` is in inches.
 
     Raises:
         UserError: no or more than 24 points, or one that is not finite.
@@ -79,12 +79,7 @@ def tradeoff_figure(
         captions = wrapped(caption, width=width, size=style.SMALL_SIZE)
         top = TOP + TITLE_LINE * len(titles) + SMALL_LINE * len(captions) + KEY_LINE * bool(added)
         page = Page(width=width, height=top + HIGH + BOTTOM)
-        below = page.write_lines(
-            titles, top=TOP, step=TITLE_LINE, fontsize=style.TITLE_SIZE, fontweight="bold"
-        )
-        page.write_lines(
-            captions, top=below, step=SMALL_LINE, fontsize=style.SMALL_SIZE, color=style.FAINT_INK
-        )
+        page.write_head(titles, captions, top=TOP, title_step=TITLE_LINE, note_step=SMALL_LINE)
         side = (width - LEFT - RIGHT - GAP * (len(quantities) - 1)) / len(quantities)
         for index, quantity in enumerate(quantities):
             left = LEFT + index * (side + GAP)
@@ -115,7 +110,7 @@ def _marks(points: Sequence[Point]) -> list[_Mark]:
 
 
 def _draw_key(page: Page, added: Sequence[str], *, top: float) -> None:
-    """Say what hollow and filled points are, above the panels."""
+    """Explain hollow and filled points, above the panels."""
     kinds = (("alone", "white"), (f"with {' or '.join(added)}", style.FAINT_INK))
     handles = [
         Line2D([], [], marker="o", linestyle="", markersize=MARKER, markerfacecolor=fill,
@@ -171,7 +166,7 @@ def _label(
     lines: Sequence[Sequence[tuple[float, float]]],
     page: tuple[float, float],
 ) -> None:
-    """Name the points, and not those whose colour and fill say all."""
+    """Name the points, except those that colour and fill identify."""
     named = sorted(marks, key=lambda mark: not mark.label)
     texts = [style.typeset(mark.label) for mark in named if mark.label]
     spots: Points = axes.transLimits.transform([at[mark.name] for mark in named]) * page

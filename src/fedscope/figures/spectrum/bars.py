@@ -104,10 +104,7 @@ def bar_figure(
         notes = wrapped(_note(bars, caption), width=width, size=style.SMALL_SIZE)
         height = top + len(names) * HIGH + (len(names) - 1) * GAP + bottom + SMALL_LINE * len(notes)
         page = Page(width=width, height=height)
-        page.write_lines(
-            notes, top=height - SMALL_LINE * len(notes) - 0.02, step=SMALL_LINE, fontsize=style.SMALL_SIZE,
-            color=style.FAINT_INK,
-        )  # fmt: skip
+        page.write_notes(notes, top=height - SMALL_LINE * len(notes) - 0.02, step=SMALL_LINE)
         if title:
             look = {"fontsize": style.TITLE_SIZE, "fontweight": "bold"}
             page.write(style.typeset(title), center=width / 2, top=TOP, **look)

@@ -125,17 +125,7 @@ def _draw(axes: Axes, grid: Grid, norm: Normalize, clients: Sequence[int], side:
     count = len(grid)
     axes.set(xlim=(-0.5, count - 0.5), ylim=(count - 0.5, -0.5), xlabel="client", ylabel="client")
     for row, column in zip(*np.nonzero(_unresolved(grid)), strict=True):
-        axes.add_patch(
-            Rectangle(
-                (column - 0.5, row - 0.5),
-                1,
-                1,
-                facecolor=style.NOT_FINITE_FILL,
-                linewidth=0,
-                hatch="/////",
-                edgecolor=style.NOT_FINITE_HATCH,
-            )
-        )
+        axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, **style.HATCHED))
     edges = np.arange(count + 1) - 0.5
     colormap = style.loss_colormap()
     axes.pcolormesh(

@@ -67,8 +67,7 @@ def density_figure(
     with style.paper_style():
         page = Page(width=width, height=TOP + legend + AXES_HEIGHT + BOTTOM)
         box = page.box(left=LEFT, top=TOP + legend, width=width - LEFT - RIGHT, height=AXES_HEIGHT)
-        look = {"fontsize": style.SMALL_SIZE, "color": style.FAINT_INK}
-        page.write_lines(notes, top=TOP, step=LEGEND_LINE, **look)
+        page.write_notes(notes, top=TOP, step=LEGEND_LINE)
         axes = page.figure.add_axes(box)
         for index, (curve, label, marker) in enumerate(zip(curves, labels, markers, strict=True)):
             line = style.curve_look(index)
@@ -96,17 +95,9 @@ def _draw_curve(
         label += f", λ_max = {marker:.3g}"
         # on the axis itself, at its own eigenvalue
         axes.plot(
-            marker,
-            0.02,
-            marker="v",
-            markersize=4,
-            color=look["color"],
-            markeredgecolor="white",
-            markeredgewidth=0.4,
-            linestyle="",
-            transform=axes.get_xaxis_transform(),
-            zorder=4,
-        )
+            marker, 0.02, marker="v", markersize=4, color=look["color"], markeredgecolor="white",
+            markeredgewidth=0.4, linestyle="", transform=axes.get_xaxis_transform(), zorder=4,
+        )  # fmt: skip
     if missing:
         label += f" ({missing} of {density.size} points not finite)"
     # zero has no logarithm; the tails of the Gaussians underflow to it far below the axis

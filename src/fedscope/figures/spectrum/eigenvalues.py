@@ -61,8 +61,7 @@ def eigenvalue_figure(
         legend = LEGEND_LINE * (len(spectra) + len(notes)) + 0.05
         page = Page(width=width, height=TOP + legend + AXES_HEIGHT + BOTTOM)
         box = page.box(left=LEFT, top=TOP + legend, width=width - LEFT - RIGHT, height=AXES_HEIGHT)
-        look = {"fontsize": style.SMALL_SIZE, "color": style.FAINT_INK}
-        page.write_lines(notes, top=TOP, step=LEGEND_LINE, **look)
+        page.write_notes(notes, top=TOP, step=LEGEND_LINE)
         axes = page.figure.add_axes(box)
         for index, (upper, lower, label) in enumerate(zip(*ends, labels, strict=True)):
             # side by side, or bars would cover each other

@@ -19,7 +19,7 @@ MOST_PANELS = 36
 
 @dataclass(frozen=True)
 class Frame:
-    """What is seen at one round."""
+    """The landscapes of one round."""
 
     records: tuple[LandscapeRecord, ...]  # one per run
     names: tuple[str, ...]
@@ -27,7 +27,7 @@ class Frame:
 
 
 def is_film(records: Sequence[LandscapeRecord]) -> bool:
-    """Say whether these records are rounds to be seen one after the other, or one trajectory."""
+    """Say whether these records are rounds for a film, or one trajectory."""
     if len(records) == 1 and records[0].path:
         return True
     return bool(records) and all(record.directions_of for record in records)

@@ -1,4 +1,4 @@
-"""Landscape records as drawings: what `fedscope plot-landscape` makes, from the records alone.
+"""Landscape records as drawings, as `fedscope plot-landscape` makes them, from the records alone.
 
 A figure can be drawn again from records, or otherwise, without computing anything.
 """
@@ -66,7 +66,7 @@ def draw(
 
 
 def caption(record: LandscapeRecord) -> str:
-    """Return what the panel shows, in a line: round, λ₁ and λ₂ and of which matrix, samples."""
+    """Return the panel's caption: round, λ₁ and λ₂ with their matrix, samples."""
     round, curvature = record.checkpoint.round, record.curvature
     parts = [f"round {round}"] if round is not None else []
     if curvature and not any(map(math.isnan, curvature)):

@@ -36,7 +36,7 @@ _NUMBERED = re.compile(r"(\w+) (\d+)")
 
 
 def kind_and_numbers(marks: Sequence[Mark]) -> tuple[str, dict[int, int]]:
-    """Return what most marks are ("client", "round") and which number each of these has, by place.
+    """Return the most frequent kind of the marks ("client", "round"), and the number of each by place.
 
     ("", {}) where no two marks are numbered alike.
     """

@@ -256,27 +256,12 @@ def _label_lines(axes: Axes, lines: ContourSet, scale: Scale, fills: Mapping[str
 def _hatch(axes: Axes, panel: Panel) -> None:
     corner = (panel.x[0], panel.y[0])
     width, height = np.ptp(panel.x), np.ptp(panel.y)
-    axes.add_patch(
-        Rectangle(
-            corner,
-            width,
-            height,
-            facecolor=style.NOT_FINITE_FILL,
-            edgecolor=style.NOT_FINITE_HATCH,
-            linewidth=0,
-            hatch="/////",
-            zorder=0,
-        )
-    )
+    axes.add_patch(Rectangle(corner, width, height, zorder=0, **style.HATCHED))
     axes.text(
-        0.03,
-        0.03,
-        f"{panel.non_finite} of {panel.values.size} points not finite",
-        transform=axes.transAxes,
-        fontsize=style.SMALL_SIZE,
-        zorder=5,
+        0.03, 0.03, f"{panel.non_finite} of {panel.values.size} points not finite", zorder=5,
+        transform=axes.transAxes, fontsize=style.SMALL_SIZE,
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.2, "alpha": 0.85},
-    )
+    )  # fmt: skip
 
 
 def _halo(color: ColorType) -> list[AbstractPathEffect]:

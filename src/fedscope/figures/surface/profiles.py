@@ -124,7 +124,8 @@ def _draw(lines: Sequence[_Line], names: Sequence[str], *, title: str, caption: 
     above = SMALL_LINE * (1 + max(end.row for end in ends)) if ends else 0.03
     top = TOP + TITLE_LINE * bool(title) + SMALL_LINE * len(notes) + legend + above
     page = Page(width=width, height=top + HIGH + (len(names) - 1) * (GAP + LOW) + BOTTOM)
-    _write_head(page, title, notes)
+    titles = [style.typeset(title)] * bool(title)
+    page.write_head(titles, notes, top=TOP, title_step=TITLE_LINE, note_step=SMALL_LINE)
     for end in ends:
         at = top - SMALL_LINE * (1 + end.row)
         page.write(end.text, center=end.center, top=at, fontsize=style.SMALL_SIZE, color=style.FAINT_INK)
@@ -148,17 +149,6 @@ def _draw(lines: Sequence[_Line], names: Sequence[str], *, title: str, caption: 
             handlelength=3, bbox_to_anchor=(0, 1 + (above + 0.02) / HIGH),
         )  # fmt: skip
     return page.figure
-
-
-def _write_head(page: Page, title: str, notes: Sequence[str]) -> None:
-    top = TOP
-    if title:
-        look = {"fontsize": style.TITLE_SIZE, "fontweight": "bold"}
-        page.write(style.typeset(title), center=page.width / 2, top=top, **look)
-        top += TITLE_LINE
-    for note in notes:
-        page.write(note, center=page.width / 2, top=top, fontsize=style.SMALL_SIZE, color=style.FAINT_INK)
-        top += SMALL_LINE
 
 
 def _draw_metric(axes: Axes, lines: Sequence[_Line], name: str, limits: tuple[float, float]) -> None:
@@ -195,10 +185,7 @@ def _hatch(axes: Axes, lines: Sequence[_Line], name: str) -> None:
     for line in lines:
         borders = cell_edges(line.x)
         for i in np.flatnonzero(~np.isfinite(line.values[name])):
-            axes.axvspan(
-                borders[i], borders[i + 1], facecolor=style.NOT_FINITE_FILL, edgecolor=style.NOT_FINITE_HATCH,
-                linewidth=0, hatch="/////", zorder=0,
-            )  # fmt: skip
+            axes.axvspan(borders[i], borders[i + 1], zorder=0, **style.HATCHED)
 
 
 def _non_finite(lines: Sequence[_Line]) -> str:

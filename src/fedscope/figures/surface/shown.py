@@ -1,4 +1,4 @@
-"""What a landscape figure shows: the surfaces of ``fedscope.landscape``, or what a record says of one."""
+"""The surfaces that a landscape figure shows: those of ``fedscope.landscape``, or of a record."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -23,7 +23,7 @@ USUAL_NAME = 43.0  # points: the width of "eigenvector 1"
 def draw_surface(axes: Axes3D, panel: Panel, scale: Scale, limits: Limits) -> None:
     """Draw the values as a surface, cut at the scale's ceiling, with holes where they are not finite.
 
-    What the axes' names have in brackets has no room here.
+    The text in brackets of the axes' names is left out for want of room.
     """
     low, high = scale.height(np.array([scale.low, scale.high]))
     polygons = facets(panel.x, panel.y, scale.height(panel.values), ceiling=float(high))

@@ -1,7 +1,7 @@
 """Landscapes of several checkpoints side by side: surfaces in space, contours, heat maps.
 
 Everything that a reader compares is shared: the axes' limits, the camera, the heights, and one colour
-scale. What is cut off or missing is said in the figure.
+scale. A note in the figure tells what is cut off or missing.
 """
 
 from collections.abc import Sequence
@@ -152,10 +152,7 @@ class _Layout:
                 named=column == 0 or panel.names[1] != first_name,
             )
         _draw_bar(self.page, self.scale, top=self.bar_top)
-        self.page.write_lines(
-            self.notes, top=self.bar_top + BAR + BAR_LABELS - 0.02, step=DETAIL_LINE,
-            fontsize=style.SMALL_SIZE, color=style.FAINT_INK,
-        )  # fmt: skip
+        self.page.write_notes(self.notes, top=self.bar_top + BAR + BAR_LABELS - 0.02, step=DETAIL_LINE)
         return self.page.figure
 
     def _first(self, row: int) -> float:
@@ -231,7 +228,7 @@ def _share(panels: Sequence[Panel], limits: Limits) -> float:
 
 
 def _notes(panels: Sequence[Panel], scale: Scale, kind: Kind) -> list[str]:
-    """Return what is said below the colour bar: what was cut, what is drawn between the grid's points."""
+    """Return the notes below the colour bar: what was cut, what is interpolated between the grid's points."""
     notes = []
     if scale.clipped:
         notes.append(

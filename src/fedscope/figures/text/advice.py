@@ -1,4 +1,4 @@
-"""What a Hessian record says of its own numbers: which error dominates, and why no faster form was used.
+"""Advice on a Hessian record: which error dominates, and why no faster form was used.
 
 Built from Hessian records, like the table.
 """
@@ -18,7 +18,7 @@ def advice(record: HessianRecord) -> list[str]:
     """Say for λ_max and the trace which error dominates, and what would shrink it; nothing where unknown."""
     top, trace = record.lambda_max, record.trace
     if len(record.batch_sizes) == 1 and not math.isnan(top.residual):
-        return [ONE_BATCH]  # which of the others is the largest would say nothing
+        return [ONE_BATCH]  # the largest of the others would mean nothing
     return [
         *_dominating(
             "λ_max",
@@ -41,7 +41,7 @@ def advice(record: HessianRecord) -> list[str]:
 
 
 def redrawn(record: HessianRecord) -> str | None:
-    """Say that nobody stored which rows the clients held; None where that is known, or does not matter."""
+    """Return a warning that the clients' rows were not stored; None where they were, or do not matter."""
     if not record.cross_client or record.cross_client.rows != "redrawn":
         return None
     numpy = record.versions.get("numpy")

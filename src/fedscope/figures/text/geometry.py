@@ -1,4 +1,4 @@
-"""What the record of a landscape says of its slice in words: curvature at its centre, barrier, distances."""
+"""A landscape's record in words: curvature at its centre, barrier, distances."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Names in tables, titles and legends: of methods, data sets and checkpoints; no two checkpoints have one."""
+"""Names in tables, titles and legends: of methods, data sets and checkpoints, one for each checkpoint."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def label(checkpoint: Checkpoint) -> str:
 
 
 def measured_on(records: Sequence[HessianRecord]) -> str:
-    """Return on how many samples Hessian records were measured, as a caption says it."""
+    """Return a caption with the number of samples on which Hessian records were measured."""
     numbers = sorted({record.problem.samples for record in records})
     counts = " or ".join(f"{number:,}" for number in numbers)
     return f"measured on {counts} samples (λ_max is biased upward on few)"
@@ -66,7 +66,7 @@ def family(name: str, names: Sequence[str]) -> str:
 
 
 def shared_name(names: Sequence[str]) -> str:
-    """Return what several surfaces' axes are called: without what is said in brackets where that differs."""
+    """Return a common name for several surfaces' axes: without the text in brackets where it differs."""
     found = list(dict.fromkeys(names))
     return found[0] if len(found) == 1 else " / ".join(dict.fromkeys(name.split(" (")[0] for name in found))
 

@@ -39,7 +39,7 @@ def hessian_table(records: Sequence[HessianRecord]) -> Table:
     """Tabulate λ_max, trace and, where any record has them, the cross-client H_N and H_D.
 
     Settings that all records share stand in the notes, a setting in which they differ gets a column. A value
-    that was not finite reads "not finite", one that says nothing (:mod:`fedscope.statistics.resolution`)
+    that was not finite reads "not finite", one without information (:mod:`fedscope.statistics.resolution`)
     "unresolved", a quantity that was not computed "–".
 
     Raises:

@@ -1,4 +1,4 @@
-"""What the numbers of Hessian records say: which checkpoint is flatter.
+"""The comparison of Hessian records: which checkpoint is flatter.
 
 Built from Hessian records, like the table.
 """
@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import label, method_name
-from fedscope.figures.text.tables import Table
-from fedscope.records.differences import Difference, differences
+from fedscope.figures.text.tables import ABSENT, Table
+from fedscope.records.differences import COMPARISONS, Difference, differences, is_sharpness
 from fedscope.records.hessian import HessianRecord
 from fedscope.statistics.resolution import UNRESOLVED
 
@@ -29,45 +29,50 @@ def comparison_table(records: Sequence[HessianRecord]) -> Table:
     found = [differences(reference, other) for other in others]
     names = list(dict.fromkeys(one.quantity for row in found for one in row))
     rows = [(label(other.checkpoint), *_cells(row, names)) for other, row in zip(others, found, strict=True)]
-    title = f"Difference to {label(reference.checkpoint)}"
-    remarks = [_surprise(reference, other, row) for other, row in zip(others, found, strict=True)]
-    notes = (
+    meanings = [
+        f"{one.quantity}: {one.meaning}" for one in COMPARISONS if one.quantity in names and one.meaning
+    ]
+    explanation = (
         "± standard error over probes and samples together, which the checkpoints share; lower or higher: "
-        f"the 95 % interval leaves out zero{_few_batches(found, len(reference.batch_sizes))}",
-        *(remark for remark in remarks if remark),
+        f"the 95 % interval leaves out zero{_few_batches(found, len(reference.batch_sizes))}"
     )
-    return Table(title, ("checkpoint", *names), tuple(rows), notes)
+    return Table(
+        f"Difference to {label(reference.checkpoint)}",
+        ("checkpoint", *names),
+        tuple(rows),
+        ("; ".join([explanation, *meanings]), *surprises(records)),
+    )
 
 
 def surprises(records: Sequence[HessianRecord]) -> list[str]:
-    """Return why a method that flattens by its paper is sharper here, for each record where it is.
+    """Return a remark for each record that is sharper though its method's paper finds it flatter.
 
     Raises:
         UserError: two or more records were not made on the same samples.
     """
-    return list(comparison_table(records).notes[1:]) if len(records) > 1 else []
+    found = (_surprise(records[0], other) for other in records[1:])
+    return [surprise for surprise in found if surprise]
 
 
 def _few_batches(found: Sequence[Sequence[Difference]], batches: int) -> str:
-    """Return what to do about differences of twice their error that too few batches leave undecided."""
+    """Return advice for differences of twice their error that too few batches leave undecided."""
     wide = [
         one
         for row in found
         for one in row
-        if one.quantity in ("λ_max", "trace")
-        and one.verdict == "undecided"
-        and abs(one.value) > 2 * one.stderr
+        if is_sharpness(one) and one.verdict == "undecided" and abs(one.value) > 2 * one.stderr
     ]
     if not wide:
         return ""
     return f", but is wide where {batches} batches tell the error; a smaller --batch-size makes more"
 
 
-def _surprise(reference: HessianRecord, other: HessianRecord, row: Sequence[Difference]) -> str | None:
-    """Return what to make of a method sharper than what it was added to, though its paper says flatter."""
+def _surprise(reference: HessianRecord, other: HessianRecord) -> str | None:
+    """Return a remark if a method is sharper than the one it adds to, though its paper finds it flatter."""
     mine, yours = (record.problem.method or "" for record in (reference, other))
     added = set(yours.split("+")) - set(mine.split("+"))
-    sharper = [one for one in row if one.quantity in ("λ_max", "trace") and one.verdict == "higher"]
+    found = differences(reference, other)
+    sharper = [one for one in found if is_sharpness(one) and one.verdict == "higher"]
     if not sharper or not added & FLATTENING or mine.split("+")[0] != yours.split("+")[0]:
         return None
     numbers = ", ".join(f"{one.quantity} by {format_estimate(one.value, one.stderr)}" for one in sharper)
@@ -81,10 +86,11 @@ def _surprise(reference: HessianRecord, other: HessianRecord, row: Sequence[Diff
 
 def _cells(row: Sequence[Difference], names: Sequence[str]) -> list[str]:
     by_name = {one.quantity: one for one in row}
-    return [_cell(by_name[name]) if name in by_name else "–" for name in names]
+    return [_cell(by_name[name]) if name in by_name else ABSENT for name in names]
 
 
 def _cell(difference: Difference) -> str:
     if math.isnan(difference.value):
         return UNRESOLVED
-    return f"{format_estimate(difference.value, difference.stderr)}: {difference.verdict}"
+    shown = format_estimate(difference.value, difference.stderr)
+    return f"{shown}: {difference.verdict}" if difference.verdict else shown

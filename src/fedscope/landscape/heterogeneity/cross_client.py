@@ -19,7 +19,7 @@ from fedscope.landscape.heterogeneity.results import CrossClient
 from fedscope.landscape.heterogeneity.similarity import Comparison, compare, relative_reach
 from fedscope.landscape.operators.base import Blocks, Operator
 from fedscope.landscape.operators.probes import DEFAULT_SEED
-from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.operators.progress import Progress, continued
 from fedscope.landscape.spectral.diagonal import deflated_diagonal
 from fedscope.landscape.spectral.results import Diagonal, Estimate, probe_mean
 
@@ -162,7 +162,11 @@ class _Tally:
             generator = torch.Generator()
             generator.set_state(self._draws)
             found = self._estimator(
-                op, probes=probes, generator=generator, groups=self._groups, progress=self._after()
+                op,
+                probes=probes,
+                generator=generator,
+                groups=self._groups,
+                progress=continued(self._progress, self.matvecs),
             )
             after = generator.get_state()
             self.matvecs += found.matvecs
@@ -184,7 +188,3 @@ class _Tally:
                 kept.append(groups)
             else:
                 kept[client].lerp_(groups, found.probes / (self.probes + found.probes))
-
-    def _after(self) -> Progress | None:
-        progress, before = self._progress, self.matvecs
-        return None if progress is None else lambda done, _, *text: progress(before + done, None, *text)

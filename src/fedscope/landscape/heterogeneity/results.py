@@ -1,4 +1,4 @@
-"""What comparing clients returns: a frozen record. Symbols: K clients."""
+"""The result of comparing clients: a frozen record. Symbols: K clients."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

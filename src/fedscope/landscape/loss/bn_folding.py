@@ -117,7 +117,7 @@ def _partners(
         if layer is not None and args[0].ndim == layer.weight.ndim:  # its channels, not a sequence's places
             taken[norm] = layer
 
-    # Who has hooks is left alone: somebody looks between the layer and its BatchNorm.
+    # A layer with hooks is not folded: they may read the value between it and its BatchNorm.
     handles = [layer.register_forward_hook(after) for layer in layers if not layer._forward_hooks]
     for norm in norms:
         if not (norm._forward_hooks or norm._forward_pre_hooks):

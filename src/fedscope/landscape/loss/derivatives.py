@@ -37,7 +37,7 @@ def has_weight_norm(module: nn.Module) -> bool:
 class DifferentiableWeightNorm(TorchFunctionMode):
     """Within it w = g·v/‖v‖ is made of plain operations.
 
-    The second derivative of PyTorch's own kernel (2.13) takes the norms for constants and is not symmetric.
+    The second derivative of PyTorch's own kernel (2.13) treats the norms as constants and is not symmetric.
     """
 
     def __torch_function__(

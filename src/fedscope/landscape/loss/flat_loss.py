@@ -116,7 +116,7 @@ class FlatLoss:
                 )
 
     def _tried(self, inputs: Tree, targets: Tree) -> dict[tuple[nn.Module, str], Tensor]:
-        """Return the buffers that an evaluation writes, having seen what else is particular about it."""
+        """Return the buffers that an evaluation writes, and note what else it changes."""
         own = mapped(Tensor.clone, inputs)
         try:
             with torch.no_grad():
@@ -138,7 +138,7 @@ class FlatLoss:
             gradients = pulled((loss,), self.parameters, (torch.ones_like(loss),), again=True)
             along = self.split(signs(self.center))
             product = joined(pulled(gradients, self.parameters, along))
-        except RuntimeError:  # an operation without a derivative; who needs one says which
+        except RuntimeError:  # an operation has no derivative: an operator that needs it names it
             return Trial(numbers, None)
         return Trial(numbers, None if once_differentiable(gradients) else product)
 

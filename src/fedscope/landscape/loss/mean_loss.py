@@ -1,4 +1,4 @@
-"""Is a loss a mean over samples? Everything here that weights batches by their counts needs it to be."""
+"""Whether a loss is a mean over samples, as weighting batches by their counts requires."""
 
 import torch
 from torch import nn
@@ -71,6 +71,6 @@ def _value(loss: FlatLoss, inputs: Tree, targets: Tree) -> float:
 def _doubles(loss: FlatLoss, inputs: Tree, targets: Tree, whole: float) -> bool:
     try:
         twice = _value(loss, joined([inputs, inputs]), joined([targets, targets]))
-    except Exception:  # whatever it raises: one that takes so many samples and no others is no plain sum
+    except Exception:  # whatever it raises: a network of one number of samples is no plain sum
         return False
     return whole != 0 and abs(twice - 2 * whole) <= _ROUNDING * abs(whole)

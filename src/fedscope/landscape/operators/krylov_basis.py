@@ -1,4 +1,4 @@
-"""What products with an orthonormal basis tell of an operator, kept to be used again.
+"""An orthonormal basis with its products by an operator, and the remainder of the operator.
 
 For orthonormal rows Q (m, n), T = Q A Qᵀ and a unit vector q outside: A Qᵀ = Qᵀ T + q bᵀ. With P = QᵀQ the
 operator splits into a part that Q, T, q and b know exactly and a remainder,

@@ -32,7 +32,7 @@ _MOST = 1 << 36  # bytes of a file
 
 @dataclass
 class Room:
-    """What journals may still take on disk together."""
+    """Disk space left to all journals together."""
 
     left: int = 8 << 30  # bytes
 
@@ -107,7 +107,7 @@ class Journaled(Operator):
             with atomic_file(path, below=self._below) as file:
                 np.savez(file, **arrays)
         except OSError:
-            self._room.left = 0  # the disk is full, or not ours to write on: go on without
+            self._room.left = 0  # the disk is full or read-only: nothing more is kept
 
 
 def _key(rows: Tensor, onto: Tensor | None) -> str:

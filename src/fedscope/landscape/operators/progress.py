@@ -7,3 +7,8 @@ Progress = Callable[..., None]
 
 The steps in all are ``None`` where they are not known beforehand.
 """
+
+
+def continued(progress: Progress | None, before: int) -> Progress | None:
+    """Return a callback whose steps are counted on from ``before``; the steps in all are not known."""
+    return progress and (lambda done, _, *text: progress(before + done, None, *text))

@@ -1,1 +1,1 @@
-"""What products tell of a spectrum: eigenvalues, trace, diagonal, density."""
+"""Estimates of a spectrum from products: eigenvalues, trace, diagonal, density."""

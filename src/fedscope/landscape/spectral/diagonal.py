@@ -6,7 +6,7 @@ script compares between clients. What a subspace knows exactly is left out of H 
 :mod:`fedscope.landscape.spectral.hutchinson_trace`.
 
 A network's few large eigenvalues make most of the noise: the variance of (z ⊙ Hz)_i is Σ_{j≠i} H_ij². With a
-Krylov basis in place of them (:func:`deflated_diagonal`) the same number of products tells many times more.
+Krylov basis in place of them (:func:`deflated_diagonal`) as many products have a far smaller error.
 """
 
 import math
@@ -45,7 +45,7 @@ def diagonal(
 
     Args:
         op: symmetric operator; its ``blocks`` name the tensors.
-        known: what a basis already tells of ``op``; its part of the diagonal is exact.
+        known: a basis with its products by ``op``; its part of the diagonal is exact.
         probes: products to take, at least 2.
         sampler: distribution of the probes.
         generator: draws the probes; a fixed default if not given.

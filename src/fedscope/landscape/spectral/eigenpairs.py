@@ -66,8 +66,8 @@ def top_eigenpairs(
         which: the algebraically ``largest``, ``smallest`` or ``both``; values are descending in any case.
         tol: residual relative to |λ_max|.
         generator: draws the Gaussian start; a fixed default if not given.
-        start: what a smaller sample or a neighbouring checkpoint taught, see ``starting_vector``. Then the
-            residuals alone say when to stop, after three products at least: a start that is mostly known
+        start: eigenvectors from a smaller sample or a neighbouring checkpoint, see ``starting_vector``. Then
+            the residuals alone say when to stop, after three products at least: a start that is mostly known
             certifies little for its few products.
         max_matvecs: products allowed, at least as many as pairs; by default 300 and 30 for each.
         max_basis: rows kept, at least two more than pairs; a full basis is restarted with its best part, at

@@ -1,13 +1,14 @@
 """The trace: tr A = tr QAQᵀ + E[zᵀ(1 − P)A(1 − P)z], the first exact, the second by Hutchinson's probes.
 
-P projects on the rows of Q, a Krylov basis that λ_max has usually paid for already. It holds the directions
+P projects on the rows of Q, a Krylov basis that usually exists already, from λ_max. It holds the directions
 of large curvature, and with them most of the variance 2‖A‖²_F of Hutchinson's (1990) estimator: deflation
 (Girard 1987) with a Krylov basis in place of the random sketch of Hutch++ (Meyer et al. 2021).
 
 It stops by Stein's (1945) two stages: the first probes fix the variance s² and with it how many are needed
 for the standard error that was asked; s² is not looked at again. So Student's interval with the first
 stage's degrees of freedom holds, as it does not if one stops once the running standard error is small.
-The variance of ±1 probes is told by their whole products, much better than by the values zᵀRz: see ``tally``.
+The variance of ±1 probes is told by their whole products, much better than by the values zᵀRz: see
+:mod:`fedscope.landscape.spectral.probe_tally`.
 """
 
 from collections.abc import Callable, Iterator
@@ -52,7 +53,7 @@ def trace(
 
     Args:
         op: symmetric operator.
-        known: what a basis already tells of ``op``; its part of the trace is exact.
+        known: a basis with its products by ``op``; its part of the trace is exact.
         rtol: the standard error wanted, relative to the value; 0.05 if neither this nor ``probes`` is given.
         probes: take exactly so many instead.
         sampler: distribution of the probes.
@@ -91,7 +92,7 @@ def trace(
 
 
 class _Run:
-    """Takes probes and Krylov steps, and lets the tally know."""
+    """Takes probes and Krylov steps, and adds them to the tally."""
 
     def __init__(
         self, op: Operator, vectors: Iterator[Tensor], tally: TraceTally, seen: Callable[[int], None]

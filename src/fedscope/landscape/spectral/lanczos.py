@@ -1,4 +1,4 @@
-"""Lanczos with full reorthogonalisation and thick restart, and what its products teach beside.
+"""Lanczos with full reorthogonalisation and thick restart, and projections from the same products.
 
 After m steps, A Qᵀ = Qᵀ H + q bᵀ + E: orthonormal rows Q (m, n), the next row q, its coupling b (m,). H holds
 the coefficients measured when each image was orthogonalised twice against the whole basis (Parlett 1998,
@@ -77,7 +77,7 @@ class Lanczos:
 
     @classmethod
     def resumed(cls, op: Operator, known: Subspace, *, generator: torch.Generator) -> "Lanczos":
-        """Return the process that taught ``known``, of which it keeps a copy, ready for further steps."""
+        """Return the process whose basis is ``known``, a copy of it, ready for further steps."""
         m, n = known.basis.shape
         process = cls(op, known.outside, generator=generator)
         process._signs_and_rows = torch.cat([known.basis, known.outside[None]])[:n]
@@ -131,7 +131,7 @@ class Lanczos:
         return unseen(self.alphas, self.betas, at, self._op.shape[0], eps=self._eps, random_part=random_part)
 
     def subspace(self) -> Subspace:
-        """Return what the products so far have taught."""
+        """Return the basis with its products so far."""
         m = self.steps
         return Subspace(
             basis=self.basis,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.operators.progress import Progress, continued
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.results import Eigenpairs
 
@@ -46,7 +46,7 @@ def layer_eigenpairs(
             k=min(k, operator.shape[0]),
             tol=tol,
             generator=torch.Generator().manual_seed(seed),
-            progress=_shifted(progress, spent),
+            progress=continued(progress, spent),
         )
     return found
 
@@ -57,7 +57,3 @@ def layer_patterns(names: Sequence[str]) -> list[str]:
     A module that has parameters and submodules is taken together with them.
     """
     return list(dict.fromkeys(f"{name.rpartition('.')[0]}.*" if "." in name else name for name in names))
-
-
-def _shifted(progress: Progress | None, spent: int) -> Progress | None:
-    return progress and (lambda done, _, *text: progress(spent + done, None, *text))

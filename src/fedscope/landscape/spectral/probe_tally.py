@@ -1,4 +1,4 @@
-"""The running trace estimate of a series of probes, beside what a subspace knows exactly.
+"""The running trace estimate of a series of probes, beside the exact part of a subspace.
 
 For independent ±1 entries Var zᵀRz = 2 Σ_{i≠j} R_ij² = 2 Σ_i Var (z ⊙ Rz)_i, so that the n coordinates of few
 products tell the variance, where the values zᵀRz themselves would leave it unknown by a factor: with
@@ -71,14 +71,14 @@ class TraceTally:
             self._batches.append(product.forms.cpu() + self.known.batches.diagonal(dim1=1, dim2=2).sum(1))
 
     def deflate(self, known: Subspace, probes: Tensor, images: Tensor) -> None:
-        """Let more be known: ``images`` (M, n) are the products of all probes with what is left."""
+        """Enlarge the known subspace: ``images`` (M, n) are all probes' products with the new remainder."""
         self.known, self._forms, self._squares = known, [], []
         self._sum.zero_()
         for z, image in zip(probes, images, strict=True):
             self._count(z, image)
 
     def fix_variance(self) -> None:
-        """Tell the error from the probes so far, also when more are added."""
+        """Fix the variance of a probe at its estimate from the probes so far."""
         self._variance = self._spread()
 
     def needed(self, rtol: float) -> float:

@@ -1,4 +1,4 @@
-"""What the analysis returns: frozen records with value, error bars, cost and seed.
+"""Results of the analysis: frozen records with value, error bars, cost and seed.
 
 Two kinds of error are kept apart: ``stderr_probe`` is the estimator's own (finitely many random probes on
 the given samples), ``stderr_data`` is the data's (the samples are a finite draw; from the spread of the
@@ -70,13 +70,13 @@ class Eigenpairs(Printed):
     matvecs: int
     seed: int
     certified: Tensor  # (k,) bool: known to be the i-th, but with a probability of 0.1 %
-    subspace: Subspace | None = None  # the Krylov basis and what its products taught
+    subspace: Subspace | None = None  # the Krylov basis with its products
     forms: Tensor | None = None  # (k, B) float64: each batch's vᵀH_b v
     samples: Tensor | None = None  # (k, N) float64: each sample's vᵀH_i v; None where they cannot be told
 
     @classmethod
     def bare(cls, values: Tensor, vectors: Tensor, matvecs: int, seed: int) -> "Eigenpairs":
-        """Return the pairs of an estimator that knows no errors."""
+        """Return the pairs of an estimator without errors."""
         unknown = torch.full_like(values, math.nan)
         uncertain = torch.zeros(len(values), dtype=torch.bool)
         return cls(
@@ -133,8 +133,8 @@ class Trace(Printed):
     dof_probe: float = math.nan  # degrees of freedom of stderr_probe
     dof_data: float = math.nan  # of stderr_data: batches − 1
     deflated: int = 0  # dimensions of the subspace whose part of the trace is exact
-    samples: tuple[float, ...] = ()  # M: what each probe says, the exact part included
-    batches: tuple[float, ...] = ()  # B: what each batch's part of H says
+    samples: tuple[float, ...] = ()  # M: the estimate by each probe, the exact part included
+    batches: tuple[float, ...] = ()  # B: the estimate for each batch's part of H
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return the confidence interval of the trace on these samples: the probes' error alone."""
@@ -202,7 +202,7 @@ class Density(Printed):
         """The share of eigenvalues below −σ, with the error over probes.
 
         Not below zero: most eigenvalues of a network lie so near to it that one node stands for them all,
-        whose sign is an accident of the steps.
+        whose sign depends on the steps.
         """
         return probe_mean((self.weights * (self.nodes < -self.sigma)).sum(1), self.exact)
 

@@ -1,11 +1,11 @@
-"""How much a loss surface bends at its centre along each axis, to be held beside the eigenvalues.
+"""The curvature of a loss surface at its centre along each axis, for comparison with the eigenvalues.
 
 Two numbers, both in float64, which on a smooth network differ by the step only. At the point: the second
-derivative, from the surface's slopes a hair's breadth to either side; rounding and truncation are below 1e-5
-there, and the gap holds hardly a kink of ReLU or max-pooling. Over a step of the grid: the second difference
-of the losses, which in float32 would be mostly rounding where steps are small. Kinks bend the loss where no
-derivative sees it, so the second number can be far above the first, and only the first is what an eigenvalue
-of the Hessian says.
+derivative, from the surface's slopes a tiny step to either side; rounding and truncation are below 1e-5
+there, and hardly a kink of ReLU or max-pooling lies between. Over a step of the grid: the second difference
+of the losses, which in float32 would be mostly rounding where steps are small. Kinks have curvature that no
+derivative has, so the second number can be far above the first, and only the first compares with an
+eigenvalue of the Hessian.
 """
 
 import copy

@@ -44,7 +44,7 @@ class Points:
 
     Attributes:
         form: how the network is evaluated (:mod:`fedscope.landscape.loss.forms`).
-        seen: the points that were evaluated to learn what they are of, with their rows.
+        seen: the points that the fingerprint is made of, with their rows.
 
     Raises:
         UserError: vectors or origin of another length, or not finite; a network whose outputs differ from one
@@ -71,7 +71,7 @@ class Points:
             raise UserError(f"bf16 is for networks in float32, not {self._loss.dtype}; leave it out")
         self.device, self.form = self._loss.device, self._loss.form
         self.axes = len(directions.vectors)
-        self._origin, self._vectors = _checked(directions, self._loss, self._space, model)
+        self._origin, self._vectors = _fitting(directions, self._loss, self._space, model)
         self._moving = len(self._vectors[0]) > self._space.n and bn == "eval"
         self._fixed = len(self._origin) > self._space.n and bn == "eval" and not self._moving
         self._recalibrated = frozen_copy(model, batches=self._loss.batches) if everywhere else None
@@ -99,7 +99,7 @@ class Points:
     def _row(self, outputs: list[Any]) -> Row:
         found = self._metering(outputs)
         if self._forward.fused and not math.isfinite(found[0].value):
-            found = self._metering(self._forward.outputs(plain=True))  # as the network itself has it
+            found = self._metering(self._forward.outputs(plain=True))  # of the network itself
         return tuple(number for measured in found for number in (measured.value, measured.stderr))
 
     def fingerprint(self) -> str:
@@ -138,7 +138,7 @@ class Points:
         return None
 
 
-def _checked(
+def _fitting(
     directions: Directions, loss: FlatLoss, space: StateSpace, model: nn.Module
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Return origin and vectors, float64 on the loss' device, if they fit the model."""

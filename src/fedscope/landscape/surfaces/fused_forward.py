@@ -116,7 +116,7 @@ class Forward:
     def _follows(self, fused: Fused, sample: Tensor) -> bool:
         """Say whether it gives the network's outputs here, and where all weights and statistics are others.
 
-        What a forward computes from a tensor out of the tracer's sight is a constant of the graph.
+        What a forward computes from a tensor without the tracer is a constant of the graph.
         """
         space, here = StateSpace.of(self._loss.model), self._loss.center
         names = (*space.means, *space.variances)
@@ -150,7 +150,7 @@ class Forward:
         return split(inputs, max(1, room * count(sample) // max(1, largest)))
 
     def _settle(self, blocks: list[Tree] | None) -> None:
-        """Choose the fastest way that gives what the network gives for its batches."""
+        """Choose the fastest way that gives the outputs of the network for its batches."""
         wanted, fused = [flat(output) for output in self.outputs(plain=True)], self._fused
         for self._fused, self._blocks in ((fused, blocks), (fused, None), (None, blocks)):
             with suppress(Exception):  # whatever a network raises whose samples do not stand alone

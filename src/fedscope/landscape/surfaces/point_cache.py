@@ -1,4 +1,4 @@
-"""Rows of numbers on disk, one per point: what an interrupted surface goes on from, and a finished one is.
+"""Rows of numbers on disk, one per point, from which an interrupted surface is continued.
 
 A file is a sequence of records, each written at once and never changed:
 
@@ -63,7 +63,7 @@ class PointFile:
         try:
             append(self._path, _MARK + body + _digest(body), below=self._below, sync=False)
         except OSError:
-            self._path = None  # the disk is full, or not ours to write on: go on without
+            self._path = None  # the disk is full or read-only: nothing more is kept
 
 
 def _digest(body: bytes) -> bytes:

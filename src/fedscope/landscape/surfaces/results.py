@@ -1,4 +1,4 @@
-"""What evaluating a slice of weight space returns: frozen records of axes, known networks and metrics."""
+"""Results on a slice of weight space: frozen records of axes, known networks and metrics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -68,7 +68,7 @@ def surface(
             mean; or a mapping of names to such functions.
         adaptive: a relative error of the loss, such as 0.01: only as many points are evaluated as this takes
             (:mod:`fedscope.landscape.surfaces.adaptive`). None: all.
-        precision: ``bf16`` computes in bfloat16; ``precision_error`` says what it does to the loss.
+        precision: ``bf16`` computes in bfloat16; ``precision_error`` is the error of the loss by it.
         keep: folder in which every point is kept, by content
             (:mod:`fedscope.landscape.surfaces.point_cache`): what is there is not evaluated again.
         again: evaluate it all the same.
@@ -76,11 +76,11 @@ def surface(
         progress: called after every point with the number of those that are there.
 
     Raises:
-        UserError: directions that do not fit the parameters, an axis without points, a grid, span or
-            tolerance that is none.
+        UserError: directions that do not fit the parameters, an axis without points, an invalid grid,
+            span or tolerance.
     """
     slice_ = _slice(directions)
-    axes = _checked(values or grid_values(slice_, grid=grid, span=span), len(slice_.vectors))
+    axes = _coordinates(values or grid_values(slice_, grid=grid, span=span), len(slice_.vectors))
     if adaptive is not None and not 0 < adaptive < 1:
         raise UserError(f"adaptive is {adaptive}; give a relative error between 0 and 1, such as 0.01")
     if precision not in ("fp32", "bf16"):
@@ -91,10 +91,7 @@ def surface(
         return Points(model, loss_fn, batches, slice_, bn=bn, metrics=chosen, precision=kind)
 
     rows = points(precision)
-    path = None if keep is None else keep / "points" / f"{_identity(rows)}.rows"
-    below = None if keep is None else keep.parent
-    store = PointFile(path, axes=len(axes), numbers=2 * len(rows.names), below=below)
-    evaluation = _Evaluation(Spread(rows, store, group, again=again), axes, progress)
+    evaluation = _Evaluation(Spread(rows, _file(rows, keep), group, again=again), axes, progress)
     known, error = evaluation.all() if adaptive is None else evaluation.some(adaptive, slice_.marks)
     columns = np.moveaxis(evaluation.rows, -1, 0)
     full = [_filled(column, known, inside=place > 0) for place, column in enumerate(columns)]
@@ -181,7 +178,7 @@ def _slice(directions: Directions | tuple[Tensor, ...]) -> Directions:
     return Directions("given", tuple(directions), ("d0", "d1")[: len(directions)])
 
 
-def _checked(axes: Sequence[Coordinates], count: int) -> tuple[Tensor, ...]:
+def _coordinates(axes: Sequence[Coordinates], count: int) -> tuple[Tensor, ...]:
     """Return each axis' coordinates, float64."""
     found = tuple(torch.as_tensor(axis, dtype=torch.float64).cpu() for axis in axes)
     shapes = [tuple(axis.shape) for axis in found]
@@ -201,6 +198,11 @@ def _filled(column: Grid, known: Mask, *, inside: bool) -> Grid:
     return result
 
 
-def _identity(points: Points) -> str:
-    text = f"{points.fingerprint()} {surroundings(points.device)}"
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+def _file(points: Points, folder: Path | None) -> PointFile:
+    """Return the file of a slice's points in a folder, named by what decides their bits."""
+    path = None
+    if folder is not None:
+        text = f"{points.fingerprint()} {surroundings(points.device)}"
+        path = folder / "points" / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.rows"
+    size = 2 * len(points.names)
+    return PointFile(path, axes=points.axes, numbers=size, below=folder and folder.parent)

@@ -1,14 +1,14 @@
-"""What a paper's table says in orderings, and whether our numbers bear it out.
+"""The orderings that a paper's table claims, and whether the numbers here confirm them.
 
 A statement is ``A < B in QUANTITY``, ``A > B in QUANTITY``, ``A lowest in QUANTITY`` or ``A highest in
 QUANTITY``, of rows. It is judged under every column where the rows are, unless the paper's own numbers there
 say otherwise: it *holds* where the 95 % interval of each difference lies on the claimed side of zero, it
-*does not hold* where one lies on the other side, and is *undecided* between, or while a row is not there to
-compare with. Over several columns it holds if it holds in all, and does not if it does not in one.
+*does not hold* where one lies on the other side, and is *undecided* between, or while a row is
+missing. Over several columns it holds if it holds in all, and does not if it does not in one.
 
 The error of a difference is that over seeds (Welch) where there are two or more of both rows; else the
 measurements' own, paired over samples and probes where both were measured on the same ones. With one seed the
-spread between trainings is in no error, and the evidence says so.
+error does not include the spread between trainings; the evidence says so.
 """
 
 import math
@@ -19,13 +19,12 @@ from typing import Literal
 
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
-from fedscope.records.differences import differences
+from fedscope.records.differences import Difference, differences
 from fedscope.records.hessian import HessianRecord
-from fedscope.reproduce.recipes.quantities import QUANTITIES, Number
-from fedscope.statistics.intervals import combined, interval
+from fedscope.reproduce.recipes.quantities import QUANTITIES, Number, mean
+from fedscope.statistics.intervals import combined
 
 Verdict = Literal["holds", "does not hold", "undecided"]
-LEVEL = 0.95
 _STATEMENT = re.compile(
     r"(?P<row>.+?) (?:(?P<sign>[<>]) (?P<other>.+)|(?P<end>lowest|highest)) in (?P<quantity>\w+)"
 )
@@ -43,7 +42,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement, what the numbers say of it, and why."""
+    """A statement, the verdict on it, and the evidence."""
 
     statement: str
     verdict: Verdict
@@ -73,7 +72,7 @@ class Statement:
         return cls(found["row"], found["quantity"], less, found["other"])
 
     def contradicted(self, values: Mapping[str, float]) -> bool:
-        """Say whether a column's numbers, by row, are against the statement."""
+        """Say whether a column's numbers, by row, contradict the statement."""
         others = [values[row] for row in values if row != self.row and self.other in (None, row)]
         mine = values.get(self.row)
         return mine is not None and any(other < mine if self.less else other > mine for other in others)
@@ -135,7 +134,7 @@ class _Compared:
 
 
 def _short(found: Sequence[_Compared], verdict: Verdict) -> str:
-    """Return the evidence for a verdict: of several rows that bear it out the one that decides."""
+    """Return the evidence for a verdict: of several rows, the one that decides."""
     telling = sorted((one for one in found if one.verdict == verdict), key=lambda one: one.lead)
     if len(found) == 1:
         return telling[0].shown
@@ -146,63 +145,44 @@ def _short(found: Sequence[_Compared], verdict: Verdict) -> str:
 
 def _compare(statement: Statement, ours: Sample, name: str, theirs: Sample) -> _Compared:
     """Return whether ours is on the claimed side of theirs, and why."""
-    gap, error, dof = difference(statement.quantity, ours, theirs)
-    lead = -gap if statement.less else gap
-    shown = f"{statement.row} − {name} = " + format_estimate(gap, *([] if error is None else [error]))
+    found = difference(statement.quantity, ours, theirs)
+    lead, known = -found.value if statement.less else found.value, not math.isnan(found.stderr)
+    shown = f"{statement.row} − {name} = " + format_estimate(found.value, *([found.stderr] if known else []))
     if ours.round != theirs.round:
         return _Compared("undecided", lead, f"{shown}, but after {_at(ours)} and {_at(theirs)}")
-    if error is None:
+    if not known:
         return _Compared("undecided", lead, f"{shown}, of no known error")
-    if min(len(ours.numbers), len(theirs.numbers)) == 1 and error:
+    if min(len(ours.numbers), len(theirs.numbers)) == 1 and found.stderr:
         shown += " (one seed)"
-    low, high = interval(lead, error, dof, LEVEL)
-    verdict: Verdict = "holds" if low > 0 else "does not hold" if high < 0 else "undecided"
-    return _Compared(verdict, lead, shown)
+    if found.verdict == "undecided":
+        return _Compared("undecided", lead, shown)
+    return _Compared("holds" if lead > 0 else "does not hold", lead, shown)
 
 
 def _at(sample: Sample) -> str:
     return "several rounds" if sample.round is None else f"{sample.round} rounds"
 
 
-def difference(quantity: str, ours: Sample, theirs: Sample) -> tuple[float, float | None, float]:
-    """Return ours minus theirs, its standard error (None: not known) and the error's degrees of freedom."""
-    (mine, *mine_error), (yours, *yours_error) = mean(ours.numbers), mean(theirs.numbers)
-    gap = mine - yours
+def difference(quantity: str, ours: Sample, theirs: Sample) -> Difference:
+    """Return ours minus theirs; its error is NaN where it is not known."""
     if len(ours.numbers) == len(theirs.numbers) == 1 and quantity in _PAIRED:
         paired = _paired(quantity, ours, theirs)
         if paired:
-            return gap, *paired
-    errors = (mine_error[0], mine_error[1]), (yours_error[0], yours_error[1])
-    if errors[0][0] is None or errors[1][0] is None:
-        return gap, None, math.inf
-    error, dof = combined(*((float(e or 0), float(d or 0)) for e, d in errors))
-    return gap, error, dof
+            return paired
+    mine, mine_error, mine_dof = mean(ours.numbers)
+    yours, yours_error, yours_dof = mean(theirs.numbers)
+    if mine_error is None or yours_error is None:
+        return Difference(quantity, mine - yours, data=(math.nan, math.inf))
+    return Difference(quantity, mine - yours, data=combined((mine_error, mine_dof), (yours_error, yours_dof)))
 
 
-def mean(numbers: Sequence[Number]) -> tuple[float, float | None, float]:
-    """Return the mean over seeds, its standard error and the error's degrees of freedom."""
-    values = [float(number.value) for number in numbers if number.value is not None]
-    average = sum(values) / len(values)
-    if len(values) == 1:
-        return average, numbers[0].error, numbers[0].dof
-    return average, spread(values) / math.sqrt(len(values)), len(values) - 1
-
-
-def spread(values: Sequence[float]) -> float:
-    """Return the standard deviation of a sample of two or more."""
-    average = sum(values) / len(values)
-    return math.sqrt(sum((value - average) ** 2 for value in values) / (len(values) - 1))
-
-
-def _paired(quantity: str, ours: Sample, theirs: Sample) -> tuple[float, float] | None:
-    """Return error and degrees of freedom of a difference on the same samples and probes."""
+def _paired(quantity: str, ours: Sample, theirs: Sample) -> Difference | None:
+    """Return a difference on the same samples and probes."""
     if not (ours.records and theirs.records and ours.records[0] and theirs.records[0]):
         return None
     try:
         found = differences(theirs.records[0], ours.records[0])
     except UserError:
         return None
-    for one in found:
-        if one.quantity == _PAIRED[quantity] and math.isfinite(one.stderr):
-            return combined(one.probe, one.data)
-    return None
+    paired = (one for one in found if one.quantity == _PAIRED[quantity] and math.isfinite(one.stderr))
+    return next(paired, None)

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from functools import cache
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.federated.client.state import ClientState
 from fedscope.federated.costs.expected import expected_costs
 from fedscope.federated.methods import parse
 from fedscope.federated.record.flat import FlatModel
+from fedscope.federated.record.taps import tapped
 from fedscope.federated.setup.presets import preset
 from fedscope.models import catalogue as model_catalogue
 from fedscope.models.resnet import ResNet
@@ -67,22 +68,11 @@ def _layers(network: str, classes: int, channels: int, side: int) -> list[tuple[
 
     The regulariser squares the outputs of every layer but the last, whose outputs are the logits.
     """
-    model = model_catalogue.outline(network, classes, channels)
-    found: list[tuple[str, int, int]] = []
-
-    def watch(name: str) -> object:
-        def hook(layer: nn.Module, _: object, output: Tensor) -> None:
-            outputs = output[0].numel()
-            kernel = layer.weight[0].numel() if isinstance(layer, nn.Conv2d | nn.Linear) else 0
-            found.append((name, outputs * kernel, outputs))
-
-        return hook
-
-    for name, layer in model.named_modules():
-        if isinstance(layer, nn.Conv2d | nn.Linear):
-            layer.register_forward_hook(watch(name))  # type: ignore[arg-type]
-    with torch.no_grad():
-        model.eval()(torch.zeros(1, channels, side, side, device="meta"))
+    model = model_catalogue.outline(network, classes, channels).eval()
+    counted = {n: layer for n, layer in model.named_modules() if isinstance(layer, nn.Conv2d | nn.Linear)}
+    with torch.no_grad(), tapped(model, list(counted)) as outputs:
+        model(torch.zeros(1, channels, side, side, device="meta"))
+    found = [(n, out.numel() * counted[n].weight[0].numel(), out.numel()) for n, out in outputs.items()]
     *hidden, (last, products, _) = found
     return [*hidden, (last, products, 0)]
 
@@ -97,7 +87,7 @@ SENT = {  # to a client, from a client, in the cross-device and the cross-silo s
 
 
 def traffic_grid(recipe: Recipe) -> Record:
-    """Return FedFOR's Table 1: what is sent, and its bytes by the trainer's own accounting."""
+    """Return FedFOR's Table 1: the vectors sent, and their bytes by the trainer's own accounting."""
     rows = []
     for label, method in recipe.rows.items():
         down, up, silo_down, silo_up = SENT[method]

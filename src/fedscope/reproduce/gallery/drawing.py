@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
-from fedscope.figures.runs.curves import Line, Values, curves_figure, rounds_figure
+from fedscope.figures.runs.curves import Line, Panel, Values, panels_figure, rounds_figure
 from fedscope.figures.spectrum.densities import density_figure
 from fedscope.figures.spectrum.eigenvalues import eigenvalue_figure
 from fedscope.figures.surface.from_records import read_surface
@@ -35,14 +35,14 @@ def figures(record: ArtefactRecord) -> list[Figure]:
 
 
 def surfaces(record: Kept | None) -> Sequence[Surface]:
-    """Return the surfaces of what was measured: of an objective those of its parts."""
+    """Return the surfaces of a result: of an objective those of its parts."""
     if isinstance(record, ObjectiveRecord):
         return record.parts
     return [record] if isinstance(record, LandscapeRecord) else []
 
 
-def samples_told(record: ArtefactRecord) -> str:
-    """Return on how many samples what is drawn was measured, and λ_max on them where it is known."""
+def samples_note(record: ArtefactRecord) -> str:
+    """Return the number of samples of the drawn results, and λ_max on them where it is known."""
     shown = {one.row: one.record for one in record.drawn if one.record}
     counts = dict.fromkeys(found.problem.samples for found in shown.values())
     if not counts:
@@ -95,7 +95,7 @@ def _density(record: ArtefactRecord) -> list[Figure]:
 
 
 def _curvatures(record: ArtefactRecord) -> dict[str, HessianRecord]:
-    """Return what was measured of the first run of each row."""
+    """Return the result of the first run of each row."""
     first = {row: ones[0].record for row, ones in _by_row(record).items()}
     return {row: found for row, found in first.items() if isinstance(found, HessianRecord)}
 
@@ -117,7 +117,7 @@ def _landscape(record: ArtefactRecord) -> list[Figure]:
 
 
 def _objective(row: str, parts: Sequence[Surface]) -> list[Figure]:
-    """Draw the term on its own scale: beside the losses its relief would not be seen."""
+    """Draw the term on its own scale: on that of the losses its relief would be invisible."""
     found = {part.part: read_surface(part) for part in parts}
     losses = [(name, row, found[name]) for name in ("cross-entropy", "sum")]
     name = "MAN term"
@@ -157,15 +157,9 @@ def _sweep(record: ArtefactRecord) -> list[Figure]:
     if not lines:
         return []
     option = record.sweep.option
-    return [
-        curves_figure(
-            lines,
-            x_label="α" if option.endswith("alpha") else option,
-            y_label=next(iter(record.quantities.values())),
-            x_scale="log",
-            caption=_error_kind(record.entries) if any(line.band is not None for line in lines) else "",
-        )
-    ]
+    panel = Panel(lines, "α" if option.endswith("alpha") else option, next(iter(record.quantities.values())))
+    caption = _error_kind(record.entries) if any(line.band is not None for line in lines) else ""
+    return [panels_figure([panel], x_scale="log", caption=caption)]
 
 
 def _error_kind(entries: Sequence[Cell]) -> str:

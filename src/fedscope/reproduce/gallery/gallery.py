@@ -1,4 +1,4 @@
-"""Writing an artefact's files, and the gallery's index from the records that lie in it."""
+"""The files of an artefact, and the gallery's index from the records in it."""
 
 import json
 import re
@@ -11,7 +11,8 @@ from fedscope.figures import style
 from fedscope.records.artefact import ARTEFACT_SCHEMA, ArtefactRecord
 from fedscope.reproduce.artefacts.artefact import NOT_MEASURED
 from fedscope.reproduce.gallery.drawing import figures
-from fedscope.reproduce.gallery.render import latex, markdown, table_csv
+from fedscope.reproduce.gallery.render import filled, latex, markdown
+from fedscope.reproduce.gallery.table_csv import table_csv
 from fedscope.reproduce.recipes.spec import names
 from fedscope.storage import read_bytes, remove, write_text
 from fedscope.storage.limits import parse_json
@@ -25,9 +26,9 @@ def write(record: ArtefactRecord, out: Path) -> list[Path]:
     """Write ``RECIPE-SCALE`` with .json, .md, .csv, and .tex or .pdf and .png; return the files.
 
     Raises:
-        UserError: a figure cannot be drawn from what there is.
+        UserError: a figure cannot be drawn from the record.
     """
-    stem = out / f"{record.recipe}-{record.scale}"
+    stem = _stem(record, out)
     written = [stem.with_name(f"{stem.name}.json")]
     write_text(
         written[0],
@@ -57,8 +58,8 @@ def write(record: ArtefactRecord, out: Path) -> list[Path]:
 
 
 def why_not_overwrite(record: ArtefactRecord, out: Path) -> str | None:
-    """Return why an artefact is not to be replaced: the one that is there shows more of the same."""
-    path = out / f"{record.recipe}-{record.scale}.json"
+    """Return why an artefact is not to be replaced: the present one has more results."""
+    path = Path(f"{_stem(record, out)}.json")
     try:
         had, has = _shown(ArtefactRecord.read(parse_json(_content(path)))), _shown(record)
     except (ValueError, UserError):
@@ -72,7 +73,7 @@ def why_not_overwrite(record: ArtefactRecord, out: Path) -> str | None:
 
 
 def _shown(record: ArtefactRecord) -> int:
-    """Return how many of a record's cells and curves are there."""
+    """Return how many cells and curves of a record have a result."""
     return len(record.drawn) + sum(
         e.value is not None or e.text not in (None, NOT_MEASURED) for e in record.entries
     )
@@ -87,7 +88,7 @@ def checkpoints(record: ArtefactRecord) -> list[str]:
 def records(out: Path) -> Iterator[tuple[Path, ArtefactRecord]]:
     """Yield the artefacts below a folder, in the papers' order and then by scale.
 
-    Other programs' files may lie there too.
+    Other files are ignored.
 
     Raises:
         UserError: an artefact is damaged.
@@ -108,46 +109,26 @@ def records(out: Path) -> Iterator[tuple[Path, ArtefactRecord]]:
 
 def index(out: Path) -> str:
     """Return the gallery's index: every artefact below ``out``, and other pages by their title."""
-    lines = [
-        "# The gallery",
-        "",
-        "Tables and figures of real runs, each with the record of what made it (`fedscope figures index`).",
-        "",
-    ]
-    rows, named = [], set()
+    artefacts, named = [], set()
     for path, record in records(out):
-        page = path.with_suffix(".md").relative_to(out).as_posix()
         named.add(path.parent)
-        rows.append(
-            f"| [{record.recipe}]({page}) | {record.printed_in}: {record.title} | {record.scale} "
-            f"| {'' if record.complete else 'in part'} | {_verdicts(record)} |"
-        )
-    if rows:
-        lines += [
-            "| artefact | of the paper | scale | | the paper's orderings |",
-            "|---|---|---|---|---|",
-            *rows,
-            "",
-        ]
-    others = [
-        folder for folder in sorted(out.iterdir()) if (folder / INDEX).is_file() and folder not in named
-    ] if out.is_dir() else []  # fmt: skip
-    if others:
-        lines += [
-            f"- [{folder.name}]({folder.name}/{INDEX}): {_heading(folder / INDEX)}" for folder in others
-        ]
-        lines.append("")
-    for path, record in records(out):
-        title = f"{record.recipe}, {record.scale}: {record.title}"
+        page = path.with_suffix(".md").relative_to(out).as_posix()
         images = sorted(path.parent.glob(f"{path.stem}*.png"))
-        lines += [f"**{title}**", ""] if images else []
-        for image in images:
-            lines += [f"![{title}]({image.relative_to(out).as_posix()})", ""]
-    return "\n".join(lines)
+        places = [image.relative_to(out).as_posix() for image in images]
+        artefacts.append((record, page, _verdicts(record), places))
+    folders = [folder for folder in sorted(out.iterdir()) if folder not in named] if out.is_dir() else []
+    others = [
+        (folder.name, INDEX, _heading(folder / INDEX)) for folder in folders if (folder / INDEX).is_file()
+    ]
+    return filled("index.md", artefacts=artefacts, others=others)
+
+
+def _stem(record: ArtefactRecord, out: Path) -> Path:
+    return out / f"{record.recipe}-{record.scale}"
 
 
 def _content(path: Path) -> bytes:
-    """Return what is in a file, or nothing if it cannot be read."""
+    """Return the content of a file; empty if it cannot be read."""
     try:
         return read_bytes(path)
     except (OSError, UserError):

@@ -1,8 +1,8 @@
-"""The cells of a recipe, and what a run must be to stand in one.
+"""The cells of a recipe, and the settings of the runs that can fill them.
 
-A run belongs to a cell iff its settings are the cell's. Some settings do not count: where and how fast it
-was computed (device, threads, stacks, compilation), what it kept, the target it counted rounds to, and its
-precision and length, which the artefact states instead: a longer run counts at the cell's round.
+A run fits a cell iff its settings are the cell's. Some settings do not count: how it was computed (device,
+threads, stacks, compilation), what it kept, its target, and its precision and length, which the artefact
+states instead: a longer run counts at the cell's round.
 """
 
 import hashlib
@@ -13,12 +13,12 @@ from typing import Any
 
 from fedscope.checkpoints.file.schema import PresetUse, Settings, parse
 from fedscope.errors import UserError
-from fedscope.federated.setup.federation import settled
 from fedscope.federated.setup.presets import preset
+from fedscope.federated.setup.settings import settled
 from fedscope.records.entries import Record
-from fedscope.reproduce.recipes.measures import Measure
+from fedscope.reproduce.recipes.measures import Measure, Model
 from fedscope.reproduce.recipes.quantities import QUANTITIES
-from fedscope.reproduce.recipes.spec import Model, Recipe
+from fedscope.reproduce.recipes.spec import Recipe
 
 UNCOUNTED = (
     "device", "threads", "stack", "compile", "save_clients", "keep_every", "target", "rounds", "precision",
@@ -27,7 +27,7 @@ UNCOUNTED = (
 
 @dataclass(frozen=True)
 class Choices:
-    """What the user narrows or changes of a recipe's scale; each is a reduction that is printed."""
+    """The user's restrictions of a recipe's scale; each is a reduction that is printed."""
 
     seeds: tuple[int, ...] | None = None
     rows: tuple[str, ...] | None = None  # labels, or methods
@@ -36,7 +36,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a row under a column, and what is measured of it."""
+    """One run of a row under a column, and its measurements."""
 
     row: str
     column: str
@@ -53,11 +53,11 @@ class Cell:
 
     @property
     def identity(self) -> str:
-        """What the runs that may stand here share."""
+        """The identity of the experiment, shared by all runs that fit."""
         return identity(self.settings)
 
     @property
-    def asks_clients(self) -> bool:
+    def needs_uploads(self) -> bool:
         """Whether the clients' uploads are measured."""
         return any(measure.clients for measure in self.measures.values())
 
@@ -67,7 +67,7 @@ class Cell:
 
 
 def identity(settings: Settings) -> str:
-    """Return what names an experiment: its settings, without those that do not count."""
+    """Return the hash of an experiment: of its settings, without those that do not count."""
     counted = {key: value for key, value in settings.model_dump(mode="json").items() if key not in UNCOUNTED}
     return hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -117,7 +117,7 @@ def _seeds(recipe: Recipe, row: str, column: str, choices: Choices) -> Iterator[
     given = dict(option.split("=", 1) for option in options)
     shown = tuple(q for q in recipe.shows(column) if not QUANTITIES[q].static)
     names = dict.fromkeys(QUANTITIES[q].measure for q in shown)
-    measures = {name: Measure.of(recipe.measures[name]) for name in names if name}
+    measures = {name: recipe.measures[name] for name in names if name}
     for seed in choices.seeds or scale.seeds or source.seeds:
         values, known, use = source.resolve({**fields, "seed": seed}, given)
         settings = settled(parse(Settings, values, "setting"), known)

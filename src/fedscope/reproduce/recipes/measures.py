@@ -1,16 +1,17 @@
-"""What is measured of a run's checkpoints: the fields of a recipe's ``measures``."""
+"""The measurements of a run's checkpoints: the fields of a recipe's ``measures``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from fedscope.choices import ReadingName
-from fedscope.reproduce.recipes.spec import Model
+
+Model = Literal["reported", "server", "best"]
 
 
 @dataclass(frozen=True)
 class Measure:
-    """One thing that is measured of a checkpoint; the fields are those of the commands that measure it."""
+    """One measurement of a checkpoint; the fields are those of the commands that do it."""
 
     kind: Literal["hessian", "landscape", "objective"]
     model: Model | None = None  # None: the column's
@@ -29,7 +30,7 @@ class Measure:
     span: float = 1.0
 
     @classmethod
-    def of(cls, table: Mapping[str, Any]) -> "Measure":
+    def from_table(cls, table: Mapping[str, Any]) -> "Measure":
         """Return the measure that a recipe describes."""
         unknown = set(table) - {field.name for field in fields(cls)}
         if unknown:
@@ -37,7 +38,7 @@ class Measure:
         return cls(**{**table, "samples": None if table.get("samples") == "all" else table.get("samples")})
 
     def summary(self) -> str:
-        """Say what is measured, in a few words."""
+        """Return the measurement in a few words."""
         amount = "all" if self.samples is None else f"{self.samples:,}"
         text = f"{self.kind} on {amount} training samples"
         if self.reading == "code":

@@ -36,7 +36,7 @@ class Printed:
 
 
 def printed(recipe: str, row: str, column: str, quantity: str) -> Printed | None:
-    """Return what the paper prints in a cell of a recipe, if it has such a cell."""
+    """Return the paper's number in a cell of a recipe, if it has one."""
     paper, _, artefact = recipe.partition("/")
     return table(paper).get((artefact, row, column, quantity))
 

@@ -1,7 +1,7 @@
-"""What a table shows of a run: each quantity's name, unit, and where its value and error come from.
+"""The quantities of a table: each one's name, unit, and the source of its value and error.
 
-Accuracies are in percent, with the binomial standard error of the test samples; what was measured of the
-weights has the error of its own record, over samples and probes together.
+Accuracies are in percent, with the binomial standard error of the test samples; measurements of the weights
+have the error of their own record, over samples and probes together.
 """
 
 import math
@@ -20,7 +20,7 @@ from fedscope.statistics.resolution import UNRESOLVED
 class Number:
     """A value, its standard error (None: not known) and the error's degrees of freedom.
 
-    ``text`` stands for a value that is none, such as ``500+``.
+    ``text`` replaces a missing value, such as ``500+``.
     """
 
     value: float | None
@@ -41,8 +41,23 @@ class Quantity:
     drawn: bool = False  # shown as a figure, not as a number
 
 
+def mean(numbers: Sequence[Number]) -> tuple[float, float | None, float]:
+    """Return the mean over seeds, its standard error and the error's degrees of freedom."""
+    values = [float(number.value) for number in numbers if number.value is not None]
+    average = sum(values) / len(values)
+    if len(values) == 1:
+        return average, numbers[0].error, numbers[0].dof
+    return average, spread(values) / math.sqrt(len(values)), len(values) - 1
+
+
+def spread(values: Sequence[float]) -> float:
+    """Return the standard deviation of a sample of two or more."""
+    average = sum(values) / len(values)
+    return math.sqrt(sum((value - average) ** 2 for value in values) / (len(values) - 1))
+
+
 def _mean(symbol: Symbol, reading: Reading) -> Callable[[HessianRecord], Estimate | None]:
-    """Return what reads a mean over pairs of clients."""
+    """Return the reader of a mean over pairs of clients."""
 
     def entry(record: HessianRecord) -> Estimate | None:
         cross = record.cross_client
@@ -81,27 +96,22 @@ QUANTITIES: Mapping[str, Quantity] = {quantity.name: quantity for quantity in _A
 
 
 def from_metrics(name: str, settings: Settings, metrics: Sequence[Round], tested: int | None) -> Number:
-    """Return what a run's rounds say; ``tested`` is the number of samples that accuracies are of."""
+    """Return a quantity of a run's rounds; ``tested`` is the number of test samples."""
     if name == "seconds_per_round":
-        seconds = [m.seconds for m in metrics]
-        mean = sum(seconds) / len(seconds)
-        spread = math.sqrt(sum((s - mean) ** 2 for s in seconds) / max(1, len(seconds) - 1))
-        known = len(seconds) > 1
-        return Number(mean, spread / math.sqrt(len(seconds)) if known else None, len(seconds) - 1)
+        return Number(*mean([Number(m.seconds) for m in metrics]))
     found = summary(settings, metrics)
     if name == "rounds_to_target":
-        reached = found.get(name)
-        return Number(float(str(reached))) if reached is not None else Number(None, text=f"{len(metrics)}+")
-    value = found.get(name)
-    if value is None:
+        reached = found.rounds_to_target
+        return Number(None, text=f"{len(metrics)}+") if reached is None else Number(float(reached))
+    share: float | None = getattr(found, name)
+    if share is None:
         return Number(None, text="–")
-    share = float(str(value))
     error = math.sqrt(share * (1 - share) / tested) if tested else None
     return Number(100 * share, None if error is None else 100 * error)
 
 
 def from_record(name: str, record: HessianRecord) -> Number:
-    """Return what a measure's record says."""
+    """Return a quantity of a measure's record."""
     if name == "spectrum":
         return _sum(record.eigenvalues)
     read = QUANTITIES[name].entry

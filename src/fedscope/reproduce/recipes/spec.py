@@ -1,6 +1,6 @@
-"""A recipe: which runs a table or figure of a paper is made of, what is measured of them, what it claims.
+"""A recipe: the runs of a table or figure of a paper, their measurements, and the paper's claims.
 
-They stand in one ``.toml`` file per paper, each with what its recipes share and ``[recipes.NAME]``:
+Recipes are in one ``.toml`` file per paper, each with what its recipes share and ``[recipes.NAME]``:
 
     table, title, source   where it is printed, and what it shows
     kind        table, curves, landscape, spectrum, density, sweep, or (without runs) cost, traffic
@@ -23,10 +23,10 @@ from importlib.resources import files
 from typing import Any, Literal
 
 from fedscope.errors import UserError, suggestion
+from fedscope.reproduce.recipes.measures import Measure, Model
 
 Table = Mapping[str, Any]
 Kind = Literal["table", "curves", "landscape", "spectrum", "density", "sweep", "cost", "traffic"]
-Model = Literal["reported", "server", "best"]
 PAPERS = ("fedalign", "man", "fedfor")
 WITHOUT_RUNS = ("cost", "traffic")  # the same at every scale
 SCALES = ("paper", "cpu", "smoke")
@@ -47,7 +47,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Scale:
-    """How much of the published experiment is run, and why no more."""
+    """The part of the published experiment that is run, and why not more."""
 
     name: str
     why: tuple[str, ...] = ()
@@ -56,6 +56,14 @@ class Scale:
     seeds: tuple[int, ...] | None = None  # None: the preset's
     rows: tuple[str, ...] | None = None  # None: all
     most_columns: int | None = None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The option in which a figure's rows differ, and what their line is called."""
+
+    option: str
+    label: str
 
 
 @dataclass(frozen=True)
@@ -71,11 +79,11 @@ class Recipe:
     rows: Mapping[str, str]  # label → method and options
     columns: Mapping[str, Column]
     quantities: tuple[str, ...]
-    measures: Mapping[str, Table]
+    measures: Mapping[str, Measure]
     claims: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     models: Mapping[str, str] = field(default_factory=dict)  # of cost and traffic: network → data
-    sweep: Mapping[str, str] = field(default_factory=dict)  # the option that is varied, and a label
+    sweep: Sweep | None = None
 
     @property
     def paper(self) -> str:
@@ -151,7 +159,7 @@ def _recipe(name: str, shared: Table, own: Table, scale: str) -> Recipe:
         notes=(*(shared.get("notes", ()) if own.get("kind", "table") == "table" else ()),
                *own.get("notes", ())),
         models=own.get("models", {}),
-        sweep=own.get("sweep", {}),
+        sweep=Sweep(**own["sweep"]) if "sweep" in own else None,
     )  # fmt: skip
 
 
@@ -168,13 +176,13 @@ def _column(entry: str | Table) -> Column:
     )
 
 
-def _measures(*sources: Table) -> Mapping[str, Table]:
-    """Merge the fields of each measure, the later sources over the earlier."""
+def _measures(*sources: Table) -> Mapping[str, Measure]:
+    """Return the measures by name, with the fields of later sources over those of earlier ones."""
     merged: dict[str, dict[str, Any]] = {}
     for source in sources:
         for name, fields in source.get("measures", {}).items():
             merged[name] = {**merged.get(name, {}), **fields}
-    return merged
+    return {name: Measure.from_table(fields) for name, fields in merged.items()}
 
 
 def _tuple(values: Any) -> Any:

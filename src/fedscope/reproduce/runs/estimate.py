@@ -1,10 +1,9 @@
-"""How long what is missing will take here: from runs that were timed on this registry, else a guess.
+"""The time that missing runs and results will take: from timed runs of this registry, else a guess.
 
 Everything is counted in image passes, the forward and backward pass of one image; a product of the Hessian
 counts as two of them, a loss as a third of one.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from statistics import fmean
@@ -25,7 +24,7 @@ SEARCH, TRACE, CLIENT, PUBLISHED = 40, 60, 48, 60  # products that an estimator 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds of one core, and where they are from."""
+    """Seconds of one core, and their basis."""
 
     seconds: float
     basis: str  # measured, scaled, guess
@@ -41,7 +40,7 @@ NOTHING = Estimate(0.0, "measured")
 
 @dataclass
 class Clock:
-    """The speed of this machine, as the registry's runs show it."""
+    """The speed of this machine, from the registry's runs."""
 
     inventory: RunInventory
 
@@ -49,10 +48,10 @@ class Clock:
     def rates(self) -> dict[tuple[str, str, str], float]:
         """Seconds of a core per image pass, by network, precision and method."""
         spent: dict[tuple[str, str, str], list[float]] = {}
-        for held in (held for runs in self.inventory.runs.values() for held in runs):
-            own = held.manifest.settings
+        for entry in (entry for runs in self.inventory.runs.values() for entry in runs):
+            own = entry.manifest.settings
             totals = spent.setdefault((str(own.model), own.precision, own.method), [0.0, 0.0])
-            for m in held.metrics:
+            for m in entry.metrics:
                 totals[0] += m.seconds * m.workers * own.threads
                 totals[1] += m.gradients * own.batch_size
         return {key: seconds / passes for key, (seconds, passes) in spent.items() if passes}
@@ -108,11 +107,6 @@ def _tail(settings: Settings) -> float:
     return fmean((settings.rho or 1.0) ** (rank / (classes - 1)) for rank in range(classes))
 
 
-def total(estimates: Iterable[Estimate]) -> Estimate:
-    """Return the sum."""
-    return sum(estimates, NOTHING)
-
-
 @cache
 def _products(network: str, dataset: str, augmentation: str | None) -> int:
     known = data_catalogue.record(dataset)
@@ -121,8 +115,8 @@ def _products(network: str, dataset: str, augmentation: str | None) -> int:
     return summary(model, known.channels, pipeline.side or known.side).multiply_accumulates
 
 
-def words(seconds: float) -> str:
-    """Return a duration as one says it."""
+def duration(seconds: float) -> str:
+    """Return a duration in a suitable unit."""
     for unit, size in (("days", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= 1.5 * size:
             return f"{seconds / size:.3g} {unit}"

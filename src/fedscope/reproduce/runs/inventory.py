@@ -1,4 +1,4 @@
-"""What the registry has of the cells: runs of their settings, and the checkpoints in them."""
+"""The registry's runs for cells: those with a cell's settings, and their checkpoints."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,13 +9,12 @@ from fedscope.checkpoints.file.schema import Manifest, Round
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.errors import UserError
 from fedscope.reproduce.recipes.cells import Cell, identity
-from fedscope.reproduce.recipes.measures import Measure
-from fedscope.reproduce.recipes.spec import Model
+from fedscope.reproduce.recipes.measures import Measure, Model
 
 
 @dataclass(frozen=True)
 class RunEntry:
-    """A run of the registry, as far as it has come."""
+    """A run of the registry, finished or not."""
 
     run: Run
     manifest: Manifest
@@ -27,7 +26,7 @@ class RunEntry:
 
     @property
     def done(self) -> int:
-        """How many rounds the newest checkpoint is after."""
+        """The number of rounds before the newest checkpoint."""
         if self.run.final.exists():
             return self.manifest.settings.rounds
         return len(self.metrics) if self.run.last.exists() else 0
@@ -38,7 +37,7 @@ class RunEntry:
 
     def checkpoint(self, model: Model, round: int) -> Path | None:
         """Return a global model after ``round`` rounds, if it was kept."""
-        now, chosen, kept = round == self.done, self.manifest.settings.eval_model, self.run.kept(round)
+        now, chosen, kept = round == self.done, self.manifest.settings.eval_model, self.run.after_round(round)
         newest = self.run.final if self.run.final.exists() else self.run.last
         if model == "best":
             path = self.run.best if now else None
@@ -51,7 +50,7 @@ class RunEntry:
 
 @dataclass(frozen=True)
 class Match:
-    """The run that stands in a cell, after so many of its rounds."""
+    """The run that fills a cell, after ``round`` of its rounds."""
 
     entry: RunEntry
     round: int
@@ -65,7 +64,7 @@ class Match:
 
 @dataclass
 class RunInventory:
-    """The runs of a registry, by what they are."""
+    """The runs of a registry, by experiment."""
 
     registry: Registry
     unreadable: list[str] = field(default_factory=list)
@@ -85,44 +84,42 @@ class RunInventory:
         return found
 
     def find(self, cell: Cell, *, partial: bool = False) -> Match | None:
-        """Return the run that stands in a cell: whole, and with every checkpoint that is measured.
+        """Return the run that fills a cell: with all rounds, and with every checkpoint that is measured.
 
-        With ``partial`` one that has not come as far counts too, as far as it is.
+        With ``partial`` an unfinished run counts too, with its rounds so far.
         """
         wanted = cell.settings.rounds
-        sound = [held for held in self.runs.get(cell.identity, []) if held.finite(wanted)]
-        runs = sorted(sound, key=lambda held: _distance(held, cell))
-        for held in runs:
-            found = Match(held, wanted)
-            if held.done >= wanted and all(found.path(cell, m) for m in cell.measures.values()):
+        sound = [entry for entry in self.runs.get(cell.identity, []) if entry.finite(wanted)]
+        runs = sorted(sound, key=lambda entry: _distance(entry, cell))
+        for entry in runs:
+            found = Match(entry, wanted)
+            if entry.done >= wanted and all(found.path(cell, m) for m in cell.measures.values()):
                 return found
-        started = [held for held in runs if held.done > 0 and held.finite(held.done)] if partial else []
+        started = [entry for entry in runs if entry.done > 0 and entry.finite(entry.done)] if partial else []
         if not started:
             return None
-        best = max(started, key=lambda held: min(held.done, wanted))
+        best = max(started, key=lambda entry: min(entry.done, wanted))
         return Match(best, min(best.done, wanted))
 
     def unfinished(self, identity: str, rounds: int) -> RunEntry | None:
-        """Return a run of an experiment that was interrupted and would come as far as ``rounds``."""
-        for held in self.runs.get(identity, []):
-            long = held.manifest.settings.rounds >= rounds
-            if long and not held.manifest.diverged and not held.run.final.exists():
-                return held
-        return None
+        """Return an interrupted run of an experiment that will have at least ``rounds`` rounds."""
+        every = (one for one in self.runs.get(identity, []) if one.manifest.settings.rounds >= rounds)
+        begun = (one for one in every if not (one.manifest.diverged or one.run.final.exists()))
+        return next(begun, None)
 
     def diverged(self, cell: Cell) -> RunEntry | None:
-        """Return a run of the cell's experiment that diverged before the cell's round, as it would again."""
+        """Return a run of the cell's experiment that diverged before the cell's round."""
         every = self.runs.get(cell.identity, [])
-        return next((held for held in every if not held.finite(cell.settings.rounds)), None)
+        return next((one for one in every if not one.finite(cell.settings.rounds)), None)
 
 
-def _distance(held: RunEntry, cell: Cell) -> tuple[bool, int, str]:
+def _distance(entry: RunEntry, cell: Cell) -> tuple[bool, int, str]:
     """Order runs of one experiment: the cell's own precision and length first."""
-    settings = held.manifest.settings
+    settings = entry.manifest.settings
     differs = settings.precision != cell.settings.precision
-    return differs, abs(settings.rounds - cell.settings.rounds), held.run.name
+    return differs, abs(settings.rounds - cell.settings.rounds), entry.run.name
 
 
-def needed(cells: Sequence[Cell]) -> str:
-    """Return what a run must keep of its clients for these cells."""
-    return "last" if any(cell.asks_clients for cell in cells) else "none"
+def uploads_to_keep(cells: Sequence[Cell]) -> str:
+    """Return the setting ``save_clients`` that these cells need."""
+    return "last" if any(cell.needs_uploads for cell in cells) else "none"

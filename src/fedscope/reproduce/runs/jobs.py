@@ -1,6 +1,6 @@
 """Jobs side by side in processes of fixed threads, so that no bit depends on how many there are.
 
-A worker whose parent is gone ends at once: a killed build leaves nothing behind that holds a run.
+A worker whose parent is gone ends at once, so that a killed build leaves no process that locks a run.
 """
 
 import multiprocessing
@@ -23,7 +23,7 @@ Log = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Job:
-    """Something to compute: ``work(*arguments, say)``, which leaves its result in files."""
+    """A computation: ``work(*arguments, say)``, which writes its result to files."""
 
     title: str
     work: Callable[..., object]
@@ -31,9 +31,9 @@ class Job:
 
 
 def run_all(jobs: Sequence[Job], *, workers: int, threads: int, device: str, say: Log) -> dict[str, str]:
-    """Do all jobs, ``workers`` at a time; return what went wrong, by title.
+    """Do all jobs, ``workers`` at a time; return the faults by title.
 
-    A job that fails for a reason that the user can mend does not stop the others.
+    A job that fails with a UserError does not stop the others.
     """
     if workers == 1 or len(jobs) < 2:
         set_up(torch.device(device), threads)
@@ -56,8 +56,8 @@ def run_all(jobs: Sequence[Job], *, workers: int, threads: int, device: str, say
                         faults[job.title] = text
         except BrokenProcessPool as error:
             raise UserError(
-                "a worker was ended from outside, for want of memory perhaps; the same command goes on, with "
-                "fewer --workers if so"
+                "a worker was killed, perhaps for want of memory; the same command continues, with fewer "
+                "--workers if so"
             ) from error
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -85,7 +85,7 @@ def _end_with_parent() -> None:
 
 
 def _attempt(job: Job, say: Log | None = None) -> str | None:
-    """Do a job; return what went wrong, None if nothing did."""
+    """Do a job; return its fault, if any."""
     tell = say or _put
     try:
         job.work(*job.arguments, tell)

@@ -1,11 +1,11 @@
-"""What is measured of a run's checkpoint, once: results are kept in the registry by content.
+"""Measurements of a run's checkpoints, each made once: results are stored in the registry by content.
 
-    REGISTRY/.analysis/KEY.json    named by the weights and what was asked, beside those of the commands
+    REGISTRY/.analysis/KEY.json    named by weights and request, beside the results of the commands
 
-A result of `fedscope hessian` that holds what is asked for will do too. The clients' uploads, where they are
-compared, are the bulk of a run: they may be deleted once they are measured. Those that are still there must
-be the ones that were. The analysis' source does not name the results: an artefact of hours of products
-outlives a change of the code that made it, and its record says which code that was.
+A result of `fedscope hessian` that contains the requested quantities is used too. The clients' uploads, where
+they are compared, are the bulk of a run: they may be deleted after they are measured. Uploads that are still
+there must be those that were measured. A result's name does not depend on the analysis' source, so that an
+artefact of hours of products outlives a change of the code; its record states the code.
 """
 
 import hashlib
@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, versions
+from fedscope.checkpoints.file.layout import ANALYSIS
 from fedscope.checkpoints.registry.run import Run
 from fedscope.errors import UserError
 from fedscope.landscape.operators.progress import Progress
@@ -30,25 +31,24 @@ from fedscope.reproduce.runs.jobs import Log
 from fedscope.reproduce.runs.objective import objective_surfaces
 from fedscope.validation import Plain
 from fedscope.workflows.curvature.measure import measure
-from fedscope.workflows.landscape.scan import Plane, scan
+from fedscope.workflows.landscape.named_slices import Plane
+from fedscope.workflows.landscape.scan import scan
 from fedscope.workflows.progress import Stage
-from fedscope.workflows.requests import Crossing, Request, Resampling
-from fedscope.workflows.results.cache import Keeper
-from fedscope.workflows.results.lookup import Wanted, earlier, trimmed
+from fedscope.workflows.requests import CrossClientRequest, Request, Resampling
+from fedscope.workflows.results.cache import ResultCache
+from fedscope.workflows.results.lookup import Criteria, earlier, trimmed
 from fedscope.workflows.sources.problem import Problem, load
 from fedscope.workflows.sources.samples import MOST, Source
 
-ANALYSIS = ".analysis"  # in the registry, shared with `fedscope hessian`
-
 
 def key(path: Path, wanted: Measure) -> str:
-    """Return the name of a result: the weights measured, and what was asked.
+    """Return the name of a result: a hash of the weights and the request.
 
     Raises:
         UserError: a checkpoint cannot be read.
     """
-    asked = json.dumps(asdict(wanted), sort_keys=True, default=str)
-    return hashlib.sha256(f"{asked}{content(path)}".encode()).hexdigest()[:32]
+    request = json.dumps(asdict(wanted), sort_keys=True, default=str)
+    return hashlib.sha256(f"{request}{content(path)}".encode()).hexdigest()[:32]
 
 
 def content(path: Path) -> str:
@@ -65,23 +65,23 @@ def _content(path: Path, _written: int) -> str:
     return load_checkpoint(path).sha256
 
 
-def kept(registry: Path, path: Path, wanted: Measure) -> Kept | None:
+def cached_result(registry: Path, path: Path, wanted: Measure) -> Kept | None:
     """Return the result of a measure, if the registry has one that is whole and of these weights.
 
     Raises:
         UserError: a checkpoint cannot be read.
     """
-    keeper = Keeper(registry / ANALYSIS)
-    record = keeper.result(key(path, wanted))
+    results = ResultCache(registry / ANALYSIS)
+    record = results.result(key(path, wanted))
     if record is None:
-        return _answer(keeper, path, wanted)
+        return _from_command(results, path, wanted)
     cross = record.cross_client if isinstance(record, HessianRecord) else None
     compared = (cross and cross.uploads) or {}
     return record if uploads(path, wanted).items() <= compared.items() else None
 
 
-def _answer(keeper: Keeper, path: Path, wanted: Measure) -> HessianRecord | None:
-    """Return what a result of another name says of a measure of curvature, if it has all of it."""
+def _from_command(results: ResultCache, path: Path, wanted: Measure) -> HessianRecord | None:
+    """Return a measure of curvature from a result of another name that contains all of it."""
     if wanted.kind != "hessian" or wanted.reading == "code":
         return None
     manifest, request = Run(path.parent).manifest(), _request(wanted)
@@ -93,9 +93,9 @@ def _answer(keeper: Keeper, path: Path, wanted: Measure) -> HessianRecord | None
         "batch_size": min(wanted.batch_size or MOST, samples), "bn": request.bn, "operator": request.operator,
         "parameters": None, "loss": None, "engine": request.engine, "reading": request.reading,
     }  # fmt: skip
-    needed = Wanted(content(path), problem, None, uploads(path, wanted))
-    best = earlier(keeper.results(needed.sha256), request, needed)
-    return trimmed(best[0], request) if best and not best[1] else None
+    needed = Criteria(content(path), problem, None, uploads(path, wanted))
+    best = earlier(results.results(needed.sha256), request, needed)
+    return trimmed(best.record, request) if best and not best.missing else None
 
 
 def uploads(path: Path, wanted: Measure) -> dict[str, str]:
@@ -110,10 +110,10 @@ def uploads(path: Path, wanted: Measure) -> dict[str, str]:
 def compute(
     path: Path, wanted: Measure, registry: Path, data_dir: Path | None, device: str, say: Log
 ) -> None:
-    """Measure a checkpoint, and keep the result.
+    """Measure a checkpoint, and store the result.
 
     Raises:
-        UserError: its data cannot be had, or it does not fit what is asked.
+        UserError: its data are not available, or the checkpoint cannot be measured in this way.
     """
     source = Source(
         samples=wanted.samples, data_dir=data_dir, device=torch.device(device),
@@ -128,7 +128,7 @@ def compute(
     if wanted.kind == "hessian":
         measure(problem, _request(wanted), _stage(say), keep=keep, name=name)
     else:
-        Keeper(keep).finish(name, _KINDS[wanted.kind](problem, wanted, _stage(say)))
+        ResultCache(keep).finish(name, _KINDS[wanted.kind](problem, wanted, _stage(say)))
 
 
 def _request(wanted: Measure) -> Request:
@@ -139,7 +139,7 @@ def _request(wanted: Measure) -> Request:
         trace_rtol=wanted.trace_rtol,
         density=wanted.density,
         clients=wanted.clients,
-        crossing=Crossing(probes=wanted.client_probes),
+        cross_client=CrossClientRequest(probes=wanted.client_probes),
         reading=wanted.reading,
         resampling=Resampling(
             batches=wanted.product_batches, batch_size=wanted.batch_size, samples=wanted.samples
@@ -173,7 +173,7 @@ def _stage(say: Log) -> Stage:
 
 
 def why_not_measurable(wanted: Measure, path: Path) -> str | None:
-    """Return why a checkpoint cannot be measured so, None if it can: clients to compare must be beside it."""
+    """Return why a checkpoint cannot be measured, None if it can: clients to compare must be in its run."""
     run = Run(path.parent)
     if not wanted.clients or len(run.clients()) > 1:
         return None

@@ -14,8 +14,7 @@ from fedscope.federated.record.taps import tapped
 from fedscope.landscape.surfaces.directions import random_directions
 from fedscope.landscape.surfaces.surface import surface
 from fedscope.records.entries import finite, surface_entries
-from fedscope.records.landscape import ObjectiveRecord
-from fedscope.records.schemas import LANDSCAPE_SCHEMA
+from fedscope.records.landscape import LANDSCAPE_SCHEMA, ObjectiveRecord
 from fedscope.streams import torch_stream
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.sources.problem import Problem
@@ -48,7 +47,7 @@ def objective_surfaces(problem: Problem, *, grid: int, span: float, stage: Stage
     """
     settings = problem.info.settings if problem.info else None
     if settings is None or "man" not in parse(settings.method).name.split("+"):
-        raise UserError(f"{problem.path} was not trained with MAN, whose term is to be drawn")
+        raise UserError(f"{problem.path} was not trained with MAN, and has no MAN term to draw")
     start = time.perf_counter()
     model = WithTerm(problem.model, settings.options)
     directions = random_directions(model, torch_stream(problem.source.seed, "random"))

@@ -1,4 +1,4 @@
-"""The runs that are missing, one for all cells that it can stand in, and how each is trained."""
+"""The missing runs, one for all cells that it can fill, and how each is trained."""
 
 import hashlib
 import math
@@ -9,21 +9,21 @@ from functools import partial
 from pathlib import Path
 
 from fedscope.checkpoints.file.schema import PresetUse, Settings, parse
-from fedscope.federated.setup.federation import settled
 from fedscope.federated.setup.presets import preset
+from fedscope.federated.setup.settings import settled
 from fedscope.reproduce.recipes.cells import Cell
-from fedscope.reproduce.runs.inventory import RunInventory, needed
+from fedscope.reproduce.runs.inventory import RunInventory, uploads_to_keep
 from fedscope.reproduce.runs.jobs import Log
 from fedscope.workflows.progress import Progress, Reporter
 from fedscope.workflows.train.one_run import train_run
-from fedscope.workflows.train.request import RunPlan
+from fedscope.workflows.train.request import RunPlan, TrainRequest
 
 UNPRINTED = ("options", "device", "threads")
 
 
 @dataclass(frozen=True)
 class Training:
-    """A run to train, or to go on with."""
+    """A run to train, or to continue."""
 
     name: str
     settings: Settings
@@ -50,7 +50,7 @@ class Training:
 
 
 def _flag(setting: str, value: object) -> str:
-    """Return how `fedscope train` is told of a setting."""
+    """Return the option of `fedscope train` for a setting."""
     name = setting.replace("_", "-")
     if isinstance(value, bool):
         return f"--{'' if value else 'no-'}{name}"
@@ -58,9 +58,9 @@ def _flag(setting: str, value: object) -> str:
 
 
 def missing(cells: Iterable[Cell], inventory: RunInventory, *, bf16: bool = True) -> list[Training]:
-    """Return what must be trained for these cells: each experiment once, as long as its longest cell.
+    """Return the runs to train for these cells: each experiment once, for the rounds of its longest cell.
 
-    Of an experiment that cells need at several rounds, the models of all these rounds are kept; one that
+    If cells need an experiment at several rounds, the models of all these rounds are kept; a run that
     diverged is not trained again. Without ``bf16``, on a machine that only emulates it, new runs are trained
     in fp32.
     """
@@ -78,13 +78,17 @@ def _training(cells: list[Cell], inventory: RunInventory, *, bf16: bool) -> Trai
     begun = inventory.unfinished(longest.identity, max(rounds))
     if begun:
         return Training(begun.run.name, begun.manifest.settings, longest.use, max(rounds), True, tuple(cells))
-    changes = {"keep_every": every, "save_clients": needed(cells), **({} if bf16 else {"precision": "fp32"})}
+    changes = {
+        "keep_every": every,
+        "save_clients": uploads_to_keep(cells),
+        **({} if bf16 else {"precision": "fp32"}),
+    }
     settings = longest.settings.model_copy(update=changes)
     return Training(_name(longest, settings), settings, longest.use, max(rounds), False, tuple(cells))
 
 
 def _name(cell: Cell, settings: Settings) -> str:
-    """Return the name of a new run: experiment, method, seed, and a digest of all that it is."""
+    """Return the name of a new run: experiment, method, seed, and a digest of all settings."""
     text = settings.model_copy(update={"device": "cpu", "threads": 1}).model_dump_json()
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     return f"{cell.use.name.replace('/', '-')}-{settings.method}-s{settings.seed}-{digest}"
@@ -104,10 +108,8 @@ def train_job(
     if not job.resume:
         settings = settings.model_copy(update={"device": device, "threads": threads})
     options = {name: str(value) for name, value in settings.options.items()}
-    plan = RunPlan(
-        registry, settings, options, job.name, preset=job.use, resume=job.resume, until=job.until,
-        data_dir=data_dir,
-    )  # fmt: skip
+    request = TrainRequest(registry, name=job.name, resume=job.resume, data_dir=data_dir)
+    plan = RunPlan(request, settings, options, job.use, until=job.until)
     try:
         train_run(plan, Reporter(rounds=partial(_each_round, say)))
     except KeyboardInterrupt:

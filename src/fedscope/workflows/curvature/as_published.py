@@ -14,17 +14,19 @@ from torch import nn
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.empirical_risk import LossOperator
-from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.operators.progress import Progress, continued
 from fedscope.landscape.published.estimators import (
     PublishedTrace,
     published_comparison,
     published_eigenpairs,
     published_trace,
 )
-from fedscope.landscape.published.resampling import Loader, Resampled
+from fedscope.landscape.published.resampling import Resampled
 from fedscope.landscape.spectral.results import Eigenpairs, Trace
-from fedscope.workflows.curvature.cross_client import Crossed
-from fedscope.workflows.requests import Crossing, Resampling
+from fedscope.workflows.curvature.cross_client import ClientComparison
+from fedscope.workflows.curvature.record import Estimates
+from fedscope.workflows.progress import Stage
+from fedscope.workflows.requests import Request
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.run_clients import Client, Participants, loader
 
@@ -33,66 +35,70 @@ from fedscope.workflows.sources.run_clients import Client, Participants, loader
 class AsPublished:
     """The estimators of reading ``code`` on one problem.
 
-    ``curvature`` makes the operator of a model on batches, ``tol`` is the relative change at which every
-    iteration stops.
+    ``curvature`` makes the operator of a model on batches. The request's ``tol`` is the relative change at
+    which every iteration stops.
     """
 
     problem: Problem
-    resampling: Resampling
+    request: Request
     curvature: Callable[[nn.Module, Batches], LossOperator]
-    tol: float
+    stage: Stage
 
-    def eigenpairs(self, k: int, progress: Progress | None = None) -> Eigenpairs:
-        """Return the k eigenvalues of largest magnitude, in the order found; residuals and errors are NaN."""
+    def estimates(self, participants: Participants | None) -> Estimates:
+        """Return every quantity of the request, and the loader that the problem's own products begin with."""
+        title, clients = self.problem.title, None
+        source = loader(self.problem, self.request.resampling)
+        with self.stage(f"{title}: λ_max as published, products") as progress:
+            pairs = self._eigenpairs(progress)
+        with self.stage(f"{title}: trace as published, products") as progress:
+            total = self._trace(progress)
+        if participants:
+            with self.stage(f"{title}: cross-client as published, products") as progress:
+                clients = self._clients(participants, progress)
+        return Estimates(pairs, total, clients=clients, loader=source)
+
+    def _eigenpairs(self, progress: Progress) -> Eigenpairs:
+        """Return the eigenvalues of largest magnitude, in the order found; residuals and errors are NaN."""
+        request, vectors = self.request, self._vectors()
         found = published_eigenpairs(
-            self._operator(None), k=k, generator=self._vectors(), tol=self.tol, progress=progress
+            self._operator(None), k=request.top_k, generator=vectors, tol=request.tol, progress=progress
         )
-        return Eigenpairs.bare(found.values, found.vectors, sum(found.iterations), self.resampling.seed)
+        return Eigenpairs.bare(found.values, found.vectors, sum(found.iterations), request.resampling.seed)
 
-    def trace(self, progress: Progress | None = None) -> Trace:
+    def _trace(self, progress: Progress) -> Trace:
         """Return the trace; its errors are NaN."""
-        found = published_trace(
-            self._operator(None), generator=self._vectors(), tol=self.tol, progress=progress
-        )
+        found = self._published_trace(None, progress)
         return Trace(
             value=found.value,
             stderr_probe=math.nan,
             stderr_data=math.nan,
             probes=found.iterations,
             matvecs=found.iterations,
-            seed=self.resampling.seed,
+            seed=self.request.resampling.seed,
         )
 
-    def clients(self, people: Participants, options: Crossing, progress: Progress | None = None) -> Crossed:
+    def _clients(self, participants: Participants, progress: Progress) -> ClientComparison:
         """Compare clients by their tensors' traces."""
         rounds, traces, spent = dict[int, int | None](), list[PublishedTrace](), 0
-        for client in people:
+        for client in participants:
             rounds[client.number] = client.info.round if client.info else None
-            traces.append(
-                published_trace(
-                    self._operator(client), generator=self._vectors(), tol=self.tol,
-                    progress=_after(spent, progress),
-                )
-            )  # fmt: skip
+            traces.append(self._published_trace(client, continued(progress, spent)))
             spent += traces[-1].iterations
+        options = self.request.cross_client.settled("code")
         assert options.pairs
-        result = published_comparison(traces, options.pairs)
-        return Crossed(result, options, rounds, matvecs=spent)
+        return ClientComparison(published_comparison(traces, options.pairs), options, rounds, matvecs=spent)
 
-    def loader(self) -> Loader:
-        """Return the loader that the problem's own products begin with."""
-        return loader(self.problem, self.resampling)
+    def _published_trace(self, client: Client | None, progress: Progress | None) -> PublishedTrace:
+        return published_trace(
+            self._operator(client), generator=self._vectors(), tol=self.request.tol, progress=progress
+        )
 
     def _operator(self, client: Client | None) -> Operator:
-        model = client.model if client else self.problem.model
-        source = loader(self.problem, self.resampling, client)
-        if not self.resampling.resample:
+        model, resampling = client.model if client else self.problem.model, self.request.resampling
+        source = loader(self.problem, resampling, client)
+        if not resampling.resample:
             return self.curvature(model, source())
         return Resampled(lambda batches: self.curvature(model, batches), source)
 
     def _vectors(self) -> torch.Generator:
-        return torch.Generator().manual_seed(self.resampling.seed)
-
-
-def _after(before: int, progress: Progress | None) -> Progress | None:
-    return None if progress is None else lambda done, _, *text: progress(before + done, None, *text)
+        return torch.Generator().manual_seed(self.request.resampling.seed)

@@ -8,10 +8,10 @@ from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.records.hessian import HessianRecord
 from fedscope.workflows.curvature.measure import measure
-from fedscope.workflows.processes import is_first, joined_group, spoken
+from fedscope.workflows.processes import is_first, joined_group, reporter_of
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.requests import Request, check_request
-from fedscope.workflows.results.cache import Keeper
+from fedscope.workflows.results.cache import ResultCache
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import problems
 from fedscope.workflows.sources.targets import Targets
@@ -45,9 +45,9 @@ def curvature(
     keep = Registry(targets.registry).analysis
     with joined_group() as group:
         check_request(request, parallel=group is not None)  # before anything is read
-        told, found = spoken(reporter, group), []
-        for problem in problems(targets, told):
-            keeper = Keeper(keep if group is None else None)
-            record = measure(problem, request, told.stage, keep=keeper, again=again, group=group)
-            found.append(Measured(problem, record, keeper.file))
+        own, found = reporter_of(reporter, group), []
+        for problem in problems(targets, own):
+            cache = ResultCache(keep if group is None else None)
+            record = measure(problem, request, own.stage, keep=cache, again=again, group=group)
+            found.append(Measured(problem, record, cache.file))
         return found if is_first(group) else []

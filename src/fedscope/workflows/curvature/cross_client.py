@@ -17,17 +17,16 @@ from typing import TypeVar, get_args
 from torch import Tensor, nn
 
 from fedscope.choices import Reading
-from fedscope.landscape.heterogeneity.cross_client import Diagonals, cross_client
+from fedscope.landscape.heterogeneity.cross_client import cross_client
 from fedscope.landscape.heterogeneity.results import CrossClient
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.operators.progress import Progress
-from fedscope.landscape.spectral.diagonal import deflated_diagonal
+from fedscope.landscape.operators.progress import Progress, continued
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.subspace_overlap import subspace_overlap
 from fedscope.records.entries import Record, eigenvalues, estimate_entry
 from fedscope.streams import key, torch_stream
-from fedscope.workflows.requests import Crossing
+from fedscope.workflows.requests import CrossClientRequest
 from fedscope.workflows.sources.run_clients import Participants
 
 GROUPS = 16
@@ -35,11 +34,11 @@ Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
-class Crossed:
+class ClientComparison:
     """The comparison, and what it was of."""
 
     result: CrossClient
-    options: Crossing  # settled
+    options: CrossClientRequest  # settled
     rounds: Mapping[int, int | None]  # client → the round that its weights are of
     overlap: tuple[float, ...] = ()  # of each client, where asked for
     largest: tuple[Record, ...] = ()  # the entry of each client's λ_max, where the overlap was asked for
@@ -82,39 +81,33 @@ def _readings(found: Mapping[Reading, Kind]) -> dict[str, Kind | None]:
 
 
 def compare_clients(
-    people: Participants,
-    options: Crossing,
+    participants: Participants,
+    options: CrossClientRequest,
     curvature: Callable[[nn.Module, Batches], Operator],
     *,
     seed: int,
     leading: Tensor | None = None,
     tol: float = 1e-3,
-    estimator: Diagonals = deflated_diagonal,
     progress: Progress | None = None,
-) -> Crossed:
+) -> ClientComparison:
     """Compare clients in the paper's reading.
 
-    ``leading`` (n, k) are the global model's eigenvectors, at least as many as the overlap is asked of,
-    and ``tol`` the residual that each client's must reach;
-    ``estimator`` gives each diagonal, see :func:`cross_client`.
+    ``leading`` (n, k) are eigenvectors of the global model, at least as many as the overlap is of, and
+    ``tol`` is the residual that the eigenvectors of each client reach.
     """
     rounds: dict[int, int | None] = {}
-    overlaps, largest, certain, spent = [], list[Record](), True, 0
+    overlaps, largest, converged, spent = [], list[Record](), True, 0
     if options.overlap and leading is not None:
-        for client in people:
-            found = top_eigenpairs(
-                curvature(client.model, client.batches),
-                k=options.overlap,
-                tol=tol,
-                generator=torch_stream(seed, "lanczos"),
-                progress=_after(spent, progress),
-            )
+        for client in participants:
+            operator, draws = curvature(client.model, client.batches), torch_stream(seed, "lanczos")
+            counted = continued(progress, spent)
+            found = top_eigenpairs(operator, k=options.overlap, tol=tol, generator=draws, progress=counted)
             spent += found.matvecs
-            certain = certain and found.converged
+            converged = converged and found.converged
             overlaps.append(subspace_overlap(found.vectors, leading[:, : options.overlap]))
             largest.append(eigenvalues(found)[0])
     result = cross_client(
-        _Operators(people, curvature, rounds),
+        _Operators(participants, curvature, rounds),
         rtol=None if options.probes else options.rtol,
         probes=options.probes,
         max_probes=options.max_probes,
@@ -122,29 +115,21 @@ def compare_clients(
         seed=key(seed, "cross-client"),
         pairs=options.pairs or "distinct",
         groups=min(GROUPS, options.probes or GROUPS),
-        estimator=estimator,
-        progress=_after(spent, progress),
+        progress=continued(progress, spent),
     )
     spent += result.matvecs
-    return Crossed(result, options, rounds, tuple(overlaps), tuple(largest), certain, spent)
+    return ClientComparison(result, options, rounds, tuple(overlaps), tuple(largest), converged, spent)
 
 
+@dataclass(frozen=True)
 class _Operators:
     """The clients' operators, built again at each iteration so that one model is in memory at a time."""
 
-    def __init__(
-        self,
-        people: Participants,
-        curvature: Callable[[nn.Module, Batches], Operator],
-        rounds: dict[int, int | None],
-    ) -> None:
-        self._people, self._curvature, self._rounds = people, curvature, rounds
+    participants: Participants
+    curvature: Callable[[nn.Module, Batches], Operator]
+    rounds: dict[int, int | None]  # filled on the way
 
     def __iter__(self) -> Iterator[Operator]:
-        for client in self._people:
-            self._rounds[client.number] = client.info.round if client.info else None
-            yield self._curvature(client.model, client.batches)
-
-
-def _after(before: int, progress: Progress | None) -> Progress | None:
-    return None if progress is None else lambda done, _, *text: progress(before + done, None, *text)
+        for client in self.participants:
+            self.rounds[client.number] = client.info.round if client.info else None
+            yield self.curvature(client.model, client.batches)

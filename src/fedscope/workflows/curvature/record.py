@@ -8,22 +8,21 @@ from fedscope.landscape.loss.forms import PLAIN, Form
 from fedscope.landscape.published.resampling import Loader
 from fedscope.landscape.spectral.results import Density, Eigenpairs, Trace
 from fedscope.records.entries import Record, density_entry, eigenvalues, trace_entry
-from fedscope.records.hessian import HessianRecord
-from fedscope.records.schemas import HESSIAN_SCHEMA
-from fedscope.workflows.curvature.cross_client import Crossed
+from fedscope.records.hessian import HESSIAN_SCHEMA, HessianRecord
+from fedscope.workflows.curvature.cross_client import ClientComparison
 from fedscope.workflows.requests import Request, Resampling
 from fedscope.workflows.results.lookup import trimmed
 from fedscope.workflows.sources.problem import Problem
 
 
 @dataclass(frozen=True)
-class Found:
+class Estimates:
     """What was measured; None where an earlier record has it, or it was not asked for."""
 
     pairs: Eigenpairs | None = None
     trace: Trace | None = None
     density: Density | None = None
-    cross: Crossed | None = None
+    clients: ClientComparison | None = None
     loader: Loader | None = None  # of reading code
     layers: Mapping[str, Eigenpairs] | None = None
     form: Form = PLAIN  # of the products
@@ -32,7 +31,7 @@ class Found:
     @property
     def matvecs(self) -> int:
         """The products that were made."""
-        parts = (self.pairs, self.trace, self.density, self.cross, *(self.layers or {}).values())
+        parts = (self.pairs, self.trace, self.density, self.clients, *(self.layers or {}).values())
         return sum(part.matvecs for part in parts if part)
 
 
@@ -49,7 +48,7 @@ def problem_entry(problem: Problem, request: Request) -> Record:
 
 
 def measured_record(
-    problem: Problem, request: Request, found: Found, earlier: HessianRecord | None = None
+    problem: Problem, request: Request, found: Estimates, earlier: HessianRecord | None = None
 ) -> Record:
     """Return the record of what was found, and of what ``earlier`` has of the request beside it."""
     known = trimmed(earlier, request).to_json() if earlier else {}
@@ -65,14 +64,14 @@ def measured_record(
         if found.trace
         else known["trace"],
         "density": density_entry(found.density) if found.density else known.get("density"),
-        "cross_client": found.cross.record() if found.cross else known.get("cross_client"),
+        "cross_client": found.clients.record() if found.clients else known.get("cross_client"),
         "matvecs": found.matvecs + known.get("matvecs", 0),
         "seconds": found.seconds + known.get("seconds", 0.0),
         "versions": dict(request.versions or {}),
     }
 
 
-def _spectrum(found: Found, request: Request, known: Record) -> Record:
+def _spectrum(found: Estimates, request: Request, known: Record) -> Record:
     own = found.layers and [{"name": name, **eigenvalues(pairs)[0]} for name, pairs in found.layers.items()]
     layers = own or known.get("layers")
     if found.pairs is None:
@@ -82,7 +81,7 @@ def _spectrum(found: Found, request: Request, known: Record) -> Record:
     entries = eigenvalues(pairs)
     return {
         "lambda_max": entries[0],
-        "eigenvalues": _wanted(entries, request),
+        "eigenvalues": _ends(entries, request),
         "both_ends": request.both_ends,  # the last half of these are the smallest
         "layers": layers,
         "converged": pairs.converged if request.certified else None,
@@ -90,8 +89,8 @@ def _spectrum(found: Found, request: Request, known: Record) -> Record:
     }
 
 
-def _wanted(entries: list[Record], request: Request) -> list[Record]:
-    """Return as many entries of either end as were asked for."""
+def _ends(entries: list[Record], request: Request) -> list[Record]:
+    """Return as many entries of either end as the request has."""
     top, bottom = entries[: request.top_k], entries[len(entries) - request.top_k :]
     return [*top, *bottom] if request.both_ends else top
 

@@ -1,4 +1,4 @@
-"""Landscapes kept in the registry as Hessian results are, and all that is kept of a checkpoint."""
+"""Landscapes as results in the registry, and all results of some checkpoints."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
@@ -10,26 +10,27 @@ from fedscope.landscape.surfaces.directions import random_directions
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord
 from fedscope.records.reading import Analysis
-from fedscope.workflows.landscape.scan import Plane, Shared, scan, sliced
+from fedscope.workflows.landscape.named_slices import Plane, slice_through
+from fedscope.workflows.landscape.scan import SharedSlice, scan
 from fedscope.workflows.progress import Stage
-from fedscope.workflows.results.cache import Keeper, key
+from fedscope.workflows.results.cache import ResultCache, key
 from fedscope.workflows.sources.problem import Problem
 
 
-def kept_scans(
+def cached_scans(
     center: Problem, problems: Sequence[Problem], plane: Plane, stage: Stage, keep: Path | None
 ) -> list[LandscapeRecord]:
     """Return the records of ``scan``, of each problem along the directions of ``center``.
 
     A record is taken from ``keep`` where it is there; the directions are found, once, when one is missing.
     """
-    results, products, shared = Keeper(keep), Keeper(keep), None
+    results, products, shared = ResultCache(keep), ResultCache(keep), None
     records: list[LandscapeRecord] = []
     for problem in problems:
         name = _name(problem, plane, center.sha256)
         record = results.result(name)
         if not isinstance(record, LandscapeRecord):
-            shared = shared or Shared(sliced(center, plane, stage, keeper=products), center.checkpoint)
+            shared = shared or SharedSlice(slice_through(center, plane, stage, cache=products), center)
             record = scan(problem, plane, stage, shared=shared, keep=keep)
             results.finish(name, record)
         records.append(record.edited(checkpoint=problem.checkpoint))
@@ -40,22 +41,22 @@ def kept_scans(
 def _name(problem: Problem, plane: Plane, lender: str) -> str:
     own = (problem.model, problem.loss_fn, problem.batches)
     loss = FlatLoss(*own, bn=plane.bn)
-    asked = {
+    question = {
         **asdict(plane),
         "versions": None,
         "schema": "landscape",
         "problem": problem.description,
         "directions_of": lender,
-        # what an operator does not see: a loss that differs from another far from the network only
+        # an operator does not tell apart losses that differ only far from the network
         "away": loss.value(loss.center + random_directions(problem.model).vectors[0]),
     }
-    return key(Hessian(*own, bn=plane.bn), asked)
+    return key(Hessian(*own, bn=plane.bn), question)
 
 
-def kept_of(keep: Path, hashes: Collection[str]) -> list[Analysis]:
-    """Return the results in ``keep`` of the checkpoints with these content hashes, whatever was asked."""
+def stored_records(keep: Path, hashes: Collection[str]) -> list[Analysis]:
+    """Return the results in ``keep`` of the checkpoints with these content hashes, of any request."""
     return [
         record
-        for record in Keeper(keep).results()
+        for record in ResultCache(keep).results()
         if isinstance(record, HessianRecord | LandscapeRecord) and record.checkpoint.sha256 in hashes
     ]

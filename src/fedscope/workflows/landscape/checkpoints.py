@@ -1,6 +1,8 @@
 """The loss around the checkpoints that targets name: what `fedscope plot-landscape` draws, as a function."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from torch.distributed import ProcessGroup
 
@@ -8,13 +10,14 @@ from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.errors import UserError
 from fedscope.records.landscape import LandscapeRecord
-from fedscope.workflows.landscape.frames import scan_rounds
-from fedscope.workflows.landscape.named_slices import THROUGH
+from fedscope.workflows.landscape.named_slices import THROUGH, Plane, slice_through
 from fedscope.workflows.landscape.rounds import checkpoints, parse
-from fedscope.workflows.landscape.scan import Plane, scan
+from fedscope.workflows.landscape.scan import SharedSlice, scan
 from fedscope.workflows.landscape.slices import slices
-from fedscope.workflows.processes import is_first, joined_group, spoken
-from fedscope.workflows.progress import SILENT, Reporter
+from fedscope.workflows.processes import is_first, joined_group, reporter_of
+from fedscope.workflows.progress import SILENT, Reporter, Stage
+from fedscope.workflows.results.cache import ResultCache
+from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import problems
 from fedscope.workflows.sources.targets import Targets
 
@@ -50,7 +53,9 @@ def landscapes(
         )
     plane = replace(plane, versions=plane.versions or versions())
     with joined_group() as group:
-        records = _scanned(targets, plane, spoken(reporter, group), rounds, most, again=again, group=group)
+        records = _scanned(
+            targets, plane, reporter_of(reporter, group), rounds, most, again=again, group=group
+        )
         return records if is_first(group) else []
 
 
@@ -80,3 +85,32 @@ def _scanned(
         scan(problem, plane, stage, waypoints, keep=keep, again=again, group=group)
         for problem, waypoints in chosen
     ]
+
+
+def scan_rounds(
+    problems: Sequence[Problem],
+    plane: Plane,
+    stage: Stage,
+    *,
+    keep: Path | None = None,
+    again: bool = False,
+    group: ProcessGroup | None = None,
+) -> list[LandscapeRecord]:
+    """Return the landscapes of one run at several rounds, all along the directions of the last one.
+
+    Each is centred at its own round's weights: a film of them shows how the curvature around the network
+    changes along the directions that are the sharpest in the end. A plane along each round's own eigenvectors
+    would turn from frame to frame, and a plane fixed in weight space would soon not contain the network.
+
+    ``directions_of`` names the checkpoint whose directions all share; only the record of that checkpoint has
+    the eigenvalues along them.
+    """
+    last = problems[-1]
+    cache = ResultCache(keep if group is None else None)
+    shared = SharedSlice(slice_through(last, plane, stage, cache=cache, group=group), last)
+    frames = [
+        scan(problem, plane, stage, shared=shared, keep=keep, again=again, group=group)
+        for problem in problems
+    ]
+    cache.delete_products()
+    return frames

@@ -1,6 +1,6 @@
 """Which slice of weight space a landscape shows: its directions by name, and what was learned on the way."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,16 +16,32 @@ from fedscope.landscape.operators.gauss_newton import GaussNewton
 from fedscope.landscape.operators.hessian import Hessian
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.surfaces.directions import Directions, eigen_directions, random_directions
+from fedscope.landscape.surfaces.fused_forward import Precision
 from fedscope.landscape.surfaces.planes import best_plane, line_between, plane_through
 from fedscope.streams import torch_stream
 from fedscope.workflows.progress import Stage
-from fedscope.workflows.results.cache import Keeper
+from fedscope.workflows.results.cache import ResultCache
 from fedscope.workflows.sources.checkpoint_points import Waypoints
 from fedscope.workflows.sources.problem import Problem
 
 DirectionsName = Literal["eigen", "ggn", "random", "pca", "points", "line", "clients"]
 THROUGH: tuple[DirectionsName, ...] = ("pca", "points", "line", "clients")  # several networks
 _OPERATORS: dict[str, type[LossOperator]] = {"eigen": Hessian, "ggn": GaussNewton}
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Which line or plane of weight space, and the grid on it."""
+
+    directions: DirectionsName = "eigen"
+    grid: int | tuple[int, ...] = 41
+    span: float = 1.0  # half the width; or a factor on the directions' own range, see ``grid_values``
+    tol: float = 1e-2  # residual of the eigenvectors, relative to λ_max
+    bn: BatchNormMode = "eval"
+    metrics: tuple[str, ...] = ()  # beside the loss: accuracy, MODULE:FUNCTION
+    adaptive: float | None = None  # relative error to which points may be interpolated
+    precision: Precision = "fp32"
+    versions: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -39,16 +55,14 @@ class Slice:
 
 def slice_through(
     problem: Problem,
-    kind: DirectionsName,
-    waypoints: Waypoints | None,
+    plane: Plane,
     stage: Stage,
+    waypoints: Waypoints | None = None,
     *,
-    tol: float = 1e-2,
-    bn: BatchNormMode = "eval",
-    keeper: Keeper | None = None,
+    cache: ResultCache | None = None,
     group: ProcessGroup | None = None,
 ) -> Slice:
-    """Return the slice of this name around the problem's weights, or through the waypoints.
+    """Return the slice that a plane names, around the problem's weights or through the waypoints.
 
     ``eigen``, ``ggn``: the two top eigenvectors of the Hessian or the Gauss–Newton matrix at unit norm
     (Mendieta et al. 2022, Fig. 1); ``random``: two filter-normalised Gaussian directions (Li et al. 2018);
@@ -58,24 +72,20 @@ def slice_through(
 
     Args:
         problem: the network, at the centre.
-        kind: of the slice.
-        waypoints: the networks that ``pca``, ``points``, ``line`` and ``clients`` are about.
+        plane: the name of the directions, the tolerance of eigenvectors, and what BatchNorm does.
         stage: see ``measure``.
-        tol: residual of the eigenvectors, relative to λ_max.
-        bn: what BatchNorm does while eigenvectors are computed.
-        keeper: keeps the products of eigenvectors.
+        waypoints: the networks that ``pca``, ``points``, ``line`` and ``clients`` are about.
+        cache: keeps the products of eigenvectors.
         group: processes that share them.
 
     Raises:
         UserError: no or wrong waypoints, or weights, samples or a loss at the centre that are not finite.
     """
-    check_finite(
-        str(problem.path), problem.model, FlatLoss(problem.model, problem.loss_fn, problem.batches, bn=bn)
-    )
+    kind, own = plane.directions, (problem.model, problem.loss_fn, problem.batches)
+    check_finite(str(problem.path), problem.model, FlatLoss(*own, bn=plane.bn))
     if kind in _OPERATORS:
-        operator = _OPERATORS[kind](problem.model, problem.loss_fn, problem.batches, bn=bn, group=group)
-        kept = keeper.operator(operator) if keeper else operator
-        return _eigen(problem, kept, kind, stage, tol=tol)
+        operator = _OPERATORS[kind](*own, bn=plane.bn, group=group)
+        return _eigen(problem, cache.operator(operator) if cache else operator, kind, stage, tol=plane.tol)
     if kind == "random":
         generator = torch_stream(problem.source.seed, kind)
         return Slice(random_directions(problem.model, generator))

@@ -71,4 +71,4 @@ def _rounds(store: Registry, run: Run) -> list[Path]:
             "--keep-every 1, or name several checkpoints in order"
         )
     last = [] if describe_checkpoint(newest)[0].round in kept else [newest]
-    return [*map(run.kept, kept), *last]
+    return [*map(run.after_round, kept), *last]

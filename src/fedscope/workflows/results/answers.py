@@ -1,4 +1,4 @@
-"""What was answered before, kept so that it is answered again without PyTorch where nothing has changed.
+"""Answers of commands, stored so that the same question is answered without PyTorch while nothing changes.
 
     FOLDER/answers/NAME.json     in the user's cache or a registry
 
@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,54 +22,56 @@ from fedscope.errors import UserError
 from fedscope.storage import cache_dir, is_writable, open_regular, read_text, write_text
 from fedscope.workflows import catalogues
 
-Rests = dict[str, str]  # paths, each with the stamp that it had
+Stamps = dict[str, str]  # of files and folders, by path
 Piece = Sequence[Any]  # of what a command prints, as plain data
 MOST = 20_000  # files of a folder that are looked at
 PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "pillow")
 
 
-def name_of(asked: object) -> str:
-    """Return what names a question as it is asked here, of the programs that are installed."""
+@dataclass(frozen=True)
+class Answer:
+    """What a command prints, as plain data."""
+
+    content: Any  # with ``--json``
+    shown: Sequence[Piece] = ()  # without
+    remarks: Sequence[Piece] = ()  # beside either
+
+
+def name_of(question: object) -> str:
+    """Return a hash of a question, of the folder that it is put in, and of the installed programs."""
     program = (catalogues.source(), sys.version, sys.prefix, [version(name) for name in PACKAGES])
-    text = json.dumps([asked, Path.cwd(), cache_dir(), program], sort_keys=True, default=str)
+    text = json.dumps([question, Path.cwd(), cache_dir(), program], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def kept(path: Path) -> dict[str, Any] | None:
-    """Return what is kept at ``path``, its content, what is shown of it, and the remarks, while it holds."""
+def stored(path: Path) -> Answer | None:
+    """Return the answer in a file, if it is undamaged and the files that it rests on are unchanged."""
     try:
         file = json.loads(read_text(path))
         found: dict[str, Any] = file["answer"]
         sealed = file["sha256"] == seal(found)
         rests = found.pop("rests")
         holds = sealed and stamps(map(Path, rests)) == rests
+        return Answer(**found) if holds else None
     except (UserError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    return found if holds else None
 
 
-def keep(
-    path: Path | None,
-    rests: Rests | None,
-    content: object,
-    shown: Sequence[Piece] = (),
-    remarks: Sequence[Piece] = (),
-) -> None:
-    """Keep an answer, which rests on the files of these stamps."""
+def store(path: Path | None, rests: Stamps | None, answer: Answer) -> None:
+    """Write an answer, which rests on the files of these stamps; nothing without a path or stamps."""
     if path is None or rests is None:
         return
     root = cache_dir() if path.is_relative_to(cache_dir()) else path.parents[2]  # ROOT/.analysis/answers/NAME
     if not is_writable(path, below=root):
         return
-    answer = {"rests": rests, "content": content, "shown": shown, "remarks": remarks}
-    plain = json.loads(json.dumps(answer))
+    plain = json.loads(json.dumps({"rests": rests, **asdict(answer)}))
     with suppress(OSError):
         write_text(path, json.dumps({"sha256": seal(plain), "answer": plain}), below=root)
 
 
-def stamps(paths: Iterable[Path]) -> Rests | None:
+def stamps(paths: Iterable[Path]) -> Stamps | None:
     """Return the stamp of each path; None where one has none."""
-    found: Rests = {}
+    found: Stamps = {}
     for path in map(Path.absolute, paths):
         try:
             was = stamp(path)

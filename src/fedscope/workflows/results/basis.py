@@ -1,12 +1,12 @@
-"""Where the answers of `fedscope hessian` are kept, beside its results, and what they rest on.
+"""Stored answers of `fedscope hessian`, beside its results, and the files that they rest on.
 
-    REGISTRY/.analysis/answers/NAME.json     what one command said, word for word
-                               BASIS.json    what any request of a checkpoint on these samples is about
+    REGISTRY/.analysis/answers/NAME.json     the output of one command
+                               BASIS.json    checkpoint, problem and clients of all requests on these samples
 
-With its basis, a request is answered by any result that holds it (:mod:`fedscope.workflows.results.lookup`).
-The checkpoints and the results count by their bytes, a data set's folder and, with ``--clients``, the run's
-by what the file system says of every file in it. Whatever may change unseen is looked up the long way: code
-of the user's own or of another package, a GPU, several processes.
+With its basis, a request is answered from any result that has all of it
+(:mod:`fedscope.workflows.results.lookup`). Checkpoints and results are compared by their bytes, the folder of
+a data set and, with ``--clients``, of the run by size and times of every file in it. Nothing is stored where
+something may change unnoticed: code of the user's own or of another package, a GPU, several processes.
 """
 
 import os
@@ -16,15 +16,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import Field
+
 from fedscope import __version__
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.errors import UserError
 from fedscope.own import is_own
-from fedscope.records.hessian import HessianRecord
+from fedscope.records.hessian import Checkpoint, HessianRecord
+from fedscope.validation import Plain
 from fedscope.workflows import catalogues
 from fedscope.workflows.requests import Request
 from fedscope.workflows.results import lookup
-from fedscope.workflows.results.answers import Rests, keep, kept, name_of, stamps
+from fedscope.workflows.results.answers import Answer, Piece, Stamps, name_of, stamps, store, stored
 from fedscope.workflows.sources.targets import Targets
 
 VARIABLES = ("FEDSCOPE_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "DNNL_", "ONEDNN_", "TORCH",
@@ -33,15 +36,24 @@ GPUS = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvmap", "/dev/dxg", "/dev/kfd")
 UNASKED = ("device", "threads", "form", "form_reason")  # entries of a problem that no request is about
 
 
+class _Subject(Plain):
+    """What the requests that share a basis are about."""
+
+    checkpoint: Checkpoint
+    problem: dict[str, Any]  # entries of a record's ``problem``
+    uploads: dict[str, str] = Field(default_factory=dict)  # where clients are compared; names and hashes
+    rows: str | None = None  # the hash of the clients' rows
+
+
 class Place(NamedTuple):
-    """Where an answer is kept, and the checkpoints that it is about."""
+    """The file of an answer, and the checkpoints that it is about."""
 
     file: Path
     checkpoints: tuple[Path, ...]
 
 
 def place(targets: Targets, request: Request) -> Place | None:
-    """Return where the answer to a request is; None where it is to be looked up the long way.
+    """Return where the answer to a request is; None where answers are not stored.
 
     Raises:
         UserError: there is no such checkpoint.
@@ -76,10 +88,10 @@ def has_torch() -> bool:
 
 
 class Basis(NamedTuple):
-    """What the next requests of a checkpoint may rest on, and where it is kept."""
+    """The files that later requests of a checkpoint rest on, and where the basis is stored."""
 
     file: Path
-    rests: Rests
+    rests: Stamps
     clients: bool  # of requests that compare the clients
 
 
@@ -98,7 +110,7 @@ def bases(targets: Targets, request: Request, checkpoint: Path) -> list[Basis]:
 
 
 def keep_bases(bases: Iterable[Basis], record: HessianRecord, remarks: Sequence[str]) -> None:
-    """Keep what a record of a checkpoint is about, and the remarks on it, for what is asked of it later."""
+    """Store the checkpoint, problem and clients of a record, and the remarks on it, for later requests."""
     entry = {"parameters": None, "loss": None, **record.problem.to_json()}
     entry = {name: value for name, value in entry.items() if name not in UNASKED}
     cross = record.cross_client
@@ -107,37 +119,38 @@ def keep_bases(bases: Iterable[Basis], record: HessianRecord, remarks: Sequence[
         if known or not basis.clients:
             origin = {"uploads": cross.uploads, "rows": cross.rows_sha256} if basis.clients and cross else {}
             content = {"checkpoint": record.checkpoint.to_json(), "problem": entry, **origin}
-            keep(basis.file, basis.rests, content, remarks=[("note", line) for line in remarks])
+            answer = Answer(content, remarks=[("note", line) for line in remarks])
+            store(basis.file, basis.rests, answer)
 
 
-def answer(place: Place, targets: Targets, request: Request) -> tuple[HessianRecord, list[Any]] | None:
-    """Return what a result that is kept has of a request, and the remarks on it; None unless it has all.
+def answer(place: Place, targets: Targets, request: Request) -> tuple[HessianRecord, Sequence[Piece]] | None:
+    """Return what a stored result has of a request, and the remarks on it; None unless it has every part.
 
-    Several checkpoints are compared, which is computed: they are looked up the long way.
+    None of several checkpoints: their comparison is computed.
     """
     if len(place.checkpoints) > 1:
         return None
-    known = kept(_basis(targets, request, place.checkpoints[0], clients=request.clients))
+    known = stored(_basis(targets, request, place.checkpoints[0], clients=request.clients))
     if known is None:
         return None
-    about = known["content"]
-    sha256 = about["checkpoint"]["sha256"]
-    wanted = lookup.Wanted(sha256, about["problem"], __version__, about.get("uploads", {}), about.get("rows"))
-    found = lookup.earlier(lookup.results(place.file.parents[1], sha256), request, wanted)
-    if found is None or found[1]:
+    subject = _Subject.read(known.content)
+    sha256 = subject.checkpoint.sha256
+    criteria = lookup.Criteria(sha256, subject.problem, __version__, subject.uploads, subject.rows)
+    found = lookup.earlier(lookup.results(place.file.parents[1], sha256), request, criteria)
+    if found is None or found.missing:
         return None
-    record = lookup.trimmed(found[0], request).edited(checkpoint=about["checkpoint"], reused=True)
-    return record, known["remarks"]
+    record = lookup.trimmed(found.record, request)
+    return record.edited(checkpoint=subject.checkpoint.to_json(), reused=True), known.remarks
 
 
 def _basis(targets: Targets, request: Request, checkpoint: Path, *, clients: bool) -> Path:
-    """Return where the basis is kept: named by what is measured, whatever parts of it are asked for."""
+    """Return the file of the basis, which is named by the operator and samples, not by the quantities."""
     measured = replace(targets, checkpoints=()), request.bn, request.operator, request.parameters
-    compared = (request.crossing.weights, request.crossing.data) if clients else None
+    compared = (request.cross_client.weights, request.cross_client.data) if clients else None
     return _file(targets, basis=measured, checkpoint=checkpoint, clients=compared)
 
 
-def rests_on(checkpoints: Iterable[Path], data_dir: Path | None, *, clients: bool) -> Rests | None:
+def rests_on(checkpoints: Iterable[Path], data_dir: Path | None, *, clients: bool) -> Stamps | None:
     """Return the stamps of what is read to measure; None where that may change unseen. It needs PyTorch."""
     from fedscope.checkpoints.file.checkpoint import describe_checkpoint
 

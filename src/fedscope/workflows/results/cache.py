@@ -1,15 +1,14 @@
-"""What an analysis leaves in the registry: products while it runs, its result when it is done.
+"""The files of an analysis in the registry: products while it runs, its result when it is done.
 
-    FOLDER/products/IDENTITY/…npz   of one operator, until the results that rest on it are written
-    FOLDER/points/IDENTITY.rows     of one slice, for good: it is small
-    (:mod:`fedscope.landscape.surfaces.point_cache`) FOLDER/KEY.json                 a result of any command,
-    the recipes' included
+    FOLDER/products/IDENTITY/…npz   products of one operator, until the results made of them are written
+    FOLDER/points/IDENTITY.rows     points of one slice (fedscope.landscape.surfaces.point_cache)
+    FOLDER/KEY.json                 a result of any command, the recipes' included
 
-All are named by content alone: the weights, the samples, what network and loss make of them (so that a
-changed network is another one, whatever it is called), the request, and the analysis' own source; the
-recipes' results by the weights and the request. One of another name that holds what is asked for is found by
-what its record says (:mod:`fedscope.workflows.results.lookup`). So what is found is not stale, and a folder
-that is deleted costs time only. Paths in a result are relative to the registry, which may be moved.
+All are named by content alone: the weights, the samples, the outputs of network and loss on them (so that a
+changed network is another one, whatever its name), the request, and the analysis' own source; the recipes'
+results by the weights and the request. A result of another name is found by its record
+(:mod:`fedscope.workflows.results.lookup`). So no result is stale, and deleting the folder costs time only.
+Paths in a result are relative to the registry, which may be moved.
 """
 
 import hashlib
@@ -24,12 +23,12 @@ from fedscope.landscape.operators.product_cache import Journaled, Room, identity
 from fedscope.records.reading import Kept
 from fedscope.storage import expire, is_writable, remove_tree, write_text
 from fedscope.validation import Plain
-from fedscope.workflows.results import lookup as reuse
+from fedscope.workflows.results import lookup
 
 _DAYS = 30
 
 
-class Keeper:
+class ResultCache:
     """Keeps products and results in a folder, or nothing without one.
 
     Args:
@@ -63,13 +62,13 @@ class Keeper:
         """Return the result of this key, if there is one that can be read."""
         if self._folder is None:
             return None
-        found = reuse.read(self._folder / f"{key}.json")
+        found = lookup.read(self._folder / f"{key}.json")
         self.file = self._folder / f"{key}.json" if found else None
         return found
 
     def results(self, sha256: str | None = None) -> list[Kept]:
         """Return every result that can be read, whatever made it, or those that name a checkpoint's hash."""
-        return reuse.results(self._folder, sha256) if self._folder else []
+        return lookup.results(self._folder, sha256) if self._folder else []
 
     def finish(self, key: str, record: Plain) -> None:
         """Write a result, then delete the products it rests on; where the disk is full, they stay."""
@@ -77,7 +76,7 @@ class Keeper:
             return
         plain = json.loads(json.dumps(record.to_json(), allow_nan=False))  # keys become texts
         plain = _portable(plain, self._folder.parent)
-        content = {"sha256": reuse.digest(plain), "record": plain}
+        content = {"sha256": lookup.digest(plain), "record": plain}
         try:
             text = json.dumps(content, ensure_ascii=False)
             write_text(self._folder / f"{key}.json", text, below=self._folder.parent)

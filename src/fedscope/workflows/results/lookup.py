@@ -9,26 +9,26 @@ intervals as small as are asked for now.
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from fedscope.choices import MIN_PROBES
 from fedscope.errors import UserError
 from fedscope.records.cross_client import CrossClient
 from fedscope.records.estimates import Estimate
 from fedscope.records.hessian import HessianRecord, Trace
-from fedscope.records.reading import Kept, kept
+from fedscope.records.reading import Kept, stored_record
 from fedscope.storage import read_text
-from fedscope.workflows.requests import Crossing, Request
+from fedscope.workflows.requests import CrossClientRequest, Request
 
 Part = Literal["eigenvalues", "trace", "layers", "density", "cross_client"]
 ALL: frozenset[Part] = frozenset(get_args(Part))
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Criteria:
     """What a record must be of: weights, problem, the program's version, and the clients' files."""
 
     sha256: str
@@ -36,25 +36,40 @@ class Wanted:
     version: str | None  # None: any
     uploads: Mapping[str, str]  # where clients are compared; names and hashes
     rows: str | None = None  # the hash of which rows they hold, where that is known
+    more_probes: bool = False  # a fixed number of probes is a least number
 
 
-def earlier(
-    records: Iterable[Kept], request: Request, wanted: Wanted, *, fuller: bool = False
-) -> tuple[HessianRecord, set[Part]] | None:
-    """Return the kept record that has most of a request, and the parts that it lacks.
+class Earlier(NamedTuple):
+    """A kept record, and the parts of a request that it lacks."""
+
+    record: HessianRecord
+    missing: Set[Part]
+
+
+def earlier(records: Iterable[Kept], request: Request, criteria: Criteria) -> Earlier | None:
+    """Return the record that meets the criteria and lacks the fewest parts of a request.
 
     None where no record has eigenvalues or a trace that will do, or the estimators are not our own.
     """
     if not request.certified:
         return None
     found = [
-        record
+        Earlier(record, lacking(record, request, criteria))
         for record in records
-        if isinstance(record, HessianRecord)
-        and is_of(record, wanted.sha256, wanted.problem)
-        and wanted.version in (None, record.versions.get("fedscope"))
+        if isinstance(record, HessianRecord) and meets(record, criteria)
     ]
-    return fullest(found, request, wanted.uploads, rows=wanted.rows, fuller=fuller)
+    found = [one for one in found if not {"eigenvalues", "trace"} <= one.missing]
+    return min(found, key=lambda one: len(one.missing), default=None)
+
+
+def meets(record: HessianRecord, criteria: Criteria) -> bool:
+    """Say whether a record is of the weights, of the problem and by the program's version of the criteria."""
+    known = record.problem.to_json()
+    return (
+        record.checkpoint.sha256 == criteria.sha256
+        and all(known.get(name) == value for name, value in criteria.problem.items())
+        and criteria.version in (None, record.versions.get("fedscope"))
+    )
 
 
 def results(folder: Path, sha256: str | None = None) -> list[Kept]:
@@ -77,7 +92,7 @@ def read(path: Path, sha256: str | None = None) -> Kept | None:
     record = found.get("record") if isinstance(found, dict) else None
     if not isinstance(record, dict) or found.get("sha256") != digest(record):
         return None
-    return kept(record)
+    return stored_record(record)
 
 
 def digest(record: Mapping[str, Any]) -> str:
@@ -85,60 +100,22 @@ def digest(record: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
-def lacking(
-    record: HessianRecord,
-    request: Request,
-    uploads: Mapping[str, str],
-    *,
-    rows: str | None = None,
-    fuller: bool = False,
-) -> set[Part]:
-    """Return the parts of a request that a record of the same problem does not answer.
-
-    Args:
-        record: what was measured.
-        request: what is wanted.
-        uploads: the clients' files and their hashes, where they are to be compared.
-        rows: the hash of which rows the clients hold, where that is known.
-        fuller: a fixed number of probes is a least number.
-    """
+def lacking(record: HessianRecord, request: Request, criteria: Criteria) -> set[Part]:
+    """Return the parts of a request that a record of the same problem does not answer."""
     found: set[Part] = set()
     if not _has_eigenvalues(record, request.top_k, both_ends=request.both_ends, tol=request.tol):
         found.add("eigenvalues")
-    if not _has_trace(record.trace, request.probes, request.trace_rtol, fuller=fuller):
+    if not _has_trace(record.trace, request.probes, request.trace_rtol, more=criteria.more_probes):
         found.add("trace")
     if request.layers and not record.layers:
         found.add("layers")
     if request.density and not record.density:
         found.add("density")
     if request.clients and not _has_clients(
-        record.cross_client, request.crossing.settled(request.reading), uploads, rows, fuller=fuller
+        record.cross_client, request.cross_client.settled(request.reading), criteria
     ):
         found.add("cross_client")
     return found
-
-
-def is_of(record: HessianRecord, sha256: str, problem: Mapping[str, object]) -> bool:
-    """Say whether a record is of these weights, and of a problem with these entries."""
-    known = record.problem.to_json()
-    return record.checkpoint.sha256 == sha256 and all(known.get(n) == value for n, value in problem.items())
-
-
-def fullest(
-    records: Iterable[HessianRecord],
-    request: Request,
-    uploads: Mapping[str, str],
-    *,
-    rows: str | None = None,
-    fuller: bool = False,
-) -> tuple[HessianRecord, set[Part]] | None:
-    """Return the record that lacks the fewest parts of a request, and these parts.
-
-    None where no record has eigenvalues or a trace that will do.
-    """
-    found = [(record, lacking(record, request, uploads, rows=rows, fuller=fuller)) for record in records]
-    found = [(record, parts) for record, parts in found if not {"eigenvalues", "trace"} <= parts]
-    return min(found, key=lambda pair: len(pair[1]), default=None)
 
 
 def trimmed(record: HessianRecord, request: Request) -> HessianRecord:
@@ -161,33 +138,26 @@ def _has_eigenvalues(record: HessianRecord, k: int, *, both_ends: bool, tol: flo
     return all(one.residual <= most for one in (*upper[:k], *lower))  # never, of an unknown one
 
 
-def _has_trace(trace: Trace, probes: int | None, rtol: float, *, fuller: bool) -> bool:
+def _has_trace(trace: Trace, probes: int | None, rtol: float, *, more: bool) -> bool:
     if probes is not None:
-        return trace.probes >= probes if fuller else trace.probes == probes
+        return trace.probes >= probes if more else trace.probes == probes
     sure = trace.converged is True and trace.probes >= MIN_PROBES
     return sure and trace.stderr_probe <= rtol * abs(trace.value)
 
 
-def _has_clients(
-    cross: CrossClient | None,
-    options: Crossing,
-    uploads: Mapping[str, str],
-    rows: str | None,
-    *,
-    fuller: bool,
-) -> bool:
+def _has_clients(cross: CrossClient | None, options: CrossClientRequest, criteria: Criteria) -> bool:
     if not cross or cross.uploads is None or not isinstance(cross.probes, int):
         return False
     if (options.weights, options.data, options.pairs) != (cross.weights, cross.data, cross.pairs):
         return False
-    if options.weights == "client" and not uploads.items() <= cross.uploads.items():
+    if options.weights == "client" and not criteria.uploads.items() <= cross.uploads.items():
         return False
-    if rows and cross.rows_sha256 not in (None, rows):  # drawn again by another numpy
+    if criteria.rows and cross.rows_sha256 not in (None, criteria.rows):  # drawn again by another numpy
         return False
     if options.overlap and options.overlap != cross.overlap_k:
         return False
     if options.probes is not None:
-        return cross.probes >= options.probes if fuller else cross.probes == options.probes
+        return cross.probes >= options.probes if criteria.more_probes else cross.probes == options.probes
     means = (cross.mean("H_N", options.aim), cross.mean("H_D", options.aim))
     return bool(cross.converged) and all(_reach(mean) <= options.rtol for mean in means)
 

@@ -1,7 +1,4 @@
-"""Several checkpoints as points of one weight space, read one at a time; what they are called.
-
-With problem.py, samples.py and participants.py the modules here that know checkpoints.
-"""
+"""Several checkpoints as labelled points of one weight space, read one at a time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

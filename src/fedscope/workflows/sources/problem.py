@@ -1,7 +1,4 @@
-"""From a checkpoint, or a user's own model and data, to what the analysis takes: a model, a loss and batches.
-
-With samples.py, participants.py and networks.py the modules here that know checkpoints, models and data.
-"""
+"""The model, loss and batches that are analysed, of a checkpoint or of a user's own model and data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -44,7 +41,7 @@ class Problem:
 
     @property
     def title(self) -> str:
-        """What progress calls it: RUN@ROUND, with its client or average; else the file's name."""
+        """Its name in progress and notes: RUN@ROUND, with its client or average; else the file's name."""
         if self.info is None:
             return self.path.stem
         if self.info.average == "sent":  # before the round that began with it

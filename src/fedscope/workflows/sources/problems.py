@@ -19,7 +19,7 @@ from fedscope.workflows.sources.samples import Source
 from fedscope.workflows.sources.targets import Targets
 from fedscope.workflows.unused import Rule, check
 
-_OF_THE_CATALOGUE = Rule("split data_dir", lambda v: not v["own"], "with --data")
+_OF_THE_CATALOGUE = Rule[bool]("split data_dir", lambda own: not own, "with --data")
 
 
 def problems(targets: Targets, reporter: Reporter = SILENT) -> list[Problem]:
@@ -44,7 +44,7 @@ def problems(targets: Targets, reporter: Reporter = SILENT) -> list[Problem]:
     paths = [checkpoint_path(targets, reference) for reference in targets.checkpoints or (None,)]
     _check_own(paths, targets)
     found = load(paths, source)
-    check((_OF_THE_CATALOGUE,), targets.named, {"own": all(problem.info is None for problem in found)})
+    check((_OF_THE_CATALOGUE,), targets.named, all(problem.info is None for problem in found))
     for line in remarks(found, targets):
         reporter.note(line)
     return found

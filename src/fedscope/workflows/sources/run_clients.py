@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +18,7 @@ from fedscope.checkpoints.file.checkpoint import describe_checkpoint, load_check
 from fedscope.checkpoints.file.schema import UNKNOWN, CheckpointInfo
 from fedscope.checkpoints.foreign.reading import clients_in
 from fedscope.checkpoints.registry.registry import Run
-from fedscope.checkpoints.registry.rows import HeldRows
+from fedscope.checkpoints.registry.rows import ClientRows
 from fedscope.choices import Holding, Weights
 from fedscope.data.partition.partition import FRESH
 from fedscope.data.sets import catalogue as data_catalogue
@@ -40,6 +41,15 @@ class Client:
     info: CheckpointInfo | None  # of the weights; None for a plain state_dict
     batches: Batches
     rows: Tensor | None  # its own training rows, where the samples are of those
+
+
+@dataclass(frozen=True)
+class ClientOrigin:
+    """What a result says of the clients that it compares."""
+
+    uploads: dict[str, str]  # the clients' files and their content hashes
+    rows: Literal["stored", "redrawn"] | None  # None: all clients have the problem's samples
+    rows_sha256: str | None  # of the rows in the problem's round
 
 
 class Participants:
@@ -65,7 +75,7 @@ class Participants:
         self._files = client_files(problem, latest=latest) if weights == "client" else []
         if self._own:
             self._info, self._data = _run_data(problem)
-            self._rows = dict[int, HeldRows]()  # of a round
+            self._rows = dict[int, ClientRows]()  # of a round
             numbers = self.numbers
             if len(numbers) < 2:
                 raise UserError("cross-client metrics need two or more clients; this run has one")
@@ -92,21 +102,17 @@ class Participants:
                     digest.update(chunk)
         return digest.hexdigest()
 
-    def origin(self) -> dict[str, object]:
-        """Return what a result says of the clients: their files' hashes, and whether their rows were stored.
-
-        ``rows`` is ``stored``, or ``redrawn`` where the run is of a time when none was; None with the
-        problem's samples for all. ``rows_sha256`` is the hash of the rows, in the problem's round.
-        """
+    def origin(self) -> ClientOrigin:
+        """Return the hashes of the clients' files, and whether the run stored their rows."""
         source, files = self._problem.source, self._files
         uploads = {
             path.name: own_network(path, source)[2] if source.model else describe_checkpoint(path)[1]
             for path in files
         }
         if not self._own:
-            return {"uploads": uploads, "rows": None, "rows_sha256": None}
-        rows = "stored" if self._info.rows else "redrawn"
-        return {"uploads": uploads, "rows": rows, "rows_sha256": self._held(self._info).spec.sha256}
+            return ClientOrigin(uploads, None, None)
+        rows: Literal["stored", "redrawn"] = "stored" if self._info.rows else "redrawn"
+        return ClientOrigin(uploads, rows, self._held(self._info).spec.sha256)
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -129,7 +135,7 @@ class Participants:
         """
         return torch.from_numpy(self._held(info).clients[number])
 
-    def _held(self, info: CheckpointInfo) -> HeldRows:
+    def _held(self, info: CheckpointInfo) -> ClientRows:
         round = info.round if info.settings.partition in FRESH else 1
         if round not in self._rows:
             self._rows[round] = rows_of(self._problem.path, info, self._data.split)

@@ -15,7 +15,7 @@ from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.schema import CheckpointInfo
 from fedscope.checkpoints.registry.owned import data_note
 from fedscope.checkpoints.registry.registry import Run
-from fedscope.checkpoints.registry.rows import HeldRows, rows_held
+from fedscope.checkpoints.registry.rows import ClientRows, rows_trained_on
 from fedscope.choices import SplitName
 from fedscope.data.loading.datasets import Split, part
 from fedscope.data.partition.division import divided
@@ -122,7 +122,7 @@ def data_of(path: Path, info: CheckpointInfo, source: Source) -> Data:
     return Data(dataset.train, len(dataset.classes), used)
 
 
-def rows_of(path: Path, info: CheckpointInfo, split: Split) -> HeldRows:
+def rows_of(path: Path, info: CheckpointInfo, split: Split) -> ClientRows:
     """Return the rows of the training split that the clients held in the round that ``info`` is of.
 
     They are those that the run of the checkpoint ``path`` stored, else drawn again from the settings.
@@ -131,10 +131,10 @@ def rows_of(path: Path, info: CheckpointInfo, split: Split) -> HeldRows:
         UserError: they are not stored there, and are drawn otherwise now than in training.
     """
     folder, round = layout.run_of(path), max(1, info.round)
-    return rows_held(
+    return rows_trained_on(
         Run(folder) if folder else None,
         info.rows,
-        lambda: HeldRows.of(*divided(split, info.settings, round)),
+        lambda: ClientRows.from_tensors(*divided(split, info.settings, round)),
         round=round,
         size=len(split),
         versions=info.versions,

@@ -27,18 +27,19 @@ def train_run(plan: RunPlan, reporter: Reporter = SILENT) -> Trained | None:
         UserError: the settings do not fit the data, the name is taken, or the run cannot be continued.
         KeyboardInterrupt: interrupted; the message is how to go on.
     """
-    store = Registry(plan.registry)
-    if plan.name is not None and not plan.resume and not workers.under_torchrun():  # rank 0 makes the folder
-        store.check_free(plan.name)
-    before = store.run(str(plan.name)) if plan.resume else None
+    request, name = plan.request, plan.request.name
+    store = Registry(request.registry)
+    if name is not None and not request.resume and not workers.under_torchrun():  # rank 0 makes the folder
+        store.check_free(name)
+    before = store.run(str(name)) if request.resume else None
     if not workers.under_torchrun():
         federation = _prepared(plan, before)  # before the workers: what is wrong is said once
         run = _open(plan, federation, store, reporter)
         device = torch.device(plan.settings.device)
-        others = workers.started(plan.workers, device, plan.settings.threads, assist_run, plan, before)
-        with run.held(), others as group:
+        others = workers.started(request.workers, device, plan.settings.threads, assist_run, plan, before)
+        with run.locked(), others as group:
             return _lead(plan, group, federation, run, reporter)
-    if plan.workers > 1:
+    if request.workers > 1:
         raise UserError("torchrun already starts the workers; leave --workers out")
     with workers.joined() as group:
         federation = _prepared(plan, before)
@@ -46,7 +47,7 @@ def train_run(plan: RunPlan, reporter: Reporter = SILENT) -> Trained | None:
             assist(group, federation)
             return None
         run = _open(plan, federation, store, reporter)
-        with run.held():
+        with run.locked():
             return _lead(plan, group, federation, run, reporter)
 
 
@@ -56,18 +57,18 @@ def assist_run(group: workers.Workers, plan: RunPlan, before: Run | None) -> Non
 
 
 def _prepared(plan: RunPlan, before: Run | None) -> Federation:
-    return prepare(plan.settings, dict(plan.options), plan.data_dir, before)
+    return prepare(plan.settings, dict(plan.options), plan.request.data_dir, before)
 
 
 def _open(plan: RunPlan, federation: Federation, registry: Registry, reporter: Reporter) -> Run:
     """Register the run under its name, or under the first name that is free."""
-    settings, use = federation.settings, plan.preset
+    settings, use, request = federation.settings, plan.preset, plan.request
     _note_settings(federation, reporter)
-    if use and not plan.resume:
+    if use and not request.resume:
         _note_preset(federation, use, reporter)
-    if plan.name:
-        return open_run(federation, registry, checked_name(plan.name), resume=plan.resume, preset=use)
-    stem = plan.stem or f"{settings.method}-{settings.dataset.replace(':', '-')}"
+    if request.name:
+        return open_run(federation, registry, checked_name(request.name), resume=request.resume, preset=use)
+    stem = request.stem or f"{settings.method}-{settings.dataset.replace(':', '-')}"
     while True:
         free = registry.free_name(stem, plan.suffixes) + plan.suffixes[0]
         with suppress(NameTakenError):  # another process was quicker
@@ -99,7 +100,7 @@ def _lead(
     until = plan.until or federation.settings.rounds
     with (
         reporter.rounds(f"{run.name}: round") as report,
-        scalars(run.folder / "tensorboard") if plan.tensorboard else nullcontext() as board,
+        scalars(run.folder / "tensorboard") if plan.request.tensorboard else nullcontext() as board,
     ):
 
         def show(m: Round) -> None:
@@ -123,7 +124,7 @@ def _lead(
         lr=federation.settings.lr,
         final=str(run.last if state == "diverged" else run.final),
         best=str(run.best),
-        **summary(federation.settings, metrics),
+        **vars(summary(federation.settings, metrics)),
     )
 
 

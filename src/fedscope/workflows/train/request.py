@@ -9,8 +9,8 @@ from fedscope.checkpoints.file.schema import OPTION, PresetUse, Settings, parse
 from fedscope.checkpoints.registry.owned import data_note, network_note
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.errors import UserError
-from fedscope.federated.setup.names import divided
 from fedscope.federated.setup.presets import preset as find_preset
+from fedscope.federated.setup.settings import with_own_division
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.unused import check_settings
 
@@ -37,27 +37,21 @@ class TrainRequest:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """One run, with every setting known."""
+    """One run of a request, with every setting known."""
 
-    registry: Path
+    request: TrainRequest
     settings: Settings
     options: Mapping[str, str]  # of the method, as text; those not named here have their defaults
-    name: str | None = None
-    stem: str | None = None
-    suffixes: tuple[str, ...] = ("",)  # without a name: the first ends it, and it is free with all of them
     preset: PresetUse | None = None
-    resume: bool = False
+    suffixes: tuple[str, ...] = ("",)  # without a name: the first ends it, and it is free with all of them
     until: int | None = None  # the round to stop at; None: the last
-    data_dir: Path | None = None
-    workers: int = 1
-    tensorboard: bool = False
 
 
 @dataclass(frozen=True)
 class Trained:
     """A run that ended, in the numbers that ``fedscope train --json`` prints.
 
-    Accuracies are shares; see :func:`fedscope.federated.server.summary.summary`.
+    Accuracies are shares; see :class:`fedscope.federated.server.summary.Summary`.
     """
 
     run: str
@@ -115,21 +109,10 @@ def plan(
     elif request.preset is not None:
         fields, options, use = find_preset(request.preset).resolve(fields, options)
     if not (request.resume or like):
-        fields = divided(fields)
+        fields = with_own_division(fields)
     settings = parse(Settings, {**fields, "device": device, "threads": threads}, OPTION)
     check_settings(settings, request.named)
-    return RunPlan(
-        registry=request.registry,
-        settings=settings,
-        options=options,
-        name=request.name,
-        stem=request.stem,
-        preset=use,
-        resume=request.resume,
-        data_dir=request.data_dir,
-        workers=request.workers,
-        tensorboard=request.tensorboard,
-    )
+    return RunPlan(request, settings, options, use)
 
 
 def _as_before(

@@ -62,7 +62,7 @@ def _each_seed(
     A seed that was not begun before the interruption is trained with the settings of one that was.
 
     Raises:
-        UserError: there is none of the runs to continue; or torchrun starts this.
+        UserError: none of the runs to continue is there, or torchrun starts this.
     """
     if workers.under_torchrun():
         raise UserError("--seeds trains one run after the other; with torchrun start one for each --seed")
@@ -70,10 +70,8 @@ def _each_seed(
     there = [run for run in _names(request) if request.resume and store.has(run)]
     if request.resume and not there:
         raise UserError(f"--resume needs the --name of runs such as NAME-s{seeds[0]}; {name} has none")
-    suffixes, planned = (
-        tuple(f"-s{seed}" for seed in seeds),
-        partial(_planned, device=device, reporter=reporter),
-    )
+    suffixes = tuple(f"-s{seed}" for seed in seeds)
+    planned = partial(_planned, device=device, reporter=reporter)
     for seed, suffix in zip(seeds, suffixes, strict=True):
         one = replace(request, settings={**request.settings, "seed": seed}, seeds=None, resume=False)
         if name is None:

@@ -1,8 +1,7 @@
-"""What a run keeps beside its newest model: the first one, the rounds' uploads and averages, and the best.
+"""The files of a run's rounds: the newest, the first and the best model, uploads and averages.
 
-With an upload is kept what it started from, as long as the upload itself is: the model that the server sent,
-and, where every round's clients are new, which rows they held. Under ``--save-clients last`` the clients'
-last uploads are of different rounds.
+An upload is kept with what it started from: the model that the server sent, and, where every round's clients
+are new, the rows that they held. Under ``--save-clients last`` the last uploads are of different rounds.
 """
 
 import math
@@ -22,12 +21,13 @@ Models = Mapping[str, Tensor]
 Measured = Mapping[str, float | None]
 
 
-class Keeper:
-    """The files of a run's rounds, written by rank 0; ``rounds`` are those that are done."""
+class RunFiles:
+    """Writes the files of a run, on rank 0; ``rounds`` are those that are done."""
 
     def __init__(self, federation: Federation, run: Run, dispatch: Dispatch, rounds: Sequence[Round]):
         self.federation, self.run, self.dispatch = federation, run, dispatch
-        self._uploads = {client: one.round for one in rounds for client in one.clients}  # of the kept ones
+        # the round of each upload that is kept
+        self._uploads = {client: one.round for one in rounds for client in one.clients}
         # of the newest round
         self.rows = federation.stored(federation.rows_in(max(1, len(rounds)))).spec
         self._measured: Measured = (
@@ -37,7 +37,7 @@ class Keeper:
             save_checkpoint(run.initial, self._server_state(), self._info(0, {}))
 
     def begin(self, round: int) -> None:
-        """Keep what the clients of ``round`` start from."""
+        """Keep the model and the rows that the clients of ``round`` start from."""
         rows, run = self.federation.stored(self.dispatch.rows), self.run
         if self.federation.settings.save_clients != "none":
             self.dispatch.clock.enter("checkpointing")
@@ -78,12 +78,12 @@ class Keeper:
         if best:
             save_checkpoint(run.best, states[chosen], about(chosen))
         if settings.keep_every and round % settings.keep_every == 0:
-            save_checkpoint(run.kept(round), states.pop("cld"), info)
+            save_checkpoint(run.after_round(round), states.pop("cld"), info)
             for name, state in states.items():
                 save_checkpoint(run.average(name, round), state, about(name))
 
     def newest(self, round: int, measured: Measured, *, last: bool) -> None:
-        """Write the server's model after ``round``, with which the round counts."""
+        """Write the server's model after ``round``; from then on the round counts."""
         path = self.run.final if last else self.run.last
         save_checkpoint(path, self._server_state(), self._info(round, measured))
         self._measured = measured
@@ -91,7 +91,7 @@ class Keeper:
             self._prune()
 
     def _prune(self) -> None:
-        """Delete what uploads that are no longer there started from."""
+        """Delete the starts of uploads that newer ones have replaced."""
         needed = set(self._uploads.values())
         for path in (*self.run.folder.glob("round-*/anchor.pt"), *self.run.folder.glob("round-*/rows.zz")):
             if int(path.parent.name[6:]) not in needed:
@@ -108,5 +108,5 @@ class Keeper:
 
 
 def finite(value: float) -> float | None:
-    """Return the value, or nothing where it is not finite."""
+    """Return the value, or None if it is not finite."""
     return value if math.isfinite(value) else None

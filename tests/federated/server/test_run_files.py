@@ -46,14 +46,14 @@ def test_a_kept_upload_has_what_it_started_from(kept: Run) -> None:
     for round in rounds:
         assert load_checkpoint(kept.anchor(round)).info.round == round - 1
     if 3 in rounds:
-        assert _same(kept.anchor(3), kept.kept(2))
+        assert _same(kept.anchor(3), kept.after_round(2))
 
 
 def test_every_upload_kept_every_anchor_kept(tmp_path: Path) -> None:
     run = trained(tmp_path, SETTINGS.model_copy(update={"save_clients": "all", "keep_every": 1, "rounds": 3}))
     assert _same(run.anchor(1), run.initial)
-    assert _same(run.anchor(2), run.kept(1))
-    assert _same(run.anchor(3), run.kept(2))
+    assert _same(run.anchor(2), run.after_round(1))
+    assert _same(run.anchor(3), run.after_round(2))
     assert not list(verify_run(run))
     assert Registry(tmp_path).delete_clients(run) == 4 + 3 * 2
     assert not any("anchor" in name or "clients" in name for name in _files(run))
@@ -71,7 +71,7 @@ def test_kept_rounds_have_their_means(kept: Run) -> None:
         assert (info.round, info.average) == (2, name)
     assert _same(kept.average("all", 4), kept.average("all"))
     assert _same(kept.average("sel", 4), kept.final)  # FedAvg's server takes the mean as it is
-    assert not _same(kept.average("all", 2), kept.kept(2))
+    assert not _same(kept.average("all", 2), kept.after_round(2))
     assert not list(verify_run(kept))
 
 
@@ -127,7 +127,7 @@ def test_a_run_goes_on_from_no_model_but_its_newest(tmp_path: Path, source: str,
 def test_a_run_goes_on_from_no_other_runs_model(kept: Run, tmp_path: Path) -> None:
     other = SETTINGS.model_copy(update={"seed": 3})
     cut = interrupted(tmp_path, other)
-    cut.last.write_bytes(kept.kept(2).read_bytes())
+    cut.last.write_bytes(kept.after_round(2).read_bytes())
     with pytest.raises(UserError, match="another run"):
         resumed(tmp_path, other)
 

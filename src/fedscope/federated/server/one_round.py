@@ -1,0 +1,250 @@
+"""Rank 0's part of one round: average the uploads, apply the method's server rule, evaluate, write files."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+
+import torch
+from torch import Tensor
+
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.file.schema import Round
+from fedscope.checkpoints.registry.best import best
+from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.verification.account import Account
+from fedscope.checkpoints.verification.claims import foreign_problem
+from fedscope.errors import UserError
+from fedscope.federated.parallel.dispatch import Dispatch, learning_rate
+from fedscope.federated.parallel.evaluation import Score
+from fedscope.federated.parallel.memory import Memory, Writer
+from fedscope.federated.parallel.traffic import traffic
+from fedscope.federated.record.vectors import Layout
+from fedscope.federated.record.views import ServerStep
+from fedscope.federated.server.run_files import RunFiles, finite
+from fedscope.federated.server.weighted_sum import WeightedSum
+from fedscope.federated.setup.federation import Federation
+from fedscope.storage import remove
+
+
+class Server:
+    """Rank 0: averages, applies the method's rule, and writes the run's files."""
+
+    def __init__(self, federation: Federation, run: Run, dispatch: Dispatch):
+        self.federation, self.run, self.dispatch = federation, run, dispatch
+        rounds = self._continue()
+        self.metrics = list(map(_lean, rounds))
+        top = best(rounds)
+        self.best = -1.0 if top is None else top.deciding or 0.0
+        self.files = RunFiles(federation, run, dispatch, rounds)
+        self.diverged = bool(self.metrics) and _diverged(self.metrics[-1], dispatch.start)
+        done, method = len(self.metrics), federation.method
+        clients = dispatch.clients
+        layout = Layout(method.server_state, dispatch.model.size, clients.initial.numel())
+        self.state = {
+            name: v.double() for name, v in layout.split(layout.fresh(clients.initial.cpu())).items()
+        }
+        self.memory: Memory | None = None
+        self.latest: Memory | None = None  # every client's last upload, where their mean is tracked
+        if "all" in federation.tracked:
+            self.latest = Memory.after(run.folder / "latest", clients.initial.numel(), done)
+        self.sampled_mean = clients.initial
+        if clients.memory.names or method.server_state:
+            self.memory = Memory.after(run.folder / "state", clients.memory.width, done)
+        for memory in (self.memory, self.latest):
+            if 0 < done < federation.settings.rounds and memory and not memory.holds(done):
+                raise UserError(
+                    f"{run.name} cannot be continued: what {method.name} remembers of round {done} is not in "
+                    f"{memory.folder}; train it anew under another --name"
+                )
+        if self.memory and self.memory.holds(done):
+            self.state = self.memory.server(done)
+        dispatch.broadcast(self.state)
+
+    def round(self, round: int) -> Round:
+        """Train, evaluate and keep one round; return its metrics."""
+        federation, dispatch, run = self.federation, self.dispatch, self.run
+        settings, sampled = federation.settings, dispatch.enter(round)
+        self.files.begin(round)
+        with self._recorded(self.memory, round) as writer, self._recorded(self.latest, round) as latest:
+            train_loss, train_accuracy, gradients = self._average(round, sampled, writer, latest)
+        models = self._averages()
+        scores, peaks = dispatch.evaluate(models, self.memory)
+        validated = dispatch.validate(models, self.memory)
+        dispatch.clock.enter("checkpointing")
+        score = scores[settings.eval_model]
+        measured = _entry(score)
+        decided = (validated or score).accuracy
+        self.files.models(round, models, measured, best=decided > self.best)
+        self.best = max(self.best, decided)
+        seconds = dispatch.clock.lap()  # writing the next two files counts in the next round
+        found = {
+            "round": round,
+            **measured,
+            **({"validation": _entry(validated)} if validated else {}),
+            **({"accuracies": {n: s.accuracy for n, s in scores.items()}} if len(scores) > 1 else {}),
+            **({"domains": score.domains} if score.domains else {}),
+            "train_loss": finite(train_loss),
+            **({} if math.isnan(train_accuracy) else {"train_accuracy": train_accuracy}),
+            "lr": learning_rate(settings, round),
+            **({"shifted": True} if federation.shifted(round) else {}),
+            "clients": sampled,
+            **({"rows": self.files.rows.model_dump(mode="json")} if federation.fresh else {}),
+            **traffic(dispatch.trainer, len(sampled)),
+            "gradients": gradients,
+            "workers": dispatch.workers.size,
+            "peak_memory_bytes": [int(host) for host, _ in peaks],
+            **({"peak_gpu_memory_bytes": [int(gpu) for _, gpu in peaks]} if any(g for _, g in peaks) else {}),
+            "seconds": sum(seconds.values()),
+            "seconds_in": seconds,
+        }
+        record = Round.read(found, "a round's metrics")
+        run.append_metrics(record)  # before the weights: resuming drops a record that is ahead of them
+        self.diverged = _diverged(record, dispatch.start)
+        self.files.newest(round, measured, last=round == settings.rounds and not self.diverged)
+        for memory in (self.memory, self.latest):
+            if memory:
+                memory.prune(round)
+        self.metrics.append(_lean(record))
+        return record
+
+    def _averages(self) -> dict[str, Tensor]:
+        """Return the tracked models (P+Q,) besides the server's: the means of Yashwanth et al. 2024 (MAN).
+
+        ``sel`` is the mean of the round's uploads; ``all`` the mean over all N clients of their last
+        uploads, and of the first model for clients that never took part.
+        """
+        dispatch, federation = self.dispatch, self.federation
+        if self.latest is None:
+            return {}
+        weights = [federation.weight(len(rows)) for rows in dispatch.rows]
+        everyone, initial = WeightedSum(), dispatch.clients.initial.cpu()
+        for client, weight in enumerate(weights):
+            last = self.latest.recall(client)
+            everyone.add(initial if last is None else last, weight / sum(weights))
+        found = {"sel": self.sampled_mean, "all": everyone.value}
+        return {name: values.to(dispatch.start) for name, values in found.items()}
+
+    def _average(
+        self, round: int, sampled: list[int], writer: Writer | None, latest: Writer | None
+    ) -> tuple[float, float, int]:
+        """Add up the uploads; the server's model becomes the result of the method's rule.
+
+        Returns the clients' training loss and training accuracy, weighted by size, and the gradients they
+        computed. The loss is cross-entropy alone, over the last local epoch; the accuracy is NaN where it was
+        not measured.
+        """
+        federation, dispatch = self.federation, self.dispatch
+        sizes = {client: len(dispatch.rows[client]) for client in sampled}
+        weights = {client: federation.weight(size) for client, size in sizes.items()}
+        weight, samples = sum(weights.values()), sum(sizes.values())
+        mean, counters = WeightedSum(), dispatch.counters.clone()
+        train_loss, train_accuracy, gradients = 0.0, 0.0, 0
+        sums = {name: WeightedSum() for name in dispatch.summed}
+        for stack, trained in dispatch.uploads(round, sampled, self.memory):
+            dispatch.clock.enter("aggregation")
+            trained = trained.on_cpu()
+            gradients += int(trained.gradients.sum())
+            values, losses = trained.values, trained.loss.tolist()
+            for row, client in enumerate(stack):
+                mean.add(values[row], weights[client] / weight)
+                train_loss += losses[row] * sizes[client] / samples
+                train_accuracy += float(trained.accuracy[row]) * sizes[client] / samples
+                sent = dispatch.sent(trained, row)
+                for name, sum_ in sums.items():
+                    sum_.add(sent[name])
+                if writer and dispatch.remembers:
+                    writer.client(client, trained.memory[row])
+                if latest:
+                    latest.client(client, values[row])
+                self.files.upload(round, client, values[row], trained.counters, losses[row])
+            counters = torch.maximum(counters, trained.counters.to(counters.device))
+        self.sampled_mean = mean.value.clone()
+        totals = {name: sum_.value for name, sum_ in sums.items()}
+        dispatch.start.copy_(self._serve(mean.value, totals, round, len(sampled), weight))
+        dispatch.counters.copy_(counters)
+        dispatch.broadcast(self.state)
+        if writer:
+            writer.server(self.state)
+        return train_loss, train_accuracy, gradients
+
+    def _serve(
+        self, mean: Tensor, sums: dict[str, Tensor], round: int, participants: int, weight: float
+    ) -> Tensor:
+        """Return the next model (P+Q,), given the mean of the uploads; update the server's state.
+
+        The rule moves trainable parameters that are shared; all else is the mean.
+        """
+        federation, dispatch = self.federation, self.dispatch
+        method, size = federation.method, dispatch.model.size
+        anchor, kept = (
+            model[:size].to("cpu", torch.float64, copy=True) for model in (dispatch.origin, dispatch.start)
+        )
+        step = ServerStep(
+            mean[:size].clone(), anchor, self.state, participants, len(federation.rows),
+            federation.settings.options, sums, weight, round, kept, dispatch.model.named,
+        )  # fmt: skip
+        state = dict(self.state)
+        if method.server:
+            model, changed = method.server(step)
+            mean[:size][dispatch.shared] = model[dispatch.shared]
+            state |= changed
+        for observe in method.server_notes:
+            state |= observe(step)
+        self.state = state
+        return mean
+
+    @contextmanager
+    def _recorded(self, memory: Memory | None, round: int) -> Iterator[Writer | None]:
+        """Open the round's folder in ``memory``, if the run has such a memory."""
+        if memory is None:
+            yield None
+        else:
+            with memory.record(round) as writer:
+                yield writer
+                self.dispatch.clock.enter("checkpointing")
+
+    def _continue(self) -> list[Round]:
+        """Load the newest global model of the run; return the metrics up to it."""
+        run, dispatch = self.run, self.dispatch
+        for leftover in run.folder.rglob(".*.tmp"):  # of a process killed while it wrote
+            remove(leftover, below=run.root)
+        newest = run.final if run.final.exists() else run.last
+        if not newest.exists():
+            run.write_metrics([])
+            return []
+        checkpoint = load_checkpoint(newest)
+        problem = foreign_problem(newest.name, checkpoint.info, Account(run.manifest(), (), False))
+        if problem:
+            raise UserError(f"cannot resume {run.name!r}: {newest.name} {problem}; restore it from a copy")
+        dispatch.model.load(checkpoint.state)
+        dispatch.start.copy_(dispatch.model.values[0])
+        dispatch.counters.copy_(dispatch.model.counters)
+        if checkpoint.info.labels not in ((), self.federation.labels(checkpoint.info.round)):
+            raise UserError(
+                f"cannot resume {run.name!r}: its concepts shift otherwise under numpy {version('numpy')} "
+                f"than under {checkpoint.info.versions.get('numpy')}; use that numpy, or train it anew"
+            )
+        metrics = run.metrics()[: checkpoint.info.round]
+        if [m.round for m in metrics] != list(range(1, checkpoint.info.round + 1)):
+            raise UserError(
+                f"cannot resume {run.name!r}: its weights are of round {checkpoint.info.round}, which its "
+                "metrics do not reach; train it anew under another --name"
+            )
+        run.write_metrics(metrics)
+        return metrics
+
+
+def _entry(score: Score) -> dict[str, float | None]:
+    return {"accuracy": score.accuracy, "loss": finite(score.loss)}
+
+
+def _lean(record: Round) -> Round:
+    """Return a record without its clients and rows, so that memory hardly grows with the rounds."""
+    content = {key: value for key, value in record.to_json().items() if key not in ("clients", "rows")}
+    return Round.model_validate(content)
+
+
+def _diverged(record: Round, model: Tensor) -> bool:
+    """Say whether a round left the training loss or the model (P+Q,) not finite; accuracy does not count."""
+    return record.train_loss is None or not bool(model.isfinite().all())

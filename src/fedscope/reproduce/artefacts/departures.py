@@ -1,0 +1,120 @@
+"""Where an artefact departs from the published experiment: settings, rows, seeds, data, what is not drawn."""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from fedscope.checkpoints.file.checkpoint import versions
+from fedscope.data.sets import catalogue as data_catalogue
+from fedscope.federated.setup.presets import preset
+from fedscope.records.reading import Kept
+from fedscope.reproduce.artefacts.filled import FilledCell
+from fedscope.reproduce.recipes.cells import Cell
+from fedscope.reproduce.recipes.measures import Measure
+from fedscope.reproduce.recipes.spec import Recipe
+from fedscope.reproduce.recipes.spec import recipe as published_recipe
+from fedscope.reproduce.runs.inventory import RunEntry
+
+DIVERGED = "diverged"
+DRAWN = ("curves", "spectrum", "density", "landscape")  # kinds of figures that are drawn of runs
+
+
+def reductions(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[FilledCell]) -> list[str]:
+    """Return in which settings the artefact departs from the published experiment, and for which rows."""
+    departs: dict[str, list[str]] = {}
+    swept = (f"{recipe.sweep.option} ",) if recipe.sweep else ()
+    for cell in cells:
+        for text in cell.use.overridden:
+            if not text.startswith(swept):
+                departs.setdefault(text, []).append(cell.row)
+    for one in filled:
+        own, wanted, at = one.match.entry.manifest.settings, one.cell.settings, one.match.round
+        if at < wanted.rounds:
+            departs.setdefault(f"after {at} of {wanted.rounds} rounds", []).append(one.cell.row)
+        elif own.rounds > at:
+            departs.setdefault(f"at round {at} of a run of {own.rounds}", []).append(one.cell.row)
+        if own.precision != wanted.precision:
+            departs.setdefault(f"trained in {own.precision}", []).append(one.cell.row)
+    everyone = {cell.row for cell in cells}
+    whole = len({(cell.row, cell.column, cell.seed) for cell in cells})
+    found = [
+        text if len(rows) == whole or set(rows) == everyone else f"{text} ({', '.join(dict.fromkeys(rows))})"
+        for text, rows in departs.items()
+    ]
+    measures: dict[str, Measure] = {}
+    for cell in cells:
+        measures |= cell.measures
+    return found + [f"{name}: {wanted.summary()}" for name, wanted in measures.items()]
+
+
+def left_out(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
+    """Return the published rows, columns and seeds that are left out."""
+    if not cells:
+        return []
+    whole, found = published_recipe(recipe.name), []
+    rows = [row for row in recipe.rows if row not in {cell.row for cell in cells}]
+    shown = {column.published or label for label, column in recipe.columns.items()}
+    columns = [label for label in whole.columns if label not in shown]
+    seeds, published = {cell.seed for cell in cells}, preset(cells[0].use.name).seeds
+    found += [f"without {', '.join(rows)}"] if rows else []
+    found += [f"without the columns {'; '.join(columns)}"] if columns else []
+    if not seeds <= set(published):
+        return [*found, f"seeds {_listed(published)} → {_listed(sorted(seeds))}"]
+    return found + ([f"{len(seeds)} of {len(published)} seeds"] if len(seeds) < len(published) else [])
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def provisional(cells: Sequence[Cell]) -> list[str]:
+    """Return the settings that no source gives, as they stand here."""
+    found: dict[str, None] = {}
+    for cell in cells:
+        values = {**cell.settings.model_dump(), **cell.settings.options}
+        for name, why in cell.use.provisional.items():
+            found[f"{name} {values.get(name)} ({why})"] = None
+    return list(found)
+
+
+def notes(filled: Sequence[FilledCell]) -> list[str]:
+    """Return warnings on data and results: too few samples, an older fedscope."""
+    found = []
+    sources = dict.fromkeys(one.match.entry.manifest.data.name for one in filled)
+    for name in sources:
+        expected = data_catalogue.record(name).expected["train"]
+        used = _training_samples(filled, name)
+        if used and used < expected:
+            found.append(f"{name}: {used:,} of the published {expected:,} training samples were at hand")
+    old = {one.cell.row for one in filled for record in one.records.values() if _is_old(record)}
+    if old:
+        found.append(f"measured by an earlier version of fedscope: {', '.join(sorted(old))}")
+    return found
+
+
+def divergences(diverged: Sequence[tuple[Cell, RunEntry]]) -> list[str]:
+    """Name the cells whose run diverged, and the round."""
+    return [
+        f"{DIVERGED}: {cell.row}, seed {cell.seed}, in round {entry.manifest.diverged}"
+        for cell, entry in diverged
+    ]
+
+
+def undrawn(recipe: Recipe, cells: Sequence[Cell], shown: Collection[str]) -> list[str]:
+    """Name the rows of ``cells`` that a figure does not show; a table has an empty cell for each."""
+    rows = [row for row in recipe.rows if row in {cell.row for cell in cells} - {*shown}]
+    if recipe.kind not in DRAWN or not rows:
+        return []
+    return [f"not drawn, since the registry has no run or no result of it: {', '.join(rows)}"]
+
+
+def _training_samples(filled: Sequence[FilledCell], name: str) -> int | None:
+    """Return how many training samples a data set had, where no run says it took a part of it."""
+    whole = [
+        one.match.entry.manifest.data.train_samples
+        for one in filled
+        if one.match.entry.manifest.data.name == name and one.cell.settings.train_samples is None
+    ]
+    return whole[0] if whole else None
+
+
+def _is_old(record: Kept) -> bool:
+    return bool(record.versions) and record.versions.get("fedscope") != versions().get("fedscope")

@@ -1,0 +1,76 @@
+"""A recipe's cell with the run that stands in it: rounds, checkpoints, and the results measured of them."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from fedscope.checkpoints.file.schema import Round, Settings
+from fedscope.records.entries import Record
+from fedscope.records.hessian import HessianRecord
+from fedscope.records.reading import Kept
+from fedscope.reproduce.recipes.cells import Cell
+from fedscope.reproduce.recipes.quantities import QUANTITIES, Number, from_metrics, from_record
+from fedscope.reproduce.runs.inventory import Match
+from fedscope.reproduce.runs.measure import cached_result, content, key
+
+
+@dataclass(frozen=True)
+class FilledCell:
+    """A cell with the run that fills it, and the results measured of the run."""
+
+    cell: Cell
+    match: Match
+    registry: Path
+
+    @cached_property
+    def metrics(self) -> list[Round]:
+        """The rounds up to the cell's."""
+        return self.match.entry.metrics[: self.match.round]
+
+    @cached_property
+    def paths(self) -> dict[str, Path]:
+        """The checkpoint of each measure, where it exists."""
+        paths = {name: self.match.path(self.cell, wanted) for name, wanted in self.cell.measures.items()}
+        return {name: path for name, path in paths.items() if path}
+
+    @cached_property
+    def records(self) -> dict[str, Kept]:
+        """The results that there are, by the measure's name."""
+        measures = self.cell.measures
+        found = {
+            name: cached_result(self.registry, path, measures[name]) for name, path in self.paths.items()
+        }
+        return {name: record for name, record in found.items() if record is not None}
+
+    def number(self, quantity: str) -> tuple[Number, HessianRecord | None] | None:
+        """Return a quantity's value and the record it is from; None where it is not measured."""
+        measure = QUANTITIES[quantity].measure
+        if measure is None:
+            tested = self.match.entry.manifest.data.test_samples
+            return from_metrics(quantity, self._settings(), self.metrics, tested), None
+        record = self.records.get(measure)
+        return (from_record(quantity, record), record) if isinstance(record, HessianRecord) else None
+
+    def _settings(self) -> Settings:
+        """The run's settings with the cell's rounds and target, which decide what half of the rounds is."""
+        update = {"rounds": self.cell.settings.rounds, "target": self.cell.settings.target}
+        return self.match.entry.manifest.settings.model_copy(update=update)
+
+    def describe(self) -> Record:
+        """Return the run and its measured checkpoints as plain data."""
+        manifest, measures = self.match.entry.manifest, self.cell.measures
+        checkpoints = {
+            name: {"file": path.name, "sha256": content(path), "result": key(path, measures[name])}
+            for name, path in self.paths.items()
+        }
+        return {
+            **self.cell.describe(),
+            "run": manifest.name,
+            "round": self.match.round,
+            "schedule": manifest.settings.rounds,
+            "preset": self.cell.use.model_dump(mode="json"),
+            "settings": manifest.settings.model_dump(mode="json"),
+            "data": manifest.data.model_dump(mode="json"),
+            "versions": manifest.versions,
+            "checkpoints": checkpoints,
+        }

@@ -1,0 +1,107 @@
+"""An artefact's cells, legend and conditions as texts: what its Markdown, CSV and LaTeX share."""
+
+from collections.abc import Sequence
+
+from fedscope.figures.numbers import format_estimate
+from fedscope.records.artefact import ArtefactRecord, Cell, PaperValue
+from fedscope.reproduce.artefacts.artefact import NOT_MEASURED
+
+NOT_RUN = "not run"
+
+
+def cell_text(entry: Cell) -> str:
+    """Return a cell: our value ± deviation or error, the paper's in brackets, a star if they differ."""
+    if entry.value is not None:
+        shown = entry.spread
+        ours = format_estimate(entry.value, *([shown] if shown is not None else []))
+        if not shown and (shown == 0 or entry.value.is_integer()):
+            ours = f"{entry.value:.4g}"
+    else:
+        ours = entry.text or NOT_RUN
+    star = "*" if entry.differs else ""
+    paper = paper_text(entry.paper)
+    return f"{ours}{star} [{paper}]" if paper else f"{ours}{star}"
+
+
+def paper_text(paper: PaperValue | None) -> str:
+    """Return the paper's value: value ± deviation, ≈ before an inferred one, "lost" for a lost one."""
+    if paper is None:
+        return ""
+    if not paper.value:
+        return "lost"
+    text = f"{paper.value} ± {paper.std}" if paper.std else paper.value
+    return f"≈ {text}" if paper.inferred else text
+
+
+def grid(record: ArtefactRecord) -> tuple[list[str], list[str], list[list[str]]]:
+    """Return the table as texts: each column's group, its heading, and the rows; the first is the row's name.
+
+    A group that is empty stands for the heading alone.
+    """
+    if own := record.grid:
+        return [""] * len(own.header), list(own.header), [list(row) for row in own.rows]
+    cells = {(e.row, e.column, e.quantity): e for e in record.entries}
+    places = list(dict.fromkeys((e.column, e.quantity) for e in record.entries))
+    groups = ["", *(column for column, _ in places)]
+    header = ["method", *(record.quantities[quantity] for _, quantity in places)]
+    if len(set(header[1:])) == 1 and len(places) > 1:  # one quantity: the columns' names say all
+        header = ["method", *(column for column, _ in places)]
+        groups = [""] * len(header)
+    rows = []
+    for row in record.rows:
+        found = [cells.get((row, column, quantity)) for column, quantity in places]
+        rows.append([row, *("" if entry is None else cell_text(entry) for entry in found)])
+    return groups, header, rows
+
+
+def legend(record: ArtefactRecord) -> list[str]:
+    """Return the meaning of the marks in the table."""
+    entries, found = record.entries, []
+    papers = [entry.paper for entry in entries if entry.paper]
+    if any(entry.seeds > 1 for entry in entries):
+        found.append("± standard deviation over seeds")
+    if any(entry.seeds == 1 and entry.error for entry in entries):
+        found.append(
+            "± standard error of the measurement, of one seed: the spread between trainings is in no error"
+        )
+    if papers:
+        found.append("[ ]: the paper's value")
+    if any(paper.inferred for paper in papers):
+        found.append("≈: not printed there; " + _reasons(papers, inferred=True))
+    if any(not paper.value for paper in papers):
+        found.append("lost: the paper's value is lost in the text it survives in")
+    if any(entry.differs for entry in entries):
+        found.append(
+            "*: differs from the paper's by more than twice the combined error, or in a printed digit"
+        )
+    if any(_incomparable(entry) for entry in entries) and record.scale != "smoke":
+        found.append("a value without ± has no known error, and is not compared with the paper's")
+    if any(entry.text == NOT_MEASURED for entry in entries):
+        found.append(f"{NOT_MEASURED}: the run is there; this of it is not")
+    if any(entry.value is None and entry.text is None for entry in entries):
+        found.append(f"{NOT_RUN}: no run of these settings is in the registry")
+    for note in dict.fromkeys(paper.note for paper in papers if paper.note and not paper.inferred):
+        if not note.startswith("lost"):
+            who = [e.row for e in entries if e.paper and e.paper.note == note]
+            found.append(f"the paper's value of {', '.join(dict.fromkeys(who))}: {note}")
+    return found
+
+
+def _incomparable(entry: Cell) -> bool:
+    known = entry.value is not None and entry.error is None and entry.differs is None
+    return known and bool(entry.paper and entry.paper.value)
+
+
+def _reasons(papers: Sequence[PaperValue], *, inferred: bool) -> str:
+    return "; ".join(dict.fromkeys(p.note for p in papers if bool(p.inferred) == inferred and p.note))
+
+
+def conditions(record: ArtefactRecord) -> list[str]:
+    """Return the scale and every reduction, in the lines that stand under an artefact."""
+    lines = [f"Scale: {record.scale}"]
+    lines += [f"Why: {why}" for why in record.why]
+    if record.reductions:
+        lines.append("Departs from the published experiment in: " + "; ".join(record.reductions))
+    if record.provisional:
+        lines.append("Provisional, since no source gives it: " + "; ".join(record.provisional))
+    return lines

@@ -1,0 +1,100 @@
+"""A checkpoint measured by our own estimators, whose errors are known."""
+
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
+
+import torch
+
+from fedscope.landscape.operators.base import Operator
+from fedscope.landscape.operators.empirical_risk import LossOperator
+from fedscope.landscape.operators.finite_checks import check_products
+from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
+from fedscope.landscape.spectral.hutchinson_trace import trace
+from fedscope.landscape.spectral.layer_blocks import layer_eigenpairs, layer_patterns
+from fedscope.landscape.spectral.results import Density, Eigenpairs, Trace
+from fedscope.landscape.spectral.ritz import Which
+from fedscope.landscape.spectral.slq_density import spectral_density
+from fedscope.streams import key, torch_stream
+from fedscope.workflows.curvature.cross_client import ClientComparison, compare_clients
+from fedscope.workflows.curvature.record import Estimates
+from fedscope.workflows.progress import Stage
+from fedscope.workflows.requests import Request
+from fedscope.workflows.results.cache import ResultCache
+from fedscope.workflows.results.lookup import Part
+from fedscope.workflows.sources.problem import Problem
+from fedscope.workflows.sources.run_clients import Participants
+
+
+@dataclass(frozen=True)
+class Certified:
+    """Our own estimators on one problem, with every product in the cache.
+
+    ``curvature`` makes the operator of a model on batches, or of some of its parameters.
+    """
+
+    problem: Problem
+    request: Request
+    curvature: Callable[..., LossOperator]
+    stage: Stage
+    cache: ResultCache
+
+    def estimates(
+        self, whole: LossOperator, participants: Participants | None, missing: Set[Part]
+    ) -> Estimates:
+        """Return those parts of the request that are ``missing``; ``whole`` is the problem's own operator."""
+        request, operator = self.request, self.cache.operator(whole)
+        compared = participants if "cross_client" in missing else None
+        overlap = (request.cross_client.overlap or 0) if compared else 0
+        pairs = None
+        if overlap or {"eigenvalues", "trace"} & missing:  # the trace is deflated by their basis
+            pairs = self._eigenpairs(operator, max(request.top_k, overlap))
+            check_products(str(self.problem.path), whole, pairs.values)
+        return Estimates(
+            pairs=pairs if "eigenvalues" in missing else None,
+            trace=self._trace(operator, pairs) if pairs and "trace" in missing else None,
+            layers=self._layers(whole.names) if request.layers and "layers" in missing else None,
+            density=self._density(operator) if request.density and "density" in missing else None,
+            clients=self._clients(compared, pairs) if compared else None,
+        )
+
+    def _eigenpairs(self, operator: Operator, k: int) -> Eigenpairs:
+        which: Which = "both" if self.request.both_ends else "largest"
+        tol, draws = self.request.tol, self._stream("lanczos")
+        with self.stage(f"{self.problem.title}: λ_max, products") as progress:
+            return top_eigenpairs(operator, k=k, which=which, tol=tol, generator=draws, progress=progress)
+
+    def _trace(self, operator: Operator, pairs: Eigenpairs) -> Trace:
+        probes, known, draws = self.request.probes, pairs.subspace, self._stream("trace")
+        rtol = None if probes else self.request.trace_rtol
+        with self.stage(f"{self.problem.title}: trace, products") as progress:
+            return trace(operator, rtol=rtol, probes=probes, known=known, generator=draws, progress=progress)
+
+    def _layers(self, names: Sequence[str]) -> dict[str, Eigenpairs]:
+        seed, own = key(self.problem.source.seed, "layers"), (self.problem.model, self.problem.batches)
+
+        def restricted(patterns: Sequence[str]) -> Operator:
+            return self.cache.operator(self.curvature(*own, patterns))
+
+        with self.stage(f"{self.problem.title}: λ_max of each layer, products") as progress:
+            return layer_eigenpairs(
+                restricted, layer_patterns(names), tol=self.request.tol, seed=seed, progress=progress
+            )
+
+    def _density(self, operator: Operator) -> Density:
+        with self.stage(f"{self.problem.title}: density, products") as progress:
+            return spectral_density(operator, generator=self._stream("density"), progress=progress)
+
+    def _clients(self, participants: Participants, pairs: Eigenpairs | None) -> ClientComparison:
+        with self.stage(f"{self.problem.title}: cross-client, products") as progress:
+            return compare_clients(
+                participants,
+                self.request.cross_client.settled("paper"),
+                lambda model, batches: self.cache.operator(self.curvature(model, batches)),
+                seed=self.problem.source.seed,
+                leading=pairs.vectors if pairs else None,
+                tol=self.request.tol,
+                progress=progress,
+            )
+
+    def _stream(self, purpose: str) -> torch.Generator:
+        return torch_stream(self.problem.source.seed, purpose)  # on the CPU: the same probes on every device

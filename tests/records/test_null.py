@@ -1,0 +1,61 @@
+"""Verdicts where there is nothing to find, and where there is: known populations on shared samples."""
+
+import os
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedscope.landscape import top_eigenpairs
+from fedscope.records.differences import differences
+from fedscope.records.entries import eigenvalues, finite
+from fedscope.records.hessian import HessianRecord
+from tests.landscape.features import Features
+
+DRAWS = int(os.environ.get("FEDSCOPE_DRAWS", 100))
+SAMPLES, N = 1024, 60
+
+
+def record(features: Tensor) -> HessianRecord:
+    """The record of λ_max on these samples; its trace is of no interest."""
+    found = top_eigenpairs(Features(features))
+    (entry,) = eigenvalues(found)
+    nothing = {"value": None, "stderr_probe": None, "stderr_data": None}
+    content: dict[str, Any] = {
+        "schema": "fedscope/hessian/1", "checkpoint": {"sha256": "0"}, "samples_sha256": "s",
+        "batch_sizes": [32] * 32, "problem": {"samples": SAMPLES}, "lambda_max": entry,
+        "eigenvalues": [entry], "trace": nothing, "density": None, "cross_client": None,
+    }  # fmt: skip
+    return HessianRecord.read(finite(content))
+
+
+def verdicts(ours: Tensor, theirs: Tensor) -> list[str | None]:
+    """Return the verdict on λ_max of each draw, for two spectra of the features' covariance."""
+    found: list[str | None] = []
+    for seed in range(DRAWS):
+        z = torch.randn(SAMPLES, N, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        one, other = record(z * ours.sqrt()), record(z.roll(1, dims=1) * theirs.sqrt())
+        (gap,) = differences(one, other)
+        found.append(gap.verdict)
+    return found
+
+
+ALONE = torch.cat([torch.tensor([2.0]), torch.full((N - 1,), 0.01)]).double()
+BULK = torch.cat([torch.tensor([2.0]), torch.linspace(1.2, 0.2, N - 1)]).double()
+
+
+@pytest.mark.slow
+def test_equal_values_are_undecided() -> None:
+    """One has a bulk below its λ_max, which raises it on so few samples, and the other none."""
+    found = verdicts(ALONE, BULK)
+    wrong = sum(verdict != "undecided" for verdict in found)
+    print(f"{wrong} of {len(found)}")
+    assert wrong <= 0.05 * DRAWS + 2.4 * (0.05 * 0.95 * DRAWS) ** 0.5
+
+
+@pytest.mark.slow
+def test_a_difference_is_found() -> None:
+    higher = verdicts(ALONE, torch.cat([torch.tensor([2.8]).double(), ALONE[1:]]))
+    assert higher.count("higher") >= 0.9 * DRAWS
+    assert "lower" not in higher
