@@ -39,6 +39,18 @@ def test_null_is_nan_and_absent_is_what_it_meant() -> None:
     assert found.to_json() == record
 
 
+def test_the_densities_of_committed_results_have_their_nodes() -> None:
+    found = [
+        record.density for record in read(committed(), "the registry") if isinstance(record, HessianRecord)
+    ]
+    densities = [density for density in found if density and density.nodes]
+    assert len(densities) >= 4
+    assert all(sum(row) == pytest.approx(1) for density in densities for row in density.weights)
+    content = densities[0].to_json()
+    with pytest.raises(UserError, match="weights"):
+        type(densities[0]).read({**content, "weights": content["weights"][:-1]})
+
+
 def test_what_is_no_record_is_told_by_the_field() -> None:
     record = landscape()
     record["axes"][0]["values"] = ["a"]

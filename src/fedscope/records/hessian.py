@@ -91,12 +91,16 @@ class Density(Plain):
     band: Annotated[tuple[Many[Number], ...], Field(strict=False, min_length=2, max_length=2)] | None = None
     sigma: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     negative_mass: NegativeMass
+    nodes: Many[Many[Number]] = ()  # of the quadrature, a row for each probe; none of an older record
+    weights: Many[Many[Number]] = ()
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
         ends = [self.density, *(self.band or ())]
         if len(self.grid) < 3 or any(len(end) != len(self.grid) for end in ends):
             raise ValueError("the density does not fit its grid")
+        if [*map(len, self.nodes)] != [*map(len, self.weights)]:
+            raise ValueError("the density's weights do not fit its nodes")
         return self
 
 
