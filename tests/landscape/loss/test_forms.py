@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fedscope.landscape.loss.bn_folding import Fold
 from fedscope.landscape.loss.conv_double_backward import LAYOUTS
 from fedscope.landscape.loss.forms import PLAIN, Form, Trial, fastest
 
@@ -29,7 +30,7 @@ def _fastest(model: nn.Module, *trials: Trial | Exception) -> tuple[Form, int]:
         return found
 
     evaluate: Callable[[], Tensor] = lambda: model(torch.ones(1, 1, 4, 4))  # noqa: E731
-    return fastest(model, evaluate, attempt), len(left)
+    return fastest(Fold(model), evaluate, attempt), len(left)
 
 
 def _is_plain(model: nn.Module) -> bool:

@@ -9,7 +9,8 @@ Whether a layer feeds its BatchNorm and nothing else is read off the autograd gr
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TypeGuard
 
@@ -42,11 +43,17 @@ class Fold:
         self._layers = [m for m in model.modules() if _is_layer(m)]
         self._norms = [m for m in model.modules() if _is_norm(m)]
         self._partners: dict[_BatchNorm, _Foldable] | None = None
+        self._functions: dict[nn.Module, Callable[[Tensor], Tensor]] = {}
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to make faster."""
         return not self._norms and all(isinstance(layer, nn.Linear) for layer in self._layers)
+
+    @property
+    def folded(self) -> bool:
+        """Whether some layer puts out other numbers than its own, at which a forward may look."""
+        return bool(self._partners)
 
     def install(self, layout: Layout, evaluate: Callable[[], Tensor]) -> None:
         """Put the functions in; ``evaluate`` returns the outputs of some samples."""
@@ -54,17 +61,30 @@ class Fold:
             self._partners = _partners(self._layers, self._norms, evaluate) if self._norms else {}
         for layer in self._layers:
             if not isinstance(layer, nn.Linear):
-                layer.__dict__["forward"] = partial(_plain, layer, layout)
+                self._functions[layer] = partial(_plain, layer, layout)
         for norm in self._norms:
-            norm.__dict__["forward"] = partial(_affine, norm)
+            self._functions[norm] = partial(_affine, norm)
         for norm, layer in self._partners.items():
-            layer.__dict__["forward"] = partial(_folded, layer, norm, layout)
-            norm.__dict__["forward"] = _same
+            self._functions[layer] = partial(_folded, layer, norm, layout)
+            self._functions[norm] = _same
+        for module, function in self._functions.items():
+            module.__dict__["forward"] = function
 
     def remove(self) -> None:
         """Take them out."""
-        for module in (*self._layers, *self._norms):
+        for module in self._functions:
             module.__dict__.pop("forward", None)
+        self._functions = {}
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Take them out for a while."""
+        inside = [module for module in self._functions if module.__dict__.pop("forward", None) is not None]
+        try:
+            yield
+        finally:
+            for module in inside:  # none within another ``aside``
+                module.__dict__["forward"] = self._functions[module]
 
 
 def _is_layer(module: nn.Module) -> TypeGuard[_Foldable]:

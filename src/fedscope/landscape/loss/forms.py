@@ -2,14 +2,16 @@
 
 A form is taken where, on a few samples, it gives the network's outputs and loss to rounding and the same
 Hessian–vector product. Products may differ by more than rounding, because rounding moves a few activations
-across a ReLU's kink; a derivative that is wrong or absent differs by its own size.
+across a ReLU's kink; a derivative that is wrong or absent differs by its own size. A network that does other
+things with other samples is told by the losses of all batches, which the first product compares
+(:class:`fedscope.landscape.operators.empirical_risk.LossOperator`).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fedscope.factories import reason
 from fedscope.landscape.loss.bn_folding import Fold
@@ -42,15 +44,14 @@ class Trial:
     product: Tensor | None  # (n,): of the Hessian with some vector; None: PyTorch has none
 
 
-def fastest(model: nn.Module, evaluate: Callable[[], Tensor], attempt: Callable[[], Trial]) -> Form:
-    """Leave ``model`` in the fastest form that is the same network, and say which that is.
+def fastest(fold: Fold, evaluate: Callable[[], Tensor], attempt: Callable[[], Trial]) -> Form:
+    """Leave a network in the fastest form that is the same network, and say which that is.
 
     Args:
-        model: a frozen copy.
+        fold: of a frozen copy.
         evaluate: returns the outputs of some samples.
-        attempt: tries the model as it stands.
+        attempt: tries the network as it stands.
     """
-    fold = Fold(model)
     if fold.empty:
         return PLAIN
     plain, why = attempt(), "an operation of the network has no second derivative"
