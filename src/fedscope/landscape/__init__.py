@@ -6,7 +6,8 @@ from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.batchnorm import frozen_copy
 from fedscope.landscape.loss.state_space import StateSpace
 from fedscope.landscape.operators.base import LambdaOperator, Operator, Product
-from fedscope.landscape.operators.gauss_newton import EmpiricalFisher, GaussNewton
+from fedscope.landscape.operators.empirical_fisher import EmpiricalFisher
+from fedscope.landscape.operators.gauss_newton import GaussNewton
 from fedscope.landscape.operators.hessian import Hessian
 from fedscope.landscape.operators.probes import orthogonal, rademacher
 from fedscope.landscape.spectral.diagonal import deflated_diagonal, diagonal

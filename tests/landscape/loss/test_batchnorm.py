@@ -1,6 +1,6 @@
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian, frozen_copy
@@ -33,6 +33,45 @@ def test_recalibrate_gives_the_sample_weighted_mean_of_the_batch_statistics() ->
     torch.testing.assert_close(layer.running_var, sum(variances) / case.batches.samples)
     assert not layer.training
     assert layer.momentum == 0.1
+
+
+class _Twice(nn.Module):
+    """One BatchNorm at two places of a forward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.bn, self.other = nn.Linear(3, 3), nn.BatchNorm1d(3), nn.BatchNorm1d(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.bn(x + 1)
+        found: Tensor = self.other(self.bn(torch.tanh(self.linear(x))))
+        return found
+
+
+@pytest.mark.parametrize("batch_size", [6, 12, 24])
+def test_recalibrate_is_pytorchs_update_bn_for_equal_batches(batch_size: int) -> None:
+    torch.manual_seed(0)
+    model, batches = _Twice(), Batches(torch.randn(24, 3), torch.zeros(24), batch_size)
+    frozen = frozen_copy(model, bn="recalibrate", batches=batches)
+    torch.optim.swa_utils.update_bn(batches, model)
+    for name, theirs in model.named_buffers():
+        assert torch.equal(frozen.get_buffer(name), theirs), name
+    assert not frozen.bn._forward_pre_hooks  # type: ignore[union-attr]
+
+
+def test_a_layer_used_twice_weights_its_calls_by_their_samples() -> None:
+    torch.manual_seed(0)
+    model, batches = _Twice().double(), Batches(torch.randn(10, 3).double(), torch.zeros(10), 7)
+    frozen = frozen_copy(model, bn="recalibrate", batches=batches)
+    means, seen = torch.zeros(3, dtype=torch.float64), 0
+    model.bn.register_forward_pre_hook(lambda _, args: calls.append(args[0]))
+    for inputs, _ in batches:
+        calls: list[Tensor] = []
+        model.train()(inputs)
+        means += sum(len(inputs) * call.mean(0) for call in calls)
+        seen += len(inputs) * len(calls)
+    assert seen == 20
+    torch.testing.assert_close(frozen.get_buffer("bn.running_mean"), means / seen)
 
 
 def test_recalibrate_names_a_batch_that_is_too_small() -> None:

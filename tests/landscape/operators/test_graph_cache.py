@@ -97,9 +97,9 @@ class _Cube(nn.Module):
 def test_as_many_graphs_as_fit_are_kept_and_the_others_rebuilt() -> None:
     built: list[int] = []
 
-    def build(inputs: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
+    def build(inputs: Tensor, targets: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
         built.append(len(inputs))
-        return (inputs,)
+        return (inputs,), torch.tensor(float(len(built)))
 
     data = list(Batches(torch.zeros(10, 1), torch.zeros(10), 4))  # 4, 4, 2 samples
     graphs = Graphs(build, data, Cost(10, 1), most=2, memory=40)  # 12 bytes each, five of them
@@ -112,3 +112,22 @@ def test_as_many_graphs_as_fit_are_kept_and_the_others_rebuilt() -> None:
     assert built == [2] * 5 + [2] * 3
     assert str(graphs.plan) == "5 graphs of at most 2 samples (0 MiB), 2 kept between products"
     assert [graphs.share(0, part) for part in graphs.parts(0)] == [0.5, 0.5]
+    assert [float(graphs.loss(b)) for b in range(3)] == [1.5, 6.5, 8]  # of the graphs built last
+
+
+def test_the_weights_do_not_make_micro_batches_smaller() -> None:
+    mib = 1 << 20
+    large = Cost(fixed=600 * mib, each=mib)  # some 130 M float32 weights
+    assert large.fitting(256, None) == 256
+    assert large.fitting(2048, None) == 512
+    assert large.fitting(2048, 700 * mib) == 100  # the whole is what the user bounds
+    assert large.fitting(2048, 500 * mib) == 1
+    assert large.fitting(2048, 4096 * mib) == 512
+
+
+def test_a_network_of_many_weights_is_not_cut_by_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedscope.landscape.operators.graph_cache._WORKING", 1 << 17)
+    model = nn.Sequential(nn.Linear(200, 200), nn.Tanh(), nn.Linear(200, 2))  # 160 kB in weights
+    batches = Batches(torch.randn(24, 200), torch.zeros(24, dtype=torch.long), 24)
+    operator = Hessian(model, nn.functional.cross_entropy, batches)
+    assert operator.plan.microbatch > 4

@@ -7,9 +7,13 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing.spawn import spawn
 
-from fedscope.landscape import GaussNewton, Hessian, Operator, surface
+from fedscope.landscape import EmpiricalFisher, GaussNewton, Hessian, Operator, surface
+from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.surfaces.point_cache import PointFile
 from tests.landscape.cases import convnet
+from tests.landscape.skipping import images, skipping
+
+KINDS: list[type[LossOperator]] = [Hessian, GaussNewton, EmpiricalFisher]
 
 
 def _products(operator: Operator) -> list[torch.Tensor]:
@@ -20,6 +24,13 @@ def _products(operator: Operator) -> list[torch.Tensor]:
     assert product.onto is not None
     block = operator.products(rows)
     return [product.vector, product.forms, product.onto, *(each.vector for each in block)]
+
+
+def _given_up(kind: type[LossOperator], group: dist.ProcessGroup | None) -> tuple[torch.Tensor, str | None]:
+    """A product of a network that is another one when folded, on the last batch alone; and what is said."""
+    operator = kind(skipping(), torch.nn.functional.cross_entropy, images(), group=group)
+    product = operator.matvec(torch.ones(operator.shape[0], dtype=torch.float64))
+    return product, operator.form.reason
 
 
 def _grid(keep: Path | None) -> torch.Tensor:
@@ -44,6 +55,7 @@ def _work(rank: int, folder: str) -> None:
             for kind in (Hessian, GaussNewton)
         ]
         torch.save(found, Path(folder) / f"{rank}.pt")
+        torch.save([_given_up(kind, dist.group.WORLD) for kind in KINDS], Path(folder) / f"plain{rank}.pt")
         kept = Path(folder) / f"kept{rank}"
         torch.save([_grid(kept), _grid(kept)], Path(folder) / f"grids{rank}.pt")
     finally:
@@ -61,6 +73,12 @@ def test_two_processes_give_what_one_gives_and_the_same_bits(tmp_path: Path) -> 
         ):
             assert torch.equal(a, b)
             torch.testing.assert_close(a, expected, rtol=1e-12, atol=1e-13)
+    for rank in (0, 1):
+        found = torch.load(tmp_path / f"plain{rank}.pt")
+        for kind, (product, reason) in zip(KINDS, found, strict=True):
+            expected, said = _given_up(kind, None)
+            torch.testing.assert_close(product, expected, rtol=1e-12, atol=1e-13)
+            assert reason == said == "its loss would differ in batch 3 of 3"
     for rank in (0, 1):
         for ours in torch.load(tmp_path / f"grids{rank}.pt"):
             assert torch.equal(ours, _grid(None))

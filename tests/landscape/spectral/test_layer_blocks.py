@@ -25,6 +25,7 @@ def test_each_layers_largest_eigenvalues_are_those_of_its_block() -> None:
         expected = torch.linalg.eigvalsh(dense[block, block]).flip(0)[:4]
         torch.testing.assert_close(found[layer].values, expected, rtol=1e-7, atol=1e-9)
         assert found[layer].converged
+        assert found[layer].subspace is None  # nobody asks for the layers' bases
         assert bool(found[layer].stderr_data.isfinite().all())
     assert seen[-1] == sum(pairs.matvecs for pairs in found.values())
     alone = layer_eigenpairs(restricted, ["2.*"], k=4, tol=1e-9)["2.*"]

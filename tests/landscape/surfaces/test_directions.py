@@ -52,3 +52,21 @@ def test_random_directions_leave_out_frozen_parameters_and_dead_filters() -> Non
     assert first.shape == (6,)
     assert first[:2].tolist() == [0, 0]
     assert float(first[2:4].norm()) > 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "groups"), [(nn.ConvTranspose2d, 1), (nn.ConvTranspose2d, 2), (nn.ConvTranspose1d, 3)]
+)
+def test_filters_of_a_transposed_convolution_are_those_of_its_output_channels(
+    kind: type[nn.ConvTranspose1d | nn.ConvTranspose2d], groups: int
+) -> None:
+    torch.manual_seed(0)
+    layer = kind(6, 12, 3, groups=groups)
+    with torch.no_grad():
+        layer.weight *= torch.linspace(0.1, 3, 12 // groups).view(1, -1, *[1] * (layer.weight.ndim - 2))
+    direction = random_directions(layer).vectors[0][: layer.weight.numel()].view(layer.weight.shape)
+    for group in range(groups):
+        inputs = slice(group * 6 // groups, (group + 1) * 6 // groups)
+        for output in range(12 // groups):
+            own, ours = (tensor[inputs, output].norm() for tensor in (layer.weight.detach(), direction))
+            torch.testing.assert_close(ours, own)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
-from fedscope.landscape.loss.trees import Tree, count, leaves, mapped, split
+from fedscope.landscape.loss.trees import Tree, count, leaves, mapped, octets, split
 
 Batch = tuple[Tree, Tree]
 
@@ -75,7 +75,7 @@ class Batches:
         digest = hashlib.sha256(f"{self.sizes}".encode())
         for tensor in leaves(self._pairs):
             digest.update(f"{tensor.dtype} {tuple(tensor.shape)}\0".encode())
-            digest.update(tensor.cpu().contiguous().numpy().data)
+            digest.update(octets(tensor))
         return digest.hexdigest()
 
     def __len__(self) -> int:

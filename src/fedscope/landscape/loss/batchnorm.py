@@ -6,6 +6,7 @@ then no longer a mean over samples, so it is defined for a single batch only.
 """
 
 import copy
+from collections import Counter
 from collections.abc import Callable
 from typing import get_args
 
@@ -16,7 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches
-from fedscope.landscape.loss.trees import arguments, count, mapped, within
+from fedscope.landscape.loss.trees import arguments, cloned, count, within
 
 
 def frozen_copy(model: nn.Module, *, bn: BatchNormMode = "eval", batches: Batches) -> nn.Module:
@@ -93,26 +94,37 @@ def _forget_running_statistics(layers: list[_BatchNorm]) -> None:
 def recalibrate(model: nn.Module, batches: Batches) -> None:
     """Re-estimate the running statistics of a frozen model on these batches, in place.
 
+    A layer's statistics become the mean over its calls, each weighted by the samples of its batch. With equal
+    batches that is what :func:`torch.optim.swa_utils.update_bn` gives, a layer that is used several times in
+    one forward pass included.
+
     Raises:
         UserError: a batch is too small.
     """
     layers = [module for module in model.modules() if isinstance(module, _BatchNorm)]
+    momenta = [layer.momentum for layer in layers]
+    seen: Counter[nn.Module] = Counter()
+    samples = 0
+
+    def weigh(layer: _BatchNorm, _: object) -> None:
+        # Momentum n_b / n_so_far turns the running update into the sample-weighted mean.
+        seen[layer] += samples
+        layer.momentum = samples / seen[layer]
+
+    handles = [layer.register_forward_pre_hook(weigh) for layer in layers]
     for layer in layers:
         layer.reset_running_stats()
         layer.train()
-    momenta = [layer.momentum for layer in layers]
-    seen = 0
-    for inputs, _ in batches:
-        samples = count(inputs)
-        seen += samples
-        for layer in layers:
-            # Momentum n_b / n_so_far turns the running update into the sample-weighted mean.
-            layer.momentum = samples / seen
-        try:
-            positional, named = arguments(mapped(Tensor.clone, inputs))  # forward may write to them
+    try:
+        for inputs, _ in batches:
+            samples = count(inputs)
+            positional, named = arguments(cloned(inputs))  # forward may write to them
             model(*positional, **named)
-        except ValueError as error:
-            raise UserError(f"a batch of {samples} is too small to recalibrate BatchNorm: {error}") from error
+    except ValueError as error:
+        raise UserError(f"a batch of {samples} is too small to recalibrate BatchNorm: {error}") from error
+    finally:
+        for handle in handles:
+            handle.remove()
     for layer, momentum in zip(layers, momenta, strict=True):
         layer.momentum = momentum
         layer.eval()

@@ -23,6 +23,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from fedscope.landscape.loss.conv_double_backward import Layer, Layout, convolved
 
 _Foldable = Layer | nn.Linear
+Functions = dict[nn.Module, Callable[[Tensor], Tensor]]
 _LAYERS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
@@ -43,47 +44,67 @@ class Fold:
         self._layers = [m for m in model.modules() if _is_layer(m)]
         self._norms = [m for m in model.modules() if _is_norm(m)]
         self._partners: dict[_BatchNorm, _Foldable] | None = None
-        self._layout: Layout | None = None
+        self._functions: Functions = {}
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to make faster."""
         return not self._norms and all(isinstance(layer, nn.Linear) for layer in self._layers)
 
+    @property
+    def folded(self) -> bool:
+        """Whether some layer puts out other numbers than its own, at which a forward may look."""
+        return bool(self._partners)
+
     def install(self, layout: Layout, evaluate: Callable[[], Tensor]) -> None:
         """Put the functions in; ``evaluate`` returns the outputs of some samples."""
         if self._partners is None:
             self._partners = _partners(self._layers, self._norms, evaluate) if self._norms else {}
-        self._put(layout)
+        self._functions = self._made(layout)
+        _put(self._functions)
 
-    @contextmanager
-    def forward_mode(self) -> Iterator[None]:
-        """Let what is installed be differentiable in forward mode meanwhile."""
-        before = self._layout
-        if before:
-            self._put("forward mode")
-        try:
-            yield
-        finally:
-            if before:
-                self._put(before)
-
-    def _put(self, layout: Layout) -> None:
-        self._layout = layout
-        for layer in self._layers:
-            if not isinstance(layer, nn.Linear):
-                layer.__dict__["forward"] = partial(_plain, layer, layout)
-        for norm in self._norms:
-            norm.__dict__["forward"] = partial(_affine, norm)
+    def _made(self, layout: Layout) -> Functions:
+        made: Functions = {
+            layer: partial(_plain, layer, layout)
+            for layer in self._layers
+            if not isinstance(layer, nn.Linear)
+        }
+        made |= {norm: partial(_affine, norm) for norm in self._norms}
         for norm, layer in (self._partners or {}).items():
-            layer.__dict__["forward"] = partial(_folded, layer, norm, layout)
-            norm.__dict__["forward"] = _same
+            made[layer] = partial(_folded, layer, norm, layout)
+            made[norm] = _same
+        return made
 
     def remove(self) -> None:
         """Take them out."""
-        self._layout = None
-        for module in (*self._layers, *self._norms):
+        for module in self._functions:
             module.__dict__.pop("forward", None)
+        self._functions = {}
+
+    @contextmanager
+    def forward_mode(self) -> Iterator[None]:
+        """Let what is put in be differentiable in forward mode for a while."""
+        if self._functions:
+            _put(self._made("forward mode"))
+        try:
+            yield
+        finally:
+            _put(self._functions)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Take them out for a while."""
+        inside = [module for module in self._functions if module.__dict__.pop("forward", None) is not None]
+        try:
+            yield
+        finally:
+            for module in inside:  # none within another ``aside``
+                module.__dict__["forward"] = self._functions[module]
+
+
+def _put(functions: Functions) -> None:
+    for module, function in functions.items():
+        module.__dict__["forward"] = function
 
 
 def _is_layer(module: nn.Module) -> TypeGuard[_Foldable]:
@@ -117,7 +138,7 @@ def _partners(
         if layer is not None and args[0].ndim == layer.weight.ndim:  # its channels, not a sequence's places
             taken[norm] = layer
 
-    # A layer with hooks is not folded: they may read the value between it and its BatchNorm.
+    # Who has hooks is left alone: somebody looks between the layer and its BatchNorm.
     handles = [layer.register_forward_hook(after) for layer in layers if not layer._forward_hooks]
     for norm in norms:
         if not (norm._forward_hooks or norm._forward_pre_hooks):

@@ -14,6 +14,7 @@ from torch.autograd.graph import Node
 from torch.utils.hooks import RemovableHandle
 
 from fedscope.errors import UserError
+from fedscope.landscape.loss.trees import within
 
 _MENDS = {  # by what PyTorch's message says
     "use_reentrant": "call torch.utils.checkpoint.checkpoint with use_reentrant=False",
@@ -22,12 +23,26 @@ _MENDS = {  # by what PyTorch's message says
 }
 
 
-def close(first: Tensor, second: Tensor, dtype: torch.dtype) -> bool:
-    """Say whether results computed in ``dtype`` differ by rounding only, beside the largest finite one."""
+_ROUNDINGS = 32  # of the outputs, that a loss may differ by
+
+
+def close(first: Tensor, second: Tensor, dtype: torch.dtype, *, beside: float = 0) -> bool:
+    """Say whether results computed in ``dtype`` differ by rounding only, beside the largest finite one.
+
+    ``beside``: the size of the outputs that losses were computed from; the losses may also differ by some
+    roundings of it, which is more where small losses come from large outputs.
+    """
     if not first.numel() or first.shape != second.shape:
         return first.shape == second.shape
     room = slack(dtype) * float(first.nan_to_num(0, 0, 0).abs().max())
+    room += _ROUNDINGS * torch.finfo(dtype).eps * beside
     return torch.allclose(first, second, rtol=0, atol=room, equal_nan=True)
+
+
+def largest(outputs: object) -> float:
+    """Return the size of the largest finite number in what a model returns."""
+    found = [t for t in within(outputs) if t.is_floating_point() and t.numel()]
+    return max((float(t.detach().nan_to_num(0, 0, 0).abs().max()) for t in found), default=0.0)
 
 
 def check_repeats(evaluate: Callable[[], Tensor]) -> None:

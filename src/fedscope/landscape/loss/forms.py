@@ -2,7 +2,9 @@
 
 A form is taken where, on a few samples, it gives the network's outputs and loss to rounding and the same
 Hessian–vector product. Products may differ by more than rounding, because rounding moves a few activations
-across a ReLU's kink; a derivative that is wrong or absent differs by its own size.
+across a ReLU's kink; a derivative that is wrong or absent differs by its own size. A network that does other
+things with other samples is told by the losses of all batches, which the first product compares
+(:class:`fedscope.landscape.operators.empirical_risk.LossOperator`).
 """
 
 from collections.abc import Callable
@@ -48,7 +50,7 @@ def fastest(fold: Fold, evaluate: Callable[[], Tensor], attempt: Callable[[], Tr
     Args:
         fold: of a frozen copy.
         evaluate: returns the outputs of some samples.
-        attempt: tries the model as it stands.
+        attempt: tries the network as it stands.
     """
     if fold.empty:
         return PLAIN

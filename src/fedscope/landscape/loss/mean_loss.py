@@ -1,10 +1,11 @@
 """Whether a loss is a mean over samples, as weighting batches by their counts requires."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batch, Batches
+from fedscope.landscape.loss.checks import close
 from fedscope.landscape.loss.flat_loss import SAMPLE, FlatLoss, LossFunction
 from fedscope.landscape.loss.trees import Tree, count, joined, some
 
@@ -17,29 +18,52 @@ _ROUNDING = 1e-5  # of a float32 mean over a batch, relative
 
 
 @torch.no_grad()
-def check_mean(model: nn.Module, loss_fn: LossFunction, batches: Batches) -> None:
-    """Try the loss on the first samples: on these twice over, and on its two parts.
+def check_loss(loss: FlatLoss) -> None:
+    """Refuse a loss that is random, or a sum, by what it gives for some samples and for these twice over.
 
-    A sum doubles where every sample is there twice, and its curvature is that of the mean times a number of
-    samples; it is refused. The mean over the parts, weighted by their samples, differs from the whole for a
-    mean over unequal numbers of tokens, or a loss between samples. Then the result would depend on how the
-    samples fall into batches, and a single batch is required.
+    A random loss has no one curvature. A sum doubles where every sample is there twice, and its curvature is
+    that of the mean times a number of samples. Any other loss may be measured: what is no mean over samples
+    is a function of its batches.
 
     Raises:
-        UserError: the loss is no scalar, or a sum.
+        UserError: the loss is no scalar, random, or a sum.
+    """
+    inputs, targets = next(iter(loss.batches))
+    if not loss.coupled:
+        inputs, targets = some(inputs, slice(SAMPLE)), some(targets, slice(SAMPLE))
+    first, second = (_scalar(loss, inputs, targets) for _ in range(2))
+    if not close(first, second, first.dtype):
+        raise UserError(
+            f"the loss gives {float(first):.6g} and {float(second):.6g} for the same outputs and targets, so "
+            "that there is no one loss to measure: remove the randomness, or the state, that it keeps"
+        )
+    whole = float(first)
+    if _doubles(loss, inputs, targets, whole):
+        raise UserError(
+            f"the loss is a sum over samples: {whole:.6g} for {count(inputs)} samples, twice that for each "
+            "of them twice; divide it by their number (reduction='mean')"
+        )
+
+
+@torch.no_grad()
+def check_mean(model: nn.Module, loss_fn: LossFunction, batches: Batches) -> None:
+    """Refuse also a loss over several batches that is no mean over samples, by the parts of the first ones.
+
+    The mean over the parts, weighted by their samples, differs from the whole for a mean over unequal numbers
+    of tokens, or a loss between samples. Then the result would depend on how the samples fall into batches,
+    and a single batch is required.
+
+    Raises:
+        UserError: see :func:`check_loss`.
         NoMeanError: it is no mean, and there are several batches.
     """
     loss = FlatLoss(model, loss_fn, batches)
+    check_loss(loss)
     inputs, targets = _first(loss.batches)
     samples, cut = count(inputs), count(inputs) // 3
-    whole = _value(loss, inputs, targets)
-    if _doubles(loss, inputs, targets, whole):
-        raise UserError(
-            f"the loss is a sum over samples: {whole:.6g} for a batch of {samples}, twice that for each of "
-            "them twice; divide it by their number (reduction='mean')"
-        )
     if len(batches) == 1 or not cut:
         return
+    whole = _value(loss, inputs, targets)
     parts = slice(None, cut), slice(cut, None)
     try:
         values = [_value(loss, some(inputs, rows), some(targets, rows)) for rows in parts]
@@ -63,9 +87,13 @@ def _first(batches: Batches) -> Batch:
         return taken[0]
 
 
-def _value(loss: FlatLoss, inputs: Tree, targets: Tree) -> float:
+def _scalar(loss: FlatLoss, inputs: Tree, targets: Tree) -> Tensor:
     with loss.exact():
-        return float(loss.on_batch(inputs, targets))
+        return loss.on_batch(inputs, targets)
+
+
+def _value(loss: FlatLoss, inputs: Tree, targets: Tree) -> float:
+    return float(_scalar(loss, inputs, targets))
 
 
 def _doubles(loss: FlatLoss, inputs: Tree, targets: Tree, whole: float) -> bool:

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 
+_LINE = 64  # bytes of a line of the processor's cache
+
 Tree = Any
 """A tensor, or a tuple, list or dict of trees; its tensors' first dimension counts samples."""
 
@@ -44,6 +46,22 @@ def mapped(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
     if isinstance(tree, Mapping):
         return {name: mapped(function, item) for name, item in tree.items()}
     return tuple(mapped(function, item) for item in tree)
+
+
+def cloned(tree: Tree) -> Tree:
+    """Return the tree with copies of its tensors, for functions that may write to them.
+
+    A copy begins at the same place of a line of memory: where it does not, kernels round otherwise.
+    """
+    return mapped(_cloned, tree)
+
+
+def _cloned(tensor: Tensor) -> Tensor:
+    if not (tensor.is_contiguous() and tensor.numel()):
+        return tensor.clone()
+    room = tensor.new_empty(tensor.numel() + _LINE // tensor.itemsize)
+    begin = (tensor.data_ptr() - room.data_ptr()) % _LINE // tensor.itemsize
+    return room[begin : begin + tensor.numel()].view(tensor.shape).copy_(tensor)
 
 
 def count(tree: Tree) -> int:
@@ -110,6 +128,11 @@ def within(outputs: object) -> Iterator[Tensor]:
             yield from within(item)
     elif is_dataclass(outputs) and not isinstance(outputs, type):
         yield from within(list(vars(outputs).values()))
+
+
+def octets(tensor: Tensor) -> bytes:
+    """Return the numbers of a tensor of any dtype, also one that NumPy lacks, as they lie in memory."""
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def arguments(inputs: Tree) -> tuple[tuple[Any, ...], dict[str, Any]]:

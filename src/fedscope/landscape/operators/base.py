@@ -105,16 +105,22 @@ class Operator(ABC):
         return torch.stack([product.vector for product in found], dim=1) if found else torch.empty_like(V)
 
     def to_scipy(self) -> "LinearOperator":
-        """Return the operator for SciPy's solvers, in the NumPy dtype of the same name."""
+        """Return the operator for SciPy's solvers, in the NumPy dtype of the same name.
+
+        For a dtype that NumPy lacks (bfloat16) that is float32, which holds its numbers exactly.
+        """
         from scipy.sparse.linalg import LinearOperator
 
+        def numbers(tensor: Tensor) -> np.ndarray:
+            return (tensor.float() if self.dtype == torch.bfloat16 else tensor).cpu().numpy()
+
         def apply(v: np.ndarray) -> np.ndarray:
-            return self.matvec(torch.as_tensor(v.reshape(-1))).cpu().numpy()
+            return numbers(self.matvec(torch.as_tensor(v.reshape(-1))))
 
         def apply_all(V: np.ndarray) -> np.ndarray:
-            return self.matmat(torch.as_tensor(V)).cpu().numpy()
+            return numbers(self.matmat(torch.as_tensor(V)))
 
-        dtype = torch.empty(0, dtype=self.dtype).numpy().dtype
+        dtype = numbers(torch.empty(0, dtype=self.dtype)).dtype
         return LinearOperator(self.shape, matvec=apply, rmatvec=apply, matmat=apply_all, dtype=dtype)
 
     def __add__(self, other: "Operator") -> "Operator":

@@ -23,7 +23,8 @@ from fedscope.landscape.loss.checks import (
 )
 from fedscope.landscape.loss.flat_loss import SAMPLE, FlatLoss, LossFunction, signs
 from fedscope.landscape.loss.forms import Form
-from fedscope.landscape.loss.trees import Tree, count, flat, some
+from fedscope.landscape.loss.mean_loss import check_loss
+from fedscope.landscape.loss.trees import Tree, count, flat, octets, some
 from fedscope.landscape.operators.base import Operator, Product
 from fedscope.landscape.operators.graph_cache import Cost, Graph, Graphs, Plan, cut, measured
 from fedscope.landscape.operators.parallel import add_up, share
@@ -60,6 +61,8 @@ class LossOperator(Operator):
             to the next, products that are not symmetric.
     """
 
+    _one_by_one = False  # whether the products are of each sample's own gradient
+
     def __init__(
         self,
         model: nn.Module,
@@ -74,6 +77,11 @@ class LossOperator(Operator):
         if memory is not None and memory < 0:
             raise UserError(f"memory is {memory} bytes; it must be at least 0")
         self._loss = FlatLoss(model, loss_fn, batches, bn=bn, parameters=parameters)
+        if self._one_by_one and self._loss.mixed:
+            raise UserError(
+                "BatchNorm uses the batch's own statistics, so that no sample has a gradient of its own; "
+                "take bn='eval' or 'recalibrate', with layers that keep running statistics"
+            )
         self.names = self._loss.names
         self.numels = self._loss.numels
         super().__init__(
@@ -86,6 +94,7 @@ class LossOperator(Operator):
         self._memory = memory
         self._group = group
         self._prepared: Graphs | None = None
+        self._verified = False
 
     @property
     def loss(self) -> FlatLoss:
@@ -94,7 +103,7 @@ class LossOperator(Operator):
 
     @property
     def form(self) -> Form:
-        """Whether the network is evaluated in a faster form, and if not, why."""
+        """Whether the network is evaluated in a faster form, and if not, why; the first product decides."""
         return self._loss.form
 
     @property
@@ -116,12 +125,12 @@ class LossOperator(Operator):
         digest = hashlib.sha256(f"{type(self).__name__} {self.names} {self._memory}".encode())
         digest.update(self._loss.batches.sha256.encode())
         for tensor in (self._loss.center, self._loss.losses, product):
-            digest.update(tensor.cpu().contiguous().numpy().tobytes())
+            digest.update(octets(tensor))
         return digest.hexdigest()
 
     @abstractmethod
-    def _graph(self, inputs: Tree, targets: Tree) -> Graph:
-        """Return the tensors of some samples, with their graphs, that every product with them begins at."""
+    def _graph(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
+        """Return what every product with some samples begins at, and their mean loss without a graph."""
 
     @abstractmethod
     def _times(self, graph: Graph, v: Tensor) -> Tensor:
@@ -153,6 +162,33 @@ class LossOperator(Operator):
         return found
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
+        products = self._products(rows, onto)
+        if not self._verified:
+            self._verified = True
+            if reason := self._difference():
+                self._loss.give_up_form(reason)
+                self._prepared = None
+                products = self._products(rows, onto)
+        return products
+
+    def _difference(self) -> str:
+        """Return in which batch the form that the first product was computed in is another network, if any.
+
+        A layer whose BatchNorm is folded into it puts out other numbers than its own, at which a forward may
+        look on some samples only. Every batch's loss has come with the product; it is compared with that of
+        the network as it is. The processes of a group find the same.
+        """
+        if not self._loss.doubtful:
+            return ""
+        graphs, count = self._graphs(), len(self._loss.batches)
+        differing = torch.zeros(count, device=self.device)
+        for b in share(count, self._group):
+            differing[b] = float(self._loss.differs(b, graphs.loss(b)))
+        add_up(self._group, differing)
+        found = differing.nonzero().flatten().tolist()
+        return f"its loss would differ in batch {found[0] + 1} of {count}" if found else ""
+
+    def _products(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
         graphs, count = self._graphs(), len(self._loss.batches)
         totals = torch.zeros_like(rows, dtype=torch.float64)
         forms = totals.new_zeros(len(rows), count)
@@ -206,6 +242,7 @@ class LossOperator(Operator):
 
         with torch.enable_grad(), self._loss.exact(), explained(self._loss.model, outputs):
             check_repeats(outputs)
+            check_loss(self._loss)
             graph, cost = measured(self._graph, (inputs, targets), whole=self._loss.coupled)
             if once_differentiable(graph):
                 raise once_error(self._loss.model, outputs)
@@ -215,7 +252,7 @@ class LossOperator(Operator):
     @torch.no_grad()
     def _separable(self, most: int) -> bool:
         """Say whether every batch's loss is the mean of its parts', as for most losses, but not for all."""
-        with self._loss.exact():
+        with self._loss.plainly(), self._loss.exact():
             for batch, whole in zip(self._loss.batches, self._loss.losses.double(), strict=True):
                 parts = cut(batch, most)
                 sums = [count(x) * self._loss.on_batch(x, y).double() for x, y in parts]

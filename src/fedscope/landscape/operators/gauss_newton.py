@@ -1,8 +1,7 @@
-"""Two positive relatives of the Hessian: generalised Gauss–Newton, and the empirical Fisher information.
+"""A positive relative of the Hessian: the generalised Gauss–Newton matrix.
 
-Both are JᵀMJ with a Jacobian J that is never formed: Jv is the derivative of u ↦ Jᵀu, which is linear, in
-the direction v (a "double backward", as in Pearlmutter's product), so that any model with a second derivative
-will do.
+Its Jacobian J is never formed: Jv is the derivative of u ↦ Jᵀu, which is linear, in the direction v (a
+"double backward", as in Pearlmutter's product), so that any model with a second derivative will do.
 """
 
 import torch
@@ -10,8 +9,8 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.loss.derivatives import joined, pulled
-from fedscope.landscape.loss.sample_curvature import fisher_forms, gauss_newton_forms
-from fedscope.landscape.loss.trees import Tree, split
+from fedscope.landscape.loss.sample_curvature import gauss_newton_forms
+from fedscope.landscape.loss.trees import Tree
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.graph_cache import Graph
 
@@ -24,8 +23,8 @@ class GaussNewton(LossOperator):
     information with labels drawn from the model. Arguments and errors as of :class:`LossOperator`.
     """
 
-    def _graph(self, inputs: Tree, targets: Tree) -> Graph:
-        outputs = _one_tensor(self._loss.outputs(inputs))
+    def _graph(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
+        outputs = one_tensor(self._loss.outputs(inputs))
         self._check_used(outputs)
         dual = torch.zeros_like(outputs, requires_grad=True)
         transposed = pulled((outputs,), self._loss.parameters, (dual,), again=True)  # Jᵀu, linear in u
@@ -33,7 +32,7 @@ class GaussNewton(LossOperator):
         loss = self._loss.of(point, targets)
         self._check_used(loss)
         (slope,) = torch.autograd.grad(loss, point, create_graph=True)
-        return *transposed, outputs, dual, point, slope
+        return (*transposed, outputs, dual, point, slope), loss.detach()
 
     def _times(self, graph: Graph, v: Tensor) -> Tensor:
         *transposed, outputs, dual, point, slope = graph
@@ -44,37 +43,12 @@ class GaussNewton(LossOperator):
         return gauss_newton_forms(self._loss, inputs, targets, v)
 
 
-class EmpiricalFisher(LossOperator):
-    """F = (1/N)·Σ_i g_i g_iᵀ, g_i the gradient of sample i's own loss at its label.
+def one_tensor(outputs: object) -> Tensor:
+    """Return a model's output, which must be one tensor.
 
-    No per-sample gradient is formed: with ℓ the losses (n_b,) as a function of w, F_b v = Jᵀ(Jv)/n_b for its
-    Jacobian J. The loss must be the mean of what it is for each sample alone, and the model must treat its
-    samples one by one (BatchNorm by ``eval``). Arguments and errors as of :class:`LossOperator`.
+    Raises:
+        UserError: it is something else.
     """
-
-    def _graph(self, inputs: Tree, targets: Tree) -> Graph:
-        outputs = _one_tensor(self._loss.outputs(inputs))
-        losses = torch.stack(
-            [
-                self._loss.of(output, target)
-                for output, target in zip(outputs.split(1), split(targets, 1), strict=True)
-            ]
-        )
-        self._check_used(losses)
-        dual = torch.zeros_like(losses, requires_grad=True)
-        transposed = pulled((losses,), self._loss.parameters, (dual,), again=True)
-        return *transposed, losses, dual
-
-    def _times(self, graph: Graph, v: Tensor) -> Tensor:
-        *transposed, losses, dual = graph
-        (pushed,) = pulled(transposed, (dual,), self._loss.split(v))
-        return joined(pulled((losses,), self._loss.parameters, (pushed / len(losses),)))
-
-    def _forms(self, inputs: Tree, targets: Tree, v: Tensor) -> Tensor:
-        return fisher_forms(self._loss, inputs, targets, v)
-
-
-def _one_tensor(outputs: object) -> Tensor:
     if not isinstance(outputs, Tensor):
         raise UserError(
             f"the model returns {type(outputs).__name__}; this operator needs a model that returns one tensor"

@@ -1,8 +1,8 @@
 """How a pass over the data is cut into autograd graphs, and which of them are kept for the next pass.
 
 A product with A_b needs a graph (two thirds of the work is then still to do; a kept graph saves the rest).
-A graph's memory is f + s·n for n samples, measured on two small graphs. Batches are cut so that one graph
-stays near 512 MiB, where it was as fast as any and memory is bounded; as many as the budget allows are kept.
+A graph's memory is f + s·n for n samples, measured on two small graphs. Batches are cut so that s·n stays
+near 512 MiB, where it was as fast as any and memory is bounded; as many as the budget allows are kept.
 
 How batches are cut depends on the network, the batches and ``memory`` alone, never on what happens to be
 free: the same inputs give the same bits.
@@ -23,6 +23,8 @@ from fedscope.landscape.loss.trees import Tree, count, leaves, some
 
 Graph = tuple[Tensor, ...]
 """The tensors of some samples, with their graphs, that every product begins at."""
+Build = Callable[[Tree, Tree], tuple[Graph, Tensor]]
+"""(inputs, targets) ↦ the graph, and the samples' mean loss, a scalar without a graph."""
 
 _WORKING = 1 << 29
 _MOST = 4 << 30
@@ -57,16 +59,20 @@ class Cost:
         return round(self.fixed + self.each * samples)
 
     def fitting(self, longest: int, memory: int | None) -> int:
-        """Return the most samples, at least one and at most ``longest``, whose graph stays within bounds."""
-        room = (_WORKING if memory is None else min(memory, _WORKING)) - self.fixed
-        return longest if self(longest) - self.fixed <= room else max(1, int(room / self.each))
+        """Return the most samples, at least one and at most ``longest``, whose graph stays within bounds.
+
+        What does not grow with the samples (weights) counts against ``memory`` alone: smaller parts would not
+        make it smaller.
+        """
+        room = _WORKING if memory is None else min(memory - self.fixed, _WORKING)
+        return longest if self.each * longest <= room else max(1, int(room / self.each))
 
 
 class Graphs:
     """The graphs of a sequence of batches, built when first used and kept as far as the plan says.
 
     Args:
-        build: (inputs, targets) ↦ graph.
+        build: makes a graph.
         batches: what the products run over.
         size: (samples) ↦ bytes of a graph.
         most: samples of a graph; as many as the longest batch has where batches cannot be cut.
@@ -78,7 +84,7 @@ class Graphs:
 
     def __init__(
         self,
-        build: Callable[[Tree, Tree], Graph],
+        build: Build,
         batches: Sequence[Batch],
         size: Callable[[int], int],
         *,
@@ -104,6 +110,7 @@ class Graphs:
             budget,
         )
         self._kept: dict[tuple[int, int], Graph] = {}
+        self._losses: dict[tuple[int, int], Tensor] = {}
 
     def parts(self, b: int) -> range:
         """Return the numbers of batch b's parts."""
@@ -113,41 +120,45 @@ class Graphs:
         """Return the part's fraction of batch b's samples."""
         return count(self._parts[b][part][0]) / sum(count(inputs) for inputs, _ in self._parts[b])
 
+    def loss(self, b: int) -> Tensor:
+        """Return batch b's mean loss, as it came with the graphs of all its parts."""
+        return torch.stack([self.share(b, part) * self._losses[b, part] for part in self.parts(b)]).sum()
+
     def graph(self, b: int, part: int) -> Graph:
         """Return the graph of a part. The caller drops it before asking for the next."""
         if (b, part) in self._kept:
             return self._kept[b, part]
-        graph = self._build(*self._parts[b][part])
+        graph, self._losses[b, part] = self._build(*self._parts[b][part])
         if len(self._kept) < self.plan.kept:
             self._kept[b, part] = graph
         return graph
 
 
-def measured(build: Callable[[Tree, Tree], Graph], batch: Batch, *, whole: bool) -> tuple[Graph, Cost]:
+def measured(build: Build, batch: Batch, *, whole: bool) -> tuple[Graph, Cost]:
     """Return a batch's graph, and what graphs cost by it and, unless only ``whole`` will do, by its half."""
     inputs, targets = batch
     samples = count(inputs)
     half = samples if whole else max(1, samples // 2)
-    graph, size = _saved_bytes(lambda: build(inputs, targets))
+    graph, size = _saved_bytes(lambda: build(inputs, targets)[0])
     if half == samples:
         return graph, Cost(0, size / samples)
-    _, less = _saved_bytes(lambda: build(some(inputs, slice(half)), some(targets, slice(half))))
+    _, less = _saved_bytes(lambda: build(some(inputs, slice(half)), some(targets, slice(half)))[0])
     each = (size - less) / (samples - half)
     return graph, Cost(max(0.0, size - each * samples), each)
 
 
 def _saved_bytes(build: Callable[[], Graph]) -> tuple[Graph, int]:
     """Return a graph and the bytes of the distinct storages that it holds on to."""
-    storages: dict[int, int] = {}
+    storages: dict[int, torch.UntypedStorage] = {}  # alive, or one freed on the way would lend its place
 
     def seen(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        storages[storage.data_ptr()] = storage.nbytes()
+        storages[storage.data_ptr()] = storage
         return tensor.detach()
 
     with torch.autograd.graph.saved_tensors_hooks(seen, lambda tensor: tensor):
         graph = build()
-    return graph, sum(storages.values())
+    return graph, sum(storage.nbytes() for storage in storages.values())
 
 
 def cut(batch: Batch, most: int) -> list[Batch]:

@@ -13,10 +13,11 @@ from fedscope.landscape.operators.graph_cache import Graph
 class Hessian(LossOperator):
     """H = Σ_b (n_b/N)·∇²loss_b(w). Arguments and errors as of :class:`LossOperator`."""
 
-    def _graph(self, inputs: Tree, targets: Tree) -> Graph:
+    def _graph(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
         loss = self._loss.on_batch(inputs, targets)
         self._check_used(loss)
-        return pulled((loss,), self._loss.parameters, (torch.ones_like(loss),), again=True)
+        gradients = pulled((loss,), self._loss.parameters, (torch.ones_like(loss),), again=True)
+        return gradients, loss.detach()
 
     def _times(self, graph: Graph, v: Tensor) -> Tensor:
         return joined(pulled(graph, self._loss.parameters, self._loss.split(v)))

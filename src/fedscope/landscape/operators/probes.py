@@ -15,7 +15,8 @@ from fedscope.landscape.operators.base import Operator, Product
 
 DEFAULT_SEED = 0
 LARGEST_ORTHOGONAL = 16384
-BLOCK = 8  # probes per pass over the data
+BLOCK = 8  # most probes per pass over the data
+_MEMORY = 1 << 30  # bytes of a block in float64; a product takes some three times as much
 
 Sampler = Callable[[int, torch.Generator, torch.dtype, torch.device], Iterator[Tensor]]
 """(n, generator, dtype, device) ↦ probes of shape (n,)."""
@@ -59,9 +60,19 @@ def ended(vectors: Iterator[Tensor]) -> bool:
     return next(vectors, None) is None
 
 
+def block_size(n: int) -> int:
+    """Return how many probes of n numbers share a pass over the data: ``BLOCK``, or as many as memory has."""
+    return max(1, min(BLOCK, _MEMORY // (8 * n)))
+
+
 def probe_products(op: Operator, vectors: Iterator[Tensor], count: int) -> Iterator[tuple[Tensor, Product]]:
-    """Yield the next ``count`` probes with their products, taken ``BLOCK`` at a time; fewer if they end."""
-    for begin in range(0, count, BLOCK):
-        block = list(islice(vectors, min(BLOCK, count - begin)))
-        if block:
-            yield from zip(block, op.products(torch.stack(block)), strict=True)
+    """Yield the next ``count`` probes with their products, some at a time; fewer if they end."""
+    n = op.shape[0]
+    together = block_size(n)
+    for begin in range(0, count, together):
+        rows, drawn = torch.empty(min(together, count - begin), n, dtype=op.dtype, device=op.device), 0
+        for vector in islice(vectors, len(rows)):
+            rows[drawn] = vector
+            drawn += 1
+        yield from zip(rows[:drawn], op.products(rows[:drawn]), strict=True)
+        del rows  # before the next are drawn

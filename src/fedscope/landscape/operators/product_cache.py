@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
+from fedscope.landscape.loss.trees import octets
 from fedscope.landscape.operators.base import Operator, Product
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.surroundings import surroundings
@@ -85,7 +86,7 @@ class Journaled(Operator):
         except (UserError, OSError, ValueError, KeyError, EOFError, BadZipFile):
             return None
         self._room.left -= len(stored)
-        vectors, forms, onto = parts["vectors"], parts.get("forms"), parts.get("onto")
+        vectors, forms, onto = parts["vectors"].to(self.dtype), parts.get("forms"), parts.get("onto")
         return [
             Product(vector, None if forms is None else forms[i], None if onto is None else onto[i])
             for i, vector in enumerate(vectors)
@@ -98,7 +99,7 @@ class Journaled(Operator):
             "onto": [product.onto for product in products if product.onto is not None],
         }
         arrays: dict[str, Any] = {
-            name: torch.stack(part).cpu().numpy() for name, part in parts.items() if part
+            name: _known(torch.stack(part)).cpu().numpy() for name, part in parts.items() if part
         }
         self._room.left -= sum(array.nbytes for array in arrays.values())
         if self._room.left < 0:
@@ -117,10 +118,15 @@ def _key(rows: Tensor, onto: Tensor | None) -> str:
     that follows, so that runs which restart otherwise agree in the vector and even in the rows' number.
     """
     digest = hashlib.sha256(f"{tuple(rows.shape)} {0 if onto is None else len(onto)}\0".encode())
-    digest.update(rows.cpu().contiguous().numpy().data)
+    digest.update(octets(rows))
     if onto is not None:
-        digest.update(onto[:, :: max(1, onto.shape[1] // _COLUMNS)].cpu().contiguous().numpy().data)
+        digest.update(octets(onto[:, :: max(1, onto.shape[1] // _COLUMNS)]))
     return digest.hexdigest()[:32]
+
+
+def _known(numbers: Tensor) -> Tensor:
+    """Return them in a dtype that NumPy has too."""
+    return numbers.float() if numbers.dtype == torch.bfloat16 else numbers
 
 
 def identity(op: LossOperator) -> str:

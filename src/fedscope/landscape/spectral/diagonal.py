@@ -62,19 +62,21 @@ def diagonal(
     generator = generator or default_generator()
     seed = generator.initial_seed()
     vectors = sampler(op.shape[0], generator, op.dtype, op.device)
-    by_group = [_Moments() for _ in range(groups)]
+    by_group = torch.empty(groups, op.shape[0], dtype=torch.float64, device=op.device)
     element, block, tally = _Moments(), _Moments(), TraceTally(op, known, signs=sampler is rademacher)
     exactly = known.diagonal() if known else torch.zeros((), dtype=torch.float64, device=op.device)
-    for i, (z, product) in enumerate(probe_products(remainder(op, known), vectors, probes)):
-        sample = exactly + z.double() * product.vector.double()
+    for z, product in probe_products(remainder(op, known), vectors, probes):
+        sample = (z.double() * product.vector).add_(exactly)
         element.add(sample)
         block.add(_block_sums(sample, op))
-        by_group[i % groups].add(sample)
+        turn, group = divmod(tally.probes, groups)
         tally.add(z, product)
+        _add_to_mean(by_group[group], sample, turn + 1)
+        del z, product, sample  # a block stays as long as one of its probes does
         if progress:
-            progress(i + 1, probes)
+            progress(tally.probes, probes)
     exact = ended(vectors)
-    means = torch.stack([element.mean] if exact else [group.mean for group in by_group])
+    means = element.mean[None] if exact else by_group
     return Diagonal(
         parameter=element.mean,
         tensor=block.mean,
@@ -159,6 +161,14 @@ def _block_sums(vector: Tensor, op: Operator) -> Tensor:
     return torch.stack([piece.sum() for piece in torch.split(vector, [length for _, length in op.blocks])])
 
 
+def _add_to_mean(mean: Tensor, sample: Tensor, count: int) -> None:
+    """Make the mean of count − 1 samples that of count, in place; ``sample`` is overwritten."""
+    if count == 1:
+        mean.copy_(sample)
+    else:
+        mean.add_(sample.sub_(mean).div_(count))
+
+
 class _Moments:
     """Element-wise running mean and sum of squared deviations (Welford 1962): exact for constants."""
 
@@ -173,8 +183,8 @@ class _Moments:
             self.mean, self._squares = sample.clone(), torch.zeros_like(sample)
             return
         change = sample - self.mean
-        self.mean += change / self.count
-        self._squares += change * (sample - self.mean)
+        self.mean.add_(change / self.count)
+        self._squares.add_(change.mul_(sample - self.mean))
 
     def stderr(self) -> Tensor:
         return (self._squares / (self.count - 1) / self.count).sqrt()

@@ -1,6 +1,7 @@
 """λ_max of parts of a network: the largest eigenvalue of each layer's diagonal block of the curvature."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -24,7 +25,8 @@ def layer_eigenpairs(
 ) -> dict[str, Eigenpairs]:
     """Return the k largest eigenpairs of each layer's block, by pattern.
 
-    By Cauchy's interlacing theorem the j-th value of a block is at most the j-th of the whole.
+    By Cauchy's interlacing theorem the j-th value of a block is at most the j-th of the whole. The layers'
+    Krylov bases are not kept: ``subspace`` is None.
 
     Args:
         restricted: makes the operator, such as
@@ -41,13 +43,14 @@ def layer_eigenpairs(
     found: dict[str, Eigenpairs] = {}
     for layer in layers:
         operator, spent = restricted([layer]), sum(pairs.matvecs for pairs in found.values())
-        found[layer] = top_eigenpairs(
+        pairs = top_eigenpairs(
             operator,
             k=min(k, operator.shape[0]),
             tol=tol,
             generator=torch.Generator().manual_seed(seed),
             progress=continued(progress, spent),
         )
+        found[layer] = replace(pairs, subspace=None)  # a basis of each layer would be kept for nobody
     return found
 
 

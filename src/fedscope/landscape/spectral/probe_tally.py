@@ -123,7 +123,7 @@ class TraceTally:
         )
 
     def _count(self, z: Tensor, image: Tensor) -> None:
-        sample = z.double() * image.double()
+        sample = z.double() * image
         self._forms.append(float(sample.sum()))
         self._squares.append(float(sample @ sample))
         self._sum += sample

@@ -30,10 +30,13 @@ def starting_vector(op: Operator, start: Start | None, generator: torch.Generato
     rows = torch.atleast_2d(start.vectors.T if isinstance(start, Eigenpairs) else start)
     if rows.ndim != 2 or rows.shape[1] != n:
         raise UserError(f"the start has shape {tuple(rows.shape)}; its vectors must have length {n}")
+    if not len(rows):
+        raise UserError("the start has no vectors; leave it out")
     total = torch.zeros_like(random)
     for row in rows:
         wide = row.to(op.device, torch.float64)
-        total += wide / wide.norm()
+        unit = wide / wide.norm()
+        total += -unit if unit @ total < -0.5 else unit  # the sum never gets shorter: none cancel
     if not bool(total.isfinite().all()):
         raise UserError("the start holds a vector that is zero or not finite; leave it out")
     start_vector: Tensor = total / total.norm() + RANDOM_PART * random / random.norm()

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvTransposeNd
 
 from fedscope.errors import UserError
 from fedscope.landscape.operators.probes import default_generator
@@ -50,18 +51,21 @@ def eigen_directions(pairs: "Eigenpairs", name: str = "eigen") -> Directions:
 def random_directions(model: nn.Module, generator: torch.Generator | None = None) -> Directions:
     """Return two Gaussian directions, filter-normalised (Li et al. 2018, section 4).
 
-    Each filter (slice along the first dimension of a tensor of two or more dimensions; a row of a linear
-    layer) is scaled to the norm of the model's filter; tensors of fewer dimensions (biases, BatchNorm) are
-    zero, as published. The surface is then comparable between models whose weights differ in scale.
+    Each filter is scaled to the norm of the model's filter: what makes one output channel, a slice along the
+    first dimension of a tensor of two or more dimensions (a row of a linear layer), in a transposed
+    convolution along the second. Tensors of fewer dimensions (biases, BatchNorm) are zero, as published. The
+    surface is then comparable between models whose weights differ in scale.
 
     Args:
         model: its parameters that require a gradient, in the order of ``named_parameters``.
         generator: draws the directions; a fixed default if not given.
     """
     generator = generator or default_generator()
-    parameters = [p.detach() for p in model.parameters() if p.requires_grad]
+    transposed = {id(m.weight): m.groups for m in model.modules() if isinstance(m, _ConvTransposeNd)}
+    parameters = [(p.detach(), transposed.get(id(p))) for p in model.parameters() if p.requires_grad]
     first, second = (
-        torch.cat([_filter_normalised(p, generator).reshape(-1) for p in parameters]) for _ in range(2)
+        torch.cat([_filter_normalised(p, groups, generator).reshape(-1) for p, groups in parameters])
+        for _ in range(2)
     )
     return Directions("random", (first, second), ("random 1", "random 2"))
 
@@ -71,10 +75,25 @@ def _with_fixed_sign(vector: Tensor) -> Tensor:
     return unit * torch.sign(unit[unit.abs().argmax()])
 
 
-def _filter_normalised(weights: Tensor, generator: torch.Generator) -> Tensor:
+def _filter_normalised(weights: Tensor, transposed: int | None, generator: torch.Generator) -> Tensor:
     if weights.ndim < 2:
         return torch.zeros_like(weights)
     draw = torch.randn(weights.shape, generator=generator, device=generator.device, dtype=torch.float64)
-    filters = draw.to(weights.device).flatten(1)
-    scale: Tensor = weights.double().flatten(1).norm(dim=1, keepdim=True) / filters.norm(dim=1, keepdim=True)
-    return (filters * scale).view(weights.shape).to(weights.dtype)
+    draw, own = draw.to(weights.device), weights.double()
+    scale: Tensor = _filter_norms(own, transposed) / _filter_norms(draw, transposed)
+    return (draw * scale).to(weights.dtype)
+
+
+def _filter_norms(weights: Tensor, transposed: int | None) -> Tensor:
+    """Return the norm of each entry's filter, in a shape that broadcasts over the entries.
+
+    Args:
+        weights: (outputs, inputs/groups, …), or (inputs, outputs/groups, …) of a transposed convolution.
+        transposed: the groups of a transposed convolution, else None.
+    """
+    if transposed is None:
+        norms: Tensor = weights.flatten(1).norm(dim=1)
+        return norms.view(-1, *[1] * (weights.ndim - 1))
+    by_group: Tensor = weights.unflatten(0, (transposed, -1)).flatten(3)  # (g, inputs/g, outputs/g, places)
+    norms = by_group.norm(dim=(1, 3), keepdim=True)[..., 0].expand(by_group.shape[:3])
+    return norms.reshape(*weights.shape[:2], *[1] * (weights.ndim - 2))

@@ -14,7 +14,9 @@ from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.batchnorm import frozen_copy, recalibrate
 from fedscope.landscape.loss.checks import check_repeats
 from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction
+from fedscope.landscape.loss.mean_loss import check_loss
 from fedscope.landscape.loss.state_space import StateSpace
+from fedscope.landscape.loss.trees import octets
 from fedscope.landscape.surfaces.directions import Directions
 from fedscope.landscape.surfaces.fused_forward import Forward, Precision
 from fedscope.landscape.surfaces.metrics import Metering, Metric
@@ -69,7 +71,7 @@ class Points:
         self._loss = FlatLoss(model, loss_fn, batches, bn="eval" if everywhere else bn)
         if precision == "bf16" and self._loss.dtype != torch.float32:
             raise UserError(f"bf16 is for networks in float32, not {self._loss.dtype}; leave it out")
-        self.device, self.form = self._loss.device, self._loss.form
+        self.device = self._loss.device
         self.axes = len(directions.vectors)
         self._origin, self._vectors = _fitting(directions, self._loss, self._space, model)
         self._moving = len(self._vectors[0]) > self._space.n and bn == "eval"
@@ -82,7 +84,9 @@ class Points:
             else f"recalibrated at {'every point' if everywhere else 'the origin'}"
         )  # fmt: skip
         self._forward = Forward(model, self._loss, precision)
+        self.form = self._loss.form
         check_repeats(self._forward.sample)
+        check_loss(self._loss)
         origin = (0.0,) * self.axes
         self._load(origin)
         outputs = self._forward.outputs()
@@ -114,7 +118,7 @@ class Points:
         digest = hashlib.sha256(f"{settings}".encode())
         digest.update(self._loss.batches.sha256.encode())
         for tensor in (self._origin, *self._vectors, self._loss.center, *self._loss.model.buffers()):
-            digest.update(tensor.cpu().contiguous().numpy().tobytes())
+            digest.update(octets(tensor))
         return digest.hexdigest()
 
     def _load(self, point: Point) -> None:

@@ -47,6 +47,8 @@ class Forward:
         self._loaded = False
         self.load(loss.center)
         if loss.coupled:
+            if loss.doubtful:
+                self._settle(None)
             return
         sample = some(self._whole[0][0], slice(SAMPLE))
         if not loss.writes and fusible(model) and isinstance(sample, Tensor):
@@ -151,8 +153,13 @@ class Forward:
 
     def _settle(self, blocks: list[Tree] | None) -> None:
         """Choose the fastest way that gives the outputs of the network for its batches."""
-        wanted, fused = [flat(output) for output in self.outputs(plain=True)], self._fused
-        for self._fused, self._blocks in ((fused, blocks), (fused, None), (None, blocks)):
+        fused = self._fused
+        with self._loss.plainly():
+            wanted = [flat(output) for output in self.outputs(plain=True)]
+        ways = [(fused, blocks), (fused, None), (None, blocks)]
+        if self._loss.doubtful:
+            ways.append((None, None))
+        for self._fused, self._blocks in ways:
             with suppress(Exception):  # whatever a network raises whose samples do not stand alone
                 found = [flat(output) for output in self.outputs()]
                 pairs = zip(found, wanted, strict=True)
@@ -160,6 +167,8 @@ class Forward:
                 if all(a.shape == b.shape and close(a, b, dtype) for a, b in pairs):
                     return
         self._fused = self._blocks = None
+        if self._loss.doubtful:
+            self._loss.give_up_form("its outputs would differ")
 
 
 def _largest(model: nn.Module, samples: int, run: Callable[[], Any]) -> tuple[Any, int]:

@@ -21,7 +21,7 @@ from fedscope.errors import UserError
 from fedscope.factories import reason
 from fedscope.landscape.loss.batches import Batch
 from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction
-from fedscope.landscape.loss.trees import Tree, count, mapped
+from fedscope.landscape.loss.trees import Tree, cloned, count, mapped
 from fedscope.statistics.intervals import data_stderr
 
 Metric = Callable[[Any, Any], Tensor]
@@ -110,11 +110,11 @@ class Metering:
             found = [self._measured([m.reshape(1) for m in means])]
             if self._single is not None:
                 single = zip(outputs, targets, strict=True)
-                each = torch.cat([self._single(o, t).double() for o, t in single])
+                each = torch.cat([self._single(o, cloned(t)).double() for o, t in single])
                 found = [Measured(found[0].value, _spread(each))]
             for name, metric in self._metrics.items():
                 try:
-                    values = [metric(o, t) for o, t in zip(outputs, targets, strict=True)]
+                    values = [metric(o, cloned(t)) for o, t in zip(outputs, targets, strict=True)]
                 except UserError:
                     raise
                 except Exception as error:  # whatever the user's function raises
@@ -151,7 +151,7 @@ class Metering:
             for single in (_unreduced(loss_fn), _vectorised(loss_fn)):
                 # A loss that does not run sample by sample raises anything; a warning says that it is slow.
                 with suppress(Exception), warnings.catch_warnings(action="error"):
-                    each = single(output, targets).double()
+                    each = single(output, cloned(targets)).double()
                     slack = _ROUNDING * max(abs(whole), float(each.abs().max()))
                     if each.shape == (count(targets),) and abs(float(each.mean()) - whole) <= slack:
                         return single

@@ -12,9 +12,10 @@ from fedscope.choices import OperatorName
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.loss.forms import PLAIN
+from fedscope.landscape.operators.empirical_fisher import EmpiricalFisher
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.finite_checks import check_finite
-from fedscope.landscape.operators.gauss_newton import EmpiricalFisher, GaussNewton
+from fedscope.landscape.operators.gauss_newton import GaussNewton
 from fedscope.landscape.operators.hessian import Hessian
 from fedscope.landscape.operators.product_cache import identity
 from fedscope.landscape.published.pyhessian import pyhessian_spectrum

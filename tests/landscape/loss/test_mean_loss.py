@@ -1,0 +1,92 @@
+"""What a loss must be, in Python as on the command line."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedscope.errors import UserError
+from fedscope.landscape import (
+    Batches,
+    EmpiricalFisher,
+    GaussNewton,
+    Hessian,
+    random_directions,
+    surface,
+)
+from fedscope.landscape.loss.mean_loss import check_mean
+from fedscope.landscape.operators.empirical_risk import LossOperator
+from tests.landscape.cases import convnet, mlp
+
+KINDS: list[type[LossOperator]] = [Hessian, GaussNewton, EmpiricalFisher]
+
+
+def summed(outputs: Tensor, targets: Tensor) -> Tensor:
+    return cross_entropy(outputs, targets, reduction="sum")
+
+
+def noisy(outputs: Tensor, targets: Tensor) -> Tensor:
+    return cross_entropy(outputs * (1 + 0.1 * torch.rand(())), targets)
+
+
+class Remembering(nn.Module):
+    """Weights by how often it was called."""
+
+    calls = 0
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        self.calls += 1
+        return cross_entropy(outputs, targets) * self.calls
+
+
+REFUSED = [(summed, "sum over samples"), (noisy, "randomness"), (Remembering(), "state")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("loss", "says"), REFUSED)
+def test_sums_and_random_losses_are_refused_at_the_first_use(
+    kind: type[LossOperator], loss: Callable[[Tensor, Tensor], Tensor], says: str
+) -> None:
+    case = mlp()
+    operator = kind(case.model, loss, case.batches)
+    with pytest.raises(UserError, match=says):
+        operator.matvec(torch.ones(51))
+
+
+@pytest.mark.parametrize(("loss", "says"), REFUSED)
+def test_surfaces_and_the_command_line_refuse_them_too(
+    loss: Callable[[Tensor, Tensor], Tensor], says: str
+) -> None:
+    case = mlp()
+    with pytest.raises(UserError, match=says):
+        surface(case.model, loss, case.batches, directions=random_directions(case.model), grid=3)
+    with pytest.raises(UserError, match=says):
+        check_mean(case.model, loss, case.batches)
+
+
+def test_a_sum_is_refused_where_batches_cannot_be_cut() -> None:
+    case = convnet()
+    whole = Batches(case.inputs, case.targets, 26)
+    with pytest.raises(UserError, match="26 samples"):
+        Hessian(case.model, summed, whole, bn="batch").matvec(torch.ones(81))
+
+
+def test_what_is_no_plain_mean_is_measured() -> None:
+    case = mlp()
+    weighted = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 5.0, 0.1], dtype=torch.float64))
+    for kind in KINDS:
+        assert kind(case.model, weighted, case.batches).matvec(torch.ones(51)).isfinite().all()
+
+
+def test_a_loss_that_writes_to_what_it_is_given_is_no_random_one() -> None:
+    case = mlp()
+
+    def scaled(outputs: Tensor, targets: Tensor) -> Tensor:
+        return cross_entropy(outputs.mul_(2), targets)
+
+    twice = Hessian(case.model, lambda o, t: cross_entropy(2 * o, t), case.batches)
+    v = torch.ones(51, dtype=torch.float64)
+    found = Hessian(case.model, scaled, case.batches).matvec(v)
+    torch.testing.assert_close(found, twice.matvec(v))
