@@ -1,12 +1,14 @@
 """Samples that are never written to, parameters by patterns, and arithmetic that is put back."""
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.utils.checkpoint import checkpoint
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian, random_directions, surface, top_eigenpairs
@@ -93,6 +95,43 @@ def test_bfloat16_has_fingerprints_scipy_and_products_on_disk(tmp_path: Path) ->
 def test_octets_are_numpys_own(dtype: torch.dtype) -> None:
     for tensor in (torch.ones(3, 2).to(dtype).T, torch.ones(()).to(dtype)):
         assert octets(tensor) == tensor.contiguous().numpy().tobytes()
+
+
+class _Keeping(nn.Linear):
+    """Keeps what it computed, for a user to look at."""
+
+    kept: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.kept = super().forward(x)
+        return self.kept
+
+
+class _Again(nn.Linear):
+    """Computes its outputs again in the backward pass."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = checkpoint(super().forward, x, use_reentrant=False)
+        return found
+
+
+def _old_weight_norm(inputs: int, outputs: int) -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        layer: nn.Module = nn.utils.weight_norm(nn.Linear(inputs, outputs))
+    return layer
+
+
+@pytest.mark.parametrize("layer", [_Keeping, _Again, _old_weight_norm])
+def test_networks_that_keep_or_recompute_have_products(
+    layer: Callable[[int, int], nn.Module],
+) -> None:
+    case = mlp()
+    model = nn.Sequential(layer(4, 6), nn.Tanh(), nn.Linear(6, 3)).double()
+    model(case.inputs)  # as after training
+    operator = Hessian(model, case.loss_fn, case.batches)
+    u, v = torch.randn(2, operator.shape[0], dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(u @ operator.matvec(v), v @ operator.matvec(u))
 
 
 def test_starting_vectors_do_not_cancel() -> None:

@@ -126,8 +126,9 @@ def test_the_weights_do_not_make_micro_batches_smaller() -> None:
 
 
 def test_a_network_of_many_weights_is_not_cut_by_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedscope.landscape.operators.graph_cache._WORKING", 1 << 17)
-    model = nn.Sequential(nn.Linear(200, 200), nn.Tanh(), nn.Linear(200, 2))  # 160 kB in weights
-    batches = Batches(torch.randn(24, 200), torch.zeros(24, dtype=torch.long), 24)
-    operator = Hessian(model, nn.functional.cross_entropy, batches)
-    assert operator.plan.microbatch > 4
+    monkeypatch.setattr("fedscope.landscape.operators.graph_cache._WORKING", 1 << 18)
+    model = nn.Sequential(nn.Linear(9, 300), nn.Tanh(), nn.Linear(300, 300), nn.Tanh(), nn.Linear(300, 2))
+    batches = Batches(torch.randn(64, 9), torch.zeros(64, dtype=torch.long), 64)
+    plan = Hessian(model, nn.functional.cross_entropy, batches).plan
+    assert plan.size > 1 << 18  # the weights alone are 360 kB
+    assert 8 < plan.microbatch < 64
