@@ -58,3 +58,22 @@ def test_unusable_iterables_and_sizes_are_refused() -> None:
         Batches.from_iterable([({"image": 1}, torch.ones(2))])
     with pytest.raises(UserError, match="batch_size"):
         Batches(torch.ones(2), torch.ones(2), batch_size=0)
+
+
+def test_dealt_batches_hold_the_same_samples_in_a_random_order() -> None:
+    inputs, targets = torch.arange(100.0)[:, None], torch.arange(100)
+    stored = Batches(inputs, targets, 50)
+    dealt = stored.dealt(32)
+    assert dealt.sizes == (9,) * 4 + (8,) * 8  # at least 8 in each
+    pairs = [pair for batch in dealt for pair in zip(*batch, strict=True)]
+    assert sorted(int(y) for _, y in pairs) == list(range(100))
+    assert all(int(x) == int(y) for x, y in pairs)
+    means = [float(x.mean()) for x, _ in dealt]
+    assert max(means) - min(means) < 60  # 92 in the order of storage
+    assert dealt.sha256 == stored.dealt(32).sha256 != stored.dealt(32, seed=1).sha256
+    assert len(Batches(inputs, targets, 2).dealt(32)) == 50  # as many as there are
+
+
+def test_batches_of_several_lengths_stay_as_they_are() -> None:
+    ragged = Batches.from_iterable([(torch.ones(9, length), torch.ones(9)) for length in (3, 4)])
+    assert ragged.dealt(4) is ragged

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
-from fedscope.landscape.loss.trees import Tree, count, leaves, mapped, octets, split
+from fedscope.landscape.loss.trees import Tree, count, joined, leaves, mapped, octets, some, split
 
 Batch = tuple[Tree, Tree]
+SMALLEST = 8  # samples of a batch that others are cut into
 
 
 class Batches:
@@ -50,6 +51,23 @@ class Batches:
     def of(cls, data: "Batches | Iterable[object]") -> "Batches":
         """Return ``data``, if it is no such thing yet run through once (:meth:`from_iterable`)."""
         return data if isinstance(data, cls) else cls.from_iterable(data)
+
+    def dealt(self, least: int, seed: int = 0) -> "Batches":
+        """Return the samples dealt at random to ``least`` batches of near-equal size, or as many as here are.
+
+        Then errors over the data that are told by batches do not depend on how the samples were stored. The
+        order is the seed's. No batch has fewer than 8 samples; batches that cannot be joined, of sequences of
+        several lengths, say, are returned as they are. The loss must be a mean over samples.
+        """
+        samples, smallest = self.samples, min(SMALLEST, *self.sizes)
+        batches = max(len(self), min(least, samples // smallest))
+        try:
+            inputs, targets = (joined([pair[side] for pair in self]) for side in (0, 1))
+        except UserError:
+            return self
+        order = torch.randperm(samples, generator=torch.Generator().manual_seed(seed))
+        parts = [part.sort().values for part in order.tensor_split(batches)]
+        return Batches._of((some(inputs, part), some(targets, part)) for part in parts)
 
     @classmethod
     def _of(cls, pairs: Iterable[Batch]) -> "Batches":

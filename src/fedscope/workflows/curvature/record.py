@@ -26,6 +26,7 @@ class Estimates:
     loader: Loader | None = None  # of reading code
     layers: Mapping[str, Eigenpairs] | None = None
     form: Form = PLAIN  # of the products
+    batch_sizes: tuple[int, ...] = ()  # of the products
     seconds: float = 0.0  # that it took
 
     @property
@@ -57,7 +58,7 @@ def measured_record(
         "schema": HESSIAN_SCHEMA,
         "checkpoint": problem.checkpoint,
         "samples_sha256": problem.batches.sha256,
-        "batch_sizes": problem.batches.sizes,
+        "batch_sizes": found.batch_sizes,
         "problem": {**problem_entry(problem, request), **found.form.entry, **loader},
         **_spectrum(found, request, known),
         "trace": trace_entry(found.trace, converged=_reached(found.trace, request))
