@@ -43,7 +43,8 @@ def _short_of(record: HessianRecord) -> Iterator[str]:
     if record.converged is False:
         yield (
             "not every eigenpair reached its tolerance (--tol of λ_max; of several, each 0.5 % of its own "
-            "size): the residuals are in --json, and a smaller --top-k converges sooner"
+            "size) or is certified to be the i-th: the residuals are in --json, and a smaller --top-k "
+            "converges sooner"
         )
     if record.trace.converged is False:
         yield f"the trace did not reach --trace-rtol in {record.trace.probes} probes"

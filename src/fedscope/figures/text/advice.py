@@ -11,11 +11,27 @@ from fedscope.records.landscape import LandscapeRecord
 
 _MORE_SAMPLES = "more samples (--samples, where the data has more) would shrink it, as one over their root"
 _MORE_PROBES = "more probes (--probes, or a smaller --trace-rtol) would shrink it"
+FEW = 30  # samples that carry an eigenvalue: its error is then known badly
 ONE_BATCH = "the error from the samples is not known from one batch; a smaller --batch-size would tell it"
 
 
 def advice(record: HessianRecord) -> list[str]:
     """Say for λ_max and the trace which error dominates, and what would shrink it; nothing where unknown."""
+    return [*_carried_by_few(record), *_largest_errors(record)]
+
+
+def _carried_by_few(record: HessianRecord) -> list[str]:
+    """Return a warning where so few samples carry λ_max that its error is known badly."""
+    effective = record.lambda_max.effective_samples
+    if math.isnan(effective) or effective >= FEW:
+        return []
+    return [
+        f"λ_max rests on about {effective:.2g} of {record.problem.samples} samples ((Σq)²/Σq² of their parts): "
+        "another draw may change it by more than its error says; take more samples"
+    ]
+
+
+def _largest_errors(record: HessianRecord) -> list[str]:
     top, trace = record.lambda_max, record.trace
     if len(record.batch_sizes) == 1 and not math.isnan(top.residual):
         return [ONE_BATCH]  # the largest of the others would mean nothing
