@@ -26,6 +26,7 @@ from fedscope.data.partition.partition import FRESH
 from fedscope.data.partition.shift import shift_rounds
 from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.federated.methods import parse
+from fedscope.federated.record.checked import checked
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Weights
@@ -174,7 +175,7 @@ def prepare(
         UserError: anything in the settings that the user can mend.
     """
     settings = settled(settings, given)  # before the data, which may take long to load
-    method, device = parse(settings.method), torch.device(settings.device)
+    method, device = checked(parse(settings.method)), torch.device(settings.device)
     _, pipeline = data_catalogue.pipeline(settings.dataset, settings.augmentation)
     dataset = data_catalogue.load(settings.dataset, data_dir, settings.test_data)
     spec, model = network(settings, method, dataset, pipeline.side)
