@@ -212,7 +212,7 @@ def _tensor_names(known: Callable[[nn.Module], set[str]], at: tuple[Any, ...], f
     names = known(at[0])
     odd = next((name for name in found if name not in names), None)
     if odd is not None:
-        raise _OddError(f"{odd!r}, which it has not", takes + suggestion(str(odd), names))
+        raise _OddError(f"a list with {odd!r}", takes + suggestion(str(odd), names))
     return found
 
 
