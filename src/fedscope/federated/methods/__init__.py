@@ -29,6 +29,7 @@ from fedscope.federated.methods.server_optimizers import FEDADAGRAD, FEDADAM, FE
 from fedscope.federated.methods.subnetworks import GRADAUG
 from fedscope.federated.record import method
 from fedscope.federated.record.method import Method
+from fedscope.own import METHODS as GROUP
 
 OURS = (
     FEDAVG, FEDPROX, MOON, MIXUP, STOCHDEPTH, GRADAUG, FEDALIGN,
@@ -41,7 +42,6 @@ ALIASES = {
     "fedpd": "feddyn",  # with full participation and averaging every round the same iteration
     "fedgamma": "scaffold+fedsam",  # Dai et al. 2023
 }
-GROUP = "fedscope.methods"
 _TRIED: dict[str, Method] = {}
 
 
@@ -71,11 +71,11 @@ def set_aside() -> list[UserError]:
     return faults
 
 
-def point_of(name: str) -> EntryPoint | None:
-    """Return the entry point of another package whose method is used as ``name``, if there is one."""
-    if _taken(name, METHODS) or name in _TRIED:
-        return None
-    return next((point for point in _registered() if point.name == name), None)
+def foreign(text: str) -> list[str]:
+    """Return the methods in ``text``, a sum, that other installed packages bring."""
+    if text in _TRIED:
+        return []
+    return [part for part in text.split("+") if not _taken(part, METHODS) and part not in _TRIED]
 
 
 @contextmanager
