@@ -54,19 +54,35 @@ def called(reference: str, flag: str) -> Any:
         raise UserError(f"{flag} {reference}: {reason(error)}") from error
 
 
-def reason(error: Exception) -> str:
-    """Return an exception as one line, with the last line of the user's own code that it passed."""
-    return f"{type(error).__name__}: {error}{_place(error)}"
+def reason(error: BaseException, module: str = "") -> str:
+    """Return an exception as one line, with the last line of the user's own code that it passed.
+
+    ``module`` is the name of the user's module, which may be installed: its package is their own code.
+    """
+    return f"{type(error).__name__}: {error}{_place(error, module)}"
 
 
-def _place(error: Exception) -> str:
-    """Return the file and line of the last frame in no installed package, in brackets; or nothing."""
-    own = [
-        (Path(frame.filename), frame.lineno)
-        for frame in extract_tb(error.__traceback__)
-        if not (frame.filename.startswith("<") or any(map(Path(frame.filename).is_relative_to, _INSTALLED)))
-    ]
+def _place(error: BaseException, module: str) -> str:
+    """Return the file and line of the last frame of the user's own code, in brackets; or nothing."""
+    mine = _files(module)
+    frames = [(Path(frame.filename), frame.lineno) for frame in extract_tb(error.__traceback__)]
+    own = [(file, line) for file, line in frames if _is_own(file, mine)]
     if not own:
         return ""
     file, line = own[-1]
     return f" ({file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file}, line {line})"
+
+
+def _is_own(file: Path, mine: Path | None) -> bool:
+    if str(file).startswith("<"):
+        return False
+    return bool(mine and file.is_relative_to(mine)) or not any(map(file.is_relative_to, _INSTALLED))
+
+
+def _files(module: str) -> Path | None:
+    """Return the file of a module, or the folder of the package that it is in."""
+    top = sys.modules.get(module.partition(".")[0])
+    file = getattr(top, "__file__", None)
+    if file is None:
+        return None
+    return Path(file).parent if hasattr(top, "__path__") else Path(file)

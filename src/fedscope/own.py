@@ -17,6 +17,7 @@ from pathlib import Path
 from fedscope.errors import UserError
 
 MODELS, DATASETS = "fedscope.models", "fedscope.datasets"  # entry points of other packages
+METHODS = "fedscope.methods"
 SHOWN = 8  # of a hash
 
 
@@ -69,6 +70,20 @@ def digest(*references: str) -> str:
     if len(hashes) == 1:
         return hashes[0].hexdigest()
     return hashlib.sha256("".join(one.hexdigest() for one in hashes).encode()).hexdigest()
+
+
+def package_digest(reference: str) -> str:
+    """Return the SHA-256 of the Python files of the package of MODULE:NAME; "" where there are none."""
+    top = located(reference.partition(":")[0].partition(".")[0]) or located(reference)
+    if top is None:
+        return ""
+    if top.name != "__init__.py":
+        return hashlib.sha256(top.read_bytes()).hexdigest()
+    files = {file.relative_to(top.parent).as_posix(): file for file in top.parent.rglob("*.py")}
+    digest = hashlib.sha256()
+    for name, file in sorted(files.items()):
+        digest.update(f"{name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()
 
 
 def vouched(references: tuple[str, ...], recorded: str, flag: str, group: str, *, named: bool) -> str:

@@ -78,5 +78,5 @@ def ending(method: str, parameters: Tensor, anchor: Tensor, **parts: Any) -> Fin
 
 def serving(method: str, mean: Tensor, anchor: Tensor, state: dict[str, Tensor], **parts: Any) -> ServerStep:
     given = parts.pop("given", {})
-    content: dict[str, Any] = {"participants": 1, "clients": 1} | parts
+    content: dict[str, Any] = {"participants": 1, "clients": 1, "kept": anchor} | parts
     return ServerStep(mean, anchor, state, options=options(method, **given), **content)

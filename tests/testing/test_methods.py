@@ -1,15 +1,16 @@
 """The conformance suite on methods of the package, and on methods that break one law each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 import torch
 from torch import Tensor
 
-from fedscope.federated.methods import parse
+from fedscope.federated.methods import known, parse
 from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Option, Values
 from fedscope.federated.record.vectors import Vector
@@ -139,6 +140,60 @@ def remembering() -> Method:
 )
 def test_a_broken_method_fails_its_law_alone(made: Callable[[], Method], laws: list[str]) -> None:
     assert broken(made) == laws
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An older record of the name ``mine``, which trains as FedAvg does."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "older.py").write_text(
+        "from fedscope.federated.record.method import Method\n"
+        "MINE = Method(name='mine', objective='older', source='older')\n"
+    )
+    info = tmp_path / "older-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: older\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[fedscope.methods]\nmine = older:MINE\n")
+    known.cache_clear()
+    yield
+    known.cache_clear()
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_record_under_test_is_trained_not_an_installed_one_of_its_name() -> None:
+    assert isinstance(known()["mine"], Method)
+    nan = mine(server=lambda step: (step.mean * float("nan"), {}))
+    assert "test_two_rounds_end_at_a_finite_model" in broken(lambda: nan)
+    assert parse("mine").objective == "older"
+
+
+def test_a_sum_that_breaks_fails_its_law() -> None:
+    def alone(step: ServerStep) -> tuple[Tensor, dict[str, Tensor]]:
+        if "prox.mu" in step.options:
+            raise RuntimeError("not with another method")
+        return step.mean, {}
+
+    assert broken(lambda: mine(server=alone)) == ["test_with_fedprox_it_trains_or_is_refused"]
+    assert broken(lambda: mine(options=(Option("prox.mu", 1.0, "a"),))) == []  # refused: the name is taken
+
+
+def test_a_sum_with_fedavg_changes_nothing() -> None:
+    def once(at: LocalStep) -> Tensor:
+        return at.parameters.sum() * len(made)
+
+    made: list[int] = []
+
+    def record() -> Method:
+        made.append(1)
+        return mine(parameter_terms=(once,))
+
+    assert "test_on_fedavg_it_is_what_it_is_alone" in broken(record)
+
+
+def test_a_fault_in_a_function_is_a_failure() -> None:
+    record = mine(server=lambda step: (step.mean[:-1], {}))
+    with pytest.raises(AssertionError, match=r"method mine: server .* takes a tensor"):
+        Suite(lambda: record).test_two_rounds_end_at_a_finite_model()
 
 
 def test_chance_from_elsewhere_is_found() -> None:

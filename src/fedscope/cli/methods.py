@@ -8,7 +8,6 @@ import click
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Group
 from fedscope.cli.terminal import console
-from fedscope.errors import UserError
 from fedscope.workflows import catalogues
 
 if TYPE_CHECKING:
@@ -68,12 +67,11 @@ def show(method: str, json_target: str | None) -> None:
 
 def _facts() -> tuple[list[dict[str, Any]], list[str]]:
     """Return what there is to know of every method, and why other packages' cannot be used."""
-    from fedscope.federated.methods import known
+    from fedscope.federated.methods import known, set_aside
     from fedscope.federated.record.method import Method
 
-    found = known().values()
-    methods = [_describe(method) for method in found if isinstance(method, Method)]
-    return methods, [str(fault) for fault in found if isinstance(fault, UserError)]
+    methods = [_describe(method) for method in known().values() if isinstance(method, Method)]
+    return methods, list(map(str, set_aside()))
 
 
 FACTS = (

@@ -18,7 +18,8 @@ from fedscope.checkpoints.file.schema import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.errors import UserError
 from fedscope.federated.client.loop import LocalTrainer
-from fedscope.federated.methods import METHODS, known
+from fedscope.federated.methods import on_trial, parse
+from fedscope.federated.record.checked import MethodError
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.method import Method
 from fedscope.federated.record.tasks import Task
@@ -99,7 +100,9 @@ class MethodConformance:
         rows = [row[0] for row in clients.rows(1)]
 
         def total(at: Tensor) -> Tensor:
-            parts = [term(clients.client(at, *rows, first=False)) for term in trainer.method.parameter_terms]
+            step = clients.client(at, *rows, first=False)
+            with _faults_are_failures():
+                parts = [term(step) for term in trainer.method.parameter_terms]
             assert all(part.shape == () for part in parts), "a term of the parameters is a scalar"
             return torch.stack(parts).sum()
 
@@ -131,37 +134,72 @@ class MethodConformance:
             kept, sent = _flat(run.after_round(1)), _flat(run.anchor(2))
             assert not torch.equal(kept, sent), "what is sent is the model that the server keeps"
 
+    def test_on_fedavg_it_is_what_it_is_alone(self) -> None:
+        """FedAvg adds nothing: the sum with it has the bits of the method."""
+        with self._sum(parse("fedavg"), self.method()) as both:
+            if both is None:
+                return
+            with self.trained() as alone:
+                assert torch.equal(_flat(alone.final), _flat(both.final)), "fedavg changes the method"
+
+    def test_with_fedprox_it_trains_or_is_refused(self) -> None:
+        """A sum with another method is trained, or refused with a ``UserError`` before training."""
+        with self._sum(self.method(), parse("fedprox")) as both:
+            if both is not None:
+                assert _flat(both.final).isfinite().all(), "the sum's model is not finite"
+
     @contextmanager
-    def trained(self, *, interrupted: bool = False, **settings: Any) -> Iterator[Run]:
+    def _sum(self, one: Method, other: Method) -> Iterator[Run | None]:
+        """Yield a finished run of the sum of two methods, or nothing where it is refused."""
+        try:
+            both = one + other
+            self.federation(both)
+        except UserError:
+            yield None
+            return
+        with self.trained(both) as run:
+            yield run
+
+    @contextmanager
+    def trained(
+        self, method: Method | None = None, *, interrupted: bool = False, **settings: Any
+    ) -> Iterator[Run]:
         """Yield a finished run, stopped and taken up again after its first round if ``interrupted``.
 
-        For laws of one's own: ``with self.trained(keep_every=1, save_clients="all") as run``.
+        For laws of one's own: ``with self.trained(keep_every=1, save_clients="all") as run``. ``method`` is
+        trained in place of the one under test.
         """
 
         def stop(_: object) -> None:
             if interrupted:
                 raise _StopError
 
-        with tempfile.TemporaryDirectory() as folder, _registered(self.method()):
-            federation = self.federation(**settings)
+        with tempfile.TemporaryDirectory() as folder:
+            federation = self.federation(method, **settings)
             run = open_run(federation, Registry(Path(folder)), "run", resume=False)
-            try:
-                train(federation, run, stop)
-            except _StopError:
-                federation = self.federation(**settings)
-                run = open_run(federation, Registry(Path(folder)), "run", resume=True)
-                train(federation, run, lambda _: None)
+            with _faults_are_failures():
+                try:
+                    train(federation, run, stop)
+                except _StopError:
+                    federation = self.federation(method, **settings)
+                    run = open_run(federation, Registry(Path(folder)), "run", resume=True)
+                    train(federation, run, lambda _: None)
+            assert run.final.exists(), f"{federation.method.name}: the loss or the model is not finite"
             yield run
 
-    def federation(self, **settings: Any) -> Federation:
-        """Return what a run of the method is made of; ``settings`` are fields of Settings."""
-        fields = {**SMALL, **self.settings, **settings, "method": self.method().name}
-        return prepare(Settings.model_validate(fields), dict(self.options))
+    def federation(self, method: Method | None = None, **settings: Any) -> Federation:
+        """Return what a run of the method under test is made of, or of ``method`` in its place.
+
+        That record is taken whatever is installed under its name. ``settings`` are fields of Settings.
+        """
+        record = method or self.method()
+        fields = {**SMALL, **self.settings, **settings, "method": record.name}
+        with _faults_are_failures(), on_trial(record):
+            return prepare(Settings.model_validate(fields), dict(self.options))
 
     def _after_a_client(self) -> LocalTrainer:
         """Return a trainer, in float64, that has just trained the first client."""
-        with _registered(self.method()):
-            federation = self.federation()
+        federation = self.federation()
         settings, method = federation.settings, federation.method
         trainer = LocalTrainer(
             FlatModel(federation.model.double()), federation.training, federation.pipeline, method,
@@ -173,23 +211,17 @@ class MethodConformance:
             return torch_stream(0, name)
 
         task = Task(federation.rows[0], stream("batch order"), stream("augmentation"), random=stream)
-        trainer.train(trainer.clients.initial, trainer.model.counters.clone(), [task], settings.lr)
+        with _faults_are_failures():
+            trainer.train(trainer.clients.initial, trainer.model.counters.clone(), [task], settings.lr)
         return trainer
 
 
 @contextmanager
-def _registered(method: Method) -> Iterator[None]:
-    """Let the trainer find a method that is not installed."""
-    new = method.name not in known()
-    if new:
-        METHODS[method.name] = method
-        known.cache_clear()
+def _faults_are_failures() -> Iterator[None]:
     try:
         yield
-    finally:
-        if new:
-            del METHODS[method.name]
-            known.cache_clear()
+    except MethodError as error:
+        raise AssertionError(str(error)) from error
 
 
 def _flat(path: Path) -> Tensor:

@@ -10,7 +10,7 @@ from fedscope.cli.terminal import console
 
 def _line(monkeypatch: pytest.MonkeyPatch, done: int, total: int | None, text: str) -> str:
     screen = io.StringIO()
-    terminal = Console(file=screen, force_terminal=True, width=80, color_system=None)
+    terminal = Console(file=screen, force_terminal=True, width=80, color_system=None, emoji=False)
     monkeypatch.setattr(console, "errors", lambda: terminal)
     with console.progress("tiny@2: trace, products") as report:
         report(done, total, text)
@@ -31,3 +31,17 @@ def test_a_known_total_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "3/12" in line
     assert "tiny@2: trace, products" in line
     assert "…" in line
+
+
+def test_an_address_is_no_emoji(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    screen = io.StringIO()
+    terminal = console.errors()
+    terminal.file, terminal._force_terminal = screen, True
+    monkeypatch.setattr(console, "errors", lambda: terminal)
+    with console.progress("d@2:anchor [x]") as report:
+        report(1, 2, "at d@2:anchor")
+    console.note("of d@2:anchor")
+    console.print_table("d@2:anchor", ["a:anchor"], [["d@2:anchor"]], ["a d@2:anchor"])
+    drawn = screen.getvalue() + capsys.readouterr().out
+    assert "d@2:anchor [x]" in drawn
+    assert "⚓" not in drawn

@@ -1,17 +1,20 @@
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedscope.errors import UserError
 from fedscope.federated.client.state import ClientState
-from fedscope.federated.methods import METHODS, known, parse
+from fedscope.federated.methods import METHODS, known, parse, set_aside
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Option
 from fedscope.federated.record.vectors import Vector
+from tests.federated.cases import serving
 
 
 def test_methods_add() -> None:
@@ -94,10 +97,57 @@ def test_a_bad_entry_point_is_told_to_those_who_ask_for_it(
 
 
 @pytest.mark.parametrize("name", ["fedavg", "fedpd"])
-def test_a_taken_name_is_refused(another_package: Callable[[str, str], None], name: str) -> None:
+def test_a_taken_name_is_set_aside(another_package: Callable[[str, str], None], name: str) -> None:
+    before = parse(name)
     another_package(name, "theirs:MINE")
-    with pytest.raises(UserError, match="uninstall"):
-        parse("fedprox")
+    assert parse(name) == before
+    (fault,) = set_aside()
+    assert re.search(f"theirs:MINE registers '{name}', which is taken; uninstall", str(fault))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"options": Option("a", 1.0, "")}, r"mine: options takes a tuple of Options, not Option .*a comma"),
+        ({"server_state": ("m",)}, "mine: server_state takes a tuple of Vectors, not one with str 'm'"),
+        ({"server_state": [Vector("m")]}, "server_state takes a tuple of Vectors, not list"),
+        ({"sends": "mine"}, "sends takes a function, not str 'mine'"),
+        ({"parameter_terms": len}, "parameter_terms takes a tuple of functions, not .*a comma"),
+        ({"draws": {"a": 1}}, "draws takes a mapping from texts to functions, not one with int 1"),
+        ({"subnetworks": 1}, "subnetworks takes true or false, not int 1"),
+        ({"source": None}, "source takes a text, not NoneType None"),
+        ({"broadcast": ("v",), "server_state": (Vector("w"),)}, "broadcast names 'v', .* server_state"),
+        ({"broadcast": ("v",)}, "broadcast names 'v', which is not in server_state, which has none"),
+        ({"summed_memory": ("h",)}, "summed_memory names 'h', which is not in memory"),
+        ({"default_clip": "mine.clip"}, "default_clip names 'mine.clip', which is not in options"),
+        ({"memory": (Vector("h"), Vector("h"))}, "memory has 'h' twice"),
+    ],
+)
+def test_a_field_of_another_type_is_named(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Method(**{"name": "mine", "objective": "", "source": "", **fields})
+
+
+def test_what_a_record_is_made_of_is_checked_too() -> None:
+    with pytest.raises(UserError, match=r"vector 'v': scope is one of parameters, .* not 'everything'"):
+        Vector("v", "everything")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="option a: a value is a number"):
+        Option("a", [], "")  # type: ignore[arg-type]
+
+
+def test_a_faulty_record_breaks_only_its_own_method(
+    another_package: Callable[[str, str], None], tmp_path: Path
+) -> None:
+    another_package("mine", "theirs:MINE")
+    (tmp_path / "theirs.py").write_text(
+        "from fedscope.federated.record.method import Method\n"
+        "MINE = Method(name='mine', objective='', source='', server_state=('m',))\n"
+    )
+    assert parse("fedprox").name == "fedprox"
+    (fault,) = set_aside()
+    assert "server_state takes a tuple of Vectors" in str(fault)
+    with pytest.raises(UserError, match=r"'mine' \(theirs:MINE\) cannot be used: method mine: server_state"):
+        parse("fedprox+mine")
 
 
 def test_names_inside_methods_must_differ() -> None:
@@ -158,6 +208,46 @@ def test_options_have_types_and_readings() -> None:
 def test_bad_options(given: dict[str, str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         parse("fedprox+man").values(given, "paper")
+
+
+def test_a_bound_that_is_left_out_is_said_to_be() -> None:
+    with pytest.raises(UserError, match=r"avgm\.beta is a finite number from 0 to below 1, not '1'"):
+        parse("fedavgm").values({"avgm.beta": "1"}, "paper")
+    assert Option("a", 0.5, "", within=(0.0, 1.0)).bounds() == "from 0 to 1"
+
+
+def sender(**fields: Any) -> Method:
+    return Method(name="sender", objective="", source="", sends=lambda at: at.kept * 1.5, **fields)
+
+
+@pytest.mark.parametrize("name", ["feddyn", "fedspeed", "feddc"])
+def test_a_rule_that_keeps_what_was_sent_is_not_added_to_one_that_sends(name: str) -> None:
+    with pytest.raises(UserError, match=f"{name} cannot be combined with sender, which sends another model"):
+        METHODS[name] + sender()
+    with pytest.raises(UserError, match=f"{name} cannot be combined with sender"):
+        sender() + METHODS[name]
+
+
+RULED = sorted(name for name, record in METHODS.items() if record.server)
+
+
+@pytest.mark.parametrize("name", RULED)
+def test_a_server_rule_moves_the_model_that_is_kept(name: str) -> None:
+    """Where the clients have not moved, what was sent is not in the server's next model."""
+    if METHODS[name].only_keeps:
+        return
+    rule, generator = METHODS[name].server, torch.Generator().manual_seed(0)
+    kept, sent, mean = (torch.randn(5, generator=generator, dtype=torch.float64) for _ in range(3))
+    assert rule is not None
+
+    def after(kept: Tensor, mean: Tensor) -> Tensor:
+        state = {v.name: torch.zeros(5, dtype=torch.float64) for v in METHODS[name].server_state}
+        sums = {v.name: torch.ones(5, dtype=torch.float64) for v in METHODS[name].uploads}
+        return rule(serving(name, mean, sent, state, kept=kept, sums=sums))[0]
+
+    torch.testing.assert_close(after(kept, mean) - kept, after(sent, mean) - sent)
+    if not METHODS[name].uploads or name == "scaffold":
+        torch.testing.assert_close(after(kept, sent), kept)
 
 
 def test_personal_tensors_need_a_memory() -> None:

@@ -18,6 +18,8 @@ def test_each_kind_of_checkpoint_has_its_own_label() -> None:
     ]
     assert labels[:3] == ["a@12", "a@client3 (round 12)", "a@all (round 12)"]
     assert len(set(labels)) == len(labels)
+    sent = Checkpoint.read(HERE | {"average": "sent"})
+    assert label(sent) == "a@13:anchor (sent)"  # the address of what round 13 began with
     assert label(Checkpoint(path="x/mine.pt", sha256="0")) == "mine.pt"
     assert label(Checkpoint(path="f.pt", run="a", round=2, sha256="0")) == "a@2"  # an older record
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fedscope.errors import UserError
-from fedscope.own import is_own
+from fedscope.own import SHOWN, is_own
 from fedscope.validation import Plain, refusal
 
 OPTION = "option"  # where the fields are what the user typed
@@ -209,6 +209,20 @@ class RowsSpec(Record):
         return self
 
 
+class MethodCode(Record):
+    """Another package's method, and a hash of the package's source files."""
+
+    method: str
+    package: str = ""
+    version: str = ""
+    source: str = ""  # SHA-256; "" where there are no files
+
+    @property
+    def text(self) -> str:
+        """The method, its package with the version, and the beginning of the hash."""
+        return f"{self.method} of {self.package} {self.version}, {self.source[:SHOWN] or 'no source files'}"
+
+
 class Manifest(Record):
     """A run, as written when it starts."""
 
@@ -222,6 +236,8 @@ class Manifest(Record):
     # None of an older or an added run, and where every round's clients are new: see Round.rows
     rows: RowsSpec | None = Field(None, exclude_if=operator.not_)
     preset: PresetUse | None = None
+    methods: tuple[MethodCode, ...] = Field((), exclude_if=operator.not_)  # of other packages
+    sends: bool = Field(False, exclude_if=operator.not_)  # clients start from another model than is kept
     sealed_metrics: bool = True  # each line of metrics.jsonl carries a check; not so in format 1
     partial: bool = False  # an import of single checkpoints: the others are elsewhere
     clients_deleted: bool = False  # by `runs delete --clients`, after the last round

@@ -4,6 +4,7 @@ final, best, initial        the global model after the last round, at its best, 
 25                          the global model after 25 rounds
 all, sel, 25:all, 25:sel    a mean of clients, the newest or that after 25 rounds
 client3                     a client's last upload
+7:client3                   a client's upload of round 7, under --save-clients all
 7:anchor                    what the clients of round 7 started from, where one of their uploads is kept
 """
 
@@ -13,7 +14,8 @@ from pathlib import Path
 
 from fedscope.checkpoints.registry.run import Run
 
-_ROUND, _CLIENT = r"([0-9]{1,9})(?::(all|sel|anchor))?", r"client([0-9]{1,9})"
+_CLIENT = r"client([0-9]{1,9})"
+_ROUND = rf"([0-9]{{1,9}})(?::(all|sel|anchor|{_CLIENT}))?"
 
 
 def path_of(run: Run, which: str) -> Path | None:
@@ -32,6 +34,8 @@ def path_of(run: Run, which: str) -> Path | None:
 
 
 def _after(run: Run, round: int, mean: str | None) -> Path:
+    if mean and (client := re.fullmatch(_CLIENT, mean)):
+        return run.client(int(client[1]), round)
     if mean == "anchor":
         return run.anchor(round)
     if round == 0 and not mean:
@@ -45,11 +49,12 @@ def _after(run: Run, round: int, mean: str | None) -> Path:
 def address_of(path: Path) -> str | None:
     """Return the address of a checkpoint by its name in its run; None where it has none of its own.
 
-    It has none if it is an upload that is not its client's last, or the newest model of an unfinished run.
+    It has none if it is the newest model of an unfinished run.
     """
     name, folder = path.stem, path.parent.name
     if folder == "clients":
-        return None if path.parents[1].name.startswith("round-") else f"client{int(name)}"
+        above = path.parents[1].name
+        return f"{int(above[6:])}:client{int(name)}" if above.startswith("round-") else f"client{int(name)}"
     if folder.startswith("round-"):
         return f"{int(folder[6:])}:{name}"
     if name.startswith("round-"):

@@ -15,6 +15,7 @@ from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import Checkpoint, describe_checkpoint, load_checkpoint
 from fedscope.checkpoints.file.code import code_version
 from fedscope.checkpoints.file.schema import difference
+from fedscope.checkpoints.registry.owned import method_code
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run
 from fedscope.errors import UserError
@@ -62,7 +63,7 @@ def checkpoint_links(path: Path) -> Iterator[Link]:
     what = f"client {info.client}" if info.kind == "client" else f"global ({info.average})"
     details = {"sha256": checkpoint.sha256, "model": info.model.name, "of": what, "round": str(info.round)}
     yield Link("checkpoint", str(path), details)
-    yield _run_link(checkpoint)
+    yield from _run_links(checkpoint)
     data = info.data
     samples = {"train": str(data.train_samples), "test": str(data.test_samples)}
     yield Link("data", data.name, {"fingerprint": data.fingerprint, **samples})
@@ -113,18 +114,28 @@ def _claims(path: Path, sha256: str) -> bool:
         return False
 
 
-def _run_link(checkpoint: Checkpoint) -> Link:
-    """Return the run that the file lies in, compared with the checkpoint's own description."""
+def _run_links(checkpoint: Checkpoint) -> Iterator[Link]:
+    """Yield the run that the file lies in, compared with the checkpoint's own description, and its methods.
+
+    The methods are those of other packages, each with what was installed of it.
+    """
     folder = layout.run_of(checkpoint.path)
     if folder is None:
-        return Link("run", checkpoint.info.run, {}, "the checkpoint lies in no run")
+        yield Link("run", checkpoint.info.run, {}, "the checkpoint lies in no run")
+        return
     try:
         manifest = Run(folder).manifest()
     except UserError as error:
-        return Link("run", folder.name, {}, str(error))
+        yield Link("run", folder.name, {}, str(error))
+        return
     details = {"created": manifest.created, "method": manifest.settings.method}
     same = difference(manifest, checkpoint.info) is None
-    return Link("run", folder.name, details, None if same else "its manifest is not the checkpoint's")
+    yield Link("run", folder.name, details, None if same else "its manifest is not the checkpoint's")
+    for one in manifest.methods:
+        now = method_code(one.method)
+        state = "not installed" if now is None else "the same" if now.source == one.source else "another"
+        known = {"package": one.package, "version": one.version, "source": one.source}
+        yield Link("method", one.method, {**known, "this code": state})
 
 
 def _code_link(verb: str, versions: Mapping[str, object]) -> Link:

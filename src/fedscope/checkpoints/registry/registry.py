@@ -190,6 +190,8 @@ class Registry:
             names = [f"@{name}" for name in addresses(run) if not name.endswith(":anchor")]
             clients = len(run.clients())
             names = names[: len(names) - clients + 3] + ["…"] * (clients > 3)
+            if which.endswith(":anchor"):
+                raise UserError(_no_anchor(run, which))
             asked = (
                 f"no @{which} ({path.relative_to(run.folder)})" if which else "neither final.pt nor last.pt"
             )
@@ -253,3 +255,11 @@ class Registry:
         with run.locked() if run.has_manifest else nullcontext():
             move(run.folder, hidden, below=self.root)
         remove_tree(hidden, below=self.root)
+
+
+def _no_anchor(run: Run, which: str) -> str:
+    there = [f"@{name}" for name in addresses(run) if name.endswith(":anchor")]
+    return (
+        f"run {run.name!r} holds no @{which}; it has {', '.join(there) or 'no anchor'}: an anchor is kept as "
+        "long as an upload of its round is, every one under `fedscope train --save-clients all`"
+    )

@@ -41,6 +41,9 @@ def manifest_problems(account: Account, names: Collection[str], now: datetime) -
     known = Settings.model_fields.keys() | settings.options.keys()
     unknown = {*(manifest.added.stated if manifest.added else ())} - known
     unknown |= {*(manifest.preset.provisional if manifest.preset else ())} - known
+    strange = {one.method for one in manifest.methods} - set(settings.method.split("+"))
+    if strange:
+        yield f"names the code of {', '.join(sorted(strange))}, and the method is {settings.method}"
     if unknown:
         yield f"speaks of settings that there are not: {', '.join(sorted(unknown))}"
 
@@ -101,7 +104,10 @@ def _misplaced(name: str, info: CheckpointInfo, account: Account) -> Iterator[st
     if info.client != client:
         yield f"holds the model of client {info.client}"
     average = path.stem if path.stem in ("sel", "all") else "cld"
-    sent = path.name == "anchor.pt" and info.average == "sent"
+    anchor = path.name == "anchor.pt"
+    if anchor and account.manifest.sends and info.average != "sent":
+        yield "holds the model that the server kept, and the method sends another"
+    sent = anchor and info.average == "sent"
     if not sent and info.average != (settings.eval_model if name == "best.pt" else average):
         yield f"holds the average {info.average!r}"
     if not account.trained:

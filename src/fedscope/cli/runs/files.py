@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.registry.owned import changed_methods
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Command
@@ -34,7 +35,7 @@ def verify_command(runs: tuple[str, ...], registry: Path, json_target: str | Non
     if not runs:
         named = store.existing()
     faults = [] if runs else list(verify_root(store))
-    files = 0
+    files, notes = 0, list[str]()
     with console.progress("verify") as report:
 
         def count(name: str) -> None:
@@ -44,10 +45,13 @@ def verify_command(runs: tuple[str, ...], registry: Path, json_target: str | Non
 
         for run in named:
             faults += verify_run(run, count)
+            notes += _changed(run)
         for name in records:
             count(name)
             faults += [Fault(name, f"{link.name}: {link.fault}") for link in links(store, name) if link.fault]
         report(files)
+    for text in notes:
+        console.note(text)
     found = [{"path": fault.path, "problem": fault.problem} for fault in faults]
     only_json = console.in_json(json_target, {"files": files, "faults": found})
     if not only_json:
@@ -57,6 +61,14 @@ def verify_command(runs: tuple[str, ...], registry: Path, json_target: str | Non
         raise UserError(f"{len(faults)} {'fault' if len(faults) == 1 else 'faults'} in {files} files")
     if not only_json:
         print(f"{files} files, no fault")
+
+
+def _changed(run: Run) -> list[str]:
+    """Say which code of the run's methods has changed; nothing where the manifest is at fault."""
+    try:
+        return [f"{run.name}: {text}" for text in changed_methods(run.manifest())]
+    except UserError:
+        return []
 
 
 @click.command(

@@ -221,6 +221,7 @@ def _described(run: Run) -> dict[str, object]:
     parts |= {f"option {key}": value for key, value in manifest.settings.options.items()}
     for section, record in (("model", manifest.model), ("data", manifest.data)):
         parts |= {f"{section} {key}": value for key, value in record.model_dump(mode="json").items()}
+    parts |= {f"code of {one.method}": one.text for one in manifest.methods}
     parts |= {f"version {key}": value for key, value in manifest.versions.items()}
     top, split = best(metrics), chosen_on(manifest.stated())
     last = metrics[-1] if metrics else None

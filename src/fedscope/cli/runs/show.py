@@ -10,6 +10,7 @@ import click
 from fedscope.checkpoints.file.schema import Manifest, Round
 from fedscope.checkpoints.registry.addresses import address_of
 from fedscope.checkpoints.registry.best import best, chosen_on
+from fedscope.checkpoints.registry.owned import changed_methods
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Command
@@ -100,6 +101,9 @@ def _settings(found: Run, manifest: Manifest, metrics: Sequence[Round]) -> conso
         fields["preset"] = manifest.preset.name
         fields["departs from it in"] = "; ".join(manifest.preset.overridden) or "nothing"
         fields["provisional in it"] = ", ".join(manifest.preset.provisional) or "nothing"
+    if manifest.methods:
+        fields["methods of others"] = "; ".join([one.text for one in manifest.methods])
+        fields["changed since"] = "; ".join(changed_methods(manifest)) or "nothing"
     if manifest.clients_deleted:
         fields["clients' models"] = "deleted"
     fields["tags"] = list(found.tags())

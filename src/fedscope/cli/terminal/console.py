@@ -45,7 +45,7 @@ PIPE = 160  # columns of a table in a file or a pipe
 
 def errors() -> Console:
     """Return the console of standard error."""
-    return Console(file=sys.stderr, highlight=False)
+    return Console(file=sys.stderr, highlight=False, emoji=False)
 
 
 def note(text: str) -> None:
@@ -81,7 +81,7 @@ def progress(title: str, *, lines: bool = False) -> Iterator[Steps]:
     console, start, last = errors(), time.perf_counter(), (0, "")
     bar = Progress(
         SpinnerColumn("line"),  # of ASCII
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         _Amount(),
         TimeElapsedColumn(),
         _Word(table_column=TableColumn()),
@@ -89,7 +89,7 @@ def progress(title: str, *, lines: bool = False) -> Iterator[Steps]:
         transient=True,
         disable=CURRENT.quiet or not console.is_terminal,
     )
-    task = bar.add_task(_shown(title), total=None, text="")
+    task = bar.add_task(_plain(title), total=None, text="")
 
     def report(done: int, total: int | None = None, text: str = "", /) -> None:
         nonlocal last
@@ -132,7 +132,7 @@ def print_table(
         notes = [*footnotes(notes), f"not shown in {width} columns: {', '.join(left_out)} (see -v or --json)"]
     else:
         notes = footnotes(notes)
-    console = Console(file=sys.stdout, highlight=False, width=width)
+    console = Console(file=sys.stdout, highlight=False, emoji=False, width=width)
     for line in notes:
         console.print(_shown(line), style="dim", soft_wrap=width is None)
 
@@ -162,7 +162,7 @@ def _print_part(title: str | None, columns: Sequence[Column], width: int | None)
         table.add_column(escape(column.cells[0]), justify=justify, width=size, overflow="fold")
     for cells in zip(*(column.cells[1:] for column in columns), strict=True):
         table.add_row(*map(escape, cells))
-    Console(file=sys.stdout, highlight=False, width=room).print(table)
+    Console(file=sys.stdout, highlight=False, emoji=False, width=room).print(table)
 
 
 def footnotes(notes: Sequence[str]) -> Sequence[str]:

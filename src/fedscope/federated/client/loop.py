@@ -20,6 +20,7 @@ from fedscope.federated.client.cuda_graphs import Replay
 from fedscope.federated.client.objective import Objective
 from fedscope.federated.client.recalibration import STREAM, recalibrate
 from fedscope.federated.client.state import ClientState
+from fedscope.federated.record.checked import check_all_returned
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Values
@@ -172,8 +173,13 @@ class LocalTrainer:
             label_counts=clients.label_counts[:count],
             tensors=model.named,
         )
+        changed = {"personal": done["personal"]} if self.method.personal else {}
         for finish in self.method.finish:
-            done |= finish(end)
+            changed |= finish(end)
+        for field in ("memory", "uploads"):
+            names = [vector.name for vector in getattr(self.method, field)]
+            check_all_returned(self.method.name, field, names, changed)
+        done |= changed
         if self._keeps_velocity:
             done[VELOCITY.name] = self._velocity[:count]
         return done
@@ -219,8 +225,12 @@ class LocalTrainer:
             gradient.mul_((self._clip / (norm + 1e-6)).clamp(max=1.0))
         if clients.last_gradient is not None:
             clients.last_gradient[:count] = gradient
+        carried: set[str] = set()
         for rule in method.each_step:
-            clients.carry(rule(clients.stack(count, first, gradient)), count)
+            changed = rule(clients.stack(count, first, gradient))
+            clients.carry(changed, count)
+            carried |= changed.keys()
+        check_all_returned(method.name, "step_state", clients.step_state.names, carried)
         at = clients.stack(count, first, gradient) if method.after_clip or method.after_momentum else None
         if at:
             for correction in method.after_clip:

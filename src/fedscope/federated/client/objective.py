@@ -175,7 +175,9 @@ class Objective:
             return torch.stack([term(step) for term in self.method.parameter_terms]).sum()
 
         if len(self.model.values) == 1:
-            total(self.model.parameters, *(row[0] for row in clients.rows(1))).backward()
+            value = total(self.model.parameters, *(row[0] for row in clients.rows(1)))
+            if value.requires_grad:  # as in a stack, a constant has a gradient of zero
+                value.backward()
         else:
             gradients = vmap(grad(total))(clients.parameters(count), *clients.rows(count))
             self.model.gradient[:count] += gradients

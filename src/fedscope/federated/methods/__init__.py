@@ -4,10 +4,13 @@ A package registers a :class:`~fedscope.federated.record.method.Method` in the g
 """
 
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 from fedscope.errors import UserError
+from fedscope.factories import reason
 from fedscope.federated.methods.activation_norm import MAN
 from fedscope.federated.methods.ascent import FEDASAM, FEDSAM
 from fedscope.federated.methods.averaging import FEDAVG
@@ -26,6 +29,7 @@ from fedscope.federated.methods.server_optimizers import FEDADAGRAD, FEDADAM, FE
 from fedscope.federated.methods.subnetworks import GRADAUG
 from fedscope.federated.record import method
 from fedscope.federated.record.method import Method
+from fedscope.own import METHODS as GROUP
 
 OURS = (
     FEDAVG, FEDPROX, MOON, MIXUP, STOCHDEPTH, GRADAUG, FEDALIGN,
@@ -38,7 +42,7 @@ ALIASES = {
     "fedpd": "feddyn",  # with full participation and averaging every round the same iteration
     "fedgamma": "scaffold+fedsam",  # Dai et al. 2023
 }
-GROUP = "fedscope.methods"
+_TRIED: dict[str, Method] = {}
 
 
 @cache
@@ -48,18 +52,63 @@ def known() -> dict[str, Method | UserError]:
     In the place of one that cannot be used stands the reason.
     """
     methods: dict[str, Method | UserError] = dict(METHODS)
-    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
-        if point.name in methods or point.name in ALIASES:
-            raise UserError(f"{point.value} registers {point.name!r}, which is taken; uninstall or rename it")
-        methods[point.name] = _load(point)
+    for point in _registered():
+        if not _taken(point.name, methods):
+            methods[point.name] = _load(point)
     return methods
+
+
+def set_aside() -> list[UserError]:
+    """Return why each record of another package that is not used is set aside."""
+    seen: dict[str, object] = dict(METHODS)
+    faults = [fault for fault in known().values() if isinstance(fault, UserError)]
+    for point in _registered():
+        if _taken(point.name, seen):
+            faults.append(
+                UserError(f"{point.value} registers {point.name!r}, which is taken; uninstall or rename it")
+            )
+        seen[point.name] = point
+    return faults
+
+
+def foreign(text: str) -> list[str]:
+    """Return the methods in ``text``, a sum, that other installed packages bring."""
+    if text in _TRIED:
+        return []
+    return [part for part in text.split("+") if not _taken(part, METHODS) and part not in _TRIED]
+
+
+@contextmanager
+def on_trial(record: Method) -> Iterator[None]:
+    """Let ``record`` be the method of its name in this process, whatever is installed under that name."""
+    before = _TRIED.get(record.name)
+    _TRIED[record.name] = record
+    try:
+        yield
+    finally:
+        if before is None:
+            del _TRIED[record.name]
+        else:
+            _TRIED[record.name] = before
+
+
+def _registered() -> list[EntryPoint]:
+    return sorted(entry_points(group=GROUP), key=lambda point: point.name)
+
+
+def _taken(name: str, by: Mapping[str, object]) -> bool:
+    return name in by or name in ALIASES
 
 
 def _load(point: EntryPoint) -> Method | UserError:
     try:
         record = point.load()
-    except Exception as error:
-        return UserError(f"the method {point.name!r} ({point.value}) cannot be imported: {error}")
+    except UserError as error:  # of a field of the record
+        return UserError(f"the method {point.name!r} ({point.value}) cannot be used: {error}")
+    except Exception as error:  # whatever another package raises
+        return UserError(
+            f"the method {point.name!r} ({point.value}) cannot be imported: {reason(error, point.module)}"
+        )
     if not isinstance(record, Method):
         return UserError(f"the entry point {point.name!r} ({point.value}) is not a fedscope Method")
     if record.name != point.name or not re.fullmatch("[a-z0-9_-]+", record.name):
@@ -76,14 +125,14 @@ def parse(text: str) -> Method:
     Raises:
         UserError: a name is unknown or stands twice, or two methods do not go together.
     """
+    if text in _TRIED:
+        return _TRIED[text]
     full = "+".join(ALIASES.get(name.strip(), name) for name in text.lower().split("+"))
     names = [name.strip() for name in full.split("+")]
-    methods = known()
+    methods = {**known(), **_TRIED}
     for name in names:
         found = methods.get(name)
         if isinstance(found, UserError):
             raise found
-    if isinstance(whole := methods.get("+".join(names)), Method):  # a sum on trial
-        return whole
     usable = {name: record for name, record in methods.items() if isinstance(record, Method)}
     return method.parse("+".join(names), usable)

@@ -19,7 +19,7 @@ have no momentum.
 import torch
 from torch import Tensor
 
-from fedscope.federated.methods.dynamic import UNIFORM
+from fedscope.federated.methods.dynamic import FROM_UPLOADS, UNIFORM
 from fedscope.federated.methods.normalized import reach
 from fedscope.federated.record.method import Method, Required
 from fedscope.federated.record.options import Option
@@ -80,10 +80,12 @@ def _gradient_at_anchor(end: Finish, row: int) -> Tensor:
 
 
 def scaffold_server(step: ServerStep) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return γ·mean + (1 − γ)θ_t, and c."""
+    """Return γ·mean + (1 − γ)θ_t, moved by what was sent beyond the server's own model; and c."""
     gamma = float(step.options["scaffold.gamma"])
     c = step.state["scaffold.c"] + step.sums["scaffold.change"] / step.clients
-    return gamma * step.mean + (1 - gamma) * step.anchor, {"scaffold.c": c}
+    model = gamma * step.mean + (1 - gamma) * step.anchor
+    same = step.kept == step.anchor  # where nothing else was sent no bit changes
+    return torch.where(same, model, model + (step.kept - step.anchor)), {"scaffold.c": c}
 
 
 def drift(step: Term) -> Tensor:
@@ -170,6 +172,7 @@ FEDDC = Method(
     uploads=(Vector("dc.change"),),
     finish=(drift_finish,),
     server=drift_server,
+    only_keeps=FROM_UPLOADS,
     server_state=(Vector("dc.h"), Vector("dc.g")),
     broadcast=("dc.g",),
     weights="uniform",

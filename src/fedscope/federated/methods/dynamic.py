@@ -71,6 +71,9 @@ def extrapolated(gradient: Gradient, step: Stack) -> Tensor:
 UNIFORM = Required(
     "weights", "uniform", "the server adds the clients' mean drift, their objectives make up for sizes"
 )
+FROM_UPLOADS = (
+    "its server's model is the mean of the uploads plus the clients' drift, in which what was sent stays"
+)
 
 FEDDYN = Method(
     name="feddyn",
@@ -89,6 +92,7 @@ FEDDYN = Method(
     memory=(Vector("dyn.h"),),
     finish=(remember,),
     server=server,
+    only_keeps=FROM_UPLOADS,
     server_state=(Vector("dyn.h"),),
     weights="uniform",
     required_settings=(UNIFORM,),

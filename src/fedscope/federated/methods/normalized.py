@@ -35,7 +35,7 @@ def finish(end: Finish) -> dict[str, Tensor]:
 def server(step: ServerStep) -> tuple[Tensor, dict[str, Tensor]]:
     """Return θ + γ (Σ p_k a_k)(Σ p_k d_k)."""
     a, d = step.sums["nova.a"] / step.weight, step.sums["nova.d"] / step.weight
-    return step.anchor + float(step.options["nova.gamma"]) * a * d, {}
+    return step.kept + float(step.options["nova.gamma"]) * a * d, {}
 
 
 def check(_: nn.Module, options: Values) -> None:

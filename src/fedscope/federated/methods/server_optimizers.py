@@ -26,7 +26,7 @@ def momentum(step: ServerStep) -> tuple[Tensor, dict[str, Tensor]]:
     beta, gamma = float(step.options["avgm.beta"]), float(step.options["avgm.gamma"])
     share = 1 - beta if step.options["avgm.dampened"] else 1.0
     v = beta * step.state["avgm.v"] + share * (step.mean - step.anchor)
-    return step.anchor + gamma * v, {"avgm.v": v}
+    return step.kept + gamma * v, {"avgm.v": v}
 
 
 def adaptive(prefix: str, second: Second, step: ServerStep) -> tuple[Tensor, dict[str, Tensor]]:
@@ -44,7 +44,7 @@ def adaptive(prefix: str, second: Second, step: ServerStep) -> tuple[Tensor, dic
     state = {f"{prefix}.m": m, f"{prefix}.s": s}
     if option("bias_correction"):
         m, s = m / (1 - beta1**step.round), s / (1 - beta2**step.round)
-    return step.anchor + option("gamma") * m / (s.sqrt() + eps), state
+    return step.kept + option("gamma") * m / (s.sqrt() + eps), state
 
 
 def optimizer(name: str, source: str, rule: str, second: Second, *options: Option, beta1: float) -> Method:

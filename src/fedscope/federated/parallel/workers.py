@@ -31,6 +31,7 @@ from fedscope.storage import open_regular, remove
 
 PATIENCE = timedelta(hours=6)  # for a worker that is alive but silent
 START = timedelta(minutes=1)  # for the first word between processes that are there
+_MENDABLE = "mendable fault of worker "  # key of a UserError's text
 GRACE = 10.0  # seconds between a child's death and the end of a rank 0 that has not noticed
 
 
@@ -102,6 +103,7 @@ def started(
 
     Raises:
         WorkerLost: a child was killed; the message says which and how.
+        UserError: what a child raised that the user can mend.
         RuntimeError: a child failed; the message is its traceback.
     """
     if size == 1:
@@ -111,7 +113,7 @@ def started(
     home = (os.getpid(), store.port, size, device, threads)
     children = start_processes(_child, (home, work, args), size - 1, join=False, start_method="spawn")
     finished = threading.Event()
-    threading.Thread(target=_watch, args=(children, finished), daemon=True).start()
+    threading.Thread(target=_watch, args=(children, store, finished), daemon=True).start()
     try:
         with _group(0, size, store) as workers:
             yield workers
@@ -119,7 +121,7 @@ def started(
                 child.join()
     except WorkerLost as error:
         finished.set()
-        raise _death(children, patience=GRACE) or error from error
+        raise _death(children, store, patience=GRACE) or error from error
     finally:
         finished.set()
         for child in children.processes:
@@ -146,6 +148,9 @@ def _child(
             work(workers, *args)
     except WorkerLost:
         os._exit(1)  # rank 0 knows the cause, and prints it
+    except UserError as error:
+        store.set(f"{_MENDABLE}{index + 1}", str(error))
+        raise
 
 
 @contextmanager
@@ -169,11 +174,11 @@ def _lost() -> Iterator[None]:
         raise WorkerLost(f"a worker is gone ({str(error).splitlines()[0]})") from error
 
 
-def _watch(children: ProcessContext, finished: threading.Event) -> None:
+def _watch(children: ProcessContext, store: TCPStore, finished: threading.Event) -> None:
     """End this process if a child has died and it does not notice, such as while the group forms."""
     while not finished.is_set():
         wait(children.sentinels, timeout=1.0)
-        error = _death(children)
+        error = _death(children, store)
         if error is not None:
             if not finished.wait(GRACE):
                 print(f"Error: {error}", file=sys.stderr, flush=True)
@@ -185,13 +190,15 @@ def _watch(children: ProcessContext, finished: threading.Event) -> None:
             return
 
 
-def _death(children: ProcessContext, patience: float = 0.0) -> Exception | None:
+def _death(children: ProcessContext, store: TCPStore, patience: float = 0.0) -> Exception | None:
     """Describe the first child that ended badly, waiting up to ``patience`` seconds for one."""
     for _ in range(1 + int(10 * patience)):
         for rank, (child, file) in enumerate(zip(children.processes, children.error_files, strict=True), 1):
             if child.exitcode is not None and child.exitcode < 0:
                 name = signal.Signals(-child.exitcode).name
                 return WorkerLost(f"worker {rank} died (signal {name}); continue with --resume")
+            if child.exitcode and store.check([f"{_MENDABLE}{rank}"]):
+                return UserError(store.get(f"{_MENDABLE}{rank}").decode())
             if child.exitcode and Path(file).exists() and Path(file).stat().st_size:
                 with open_regular(file) as handle:  # written by our own child
                     return RuntimeError(f"worker {rank} failed:{pickle.load(handle)}")

@@ -1,4 +1,4 @@
-"""How two methods are added field by field: each field of the record is declared with its rule.
+"""How two methods are added field by field: each field of the record is declared with its rule and its type.
 
 ``at_most_one``  a slot: two methods that fill it differently do not go together
 ``chain``        a tuple: first the one's entries, then the other's
@@ -8,7 +8,7 @@
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,24 +32,27 @@ class _Slot:
         return b if a is None else a
 
 
-def at_most_one(what: str) -> Any:
-    """Declare a slot, empty unless it is filled; ``what`` says in words what it holds."""
-    return field(default=None, metadata={"rule": _Slot(what)})
+FUNCTION = "function"  # the type of a field, or of its entries, that is called
 
 
-def chain() -> Any:
-    """Declare a tuple whose entries add up."""
-    return _declared(tuple, lambda _, a, __, b: a + b)
+def at_most_one(what: str, of: type | str = FUNCTION) -> Any:
+    """Declare a slot for an ``of``, empty unless it is filled; ``what`` says in words what it holds."""
+    return field(default=None, metadata={"rule": _Slot(what), "holds": (None, of)})
 
 
-def union() -> Any:
-    """Declare a mapping whose entries add up."""
-    return _declared(dict, lambda _, a, __, b: {**a, **b})
+def chain(of: type | str = FUNCTION) -> Any:
+    """Declare a tuple of ``of``, whose entries add up."""
+    return _declared(tuple, lambda _, a, __, b: a + b, of)
+
+
+def union(of: type | str = FUNCTION) -> Any:
+    """Declare a mapping from texts to ``of``, whose entries add up."""
+    return _declared(dict, lambda _, a, __, b: {**a, **b}, of)
 
 
 def any_of() -> Any:
     """Declare a flag that holds for a sum if it holds for a part."""
-    return _declared(bool, lambda _, a, __, b: a or b)
+    return _declared(bool, lambda _, a, __, b: a or b, None)
 
 
 def joined(separator: str, *, required: bool = False) -> Any:
@@ -58,7 +61,8 @@ def joined(separator: str, *, required: bool = False) -> Any:
     def rule(_: str, a: str, __: str, b: str) -> str:
         return separator.join(dict.fromkeys(text for text in (a, b) if text))
 
-    return field(metadata={"rule": rule}) if required else _declared(str, rule)
+    metadata = {"rule": rule, "holds": (str, None)}
+    return field(metadata=metadata) if required else field(default="", metadata=metadata)
 
 
 def added(mine: Any, theirs: Any) -> dict[str, Any]:
@@ -75,5 +79,57 @@ def added(mine: Any, theirs: Any) -> dict[str, Any]:
     }
 
 
-def _declared(default: Callable[[], Any], rule: Rule) -> Any:
-    return field(default_factory=default, metadata={"rule": rule})
+def check_types(record: Any) -> None:
+    """Refuse a record with a field of another type than it is declared with.
+
+    Raises:
+        UserError: there is one; the message names the record, the field, and what it takes.
+    """
+    for part in dataclasses.fields(record):
+        value, (whole, entry) = getattr(record, part.name), part.metadata["holds"]
+        wrong = _wrong(value, whole, entry)
+        if wrong:
+            name = record.name if isinstance(record.name, str) else "a record"
+            mend = (
+                "; a comma after the one entry makes it a tuple"
+                if whole is tuple and _is(value, entry)
+                else ""
+            )
+            raise UserError(f"method {name}: {part.name} takes {_said(whole, entry)}, not {wrong}{mend}")
+
+
+def _wrong(value: Any, whole: Any, entry: type | str | None) -> str:
+    """Return what is found where another type belongs, or nothing."""
+    if whole is None:
+        return "" if value is None or _is(value, entry) else _found(value)
+    if not isinstance(value, Mapping if whole is dict else whole):
+        return _found(value)
+    if entry is None:
+        return ""
+    entries = value.values() if whole is dict else value
+    keys = [key for key in value if not isinstance(key, str)] if whole is dict else []
+    odd = keys or [one for one in entries if not _is(one, entry)]
+    return f"one with {_found(odd[0])}" if odd else ""
+
+
+def _is(value: Any, kind: type | str | None) -> bool:
+    return callable(value) if not isinstance(kind, type) else isinstance(value, kind)
+
+
+def _found(value: Any) -> str:
+    return f"{type(value).__name__} {value!r:.60}"
+
+
+def _said(whole: type | None, entry: type | str | None) -> str:
+    one = entry.__name__ if isinstance(entry, type) else "function"
+    names = {"str": "text", "bool": "true or false"}
+    one = names.get(one, one)
+    if whole is tuple:
+        return f"a tuple of {one}s"
+    if whole is dict:
+        return f"a mapping from texts to {one}s"
+    return f"a {one}" if whole is None else {str: "a text", bool: "true or false"}[whole]
+
+
+def _declared(default: Callable[[], Any], rule: Rule, of: type | str | None) -> Any:
+    return field(default_factory=default, metadata={"rule": rule, "holds": (default, of)})

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fedscope.errors import UserError, suggestion
-from fedscope.federated.record.merging import added, any_of, at_most_one, chain, joined, union
+from fedscope.federated.record.merging import added, any_of, at_most_one, chain, check_types, joined, union
 from fedscope.federated.record.options import Option, Reading, Value, Values, Weights
 from fedscope.federated.record.vectors import Vector
 from fedscope.federated.record.views import Batch, Draws, Finish, Pass, Sending, ServerStep, Stack, Term
@@ -65,18 +65,18 @@ class Method:
     objective: str = joined("; ", required=True)
     source: str = joined("; ", required=True)
     place: str = joined("; ")  # where it enters the step, in words
-    options: tuple[Option, ...] = chain()
+    options: tuple[Option, ...] = chain(of=Option)
 
     # before training
     network_needs: tuple[Callable[[Values], NetworkNeeds], ...] = chain()  # how the network is built
     checks: tuple[NetworkCheck, ...] = chain()  # each raises a UserError for what the user can mend
     single_image_checks: tuple[ImageCheck, ...] = chain()  # a ValueError: no step can be taken on one image
-    required_settings: tuple[Required, ...] = chain()
-    refuses: Mapping[str, str] = union()  # method → why not with it
-    weights: Weights | None = at_most_one("a weighting of the mean")  # None: n_k
+    required_settings: tuple[Required, ...] = chain(of=Required)
+    refuses: Mapping[str, str] = union(of=str)  # method → why not with it
+    weights: Weights | None = at_most_one("a weighting of the mean", of=str)  # None: n_k
 
     # what a client remembers and receives
-    memory: tuple[Vector, ...] = chain()
+    memory: tuple[Vector, ...] = chain(of=Vector)
     label_counts: bool = any_of()  # whether its functions see how often each class is among the client's rows
     random_start: Flag | None = at_most_one("a start of a client")  # whether memory begins at a random model
     personal: Names | None = at_most_one("a choice of personal tensors")  # those that stay with the client
@@ -94,33 +94,60 @@ class Method:
     last_gradient: bool = any_of()  # whether ``gradient_at`` sees the gradient of the step before
 
     # a local step: from the gradient to the parameters
-    step_state: tuple[Vector, ...] = chain()  # of a client in training; it begins anew in every round
+    step_state: tuple[Vector, ...] = chain(
+        of=Vector
+    )  # of a client in training; it begins anew in every round
     each_step: tuple[StepRule, ...] = chain()  # new ``step_state``, after the clip and before corrections
     masks: Mapping[str, Names] = union()  # named choices of parameters
     parameter_terms: tuple[ParameterTerm, ...] = chain()  # of w alone, at the client's point, inside the clip
-    default_clip: str | None = at_most_one("a clipping option")  # clips where --clip is not given; 0: not
+    default_clip: str | None = at_most_one(
+        "a clipping option", of=str
+    )  # clips where --clip is not given; 0: not
     after_clip: tuple[Correction, ...] = chain()  # added to the gradient, before decay and momentum
     after_momentum: tuple[Correction, ...] = chain()  # added to the direction
 
     # when local training ends
     recalibration: Recalibration | None = at_most_one("a recalibration")  # BatchNorm's, see client
     finish: tuple[Finisher, ...] = chain()  # new ``memory``, and ``uploads`` beyond the model
-    uploads: tuple[Vector, ...] = chain()
+    uploads: tuple[Vector, ...] = chain(of=Vector)
 
     # on the server
     server: ServerRule | None = at_most_one("a server rule")  # what becomes of the mean of the uploads
-    summed_memory: tuple[str, ...] = chain()  # client memory whose sum over the participants it reads too
+    summed_memory: tuple[str, ...] = chain(
+        of=str
+    )  # client memory whose sum over the participants it reads too
     sends: Sent | None = at_most_one("a model to send")  # instead of the server's own: where clients start
+    only_keeps: str = joined("; ")  # why its server rule goes with no ``sends``; empty: it starts at ``kept``
     server_notes: tuple[ServerNote, ...] = chain()  # further state that the server keeps
-    server_state: tuple[Vector, ...] = chain()
-    broadcast: tuple[str, ...] = chain()  # the server's vectors that clients receive
+    server_state: tuple[Vector, ...] = chain(of=Vector)
+    broadcast: tuple[str, ...] = chain(of=str)  # the server's vectors that clients receive
 
     def __post_init__(self) -> None:
-        """Refuse personal tensors that nothing remembers.
+        """Refuse a record that no run could use.
 
         Raises:
-            ValueError: there are some.
+            UserError: a field is of another type than its own, or names what the record does not declare.
+            ValueError: there are personal tensors that nothing remembers.
         """
+        check_types(self)
+        declared = {
+            "broadcast": ("server_state", [vector.name for vector in self.server_state]),
+            "summed_memory": ("memory", [vector.name for vector in self.memory]),
+            "default_clip": ("options", [option.name for option in self.options]),
+        }
+        for name, (field, known) in declared.items():
+            value = getattr(self, name)
+            for used in (value,) if isinstance(value, str) else value or ():
+                if used not in known:
+                    has = suggestion(used, known) or f", which has {', '.join(known) or 'none'}"
+                    raise UserError(
+                        f"method {self.name}: {name} names {used!r}, which is not in {field}{has}"
+                    )
+        for one in ("options", "memory", "uploads", "step_state", "server_state"):
+            names = [entry.name for entry in getattr(self, one)]
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice:
+                raise UserError(f"method {self.name}: {one} has {twice!r} twice; leave one of them out")
         if self.personal and not any(vector.scope == "personal" for vector in self.memory):
             raise ValueError(
                 f"{self.name} has personal tensors but no memory of them; add Vector('personal', 'personal') "
@@ -141,6 +168,12 @@ class Method:
         twice = sorted(set(self._names()) & set(other._names()))
         if twice:
             raise UserError(f"{self.name} and {other.name} both call something {twice[0]!r}; rename one")
+        if total.sends and total.only_keeps:
+            sender, ruled = (self, other) if self.sends else (other, self)
+            raise UserError(
+                f"{ruled.name} cannot be combined with {sender.name}, which sends another model than the "
+                f"server keeps: {total.only_keeps}"
+            )
         return total
 
     def _names(self) -> list[str]:

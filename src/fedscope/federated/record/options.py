@@ -29,6 +29,20 @@ class Option:
     within: tuple[float, float] = (0.0, math.inf)
     check: Callable[[str], None] | None = None  # of a free text
 
+    def __post_init__(self) -> None:
+        """Refuse an option whose name or value is none.
+
+        Raises:
+            UserError: the name is no text, or a value is neither a number, a text, nor true or false.
+        """
+        if not isinstance(self.name, str):
+            raise UserError(f"an option's name is a text, not {self.name!r}")
+        for value in (self.default, self.code):
+            if not isinstance(value, Value | None):
+                raise UserError(
+                    f"option {self.name}: a value is a number, a text, or true or false, not {value!r:.60}"
+                )
+
     def read(self, text: str) -> Value:
         """Convert ``text`` to the option's type.
 
@@ -58,4 +72,7 @@ class Option:
     def bounds(self) -> str:
         """Say what numbers are allowed."""
         low, high = self.within
-        return f"from {low:g} up" if math.isinf(high) else f"from {low:g} to {high:g}"
+        if math.isinf(high):
+            return f"from {low:g} up"
+        end = f"{high:g}"  # as it is read: 1 for a bound just below it
+        return f"from {low:g} to {'below ' if float(end) > high else ''}{end}"

@@ -2,10 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
+
+from fedscope.errors import UserError
+
+Scope = Literal["parameters", "model", "personal", "number"]
+Start = Literal["zero", "initial"]
+SCOPES, STARTS = get_args(Scope), get_args(Start)
 
 
 @dataclass(frozen=True)
@@ -17,9 +23,21 @@ class Vector:
     """
 
     name: str
-    scope: Literal["parameters", "model", "personal", "number"] = "parameters"
-    start: Literal["zero", "initial"] = "zero"
+    scope: Scope = "parameters"
+    start: Start = "zero"
     replaces_model: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a vector of no known scope or start.
+
+        Raises:
+            UserError: it is such a vector.
+        """
+        for field, value, allowed in (("scope", self.scope, SCOPES), ("start", self.start, STARTS)):
+            if value not in allowed:
+                raise UserError(
+                    f"vector {self.name!r}: {field} is one of {', '.join(allowed)}, not {value!r}"
+                )
 
 
 class Layout:

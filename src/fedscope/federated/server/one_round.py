@@ -19,6 +19,7 @@ from fedscope.federated.parallel.dispatch import Dispatch, learning_rate
 from fedscope.federated.parallel.evaluation import Score
 from fedscope.federated.parallel.memory import Memory, Writer
 from fedscope.federated.parallel.traffic import traffic
+from fedscope.federated.record.checked import check_all_returned
 from fedscope.federated.record.vectors import Layout
 from fedscope.federated.record.views import ServerStep
 from fedscope.federated.server.run_files import RunFiles, finite
@@ -184,14 +185,14 @@ class Server:
             mean[:size].clone(), anchor, self.state, participants, len(federation.rows),
             federation.settings.options, sums, weight, round, kept, dispatch.model.named,
         )  # fmt: skip
-        state = dict(self.state)
+        state: dict[str, Tensor] = {}
         if method.server:
-            model, changed = method.server(step)
+            model, state = method.server(step)
             mean[:size][dispatch.shared] = model[dispatch.shared]
-            state |= changed
         for observe in method.server_notes:
-            state |= observe(step)
-        self.state = state
+            state = {**state, **observe(step)}
+        check_all_returned(method.name, "server_state", self.state, state)
+        self.state = {**self.state, **state}
         return mean
 
     @contextmanager

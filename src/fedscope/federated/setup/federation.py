@@ -13,11 +13,13 @@ from fedscope.checkpoints.file.schema import (
     CheckpointInfo,
     DataSpec,
     Manifest,
+    MethodCode,
     ModelSpec,
     PresetUse,
     RowsSpec,
     Settings,
 )
+from fedscope.checkpoints.registry.owned import method_code
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.registry.rows import ClientRows, packed
 from fedscope.data.augment import Pipeline
@@ -25,7 +27,8 @@ from fedscope.data.loading.datasets import Dataset, Split
 from fedscope.data.partition.partition import FRESH
 from fedscope.data.partition.shift import shift_rounds
 from fedscope.data.sets import catalogue as data_catalogue
-from fedscope.federated.methods import parse
+from fedscope.federated.methods import foreign, parse
+from fedscope.federated.record.checked import checked
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Weights
@@ -51,6 +54,7 @@ class Federation:
     method: Method
     label_maps: Tensor | None = None  # (T, C) int64: what each class is labelled in each round
     held_out: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))  # rows to validate on
+    codes: tuple[MethodCode, ...] = ()  # of methods of other packages
 
     @property
     def tracked(self) -> tuple[str, ...]:
@@ -122,6 +126,8 @@ class Federation:
             versions=versions(),
             rows=None if self.fresh else self.stored(self.rows).spec,
             preset=preset,
+            methods=self.codes,
+            sends=self.method.sends is not None,
         )
 
     def info(
@@ -174,7 +180,7 @@ def prepare(
         UserError: anything in the settings that the user can mend.
     """
     settings = settled(settings, given)  # before the data, which may take long to load
-    method, device = parse(settings.method), torch.device(settings.device)
+    method, device = checked(parse(settings.method)), torch.device(settings.device)
     _, pipeline = data_catalogue.pipeline(settings.dataset, settings.augmentation)
     dataset = data_catalogue.load(settings.dataset, data_dir, settings.test_data)
     spec, model = network(settings, method, dataset, pipeline.side)
@@ -184,8 +190,9 @@ def prepare(
     used = replace(dataset, train=dataset.train.to(device), test=evaluated(settings, dataset).to(device))
     maps = label_maps(settings, len(dataset.classes))
     return Federation(
-        settings, model.to(device), spec, used, pipeline, rows, method, maps, held_out.to(device)
-    )
+        settings, model.to(device), spec, used, pipeline, rows, method, maps, held_out.to(device),
+        tuple(filter(None, map(method_code, foreign(settings.method)))),
+    )  # fmt: skip
 
 
 def open_run(

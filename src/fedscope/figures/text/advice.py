@@ -26,8 +26,8 @@ def _carried_by_few(record: HessianRecord) -> list[str]:
     if math.isnan(effective) or effective >= FEW:
         return []
     return [
-        f"λ_max rests on about {effective:.2g} of {record.problem.samples} samples ((Σq)²/Σq² of their parts): "
-        "another draw may change it by more than its error says; take more samples"
+        f"λ_max rests on about {effective:.2g} of {record.problem.samples} samples, by (Σq)²/Σq² of their "
+        "parts: another draw may change it by more than its error says: take more samples"
     ]
 
 

@@ -1,6 +1,7 @@
 """One run, trained by this process and its workers, or by the processes that torchrun started."""
 
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from math import log
 
 import torch
@@ -37,7 +38,7 @@ def train_run(plan: RunPlan, reporter: Reporter = SILENT) -> Trained | None:
         run = _open(plan, federation, store, reporter)
         device = torch.device(plan.settings.device)
         others = workers.started(request.workers, device, plan.settings.threads, assist_run, plan, before)
-        with run.locked(), others as group:
+        with _gone_if_not_begun(plan, store, run), run.locked(), others as group:
             return _lead(plan, group, federation, run, reporter)
     if request.workers > 1:
         raise UserError("torchrun already starts the workers; leave --workers out")
@@ -47,8 +48,23 @@ def train_run(plan: RunPlan, reporter: Reporter = SILENT) -> Trained | None:
             assist(group, federation)
             return None
         run = _open(plan, federation, store, reporter)
-        with run.locked():
+        with _gone_if_not_begun(plan, store, run), run.locked():
             return _lead(plan, group, federation, run, reporter)
+
+
+@contextmanager
+def _gone_if_not_begun(plan: RunPlan, registry: Registry, run: Run) -> Iterator[None]:
+    """Delete a new run that a fault of the user's code ends before its first round is done.
+
+    Nothing is lost by that, and the name is free for the mended code. A run whose worker was killed can be
+    continued, and stays.
+    """
+    try:
+        yield
+    except UserError as error:
+        if not plan.request.resume and not isinstance(error, workers.WorkerLost) and not run.metrics():
+            registry.delete(run)
+        raise
 
 
 def assist_run(group: workers.Workers, plan: RunPlan, before: Run | None) -> None:

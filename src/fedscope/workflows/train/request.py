@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedscope.checkpoints.file.schema import OPTION, PresetUse, Settings, parse
-from fedscope.checkpoints.registry.owned import data_note, network_note
+from fedscope.checkpoints.registry.owned import data_note, method_note, network_note
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.errors import UserError
 from fedscope.federated.setup.presets import preset as find_preset
@@ -127,7 +127,11 @@ def _as_before(
     if request.preset not in (None, before):
         raise UserError(f"{name} was started {f'with --preset {before}' if before else 'without a preset'}")
     named = (str(fields.get("model")), str(fields.get("dataset")))
-    for text in filter(None, (network_note(manifest, named), data_note(manifest, named))):
+    notes = (
+        network_note(manifest, named), data_note(manifest, named),
+        method_note(manifest, (str(fields.get("method")),)),
+    )  # fmt: skip
+    for text in filter(None, notes):
         reporter.note(text)
     settings = manifest.settings.model_dump(exclude={"options"})
     options = {key: str(value) for key, value in manifest.settings.options.items()}
