@@ -33,6 +33,15 @@ def test_stochastic_depth_is_analysed_at_its_expectation(run: Run, tmp_path: Pat
     assert torch.equal(frozen(inputs), expected.model(inputs))
 
 
+def test_a_model_that_was_sent_has_the_address_of_the_round_that_began_with_it(run: Run) -> None:
+    (problem,) = load([run.final], Source(samples=16))
+    assert problem.info
+    sent = replace(problem, info=problem.info.model_copy(update={"average": "sent", "round": 2}))
+    assert sent.title == f"{problem.info.run}@3:anchor"
+    uploaded = replace(problem, info=problem.info.model_copy(update={"client": 4, "round": 2}))
+    assert uploaded.title == f"{problem.info.run}@2 client 4"
+
+
 def test_labels_are_those_of_the_checkpoints_round(tmp_path: Path) -> None:
     settings = Settings(
         clients=2, rounds=3, epochs=1, train_samples=100, test_samples=50, keep_every=1, seed=2,
