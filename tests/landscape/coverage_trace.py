@@ -19,9 +19,9 @@ from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.spectral.diagonal import diagonal, squared_norm
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.hutchinson_trace import trace
-from fedscope.landscape.spectral.lanczos import Lanczos
+from fedscope.landscape.spectral.krylov.lanczos import Lanczos
+from fedscope.landscape.spectral.krylov.ritz import Which
 from fedscope.landscape.spectral.results import Density, Trace
-from fedscope.landscape.spectral.ritz import Which
 from fedscope.landscape.spectral.slq_density import spectral_density
 from fedscope.statistics.intervals import interval
 

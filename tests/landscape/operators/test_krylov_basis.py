@@ -3,7 +3,7 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.operators.krylov_basis import Remainder, Subspace
-from fedscope.landscape.spectral.lanczos import Lanczos
+from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from tests.landscape.cases import Case
 
 

@@ -5,7 +5,7 @@ from torch import Tensor
 from fedscope.errors import UserError
 from fedscope.landscape import LambdaOperator, diagonal, orthogonal
 from fedscope.landscape.spectral.diagonal import squared_norm
-from fedscope.landscape.spectral.lanczos import Lanczos
+from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from tests.landscape.cases import Case, matrix_operator
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.krylov_basis import Subspace
-from fedscope.landscape.spectral.lanczos import Lanczos
+from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 
 MEMORY = 2 << 30  # bytes of a basis
 

@@ -26,12 +26,12 @@ from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.probes import default_generator
 from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.spectral.data_error import SKETCH, eigenvalue_errors, sample_errors
-from fedscope.landscape.spectral.lanczos import Lanczos
-from fedscope.landscape.spectral.missed import Look, look
+from fedscope.landscape.spectral.krylov.lanczos import Lanczos
+from fedscope.landscape.spectral.krylov.missed import Look, look
+from fedscope.landscape.spectral.krylov.ritz import Goal, Ritz, Wanted, Which
+from fedscope.landscape.spectral.krylov.starting_vector import RANDOM_PART, Start, starting_vector
+from fedscope.landscape.spectral.krylov.unseen import MOST
 from fedscope.landscape.spectral.results import Eigenpairs
-from fedscope.landscape.spectral.ritz import Goal, Ritz, Wanted, Which
-from fedscope.landscape.spectral.starting_vector import RANDOM_PART, Start, starting_vector
-from fedscope.landscape.spectral.unseen import MOST
 
 MEMORY = 4 << 30  # bytes
 _LEAST = 3  # products

@@ -17,7 +17,7 @@ from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.probes import Sampler, default_generator, ended, rademacher
 from fedscope.landscape.operators.progress import Progress
-from fedscope.landscape.spectral.lanczos import Lanczos
+from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from fedscope.landscape.spectral.results import Density, probe_mean
 
 SIGMA_FRACTION = 0.01

@@ -10,9 +10,9 @@ from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.finite_checks import check_products
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.hutchinson_trace import trace
+from fedscope.landscape.spectral.krylov.ritz import Which
 from fedscope.landscape.spectral.layer_blocks import layer_eigenpairs, layer_patterns
 from fedscope.landscape.spectral.results import Density, Eigenpairs, Trace
-from fedscope.landscape.spectral.ritz import Which
 from fedscope.landscape.spectral.slq_density import spectral_density
 from fedscope.streams import key, torch_stream
 from fedscope.workflows.curvature.cross_client import ClientComparison, compare_clients

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
-from fedscope.landscape.spectral.lanczos import Lanczos
+from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 
 Which = Literal["largest", "smallest", "both"]
 OWN = 5e-3  # of an eigenvalue's own size: what it is known to, and what another beside it may differ by

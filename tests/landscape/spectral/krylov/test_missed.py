@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape import LambdaOperator, top_eigenpairs
-from fedscope.landscape.spectral.ritz import OWN, Which
+from fedscope.landscape.spectral.krylov.ritz import OWN, Which
 
 CASES = int(os.environ.get("FEDSCOPE_DRAWS", "120"))
 N = 60

@@ -18,7 +18,7 @@ from torch import Tensor
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import default_generator, rademacher
-from fedscope.landscape.spectral.unseen import unseen
+from fedscope.landscape.spectral.krylov.unseen import unseen
 
 _PIECE = 1 << 18  # numbers of the basis read at a time: they stay in a core's cache
 

@@ -3,7 +3,7 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape import LambdaOperator, Operator
-from fedscope.landscape.spectral.lanczos import Lanczos
+from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from tests.landscape.cases import Case, matrix_operator, symmetric
 
 

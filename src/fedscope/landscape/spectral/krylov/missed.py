@@ -2,7 +2,7 @@
 
 A Lanczos process with a start of its own takes the eigenvectors' complement. Either one of its Ritz values
 converges beyond those found, which is one that was missed; or its start tells that, but with a small
-probability, there is none (:mod:`fedscope.landscape.spectral.unseen`), whatever its multiplicity.
+probability, there is none (:mod:`fedscope.landscape.spectral.krylov.unseen`), whatever its multiplicity.
 """
 
 from collections.abc import Callable
@@ -13,9 +13,9 @@ from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator, Product
 from fedscope.landscape.operators.krylov_basis import without
-from fedscope.landscape.spectral.lanczos import Lanczos
-from fedscope.landscape.spectral.ritz import Goal
-from fedscope.landscape.spectral.unseen import MOST
+from fedscope.landscape.spectral.krylov.lanczos import Lanczos
+from fedscope.landscape.spectral.krylov.ritz import Goal
+from fedscope.landscape.spectral.krylov.unseen import MOST
 
 
 class Deflated(Operator):
