@@ -46,7 +46,7 @@ def sample_error(values: Tensor) -> tuple[float, float]:
         return 0.0, count - 1
     kurtosis = float((centred**4).mean()) / variance**2
     loose = kurtosis / count - (count - 3) / (count * (count - 1))
-    return math.sqrt(variance / (count - 1)), max(1.0, 2 / loose)
+    return math.sqrt(variance / (count - 1)), min(count - 1, max(1.0, 2 / loose))
 
 
 def effective_number(parts: Tensor) -> float:

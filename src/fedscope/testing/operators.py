@@ -83,6 +83,16 @@ class OperatorConformance:
         assert found.onto is not None, "an operator over batches tells each batch's inner products"
         self._same(found.onto.cpu()[:, 0] @ shares, w.cpu().double() @ found.vector.cpu().double(), "onto")
 
+    def test_samples_add_up(self) -> None:
+        """vᵀA v = (1/N)·Σ_i vᵀA_i v, where the samples' parts can be told."""
+        op, (v,) = self._with_vectors(1)
+        found = op.sample_forms(v)
+        if found is None:
+            return
+        samples = sum(op.weights or ())
+        assert found.shape == (samples,), f"{tuple(found.shape)} forms of {samples} samples"
+        self._same(found.mean().cpu(), v.cpu().double() @ op.matvec(v).cpu().double(), "sample_forms()")
+
     def test_the_blocks_are_all_coordinates(self) -> None:
         """Names and lengths of consecutive stretches that sum to n."""
         op = self.operator()

@@ -181,7 +181,11 @@ class FlatLoss:
 
     def of(self, output: Any, targets: Tree) -> Tensor:
         """Return the scalar mean loss of outputs."""
-        loss = self._loss_fn(output, cloned(targets))
+        return self.of_copies(output, cloned(targets))
+
+    def of_copies(self, output: Any, targets: Tree) -> Tensor:
+        """Return the scalar mean loss of outputs for targets that it may write to."""
+        loss = self._loss_fn(output, targets)
         if not isinstance(loss, Tensor) or loss.ndim != 0:
             kind = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"type {type(loss).__name__}"
             raise UserError(f"the loss has {kind}; it must return the batch mean, a scalar tensor")

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.func import functional_call, jvp, vmap
 
 from fedscope.landscape.loss.flat_loss import FlatLoss
-from fedscope.landscape.loss.trees import Tree, arguments, mapped, split
+from fedscope.landscape.loss.trees import Tree, arguments, cloned, mapped, split
 
 Along = Callable[[Tensor], Tensor]
 """t () ↦ the losses (n,) of the samples, or the outputs."""
@@ -20,25 +20,25 @@ Along = Callable[[Tensor], Tensor]
 
 def hessian_forms(loss: FlatLoss, inputs: Tree, targets: Tree, v: Tensor) -> Tensor:
     """Return vᵀH_i v (n,) of a batch's samples, for a (n_parameters,) vector v."""
-    outputs = _outputs(loss, inputs, v)
+    outputs, targets = _outputs(loss, inputs, v), cloned(targets)
     return _second(lambda t: _losses(loss, outputs(t), targets), v)
 
 
 def gauss_newton_forms(loss: FlatLoss, inputs: Tree, targets: Tree, v: Tensor) -> Tensor:
     """Return vᵀJ_iᵀH_f J_i v (n,)."""
-    at, slope = _first(_outputs(loss, inputs, v), v)
+    (at, slope), targets = _first(_outputs(loss, inputs, v), v), cloned(targets)
     return _second(lambda t: _losses(loss, at + t * slope, targets), v)
 
 
 def fisher_forms(loss: FlatLoss, inputs: Tree, targets: Tree, v: Tensor) -> Tensor:
     """Return (g_iᵀv)² (n,)."""
-    outputs = _outputs(loss, inputs, v)
+    outputs, targets = _outputs(loss, inputs, v), cloned(targets)
     return _first(lambda t: _losses(loss, outputs(t), targets), v)[1].square()
 
 
 def _outputs(loss: FlatLoss, inputs: Tree, v: Tensor) -> Along:
     center, direction = loss.split(loss.center), loss.split(v)
-    positional, named = arguments(mapped(Tensor.clone, inputs) if loss.writes else inputs)
+    positional, named = arguments(cloned(inputs))
 
     def at(t: Tensor) -> Tensor:
         moved = {name: w + t * d for name, w, d in zip(loss.names, center, direction, strict=True)}
@@ -50,13 +50,13 @@ def _outputs(loss: FlatLoss, inputs: Tree, v: Tensor) -> Along:
 
 def _losses(loss: FlatLoss, outputs: Tensor, targets: Tree) -> Tensor:
     def alone(output: Tensor, target: Tree) -> Tensor:
-        return loss.of(output[None], mapped(lambda tensor: tensor[None], target))
+        return loss.of_copies(output[None], mapped(lambda tensor: tensor[None], target))
 
     try:
         found: Tensor = vmap(alone)(outputs, targets)
     except RuntimeError:  # a loss that looks at the values of its arguments
         rows = zip(outputs.unbind(), split(targets, 1), strict=True)
-        found = torch.stack([loss.of(output[None], target) for output, target in rows])
+        found = torch.stack([loss.of_copies(output[None], target) for output, target in rows])
     return found
 
 
