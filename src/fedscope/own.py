@@ -74,12 +74,13 @@ def digest(*references: str) -> str:
 
 def package_digest(reference: str) -> str:
     """Return the SHA-256 of the Python files of the package of MODULE:NAME; "" where there are none."""
-    top = located(reference.partition(":")[0].partition(".")[0]) or located(reference)
-    if top is None:
+    file = located(reference.partition(":")[0].partition(".")[0]) or located(reference)
+    if file is None:
         return ""
-    if top.name != "__init__.py":
-        return hashlib.sha256(top.read_bytes()).hexdigest()
-    files = {file.relative_to(top.parent).as_posix(): file for file in top.parent.rglob("*.py")}
+    if file.name != "__init__.py":
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    top = file.parent
+    files = {file.relative_to(top).as_posix(): file for file in top.rglob("*.py")}
     digest = hashlib.sha256()
     for name, file in sorted(files.items()):
         digest.update(f"{name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())

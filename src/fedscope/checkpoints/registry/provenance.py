@@ -15,7 +15,7 @@ from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import Checkpoint, describe_checkpoint, load_checkpoint
 from fedscope.checkpoints.file.code import code_version
 from fedscope.checkpoints.file.schema import difference
-from fedscope.checkpoints.registry.owned import method_code
+from fedscope.checkpoints.registry.method_code import method_code
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run
 from fedscope.errors import UserError

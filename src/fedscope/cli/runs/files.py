@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from fedscope.checkpoints.file import layout
-from fedscope.checkpoints.registry.owned import changed_methods
+from fedscope.checkpoints.registry.method_code import changed_methods
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Command

@@ -10,7 +10,7 @@ import click
 from fedscope.checkpoints.file.schema import Manifest, Round
 from fedscope.checkpoints.registry.addresses import address_of
 from fedscope.checkpoints.registry.best import best, chosen_on
-from fedscope.checkpoints.registry.owned import changed_methods
+from fedscope.checkpoints.registry.method_code import changed_methods
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Command

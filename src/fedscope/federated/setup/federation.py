@@ -19,7 +19,7 @@ from fedscope.checkpoints.file.schema import (
     RowsSpec,
     Settings,
 )
-from fedscope.checkpoints.registry.owned import method_code
+from fedscope.checkpoints.registry.method_code import method_code
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.registry.rows import ClientRows, packed
 from fedscope.data.augment import Pipeline

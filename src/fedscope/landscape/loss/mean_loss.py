@@ -59,23 +59,41 @@ def check_mean(model: nn.Module, loss_fn: LossFunction, batches: Batches) -> Non
     """
     loss = FlatLoss(model, loss_fn, batches)
     check_loss(loss)
-    inputs, targets = _first(loss.batches)
-    samples, cut = count(inputs), count(inputs) // 3
-    if len(batches) == 1 or not cut:
-        return
-    whole = _value(loss, inputs, targets)
-    parts = slice(None, cut), slice(cut, None)
-    try:
-        values = [_value(loss, some(inputs, rows), some(targets, rows)) for rows in parts]
-    except Exception:  # whatever it raises: a network that takes so many samples and no others has no parts
-        return
-    mean = (cut * values[0] + (samples - cut) * values[1]) / samples
-    if abs(mean - whole) > _ROUNDING * max(map(abs, (whole, *values))):
+    first = _first(loss.batches)
+    if len(batches) > 1 and (found := _whole_and_parts(loss, *first)) and not _same(*found):
         raise NoMeanError(
-            f"the loss is no mean over samples: {whole:.6g} for a batch of {samples}, {mean:.6g} for "
-            "its parts; average over each sample's own terms, then over samples, or take all as one batch "
+            f"the loss is no mean over samples: {found[0]:.6g} for a batch of {count(first[0])}, {found[1]:.6g} "
+            "for its parts; average over each sample's own terms, then over samples, or take all as one batch "
             f"with --batch-size {batches.samples}"
         )
+
+
+@torch.no_grad()
+def is_mean(loss: FlatLoss) -> bool:
+    """Say whether the loss of the first samples is the mean of their parts', so that batches may be cut."""
+    if loss.coupled:
+        return False
+    inputs, targets = (some(tree, slice(3 * SAMPLE)) for tree in _first(loss.batches))
+    found = _whole_and_parts(loss, inputs, targets)
+    return found is not None and _same(*found)
+
+
+def _whole_and_parts(loss: FlatLoss, inputs: Tree, targets: Tree) -> tuple[float, float] | None:
+    """Return the loss of some samples and the mean of their two parts'; None where there are no parts."""
+    samples, cut = count(inputs), count(inputs) // 3
+    if not cut:
+        return None
+    parts = slice(None, cut), slice(cut, None)
+    whole = _value(loss, inputs, targets)
+    try:
+        one, other = (_value(loss, some(inputs, rows), some(targets, rows)) for rows in parts)
+    except Exception:  # whatever it raises: a network that takes so many samples and no others has no parts
+        return None
+    return whole, (cut * one + (samples - cut) * other) / samples
+
+
+def _same(whole: float, mean: float) -> bool:
+    return abs(mean - whole) <= _ROUNDING * max(abs(whole), abs(mean))
 
 
 def _first(batches: Batches) -> Batch:

@@ -23,7 +23,7 @@ from fedscope.landscape.loss.checks import (
 )
 from fedscope.landscape.loss.flat_loss import SAMPLE, FlatLoss, LossFunction, signs
 from fedscope.landscape.loss.forms import Form
-from fedscope.landscape.loss.mean_loss import check_loss
+from fedscope.landscape.loss.mean_loss import check_loss, is_mean
 from fedscope.landscape.loss.trees import Tree, count, flat, octets, some
 from fedscope.landscape.operators.base import Operator, Product
 from fedscope.landscape.operators.graph_cache import Cost, Graph, Graphs, Plan, cut, measured
@@ -48,6 +48,9 @@ class LossOperator(Operator):
         parameters: patterns such as ``layer3.*`` or ``*.weight`` (:mod:`fnmatch`); the operator is the
             diagonal block of the parameters whose names match one. None: all that require a gradient.
         memory: bytes that graphs may take together; None: a quarter of what is free, at most 4 GiB.
+        deal: deal the samples at random to so many batches or more (:meth:`Batches.dealt`), so that errors
+            told by batches do not depend on how samples are stored; where their loss is no mean over samples
+            they stay as they are.
         group: processes that share the batches (``torch.distributed.group.WORLD``, say). Each must be given
             the same model and all batches, and call for the same products; all get the same bits.
 
@@ -72,6 +75,7 @@ class LossOperator(Operator):
         bn: BatchNormMode = "eval",
         parameters: Sequence[str] | None = None,
         memory: int | None = None,
+        deal: int | None = None,
         group: ProcessGroup | None = None,
     ) -> None:
         if memory is not None and memory < 0:
@@ -82,6 +86,8 @@ class LossOperator(Operator):
                 "BatchNorm uses the batch's own statistics, so that no sample has a gradient of its own; "
                 "take bn='eval' or 'recalibrate', with layers that keep running statistics"
             )
+        if deal and is_mean(self._loss):
+            self._loss.batches = self._loss.batches.dealt(deal)
         self.names = self._loss.names
         self.numels = self._loss.numels
         super().__init__(
@@ -156,7 +162,7 @@ class LossOperator(Operator):
             with self._loss.forward_mode():
                 for b in share(len(batches), self._group):
                     found[starts[b] : starts[b + 1]] = self._forms(*batches[b], v)
-        except (RuntimeError, NotImplementedError):
+        except Exception:  # whatever a network or a loss raises that is not made for forward mode
             return None
         add_up(self._group, found)
         return found

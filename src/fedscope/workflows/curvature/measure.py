@@ -168,14 +168,15 @@ def _check_clients(problem: Problem, request: Request, participants: Participant
 def _curvature(problem: Problem, request: Request, group: ProcessGroup | None) -> Callable[..., LossOperator]:
     """Return what makes the operator of a model on batches, or of some of its parameters."""
     kind, chosen = OPERATORS[request.operator], request.parameters or None
-    certified = request.certified and request.bn == "eval"
 
     def curvature(
         model: nn.Module, batches: Batches, parameters: Sequence[str] | None = chosen
     ) -> LossOperator:
-        if certified and (problem.info or len(batches) > 1):  # a loss that was seen to be a mean over samples
-            batches = batches.dealt(BATCHES if next(model.parameters()).device.type == "cpu" else FEW_BATCHES)
-        return kind(model, problem.loss_fn, batches, bn=request.bn, parameters=parameters, group=group)
+        few = BATCHES if next(model.parameters()).device.type == "cpu" else FEW_BATCHES
+        return kind(
+            model, problem.loss_fn, batches, bn=request.bn, parameters=parameters, group=group,
+            deal=few if request.certified else None,
+        )  # fmt: skip
 
     return curvature
 

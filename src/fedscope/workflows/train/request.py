@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from fedscope.checkpoints.file.schema import OPTION, PresetUse, Settings, parse
-from fedscope.checkpoints.registry.owned import data_note, method_note, network_note
+from fedscope.checkpoints.registry.method_code import method_note
+from fedscope.checkpoints.registry.owned import data_note, network_note
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.errors import UserError
 from fedscope.federated.setup.presets import preset as find_preset
