@@ -62,9 +62,9 @@ def check_mean(model: nn.Module, loss_fn: LossFunction, batches: Batches) -> Non
     first = _first(loss.batches)
     if len(batches) > 1 and (found := _whole_and_parts(loss, *first)) and not _same(*found):
         raise NoMeanError(
-            f"the loss is no mean over samples: {found[0]:.6g} for a batch of {count(first[0])}, {found[1]:.6g} "
-            "for its parts; average over each sample's own terms, then over samples, or take all as one batch "
-            f"with --batch-size {batches.samples}"
+            f"the loss is no mean over samples: {found[0]:.6g} for a batch of {count(first[0])}, "
+            f"{found[1]:.6g} for its parts; average over each sample's own terms, then over samples, or take "
+            f"all as one batch with --batch-size {batches.samples}"
         )
 
 
