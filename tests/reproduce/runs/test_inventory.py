@@ -101,6 +101,18 @@ def test_what_is_not_done_counts_only_in_part(tmp_path: Path) -> None:
     assert found(tmp_path, wanted, partial=True) == ("short", 120)
 
 
+def test_a_run_killed_between_its_last_round_and_its_final_model_is_finished_first(tmp_path: Path) -> None:
+    """Its last round is in the metrics, and its weights are there under the name of the newest."""
+    wanted = cell("FedAvg", name="man/figure2")
+    run = held(tmp_path, "killed", wanted, "all.pt", finished=False)
+    assert len(run.metrics()) == wanted.settings.rounds
+    assert found(tmp_path, wanted) is None
+    (job,) = missing([wanted], RunInventory(Registry(tmp_path)))
+    assert (job.name, job.resume) == ("killed", True)
+    (run.folder / "last.pt").rename(run.final)
+    assert found(tmp_path, wanted) == ("killed", wanted.settings.rounds)
+
+
 def test_uploads_are_of_the_last_round(tmp_path: Path) -> None:
     wanted = cell("FedAvg", "", "fedalign/table1")
     held(tmp_path, "longer", wanted, "best.pt", "round-0012.pt", rounds=20)

@@ -31,6 +31,11 @@ class RunEntry:
             return self.manifest.settings.rounds
         return len(self.metrics) if self.run.last.exists() else 0
 
+    def has(self, round: int) -> bool:
+        """Say whether the run needs no more training for ``round``: at its last one it has its final model."""
+        finished = round < self.manifest.settings.rounds or self.run.final.exists()
+        return self.done >= round and finished
+
     def finite(self, round: int) -> bool:
         """Say whether the run had not diverged by the end of ``round``."""
         return self.manifest.diverged is None or round < self.manifest.diverged
@@ -93,7 +98,7 @@ class RunInventory:
         runs = sorted(sound, key=lambda entry: _distance(entry, cell))
         for entry in runs:
             found = Match(entry, wanted)
-            if entry.done >= wanted and all(found.path(cell, m) for m in cell.measures.values()):
+            if entry.has(wanted) and all(found.path(cell, m) for m in cell.measures.values()):
                 return found
         started = [entry for entry in runs if entry.done > 0 and entry.finite(entry.done)] if partial else []
         if not started:
