@@ -103,7 +103,7 @@ def test_what_is_not_done_counts_only_in_part(tmp_path: Path) -> None:
 
 def test_a_run_killed_between_its_last_round_and_its_final_model_is_finished_first(tmp_path: Path) -> None:
     """Its last round is in the metrics, and its weights are there under the name of the newest."""
-    wanted = cell("FedAvg", name="man/figure2")
+    wanted = cells(recipe("man/figure2", "cpu"))[0]
     run = held(tmp_path, "killed", wanted, "all.pt", finished=False)
     assert len(run.metrics()) == wanted.settings.rounds
     assert found(tmp_path, wanted) is None
