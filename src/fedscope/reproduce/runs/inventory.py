@@ -32,7 +32,7 @@ class RunEntry:
         return len(self.metrics) if self.run.last.exists() else 0
 
     def has(self, round: int) -> bool:
-        """Say whether the run needs no more training for ``round``; at its last one its final model is there."""
+        """Say whether ``round`` needs no more training; the last round has its final model then."""
         finished = round < self.manifest.settings.rounds or self.run.final.exists()
         return self.done >= round and finished
 
