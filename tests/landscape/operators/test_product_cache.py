@@ -27,6 +27,9 @@ class Interrupting(Operator):
             raise KeyboardInterrupt
         return self.base._apply(rows, onto)
 
+    def sample_forms(self, v: Tensor) -> Tensor | None:
+        return self.base.sample_forms(v)
+
 
 def _pairs(op: Operator) -> Eigenpairs:
     return top_eigenpairs(op, k=2, tol=1e-8)

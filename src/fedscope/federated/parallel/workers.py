@@ -113,7 +113,9 @@ def started(
     home = (os.getpid(), store.port, size, device, threads)
     children = start_processes(_child, (home, work, args), size - 1, join=False, start_method="spawn")
     finished = threading.Event()
-    threading.Thread(target=_watch, args=(children, store, finished), daemon=True).start()
+    # a connection of its own: while this process waits in the store, nobody else can ask by the same one
+    watching = TCPStore("127.0.0.1", store.port, is_master=False, timeout=START)
+    threading.Thread(target=_watch, args=(children, watching, finished), daemon=True).start()
     try:
         with _group(0, size, store) as workers:
             yield workers

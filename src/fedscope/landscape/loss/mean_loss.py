@@ -93,7 +93,7 @@ def _whole_and_parts(loss: FlatLoss, inputs: Tree, targets: Tree) -> tuple[float
 
 
 def _same(whole: float, mean: float) -> bool:
-    return abs(mean - whole) <= _ROUNDING * max(abs(whole), abs(mean))
+    return not abs(mean - whole) > _ROUNDING * max(abs(whole), abs(mean))  # what is not finite stays so
 
 
 def _first(batches: Batches) -> Batch:
