@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from scipy.stats import t as student
 
 from fedscope.errors import UserError
 from fedscope.landscape import Hessian, orthogonal, trace
-from fedscope.records.differences import Difference, compared, differences
+from fedscope.records.differences import Difference, compared, differences, judged
 from fedscope.records.reading import hessians
 from fedscope.statistics.intervals import data_stderr
 from tests.landscape.cases import Case, mlp
@@ -143,3 +144,52 @@ def test_records_printed_together_have_their_differences_to_the_first() -> None:
     assert first.interval[0] < -5 < first.interval[1] < 0
     assert (second.quantity, second.value, second.verdict) == ("trace", 0, "undecided")
     assert other.to_json()["differences"][0]["stderr"] == first.stderr
+
+
+@pytest.mark.parametrize("value", [-3.0, -0.4, 0.1, 1.9])
+@pytest.mark.parametrize("bound", [0.0, 0.3])
+def test_the_p_value_is_five_percent_where_the_interval_ends_at_zero(value: float, bound: float) -> None:
+    gap = Difference("trace", value, data=(1.0, 7.0), bound=bound)
+    assert gap.p == pytest.approx(2 * student.sf(max(0, abs(value) - bound), 7))
+    low, high = gap.interval
+    assert (gap.p <= 0.05) == (low > 0 or high < 0)
+    border = Difference("trace", float(student.ppf(0.975, 7)) + bound, data=(1.0, 7.0), bound=bound)
+    assert border.p == pytest.approx(0.05)
+
+
+def test_exact_and_unknown_differences_have_p_values_too() -> None:
+    assert (Difference("trace", 2.0).p, Difference("trace", 2.0).verdict) == (0, "higher")
+    assert (Difference("trace", 0.0).p, Difference("trace", 0.0).verdict) == (1, "undecided")
+    inside = Difference("λ_max", -0.2, bound=0.3)
+    assert (inside.p, inside.verdict) == (1, "undecided")
+    for unknown in (Difference("H_N", math.nan), Difference("trace", 1.0, data=(math.nan, 3))):
+        assert math.isnan(unknown.p)
+        assert unknown.verdict == "undecided"
+
+
+def test_the_verdicts_of_a_table_are_judged_together() -> None:
+    """p = 0.03 is enough alone; of three it is 0.09, and a distance, which has no verdict, does not count."""
+    near = Difference("trace", 2.17, data=(1.0, math.inf))
+    far, nothing = (
+        Difference("λ_max", -9.0, data=(1.0, math.inf)),
+        Difference("λ_max", 0.1, data=(1, math.inf)),
+    )
+    apart = Difference("distance", 5.0, data=(1.0, math.inf), signed=False)
+    assert near.verdict == "higher"
+    (first,), (second, third, fourth) = judged([[near], [far, nothing, apart]])
+    assert [first.verdict, second.verdict, third.verdict] == ["undecided", "lower", "undecided"]
+    assert first.joint == pytest.approx(2 * near.p)
+    assert fourth.verdict is None
+
+
+def test_a_finite_population_makes_differences_surer() -> None:
+    def pair(population: int | None) -> list[Difference]:
+        problem = {"samples": 10, "operator": "hessian", "population": population}
+        parts = {"lambda_max": {"value": 1.0, "batches": [1.0, 3.0], "residual": 0.0}}
+        other = {"lambda_max": {"value": 1.0, "batches": [5.0, 2.0], "residual": 0.0}}
+        return _differences(_record(problem=problem, **parts), _record(problem=problem, **other))
+
+    usual, finite = pair(None), pair(40)
+    for one, two in zip(usual, finite, strict=True):
+        assert two.data[0] == pytest.approx(math.sqrt(0.75) * one.data[0])
+    assert pair(10)[0].data[0] == 0

@@ -7,12 +7,15 @@ Two checkpoints measured on the same samples share most of what is random: a bat
 hard for the other, and the probes are the same vectors. So the error of a difference is taken from the
 differences themselves, batch by batch and probe by probe, and is seldom as large as the two errors together.
 
+A table of many differences would have a wrong verdict somewhere more often than one difference has. So the
+verdicts of a table are judged together (:func:`judged`): all of them hold with a probability of 95 %.
+
 Built from two Hessian records; nothing is computed again.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -25,7 +28,15 @@ from fedscope.records.cross_client import READINGS
 from fedscope.records.estimates import SYMBOLS, Eigenvalue, Symbol
 from fedscope.records.hessian import HessianRecord, Trace
 from fedscope.records.numbers import or_null
-from fedscope.statistics.intervals import combined, data_stderr, interval, sample_error
+from fedscope.statistics.families import holm
+from fedscope.statistics.intervals import (
+    combined,
+    data_stderr,
+    finite_population,
+    interval,
+    p_value,
+    sample_error,
+)
 
 LEVEL = 0.95
 EXACT = (0.0, math.inf)  # an error of 0, of no finite number of degrees of freedom
@@ -44,6 +55,7 @@ class Difference:
     data: tuple[float, float] = EXACT  # over the samples; NaN where there is one batch only
     bound: float = 0.0  # of an error that is no spread: the residuals of eigenvalues
     signed: bool = True  # a difference; a distance has no sign, and no verdict
+    joint: float | None = None  # p-value adjusted for the others of its table; None: it stands alone
 
     @property
     def stderr(self) -> float:
@@ -57,12 +69,19 @@ class Difference:
         return low - self.bound, high + self.bound
 
     @property
+    def p(self) -> float:
+        """The p-value of no difference: at most 5 % where the interval leaves out zero; NaN where unknown."""
+        beyond = max(0.0, abs(self.value) - self.bound)
+        return math.nan if math.isnan(self.value) else p_value(beyond, *combined(self.probe, self.data))
+
+    @property
     def verdict(self) -> Literal["lower", "higher", "undecided"] | None:
-        """``lower``, ``higher``, or ``undecided`` where the interval holds zero or is unknown."""
+        """``lower`` or ``higher`` where the p-value, the joint one if there is one, is at most 5 %."""
         if not self.signed:
             return None
-        low, high = self.interval
-        return "lower" if high < 0 else "higher" if low > 0 else "undecided"
+        if not (self.p if self.joint is None else self.joint) <= 1 - LEVEL:
+            return "undecided"
+        return "lower" if self.value < 0 else "higher"
 
 
 @dataclass(frozen=True)
@@ -94,16 +113,39 @@ def differences(reference: HessianRecord, other: HessianRecord) -> list[Differen
     return [difference for difference in found if difference is not None]
 
 
+def judged(rows: Sequence[Sequence[Difference]]) -> list[list[Difference]]:
+    """Return the differences of a table with verdicts that are judged together, by Holm's procedure.
+
+    All verdicts are right with a probability of at least 95 %.
+    """
+    adjusted = iter(holm([one.p if one.signed else math.nan for row in rows for one in row]))
+    return [[replace(one, joint=next(adjusted)) for one in row] for row in rows]
+
+
+def differences_to_first(records: Sequence[HessianRecord]) -> list[list[Difference]]:
+    """Return each later record's differences to the first one, judged together.
+
+    Raises:
+        UserError: two were not made on the same samples with the same operator.
+    """
+    return judged([differences(records[0], other) for other in records[1:]])
+
+
 def compared(records: Sequence[HessianRecord]) -> list[HessianRecord]:
     """Return the records, each after the first with its ``differences`` to the first, where there are any."""
-    return [*records[:1], *(_to_first(records[0], other) for other in records[1:])]
+    rows = judged([_comparable(records[0], other) for other in records[1:]])
+    pairs = zip(records[1:], rows, strict=True)
+    return [*records[:1], *(_with(other, row, records[0]) if row else other for other, row in pairs)]
 
 
-def _to_first(reference: HessianRecord, other: HessianRecord) -> HessianRecord:
+def _comparable(reference: HessianRecord, other: HessianRecord) -> list[Difference]:
     try:
-        found = differences(reference, other)
+        return differences(reference, other)
     except UserError:
-        return other
+        return []
+
+
+def _with(record: HessianRecord, found: Sequence[Difference], reference: HessianRecord) -> HessianRecord:
     entries = [
         {
             "quantity": one.quantity,
@@ -111,11 +153,13 @@ def _to_first(reference: HessianRecord, other: HessianRecord) -> HessianRecord:
             "value": or_null(one.value),
             "stderr": or_null(one.stderr),
             "interval": None if math.isnan(one.interval[0]) else list(one.interval),
+            "p": or_null(one.p),
+            "joint_p": or_null(math.nan if one.joint is None else one.joint),
             "verdict": one.verdict,
         }
         for one in found
     ]
-    return other.edited(differences=entries)
+    return record.edited(differences=entries)
 
 
 def is_sharpness(difference: Difference) -> bool:
@@ -131,6 +175,7 @@ def _lambda_max(reference: HessianRecord, other: HessianRecord) -> Difference | 
         data = sample_error(yours - mine)
     else:
         data = _data(ours, theirs, reference.batch_sizes)
+    data = _finite(data, reference, other)
     gap = theirs.value - ours.value
     bias = theirs.bias_data - ours.bias_data
     if not math.isnan(bias):
@@ -141,7 +186,7 @@ def _lambda_max(reference: HessianRecord, other: HessianRecord) -> Difference | 
 def _trace(reference: HessianRecord, other: HessianRecord) -> Difference | None:
     ours, theirs = reference.trace, other.trace
     probe = _probes(_numbers(ours.samples), _numbers(theirs.samples))
-    data = _data(ours, theirs, reference.batch_sizes)
+    data = _finite(_data(ours, theirs, reference.batch_sizes), reference, other)
     return _known(Difference("trace", theirs.value - ours.value, probe, data))
 
 
@@ -166,6 +211,13 @@ def _data(ours: Eigenvalue | Trace, theirs: Eigenvalue | Trace, sizes: Sequence[
     mine, yours = _numbers(ours.batches), _numbers(theirs.batches)
     known = len(mine) == len(yours) == len(sizes)
     return data_stderr(yours - mine, sizes) if known else math.nan, len(sizes) - 1
+
+
+def _finite(data: tuple[float, float], reference: HessianRecord, other: HessianRecord) -> tuple[float, float]:
+    """Return an error over the samples as one of the population that they were drawn from."""
+    population = reference.problem.population or other.problem.population
+    factor = finite_population(reference.problem.samples, population)
+    return math.sqrt(factor) * data[0], data[1]
 
 
 def _probes(mine: Tensor, yours: Tensor) -> tuple[float, float]:

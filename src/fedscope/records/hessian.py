@@ -33,6 +33,7 @@ class Problem(Plain):
     """Network, samples and operator."""
 
     samples: Count
+    population: Count | None = None  # that they were drawn from; None: infinite, or of an older record
     model: str | None = None
     method: str | None = None
     dataset: str | None = None
@@ -112,6 +113,8 @@ class Compared(Plain):
     value: Number
     stderr: Number
     interval: Interval | None
+    p: Number = math.nan  # of no difference
+    joint_p: Number = math.nan  # adjusted for the other differences of the table (Holm 1979)
     verdict: Literal["lower", "higher", "undecided"] | None
 
 

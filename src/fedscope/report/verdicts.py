@@ -1,16 +1,18 @@
 """The decided differences between records, in sentences, and the record that is best in a quantity.
 
-Everything here follows from :func:`fedscope.records.differences.differences`: a difference is decided where
-its 95 % interval leaves out zero.
+Everything here follows from :mod:`fedscope.records.differences`: which differences are decided, all those of
+a table together.
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
-from fedscope.records.differences import Difference, differences
+from fedscope.records.differences import Difference, differences, differences_to_first, judged
 from fedscope.records.estimates import Symbol
 from fedscope.records.hessian import HessianRecord
 
@@ -55,12 +57,17 @@ def best(records: Sequence[HessianRecord]) -> dict[str, int]:
     found: dict[str, int] = {}
     if len(comparable(records)) < len(records):
         return found
-    for place, record in enumerate(records):
-        others = [other for other in records if other is not record]
-        rows = [differences(other, record) for other in others]
-        for name, quantity in QUANTITIES.items():
-            verdicts = [one.verdict for row in rows for one in row if one.quantity == name]
-            if others and verdicts == [quantity.better] * len(others):
+    pairs = list(combinations(range(len(records)), 2))
+    rows = judged([differences(records[place], records[other]) for place, other in pairs])
+    for name, quantity in QUANTITIES.items():
+        won = Counter(
+            other if one.verdict == quantity.better else place
+            for (place, other), row in zip(pairs, rows, strict=True)
+            for one in row
+            if one.quantity == name and one.verdict in ("lower", "higher")
+        )
+        for place, times in won.items():
+            if times == len(records) - 1:
                 found[name] = place
     return found
 
@@ -71,7 +78,7 @@ def sentences(records: Sequence[HessianRecord], names: Sequence[str]) -> list[tu
     Raises:
         UserError: one is not comparable with the first.
     """
-    rows = [differences(records[0], other) for other in records[1:]]
+    rows = differences_to_first(records)
     found = []
     for title, quantity in QUANTITIES.items() if rows else ():
         pairs = [

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 import torch
-from scipy.special import stdtrit  # scipy.stats takes a second to import
+from scipy.special import stdtr, stdtrit  # scipy.stats takes a second to import
 from torch import Tensor
 
 
@@ -47,6 +47,15 @@ def sample_error(values: Tensor) -> tuple[float, float]:
     kurtosis = float((centred**4).mean()) / variance**2
     loose = kurtosis / count - (count - 3) / (count * (count - 1))
     return math.sqrt(variance / (count - 1)), min(count - 1, max(1.0, 2 / loose))
+
+
+def finite_population(samples: int, population: int | None) -> float:
+    """Return the factor 1 − N/M on variances over N samples drawn from M without replacement.
+
+    (Cochran 1977, section 2.6.) 1 where M is None, for an infinite population; 0 where all M were taken:
+    nothing is left to chance.
+    """
+    return 1.0 if population is None else max(0.0, 1 - samples / population)
 
 
 def effective_number(parts: Tensor) -> float:
@@ -94,6 +103,16 @@ def interval(value: float, stderr: float, dof: float, level: float = 0.95) -> tu
         return value, value
     reach = float(stdtrit(dof, (1 + level) / 2)) * stderr if dof > 0 else math.nan
     return value - reach, value + reach
+
+
+def p_value(value: float, stderr: float, dof: float) -> float:
+    """Return the probability that Student's t is as far from 0 as a value, if 0 is the truth.
+
+    1 for the value 0, 0 for another one whose error is exactly 0, NaN where the error could not be formed.
+    """
+    if value == 0 or stderr == 0:
+        return float(value == 0)
+    return float(2 * stdtr(dof, -abs(value) / stderr)) if dof > 0 else math.nan
 
 
 def jackknife_variance(left_out: Tensor) -> Tensor:

@@ -3,8 +3,8 @@ import math
 import pytest
 
 from fedscope.records.hessian import HessianRecord
-from fedscope.reproduce.artefacts.claims import Claim, Sample, Samples, Statement, difference
-from fedscope.reproduce.artefacts.claims import judge as judge_among
+from fedscope.reproduce.artefacts.claims import Claim, Printed, Sample, Samples, Statement, difference
+from fedscope.reproduce.artefacts.claims import judge as judge_all
 from fedscope.reproduce.recipes.quantities import Number, from_record, mean
 from tests.figures.records import curvature
 
@@ -23,6 +23,13 @@ def table(quantity: str = "accuracy", *, column: str = "", **rows: Sample) -> Sa
 
 def judge(text: str, samples: Samples, columns: list[str]) -> Claim:
     return judge_among(text, samples, columns, list(dict.fromkeys(row for row, _, _ in samples)))
+
+
+def judge_among(
+    text: str, samples: Samples, columns: list[str], rows: list[str], printed: Printed | None = None
+) -> Claim:
+    (found,) = judge_all([text], samples, columns, rows, [printed or {}])
+    return found
 
 
 def named(quantity: str, rows: dict[str, Sample]) -> Samples:
@@ -73,6 +80,19 @@ def test_lowest_means_lower_than_every_other() -> None:
     found = judge("A lowest in trace", named("trace", rows), [""])
     assert found.verdict == "undecided"
     assert "A − B" in found.evidence[0]
+
+
+def test_the_statements_of_a_page_are_judged_together() -> None:
+    """2.2 standard errors are enough for one statement and not for three; a pair of rows counts once."""
+    rows = [*"ABCDEF"]
+    samples = table("trace", A=one(0, 0), B=one(2.2, 1), C=one(0, 0), D=one(2.2, 1), E=one(0, 0), F=one(9, 1))
+    texts = ["A < B in trace", "C < D in trace", "E < F in trace"]
+    alone = [judge_all([text], samples, [""], rows)[0].verdict for text in texts]
+    together = [claim.verdict for claim in judge_all(texts, samples, [""], rows)]
+    assert alone == ["holds"] * 3
+    assert together == ["undecided", "undecided", "holds"]
+    twice = judge_all(["A < B in trace", "B > A in trace"], samples, [""], rows)
+    assert [claim.verdict for claim in twice] == ["holds"] * 2
 
 
 def test_the_ends_are_among_the_paper_s_rows() -> None:

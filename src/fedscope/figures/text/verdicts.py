@@ -10,7 +10,7 @@ from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import label, method_name
 from fedscope.figures.text.tables import ABSENT, Table
-from fedscope.records.differences import COMPARISONS, Difference, differences, is_sharpness
+from fedscope.records.differences import COMPARISONS, Difference, differences_to_first, is_sharpness
 from fedscope.records.hessian import HessianRecord
 from fedscope.statistics.resolution import UNRESOLVED
 
@@ -26,15 +26,15 @@ def comparison_table(records: Sequence[HessianRecord]) -> Table:
     if len(records) < 2:
         raise UserError("a comparison needs two or more records")
     reference, *others = records
-    found = [differences(reference, other) for other in others]
+    found = differences_to_first(records)
     names = list(dict.fromkeys(one.quantity for row in found for one in row))
     rows = [(label(other.checkpoint), *_cells(row, names)) for other, row in zip(others, found, strict=True)]
     meanings = [
         f"{one.quantity}: {one.meaning}" for one in COMPARISONS if one.quantity in names and one.meaning
     ]
     explanation = (
-        "± standard error over probes and samples together, which the checkpoints share; lower or higher: "
-        f"the 95 % interval leaves out zero{_few_batches(found, len(reference.batch_sizes))}"
+        "± standard error over probes and samples together, which the checkpoints share; "
+        f"{_judged(found)}{_few_batches(found, len(reference.batch_sizes))}"
     )
     return Table(
         f"Difference to {label(reference.checkpoint)}",
@@ -50,8 +50,17 @@ def surprises(records: Sequence[HessianRecord]) -> list[str]:
     Raises:
         UserError: two or more records were not made on the same samples.
     """
-    found = (_surprise(records[0], other) for other in records[1:])
+    pairs = zip(records[1:], differences_to_first(records), strict=True)
+    found = (_surprise(records[0], other, row) for other, row in pairs)
     return [surprise for surprise in found if surprise]
+
+
+def _judged(found: Sequence[Sequence[Difference]]) -> str:
+    """Return what the verdicts mean: of one difference, or of several together."""
+    family = sum(one.verdict is not None and not math.isnan(one.p) for row in found for one in row)
+    if family <= 1:
+        return "lower or higher: the 95 % interval leaves out zero"
+    return f"lower or higher: so sure that all {family} verdicts are right with 95 % (Holm)"
 
 
 def _few_batches(found: Sequence[Sequence[Difference]], batches: int) -> str:
@@ -67,11 +76,10 @@ def _few_batches(found: Sequence[Sequence[Difference]], batches: int) -> str:
     return f", but is wide where {batches} batches tell the error; a smaller --batch-size makes more"
 
 
-def _surprise(reference: HessianRecord, other: HessianRecord) -> str | None:
+def _surprise(reference: HessianRecord, other: HessianRecord, found: Sequence[Difference]) -> str | None:
     """Return a remark if a method is sharper than the one it adds to, though its paper finds it flatter."""
     mine, yours = (record.problem.method or "" for record in (reference, other))
     added = set(yours.split("+")) - set(mine.split("+"))
-    found = differences(reference, other)
     sharper = [one for one in found if is_sharpness(one) and one.verdict == "higher"]
     if not sharper or not added & FLATTENING or mine.split("+")[0] != yours.split("+")[0]:
         return None

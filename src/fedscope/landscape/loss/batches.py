@@ -24,15 +24,23 @@ class Batches:
             the model gets as its arguments (:mod:`fedscope.landscape.loss.trees`).
         targets: the same, with the same first dimension; the loss gets it as it is.
         batch_size: samples per batch.
+        population: how many samples there are that these were drawn from without replacement, themselves
+            included; errors over the data are then those of so finite a population
+            (:func:`fedscope.statistics.intervals.finite_population`). None: of an infinite one.
 
     Raises:
-        UserError: no samples, differing lengths, or ``batch_size`` < 1.
+        UserError: no samples, differing lengths, ``batch_size`` < 1, or a population that has not so many.
     """
 
-    def __init__(self, inputs: Tree, targets: Tree, batch_size: int = 256) -> None:
+    def __init__(
+        self, inputs: Tree, targets: Tree, batch_size: int = 256, *, population: int | None = None
+    ) -> None:
         if batch_size < 1:
             raise UserError(f"batch_size is {batch_size}; it must be at least 1")
         _check_pair(inputs, targets)
+        if population is not None and population < count(inputs):
+            raise UserError(f"{count(inputs)} samples cannot be drawn from a population of {population}")
+        self.population = population
         self._pairs = tuple(zip(split(inputs, batch_size), split(targets, batch_size), strict=True))
 
     @classmethod
@@ -67,11 +75,12 @@ class Batches:
             return self
         order = torch.randperm(samples, generator=torch.Generator().manual_seed(seed))
         parts = [part.sort().values for part in order.tensor_split(batches)]
-        return Batches._of((some(inputs, part), some(targets, part)) for part in parts)
+        return Batches._of(((some(inputs, part), some(targets, part)) for part in parts), self.population)
 
     @classmethod
-    def _of(cls, pairs: Iterable[Batch]) -> "Batches":
+    def _of(cls, pairs: Iterable[Batch], population: int | None = None) -> "Batches":
         batches = cls.__new__(cls)
+        batches.population = population
         batches._pairs = tuple(pairs)
         if not batches._pairs:
             raise UserError("the data has no batches; give at least one sample")
@@ -108,7 +117,8 @@ class Batches:
         def moved(tensor: Tensor) -> Tensor:
             return tensor.to(device, dtype) if tensor.is_floating_point() else tensor.to(device)
 
-        return Batches._of((mapped(moved, inputs), mapped(moved, targets)) for inputs, targets in self)
+        pairs = ((mapped(moved, inputs), mapped(moved, targets)) for inputs, targets in self)
+        return Batches._of(pairs, self.population)
 
 
 def _pair(item: object) -> Batch:

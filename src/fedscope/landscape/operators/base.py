@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedscope.statistics.intervals import finite_population
+
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
 
@@ -38,6 +40,7 @@ class Operator(ABC):
         device: where they live.
         blocks: named stretches of coordinates (one per parameter tensor); one block if not given.
         weights: sample counts of the B batches that A is the weighted mean of, or ``None``.
+        population: how many samples those were drawn from, see ``Batches``; ``None``: infinitely many.
     """
 
     def __init__(
@@ -48,12 +51,14 @@ class Operator(ABC):
         device: torch.device | str,
         blocks: Blocks | None = None,
         weights: tuple[int, ...] | None = None,
+        population: int | None = None,
     ) -> None:
         self.shape = (n, n)
         self.dtype = dtype
         self.device = torch.device(device)
         self.blocks: Blocks = blocks or (("all", n),)
         self.weights = weights
+        self.population = population
         if sum(length for _, length in self.blocks) != n:
             raise ValueError(f"the blocks {self.blocks} do not add up to n = {n}")
 
@@ -63,6 +68,11 @@ class Operator(ABC):
 
         An operator over batches also fills ``Product.onto``, for ``onto`` (r, n).
         """
+
+    @property
+    def finite_population(self) -> float:
+        """The factor of a finite population on variances over the samples; 1 for an infinite one."""
+        return finite_population(sum(self.weights or ()), self.population)
 
     def product(self, v: Tensor, *, onto: Tensor | None = None) -> Product:
         """Return A v for a (n,) vector, with the per-batch quadratic forms.
@@ -165,6 +175,7 @@ class _Sum(Operator):
             device=left.device,
             blocks=left.blocks if left.blocks == right.blocks else None,
             weights=left.weights if left.weights == right.weights else None,
+            population=left.population if left.population == right.population else None,
         )
         self._terms = (left, right)
 
@@ -186,14 +197,26 @@ class _Sum(Operator):
         return _added(left, right) if self.weights is not None else None
 
 
-class _Scaled(Operator):
+class Wrapper(Operator):
+    """An operator made of another one on the same coordinates and samples."""
+
+    def __init__(self, base: Operator) -> None:
+        super().__init__(
+            base.shape[0],
+            dtype=base.dtype,
+            device=base.device,
+            blocks=base.blocks,
+            weights=base.weights,
+            population=base.population,
+        )
+        self._base = base
+
+
+class _Scaled(Wrapper):
     """c·A."""
 
     def __init__(self, base: Operator, factor: float) -> None:
-        super().__init__(
-            base.shape[0], dtype=base.dtype, device=base.device, blocks=base.blocks, weights=base.weights
-        )
-        self._base = base
+        super().__init__(base)
         self._factor = factor
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:

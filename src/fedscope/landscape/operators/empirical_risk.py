@@ -96,6 +96,7 @@ class LossOperator(Operator):
             device=self._loss.device,
             blocks=tuple(zip(self.names, self.numels, strict=True)),
             weights=self._loss.batches.sizes,
+            population=self._loss.batches.population,
         )
         self._memory = memory
         self._group = group

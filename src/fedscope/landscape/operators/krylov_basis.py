@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedscope.landscape.operators.base import Operator, Product
+from fedscope.landscape.operators.base import Operator, Product, Wrapper
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,11 @@ def without(basis: Tensor, v: Tensor) -> Tensor:
     return v - (v @ basis.T.to(v.dtype)) @ basis.to(v.dtype)
 
 
-class Remainder(Operator):
+class Remainder(Wrapper):
     """(1 − P) A (1 − P): what orthonormal rows (r, n) leave of an operator."""
 
     def __init__(self, base: Operator, basis: Tensor) -> None:
-        super().__init__(
-            base.shape[0], dtype=base.dtype, device=base.device, blocks=base.blocks, weights=base.weights
-        )
-        self._base = base
+        super().__init__(base)
         self._basis = basis
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.loss.trees import octets
-from fedscope.landscape.operators.base import Operator, Product
+from fedscope.landscape.operators.base import Operator, Product, Wrapper
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.surroundings import surroundings
 from fedscope.storage import atomic_file, read_bytes
@@ -38,7 +38,7 @@ class Room:
     left: int = 8 << 30  # bytes
 
 
-class Journaled(Operator):
+class Journaled(Wrapper):
     """An operator whose products are kept in a folder, which is deleted once the result is written.
 
     Args:
@@ -55,10 +55,7 @@ class Journaled(Operator):
     def __init__(
         self, base: Operator, folder: Path, *, below: Path | None = None, room: Room | None = None
     ) -> None:
-        super().__init__(
-            base.shape[0], dtype=base.dtype, device=base.device, blocks=base.blocks, weights=base.weights
-        )
-        self._base = base
+        super().__init__(base)
         self._folder, self._below = folder, below
         self._room = room or Room()
         self.computed = self.found = 0

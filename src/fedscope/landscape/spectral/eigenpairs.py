@@ -102,6 +102,8 @@ def top_eigenpairs(
     if told:
         samples, stderr, dof = told
         found = replace(found, samples=samples, stderr_data=stderr, dof_data=dof)
+    factor = op.finite_population
+    found = replace(found, stderr_data=factor**0.5 * found.stderr_data, bias_data=factor * found.bias_data)
     return replace(found, matvecs=search.spent, seed=seed)
 
 

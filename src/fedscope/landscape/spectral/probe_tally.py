@@ -34,7 +34,7 @@ class TraceTally:
     def __init__(self, op: Operator, known: Subspace | None, *, signs: bool) -> None:
         self.known = known
         self._signs = signs  # probes of independent ±1 entries
-        self._weights = op.weights
+        self._weights, self._finite = op.weights, op.finite_population
         self._forms: list[float] = []  # M values zᵀRz
         self._squares: list[float] = []  # M values ‖Rz‖²
         self._sum = torch.zeros(op.shape[0], dtype=torch.float64, device=op.device)  # of z ⊙ Rz
@@ -111,7 +111,7 @@ class TraceTally:
         return Trace(
             value=self.mean,
             stderr_probe=math.sqrt(variance / self.probes),
-            stderr_data=stderr_data,
+            stderr_data=math.sqrt(self._finite) * stderr_data,
             probes=self.probes,
             matvecs=self.probes + steps,
             seed=seed,

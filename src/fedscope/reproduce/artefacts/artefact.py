@@ -14,7 +14,7 @@ from fedscope.landscape.surroundings import code
 from fedscope.records.artefact import ARTEFACT_SCHEMA, ArtefactRecord
 from fedscope.records.entries import Record
 from fedscope.reproduce.artefacts import costs, departures
-from fedscope.reproduce.artefacts.claims import Sample, Statement, judge
+from fedscope.reproduce.artefacts.claims import Claim, Sample, Samples, Statement, judge
 from fedscope.reproduce.artefacts.departures import DIVERGED, DRAWN
 from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.recipes.cells import Cell
@@ -69,10 +69,7 @@ def assemble(
             for quantity in recipe.shows(column)
             if not QUANTITIES[quantity].drawn
         ],
-        "claims": [
-            asdict(judge(text, samples, list(recipe.columns), _compared(recipe), _printed(recipe, text)))
-            for text in recipe.claims
-        ],
+        "claims": [asdict(claim) for claim in _claims(recipe, samples)],
         "drawn": [content for _, content in drawn],
         "runs": [one.describe() for one in filled],
         "versions": {**versions(), "analysis": code()[:16]},
@@ -82,6 +79,11 @@ def assemble(
     if recipe.sweep:
         record["sweep"] = {**asdict(recipe.sweep), "values": _swept(recipe.sweep.option, cells)}
     return ArtefactRecord.read(json.loads(json.dumps(record)))
+
+
+def _claims(recipe: Recipe, samples: Samples) -> list[Claim]:
+    papers = [_printed(recipe, text) for text in recipe.claims]
+    return judge(recipe.claims, samples, list(recipe.columns), _compared(recipe), papers)
 
 
 def _samples(recipe: Recipe, filled: Sequence[FilledCell]) -> dict[tuple[str, str, str], Sample]:

@@ -2,9 +2,10 @@
 
 A statement is ``A < B in QUANTITY``, ``A > B in QUANTITY``, ``A lowest in QUANTITY`` or ``A highest in
 QUANTITY``, of rows. It is judged under every column where the rows are, unless the paper's own numbers there
-say otherwise: it *holds* where the 95 % interval of each difference lies on the claimed side of zero, it
-*does not hold* where one lies on the other side, and is *undecided* between, or while a row is
-missing. Over several columns it holds if it holds in all, and does not if it does not in one.
+say otherwise: it *holds* where each difference lies on the claimed side of zero, it *does not hold* where one
+lies on the other side, and is *undecided* where one may be zero, or while a row is missing. Over several
+columns it holds if it holds in all, and does not if it does not in one. The differences behind all statements
+of a page are judged together (:func:`fedscope.records.differences.judged`): all verdicts are right with 95 %.
 
 The error of a difference is that over seeds (Welch) where there are two or more of both rows; else the
 measurements' own, paired over samples and probes where both were measured on the same ones. With one seed the
@@ -14,12 +15,12 @@ error does not include the spread between trainings; the evidence says so.
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
-from fedscope.records.differences import Difference, differences
+from fedscope.records.differences import Difference, differences, judged
 from fedscope.records.hessian import HessianRecord
 from fedscope.reproduce.recipes.quantities import QUANTITIES, Number, mean
 from fedscope.statistics.intervals import combined
@@ -83,33 +84,91 @@ Printed = Mapping[str, Mapping[str, float]]  # column → row → the paper's nu
 
 
 def judge(
-    text: str, samples: Samples, columns: Sequence[str], rows: Sequence[str], paper: Printed | None = None
-) -> Claim:
-    """Return the verdict on a statement; ``rows`` are those among which one is lowest or highest."""
-    statement = Statement.read(text)
+    texts: Sequence[str],
+    samples: Samples,
+    columns: Sequence[str],
+    rows: Sequence[str],
+    papers: Sequence[Printed] = (),
+) -> list[Claim]:
+    """Return the verdicts on statements, judged together.
+
+    Args:
+        texts: the statements.
+        samples: the numbers of cells.
+        columns: to judge them under.
+        rows: among which one is lowest or highest.
+        papers: the paper's own numbers for each statement.
+    """
+    statements = [Statement.read(text) for text in texts]
+    places = [
+        [_Place(statement, column, samples, rows, paper.get(column, {})) for column in columns]
+        for statement, paper in zip(statements, papers or [{}] * len(texts), strict=True)
+    ]
+    family = _Family([place for of_one in places for place in of_one])
+    return [_judged(text, of_one, family) for text, of_one in zip(texts, places, strict=True)]
+
+
+class _Place:
+    """A statement under a column: its row, and those that it is compared with."""
+
+    def __init__(
+        self,
+        statement: Statement,
+        column: str,
+        samples: Samples,
+        rows: Sequence[str],
+        printed: Mapping[str, float],
+    ) -> None:
+        self.statement, self.column = statement, column
+        self.there = {row: sample for (row, at, name), sample in samples.items()
+                      if (at, name) == (column, statement.quantity) and _known(sample)}  # fmt: skip
+        rivals = [row for row in rows if row != statement.row]
+        others = [statement.other] if statement.other else [row for row in rivals if row in self.there]
+        complete = statement.row in self.there and all(other in self.there for other in others)
+        self.absent = [] if statement.other else [row for row in rivals if row not in self.there]
+        self.contradicted = statement.contradicted({row: printed[row] for row in printed if row in rows})
+        self.known = bool(others) and complete
+        self.others = others if self.known and not self.contradicted else []
+
+
+class _Family:
+    """The differences behind all statements, judged together; each pair of rows counts once."""
+
+    def __init__(self, places: Sequence[_Place]) -> None:
+        found: dict[tuple[str, str, str, str], Difference] = {}
+        for place in places:
+            for other in place.others:
+                key, ours, theirs = self._pair(place, other)
+                if key not in found and ours.round == theirs.round:
+                    found[key] = difference(place.statement.quantity, ours, theirs)
+        self._known = dict(zip(found, *judged([list(found.values())]), strict=True))
+
+    def of(self, place: _Place, other: str) -> Difference:
+        """Return the row's difference to another one; it stands alone where both are of other rounds."""
+        key, ours, theirs = self._pair(place, other)
+        found = self._known.get(key) or difference(place.statement.quantity, ours, theirs)
+        return found if key[2] == place.statement.row else replace(found, value=-found.value)
+
+    def _pair(self, place: _Place, other: str) -> tuple[tuple[str, str, str, str], Sample, Sample]:
+        first, second = sorted([place.statement.row, other])
+        key = (place.statement.quantity, place.column, first, second)
+        return key, place.there[first], place.there[second]
+
+
+def _judged(text: str, places: Sequence[_Place], family: _Family) -> Claim:
     verdicts: list[Verdict] = []
     evidence = []
-    for column in columns:
-        heading = f"{column}: " if column else ""
-        there = {row: sample for (row, at, name), sample in samples.items()
-                 if (at, name) == (column, statement.quantity) and _known(sample)}  # fmt: skip
-        others = (
-            [statement.other]
-            if statement.other
-            else [row for row in rows if row in there and row != statement.row]
-        )
-        if statement.row not in there or not others or not all(other in there for other in others):
-            continue
-        printed = (paper or {}).get(column, {})
-        if statement.contradicted({row: value for row, value in printed.items() if row in rows}):
+    for place in places:
+        heading = f"{place.column}: " if place.column else ""
+        if place.known and place.contradicted:
             evidence.append(f"{heading}not judged, since the paper's own numbers say otherwise")
+        if not place.others:
             continue
-        found = [_compare(statement, there[statement.row], other, there[other]) for other in others]
+        found = [_compare(place, other, family.of(place, other)) for other in place.others]
         verdict = _worst([one.verdict for one in found])
-        absent = [] if statement.other else [row for row in rows if row not in there and row != statement.row]
-        lacking = f"; without {', '.join(absent)}" if absent else ""
+        lacking = f"; without {', '.join(place.absent)}" if place.absent else ""
         evidence.append(heading + _short(found, verdict) + lacking)
-        verdicts.append("undecided" if absent and verdict == "holds" else verdict)
+        verdicts.append("undecided" if place.absent and verdict == "holds" else verdict)
     if not verdicts:
         return Claim(text, "undecided", tuple(evidence) or ("the rows are not both there",))
     return Claim(text, _worst(verdicts), tuple(evidence))
@@ -143,9 +202,9 @@ def _short(found: Sequence[_Compared], verdict: Verdict) -> str:
     return f"{which}{word}: {telling[0].shown}"
 
 
-def _compare(statement: Statement, ours: Sample, name: str, theirs: Sample) -> _Compared:
-    """Return whether ours is on the claimed side of theirs, and why."""
-    found = difference(statement.quantity, ours, theirs)
+def _compare(place: _Place, name: str, found: Difference) -> _Compared:
+    """Return whether the row is on the claimed side of another one, and why."""
+    statement, ours, theirs = place.statement, place.there[place.statement.row], place.there[name]
     lead, known = -found.value if statement.less else found.value, not math.isnan(found.stderr)
     shown = f"{statement.row} − {name} = " + format_estimate(found.value, *([found.stderr] if known else []))
     if ours.round != theirs.round:

@@ -38,7 +38,7 @@ OPERATORS: dict[OperatorName, type[LossOperator]] = {
     "fisher": EmpiricalFisher,
 }
 BATCHES, FEW_BATCHES = 16, 8  # that tell the data's errors; on a CPU small ones are as fast
-_MACHINE = ("device", "threads")  # on which a result depends by rounding only
+_UNASKED = ("device", "threads", "population")  # by rounding only, and what the samples' seed implies
 
 
 def measure(
@@ -113,7 +113,7 @@ def _earlier(
 def _criteria(
     problem: Problem, request: Request, origin: ClientOrigin | None, *, more_probes: bool
 ) -> Criteria:
-    entry = {name: value for name, value in problem_entry(problem, request).items() if name not in _MACHINE}
+    entry = {name: value for name, value in problem_entry(problem, request).items() if name not in _UNASKED}
     entry = {"parameters": None, "loss": None, **entry}  # else a block of the parameters would do for all
     version = (request.versions or {}).get("fedscope")
     uploads, rows = (origin.uploads, origin.rows_sha256) if origin else ({}, None)

@@ -38,8 +38,10 @@ class Estimates:
 
 def problem_entry(problem: Problem, request: Request) -> Record:
     """Return which network, samples and operator a record is of."""
+    population = problem.batches.population
     return {
         **problem.description,
+        **({"population": population} if population is not None else {}),
         "bn": request.bn,
         "operator": request.operator,
         **({"parameters": " ".join(request.parameters)} if request.parameters else {}),

@@ -33,7 +33,13 @@ from fedscope.workflows.sources.targets import Targets
 VARIABLES = ("FEDSCOPE_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "DNNL_", "ONEDNN_", "TORCH",
              "PYTORCH", "ATEN_", "LD_", "PYTHONPATH")  # fmt: skip
 GPUS = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvmap", "/dev/dxg", "/dev/kfd")
-UNASKED = ("device", "threads", "form", "form_reason")  # entries of a problem that no request is about
+UNASKED = (
+    "device",
+    "threads",
+    "form",
+    "form_reason",
+    "population",
+)  # entries of a problem that no request is about
 
 
 class _Subject(Plain):

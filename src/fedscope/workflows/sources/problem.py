@@ -108,7 +108,8 @@ def _registered(path: Path, source: Source) -> Problem:
     checkpoint = load_checkpoint(path)
     _check_known(checkpoint)
     data = data_of(path, checkpoint.info, source)
-    batches = data.batches(checkpoint.info, source, data.used[draw(len(data.used), source)])
+    rows = data.used[draw(len(data.used), source)]
+    batches = data.batches(checkpoint.info, source, rows, population=len(data.used))
     model = network(checkpoint, source)
     info = checkpoint.info
     notes = tuple(filter(None, (network_note(info, source.named), data_note(info, source.named))))

@@ -125,7 +125,8 @@ class Participants:
                 continue
             rows = self.rows(number, info)
             chosen = rows[draw(len(rows), self._problem.source, number)]
-            yield Client(number, model, info, self._data.batches(info, self._problem.source, chosen), rows)
+            batches = self._data.batches(info, self._problem.source, chosen, population=len(rows))
+            yield Client(number, model, info, batches, rows)
 
     def rows(self, number: int, info: CheckpointInfo) -> Tensor:
         """Return the training rows that a client held in the round that ``info`` is of.

@@ -65,14 +65,18 @@ class Data:
     classes: int
     used: Tensor  # rows that the run uses, ascending
 
-    def batches(self, info: CheckpointInfo, source: Source, rows: Tensor) -> Batches:
-        """Return ``rows`` of the split without augmentation, labelled as in the checkpoint's round."""
+    def batches(self, info: CheckpointInfo, source: Source, rows: Tensor, *, population: int) -> Batches:
+        """Return ``rows`` of the split without augmentation, labelled as in the checkpoint's round.
+
+        They are a draw from ``population`` rows.
+        """
         inputs = data_catalogue.pipeline(info.data.name, info.data.augmentation)[1].test(
             self.split.images, rows
         )
         labels = self.labels(info)[rows]
         batch_size = source.batch_of(len(labels))
-        return Batches(inputs, labels, batch_size).to(source.device, source.dtype)
+        batches = Batches(inputs, labels, batch_size, population=population)
+        return batches.to(source.device, source.dtype)
 
     def labels(self, info: CheckpointInfo) -> Tensor:
         """Return what all labels of the split were called in the checkpoint's round, under concept shift."""

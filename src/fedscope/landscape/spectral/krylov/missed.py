@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedscope.landscape.operators.base import Operator, Product
+from fedscope.landscape.operators.base import Operator, Product, Wrapper
 from fedscope.landscape.operators.krylov_basis import without
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from fedscope.landscape.spectral.krylov.ritz import Goal
 from fedscope.landscape.spectral.krylov.unseen import MOST
 
 
-class Deflated(Operator):
+class Deflated(Wrapper):
     """(1 − P) A (1 − P) + c·P, P on the orthonormal rows V (r, n): c takes the place of their eigenvalues.
 
     Attributes:
@@ -26,10 +26,8 @@ class Deflated(Operator):
     """
 
     def __init__(self, base: Operator, rows: Tensor, shift: float) -> None:
-        super().__init__(
-            base.shape[0], dtype=base.dtype, device=base.device, blocks=base.blocks, weights=base.weights
-        )
-        self._base, self._rows, self._shift = base, rows, shift
+        super().__init__(base)
+        self._rows, self._shift = rows, shift
         self.along = torch.zeros(len(rows), 0, dtype=torch.float64)
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
