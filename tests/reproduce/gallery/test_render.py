@@ -70,6 +70,8 @@ not run: no run of these settings is in the registry
 | --- | --- | --- |
 | FedAvg \< A in λ\_max | **holds** | A − B = −3 ± 1 |
 
+Judged together (Holm's procedure): all verdicts of this page are right with a probability of 95 %, as far as the errors go.
+
 ## What this is
 
 - Scale: cpu
