@@ -70,7 +70,7 @@ not run: no run of these settings is in the registry
 | --- | --- | --- |
 | FedAvg \< A in λ\_max | **holds** | A − B = −3 ± 1 |
 
-Judged together (Holm's procedure): all verdicts of this page are right with a probability of 95 %, as far as the errors go.
+All verdicts of this page together are right with 95 % (Holm's procedure), as far as the errors go.
 
 ## What this is
 
