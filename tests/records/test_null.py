@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from scipy.stats import norm
 from torch import Tensor
 
 from fedscope.landscape import top_eigenpairs
@@ -43,19 +44,29 @@ def verdicts(ours: Tensor, theirs: Tensor) -> list[str | None]:
 
 ALONE = torch.cat([torch.tensor([2.0]), torch.full((N - 1,), 0.01)]).double()
 BULK = torch.cat([torch.tensor([2.0]), torch.linspace(1.2, 0.2, N - 1)]).double()
+CROWD = torch.cat([torch.tensor([2.0]), torch.full((N - 1,), 1.88)]).double()
 
 
 @pytest.mark.slow
-def test_equal_values_are_undecided() -> None:
-    """One has a bulk below its λ_max, which raises it on so few samples, and the other none."""
-    found = verdicts(ALONE, BULK)
+@pytest.mark.parametrize("spectrum", [BULK, CROWD], ids=["bulk", "crowd"])
+def test_equal_values_are_undecided(spectrum: Tensor) -> None:
+    """One has others below its λ_max, which raise it on so few samples, and the other none."""
+    found = verdicts(ALONE, spectrum)
     wrong = sum(verdict != "undecided" for verdict in found)
     print(f"{wrong} of {len(found)}")
     assert wrong <= 0.05 * DRAWS + 2.4 * (0.05 * 0.95 * DRAWS) ** 0.5
 
 
 @pytest.mark.slow
-def test_a_difference_is_found() -> None:
-    higher = verdicts(ALONE, torch.cat([torch.tensor([2.8]).double(), ALONE[1:]]))
-    assert higher.count("higher") >= 0.9 * DRAWS
-    assert "lower" not in higher
+@pytest.mark.parametrize("distance", [1, 2, 3])
+def test_the_power_is_that_of_the_normal_test(distance: int) -> None:
+    """A squared normal's mean is known to √(2/N) of itself, and the two records' are independent."""
+    error = 2 * (2 * 2 / SAMPLES) ** 0.5
+    higher = torch.cat([torch.tensor([2.0 + distance * error]).double(), ALONE[1:]])
+    found = verdicts(ALONE, higher)
+    power = float(norm.sf(1.96 - distance))
+    print(f"{distance} standard errors: {found.count('higher')} of {len(found)}; expected {power:.2f}")
+    assert (
+        abs(found.count("higher") - power * DRAWS) <= 3 * (power * (1 - power) * DRAWS) ** 0.5 + 0.03 * DRAWS
+    )
+    assert found.count("lower") <= 1 + 0.01 * DRAWS

@@ -176,11 +176,17 @@ def _lambda_max(reference: HessianRecord, other: HessianRecord) -> Difference | 
     else:
         data = _data(ours, theirs, reference.batch_sizes)
     data = _finite(data, reference, other)
-    gap = theirs.value - ours.value
-    bias = theirs.bias_data - ours.bias_data
-    if not math.isnan(bias):
-        gap -= bias
-    return _known(Difference("λ_max", gap, data=data, bound=ours.residual + theirs.residual))
+    (mine_least, mine_most), (least, most) = _biases(ours), _biases(theirs)
+    gap = theirs.value - ours.value - (least + most - mine_least - mine_most) / 2
+    open_ = (most - least + mine_most - mine_least) / 2
+    return _known(Difference("λ_max", gap, data=data, bound=ours.residual + theirs.residual + open_))
+
+
+def _biases(top: Eigenvalue) -> tuple[float, float]:
+    """Return between what λ_max's bias on these samples lies; 0 where it is not known."""
+    bias = 0.0 if math.isnan(top.bias_data) else top.bias_data
+    other = bias if math.isnan(top.bias_most) else top.bias_most
+    return min(bias, other), max(bias, other)
 
 
 def _trace(reference: HessianRecord, other: HessianRecord) -> Difference | None:

@@ -37,6 +37,7 @@ class Eigenvalue(Entry):
     residual: Number
     stderr_data: Number
     bias_data: Number = math.nan  # by which it is too high on so few samples; NaN of an older record
+    bias_most: Number = math.nan  # what ``bias_data`` may be; NaN of an older record
     dof_data: Number = math.nan  # degrees of freedom of ``stderr_data``; NaN of an older record
     interval: Interval | None = None
     certified: bool | None = None  # known to be the i-th; None of an older record

@@ -1,4 +1,5 @@
 import math
+import os
 from dataclasses import replace
 
 import pytest
@@ -7,10 +8,11 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian, LambdaOperator, top_eigenpairs
-from fedscope.landscape.spectral.data_error import eigenvalue_errors
+from fedscope.landscape.spectral.data_error import eigenvalue_errors, most_bias
 from fedscope.landscape.spectral.krylov.ritz import Which
 from tests.landscape.cases import Case, matrix_operator, mlp, symmetric
 from tests.landscape.coverage import BatchMatrices
+from tests.landscape.features import Features
 
 SPREAD = torch.cat([torch.linspace(0, 1, 180) ** 3, torch.linspace(1.2, 4, 20)])
 
@@ -300,14 +302,15 @@ def test_the_bias_of_a_short_run_counts_what_is_outside_its_space() -> None:
     spread = 20 * torch.arange(1, 401, dtype=torch.float64) ** -0.8
     samples = torch.randn(8, 32, 400, generator=generator, dtype=torch.float64) * spread.sqrt()
     parts = samples.mT @ samples / 32
-    found = top_eigenpairs(BatchMatrices(parts, 32), tol=1e-2)
+    op = BatchMatrices(parts, 32)
+    found = top_eigenpairs(op, tol=1e-2)
     largest = torch.linalg.eigvalsh(parts.mean(0))[-1]
     left_out = torch.linalg.eigvalsh((8 * parts.mean(0) - parts) / 7)[:, -1]
     bias = float(7 * (left_out.mean() - largest))
     assert found.subspace is not None
     assert found.matvecs < 30
     last = torch.tensor([len(found.subspace.basis) - 1])
-    inside = eigenvalue_errors(replace(found.subspace, beyond=None), (32,) * 8, last).bias
+    inside = eigenvalue_errors(op, replace(found.subspace, beyond=None), last).bias
     assert float(inside) < bias / 2
     assert float(found.bias_data[0]) == pytest.approx(bias, rel=0.15)
 
@@ -328,3 +331,26 @@ def test_progress_ends_with_the_residuals_of_the_result() -> None:
     found = top_eigenpairs(operator, k=2, progress=lambda _done, _all, text: texts.append(text))
     assert len(texts) == found.matvecs
     assert f"residuals up to {float(found.residuals.max()):.1e}" in texts[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("bulk", "samples"), [(1.0, 512), (1.44, 1024), (1.88, 512)])
+def test_a_crowd_below_widens_the_interval(bulk: float, samples: int) -> None:
+    """Of 60 values, 59 lie close below λ_max = 2 and raise the sample's by up to 1.3."""
+    spectrum = torch.cat([torch.tensor([2.0]), torch.full((59,), bulk)]).double()
+    draws = int(os.environ.get("FEDSCOPE_DRAWS", 40))
+    held = 0
+    for seed in range(draws):
+        z = torch.randn(samples, 60, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        low, high = top_eigenpairs(Features(z * spectrum.sqrt())).interval()
+        held += low <= 2 <= high
+    print(f"{held} of {draws}")
+    assert held >= 0.92 * draws - 2.4 * (0.92 * 0.08 * draws) ** 0.5
+
+
+def test_only_a_crowded_eigenvalue_has_an_uncertain_bias() -> None:
+    bias = torch.tensor([-0.1, 0.2, 0.5]).double()
+    values = torch.tensor([-1.0, -0.9, 2.0, 2.9]).double()
+    most = most_bias(bias, values, torch.tensor([0, 2, 3]))
+    torch.testing.assert_close(most, torch.tensor([-0.3, 0.2, 0.5]).double())
+    torch.testing.assert_close(most_bias(bias[2:] + 0.1, values, torch.tensor([3])), 3 * (bias[2:] + 0.1))

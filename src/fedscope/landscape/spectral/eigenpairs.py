@@ -25,7 +25,7 @@ from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.probes import default_generator
 from fedscope.landscape.operators.progress import Progress
-from fedscope.landscape.spectral.data_error import SKETCH, eigenvalue_errors, sample_errors
+from fedscope.landscape.spectral.data_error import SKETCH, eigenvalue_errors, most_bias, sample_errors
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from fedscope.landscape.spectral.krylov.missed import Look, look
 from fedscope.landscape.spectral.krylov.ritz import Goal, Ritz, Wanted, Which
@@ -98,12 +98,15 @@ def top_eigenpairs(
     if start is None and found.converged:
         found = found if bool(found.certified.all()) else search.completed(found)
         found = replace(found, converged=bool(found.certified.all()))
+    among = most_bias(
+        found.bias_data, found.values.flip(0), torch.arange(pairs).flip(0)
+    )  # copies are near too
+    farther = among.abs() > found.bias_most.abs()
+    found = replace(found, bias_most=torch.where(farther, among, found.bias_most))
     told = sample_errors(op, found.values, found.vectors) if by_sample else None
     if told:
         samples, stderr, dof = told
         found = replace(found, samples=samples, stderr_data=stderr, dof_data=dof)
-    factor = op.finite_population
-    found = replace(found, stderr_data=factor**0.5 * found.stderr_data, bias_data=factor * found.bias_data)
     return replace(found, matvecs=search.spent, seed=seed)
 
 
@@ -212,7 +215,7 @@ def _restart(krylov: Lanczos, wanted: Wanted) -> None:
 
 def _result(op: Operator, krylov: Lanczos, ritz: Ritz, certified: Tensor) -> Eigenpairs:
     subspace = krylov.subspace()
-    errors = eigenvalue_errors(subspace, op.weights, ritz.positions)
+    errors = eigenvalue_errors(op, subspace, ritz.positions)
     return Eigenpairs(
         values=ritz.values,
         vectors=krylov.combine(ritz.coefficients),
@@ -220,6 +223,7 @@ def _result(op: Operator, krylov: Lanczos, ritz: Ritz, certified: Tensor) -> Eig
         stderr_data=errors.stderr,
         bias_data=errors.bias,
         dof_data=errors.dof,
+        bias_most=errors.bias_most,
         noise=krylov.noise,
         converged=ritz.converged,
         matvecs=krylov.matvecs,
@@ -234,7 +238,7 @@ def _more(op: Operator, looked: Look, known: Eigenpairs) -> Eigenpairs:
     """Return the pairs that a process in the complement of the known ones has found."""
     theta, s = torch.linalg.eigh(looked.krylov.projected)
     values, chosen = theta[looked.beyond], s[:, looked.beyond]
-    errors = eigenvalue_errors(looked.krylov.subspace(), op.weights, looked.beyond)
+    errors = eigenvalue_errors(op, looked.krylov.subspace(), looked.beyond)
     return replace(
         known,
         values=values,
@@ -243,6 +247,7 @@ def _more(op: Operator, looked: Look, known: Eigenpairs) -> Eigenpairs:
         stderr_data=errors.stderr,
         bias_data=errors.bias,
         dof_data=errors.dof,
+        bias_most=errors.bias_most,
         certified=torch.zeros(len(values), dtype=torch.bool),
         forms=errors.forms,
     )
@@ -259,6 +264,7 @@ def _joined(known: Eigenpairs, more: Eigenpairs) -> Eigenpairs:
         stderr_data=torch.cat([known.stderr_data, more.stderr_data]),
         bias_data=torch.cat([known.bias_data, more.bias_data]),
         dof_data=torch.cat([known.dof_data, more.dof_data]),
+        bias_most=torch.cat([known.bias_most, more.bias_most]),
         certified=torch.cat([known.certified, more.certified]),
         forms=None if forms[0] is None or forms[1] is None else torch.cat([forms[0], forms[1]]),
     )

@@ -70,6 +70,7 @@ class Eigenpairs(Printed):
     matvecs: int
     seed: int
     certified: Tensor  # (k,) bool: known to be the i-th, but with a probability of 0.1 %
+    bias_most: Tensor  # (k,) float64: what that may be: more for an eigenvalue in a crowd, see ``data_error``
     subspace: Subspace | None = None  # the Krylov basis with its products
     forms: Tensor | None = None  # (k, B) float64: each batch's vᵀH_b v
     samples: Tensor | None = None  # (k, N) float64: each sample's vᵀH_i v; None where they cannot be told
@@ -80,8 +81,9 @@ class Eigenpairs(Printed):
         unknown = torch.full_like(values, math.nan)
         uncertain = torch.zeros(len(values), dtype=torch.bool)
         return cls(
-            values, vectors, unknown, unknown, unknown, unknown, math.nan, False, matvecs, seed, uncertain
-        )
+            values, vectors, unknown, unknown, unknown, unknown, math.nan, False, matvecs, seed, uncertain,
+            unknown,
+        )  # fmt: skip
 
     def some(self, chosen: Tensor) -> "Eigenpairs":
         """Return these pairs, by their positions."""
@@ -94,6 +96,7 @@ class Eigenpairs(Printed):
             bias_data=self.bias_data[chosen],
             dof_data=self.dof_data[chosen],
             certified=self.certified[chosen],
+            bias_most=self.bias_most[chosen],
             forms=None if self.forms is None else self.forms[chosen],
             samples=None if self.samples is None else self.samples[chosen],
         )
@@ -107,17 +110,23 @@ class Eigenpairs(Printed):
         """Return a confidence interval of the i-th eigenvalue of the population.
 
         It is Student's on a logarithmic scale, unless the value is within two standard errors of 0: a draw
-        without the few samples of high curvature has too low a value and too low an error together. The
-        residual, which bounds the error of the value on these samples, is added at both ends.
+        without the few samples of high curvature has too low a value and too low an error together. Where
+        the bias may be larger, it reaches from that for the largest to that for the least. The residual,
+        which bounds the error of the value on these samples, is added at both ends.
         """
-        estimate = self.population(i)
-        value, stderr = estimate.value, estimate.stderr
-        low, high = estimate.interval(level)
-        if abs(value) > 2 * stderr:
-            low, high = interval(math.log(abs(value)), stderr / abs(value), estimate.dof, level)
-            low, high = sorted(math.copysign(math.exp(end), value) for end in (low, high))
-        residual = float(self.residuals[i])
-        return low - residual, high + residual
+        residual, biases = float(self.residuals[i]), (self.bias_data[i], self.bias_most[i])
+        values = [float(self.values[i] - bias) for bias in biases]
+        reach = [_lognormal(replace(self.population(i), value=value), level) for value in values]
+        return min(low for low, _ in reach) - residual, max(high for _, high in reach) + residual
+
+
+def _lognormal(estimate: Estimate, level: float) -> tuple[float, float]:
+    value, stderr = estimate.value, estimate.stderr
+    if not abs(value) > 2 * stderr:
+        return estimate.interval(level)
+    ends = interval(math.log(abs(value)), stderr / abs(value), estimate.dof, level)
+    low, high = sorted(math.copysign(math.exp(end), value) for end in ends)
+    return low, high
 
 
 @dataclass(frozen=True, repr=False)
