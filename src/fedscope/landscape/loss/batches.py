@@ -34,6 +34,7 @@ class Batches:
             raise UserError(f"batch_size is {batch_size}; it must be at least 1")
         _check_pair(inputs, targets)
         self._pairs = tuple(zip(split(inputs, batch_size), split(targets, batch_size), strict=True))
+        self._order: Tensor | None = None
 
     @classmethod
     def from_iterable(cls, loader: Iterable[object]) -> "Batches":
@@ -56,8 +57,9 @@ class Batches:
         """Return the samples dealt at random to ``least`` batches of near-equal size, or as many as here are.
 
         Then errors over the data that are told by batches do not depend on how the samples were stored. The
-        order is the seed's. No batch has fewer than 8 samples; batches that cannot be joined, of sequences of
-        several lengths, say, are returned as they are. The loss must be a mean over samples.
+        order is the seed's, and :attr:`order` says it. No batch has fewer than 8 samples; batches that cannot
+        be joined, of sequences of several lengths, say, are returned as they are. The loss must be a mean
+        over samples.
         """
         samples, smallest = self.samples, min(SMALLEST, *self.sizes)
         batches = max(len(self), min(least, samples // smallest))
@@ -67,12 +69,13 @@ class Batches:
             return self
         order = torch.randperm(samples, generator=torch.Generator().manual_seed(seed))
         parts = [part.sort().values for part in order.tensor_split(batches)]
-        return Batches._of((some(inputs, part), some(targets, part)) for part in parts)
+        dealt = ((some(inputs, part), some(targets, part)) for part in parts)
+        return Batches._of(dealt, self.order[torch.cat(parts)])
 
     @classmethod
-    def _of(cls, pairs: Iterable[Batch]) -> "Batches":
+    def _of(cls, pairs: Iterable[Batch], order: Tensor | None = None) -> "Batches":
         batches = cls.__new__(cls)
-        batches._pairs = tuple(pairs)
+        batches._pairs, batches._order = tuple(pairs), order
         if not batches._pairs:
             raise UserError("the data has no batches; give at least one sample")
         return batches
@@ -86,6 +89,11 @@ class Batches:
     def samples(self) -> int:
         """Samples in all batches together."""
         return sum(self.sizes)
+
+    @property
+    def order(self) -> Tensor:
+        """Which of the samples as they were given each one is, (samples,) int64: ascending unless dealt."""
+        return torch.arange(self.samples) if self._order is None else self._order
 
     @cached_property
     def sha256(self) -> str:
@@ -108,7 +116,8 @@ class Batches:
         def moved(tensor: Tensor) -> Tensor:
             return tensor.to(device, dtype) if tensor.is_floating_point() else tensor.to(device)
 
-        return Batches._of((mapped(moved, inputs), mapped(moved, targets)) for inputs, targets in self)
+        pairs = ((mapped(moved, inputs), mapped(moved, targets)) for inputs, targets in self)
+        return Batches._of(pairs, self._order)
 
 
 def _pair(item: object) -> Batch:
