@@ -61,13 +61,13 @@ def with_influence(
         return record
     order = operator.loss.batches.order
     data = data_of(problem.path, problem.info, problem.source) if problem.info else None
-    labels, held, rows = _labels(problem), _holders(problem, data), _rows(problem)[order].tolist()
+    labels, rows = _labels(problem), _rows(problem)[order].tolist()
     entry = influence_entry(
         parts,
         rows=rows,
         listed=listed,
         labels=None if labels is None else labels[order].tolist(),
-        holders=held.of(rows),
+        holders=_holders(problem, data, rows),
         names=_names(problem, data),
         split=problem.source.split if problem.info else None,
     )
@@ -129,38 +129,21 @@ def _names(problem: Problem, data: Data | None) -> Sequence[str]:
     return () if data is None or shifted else data.classes
 
 
-class _Held:
-    """Who holds which rows, or why that is not known."""
-
-    def __init__(self, reason: str | None = None) -> None:
-        self.reason = reason
-        self.clients = dict[int, list[int]]()  # row → clients
-        self.stored = False
-        self.sha256: str | None = None
-
-    def of(self, rows: Sequence[int]) -> Holders:
-        """Return the clients that hold each of ``rows``."""
-        if self.reason:
-            return Holders(reason=self.reason)
-        clients = [self.clients.get(row, []) for row in rows]
-        return Holders(clients, None, "stored" if self.stored else "redrawn", self.sha256)
-
-
-def _holders(problem: Problem, data: Data | None) -> _Held:
+def _holders(problem: Problem, data: Data | None, rows: Sequence[int]) -> Holders:
+    """Return which clients hold each of ``rows``, in the checkpoint's round, or why that is not known."""
     info = problem.info
     if info is None or data is None:
-        return _Held("which client holds what is not known of a plain state_dict")
+        return Holders(reason="which client holds what is not known of a plain state_dict")
     if problem.source.split != "train":
-        return _Held(f"no client holds samples of the {problem.source.split} split")
+        return Holders(reason=f"no client holds samples of the {problem.source.split} split")
     if info.settings.partition == UNKNOWN:
-        return _Held("which client trained on what is not known of an added run")
+        return Holders(reason="which client trained on what is not known of an added run")
     try:
-        rows = rows_of(problem.path, info, data.split)
+        held = rows_of(problem.path, info, data.split)
     except UserError as error:  # they are not stored here, and another numpy draws others
-        return _Held(str(error))
-    held = _Held()
-    held.stored, held.sha256 = bool(info.rows), rows.spec.sha256
-    for number, own in enumerate(rows.clients):
-        for row in np.unique(own).tolist():
-            held.clients.setdefault(row, []).append(number)
-    return held
+        return Holders(reason=str(error))
+    holders: dict[int, list[int]] = {row: [] for row in rows}
+    for number, own in enumerate(held.clients):
+        for row in np.unique(own[np.isin(own, rows)]).tolist():
+            holders[row].append(number)
+    return Holders([holders[row] for row in rows], None, "stored" if info.rows else "redrawn", held.spec.sha256)
