@@ -142,7 +142,9 @@ def _eigenvector(problem: Problem, value: float) -> list[Tensor]:
     """Return the eigenvector of λ_max by power iteration with PyTorch's own double backward."""
     inputs, targets = (torch.cat(part) for part in zip(*problem.batches, strict=True))  # type: ignore[arg-type]
     parameters = list(problem.model.parameters())
-    gradients = torch.autograd.grad(cross_entropy(problem.model(inputs), targets), parameters, create_graph=True)
+    gradients = torch.autograd.grad(
+        cross_entropy(problem.model(inputs), targets), parameters, create_graph=True
+    )
     draws = torch.Generator().manual_seed(0)
     v = [torch.randn(p.shape, generator=draws, dtype=p.dtype) for p in parameters]
     for _ in range(400):

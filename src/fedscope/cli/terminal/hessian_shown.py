@@ -8,7 +8,7 @@ from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.advice import advice, holders_unknown, plain_form, redrawn
 from fedscope.figures.text.influence import influence_tables
 from fedscope.figures.text.labels import label
-from fedscope.figures.text.tables import CARRIED_BY, Table, hessian_table
+from fedscope.figures.text.tables import Table, hessian_table
 from fedscope.records.hessian import HessianRecord
 
 
@@ -71,4 +71,4 @@ def _compared(records: Sequence[HessianRecord]) -> Iterator[console.Piece]:
 
 
 def _piece(table: Table) -> console.Piece:
-    return "table", table.title, table.columns, table.rows, table.notes, {"drop": (CARRIED_BY,)}
+    return "table", table.title, table.columns, table.rows, table.notes

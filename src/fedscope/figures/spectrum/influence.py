@@ -136,7 +136,7 @@ def _draw_images(
     room = page.width - left - RIGHT
     columns, side = _grid(shown, room, HEIGHT + BOTTOM - TOP)
     names = {group.number: group.name for group in first.by_class or ()}
-    _write_heading(page, f"largest parts of {heading}", left=left, room=room, top=top)
+    _write_heading(page, f"samples that carry most: {heading}", left=left, room=room, top=top)
     across = columns * side + (columns - 1) * IMAGE_GAP
     for place, (one, image) in enumerate(zip(first.largest[:shown], images, strict=False)):
         row, column = divmod(place, columns)

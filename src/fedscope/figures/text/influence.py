@@ -29,14 +29,14 @@ def influence_tables(record: HessianRecord) -> Iterator[Table]:
         return
     name = label(record.checkpoint)
     yield Table(
-        f"{name}: samples that carry most of λ_max",
+        f"samples that carry most of λ_max: {name}",
         *_samples(found),
         (_headline(record, found), _where(found)),
     )
     if found.by_class:
-        yield _groups(f"{name}: λ_max by class", "class", found.by_class)
+        yield _groups(f"λ_max by class: {name}", "class", found.by_class)
     if found.by_client:
-        yield _groups(f"{name}: λ_max by client", "client", found.by_client)
+        yield _groups(f"λ_max by client: {name}", "client", found.by_client)
 
 
 def _headline(record: HessianRecord, found: Influence) -> str:
@@ -47,7 +47,7 @@ def _headline(record: HessianRecord, found: Influence) -> str:
         f"{effective_number(record.lambda_max.effective_samples)}"
     )
     if below.samples:
-        text += f"; {below.samples:,} samples with q < 0 take off {percent(-below.share)} %"
+        text += f"; samples with q < 0 ({below.samples:,}) take off {percent(-below.share)} %"
     return text
 
 

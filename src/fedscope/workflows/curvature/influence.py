@@ -146,4 +146,6 @@ def _holders(problem: Problem, data: Data | None, rows: Sequence[int]) -> Holder
     for number, own in enumerate(held.clients):
         for row in np.unique(own[np.isin(own, rows)]).tolist():
             holders[row].append(number)
-    return Holders([holders[row] for row in rows], None, "stored" if info.rows else "redrawn", held.spec.sha256)
+    return Holders(
+        [holders[row] for row in rows], None, "stored" if info.rows else "redrawn", held.spec.sha256
+    )
