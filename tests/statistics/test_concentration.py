@@ -27,14 +27,17 @@ def test_shares_are_of_the_sum_of_all() -> None:
 @pytest.mark.parametrize(("number", "count"), [(1, 1), (100, 1), (101, 2), (512, 6), (700, 7)])
 def test_the_largest_one_per_cent_are_rounded_up(number: int, count: int) -> None:
     parts = [float(i) for i in range(number, 0, -1)]
-    assert top_share(parts) == (count, pytest.approx(sum(parts[:count]) / sum(parts)))
+    found, share = top_share(parts)
+    assert found == count
+    assert share == pytest.approx(sum(parts[:count]) / sum(parts))
 
 
 def test_groups_add_up_and_the_largest_comes_first() -> None:
     found = group_shares(PARTS, {"a": [0, 1], "b": [2, 3, 4], "c": [0, 2], "none": []})
     assert [*found] == ["b", "c", "none", "a"]
     assert found["a"].share + found["b"].share == pytest.approx(1)
-    assert (found["b"].count, found["b"].mean) == (3, pytest.approx(11 / 3))
+    assert found["b"].count == 3
+    assert found["b"].mean == pytest.approx(11 / 3)
     assert found["c"].share == pytest.approx(0.7)
     assert (found["none"].count, found["none"].share) == (0, 0)
     residuals = [0.3, 1.4, 1.8, -2.1, -1.4]  # q·(1 − 0.7) in "c", −0.7·q outside

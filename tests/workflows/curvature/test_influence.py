@@ -67,7 +67,7 @@ def own_problem(samples: int = 40, loss: nn.Module | None = None) -> Problem:
 
 def hessians(problem: Problem) -> tuple[Tensor, Tensor]:
     """Return each sample's dense Hessian (N, 12, 12) and the largest eigenvector (12,) of their mean."""
-    inputs, _ = (torch.cat(part) for part in zip(*problem.batches, strict=True))  # type: ignore[arg-type]
+    inputs, _ = (torch.cat(part) for part in zip(*problem.batches, strict=True))
     p = problem.model(inputs).softmax(1).detach()
     outer = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]  # of the logits; weights are (3, 4)
     dense = torch.einsum("nab,ni,nj->naibj", outer, inputs, inputs).reshape(len(p), 12, 12)
@@ -79,7 +79,7 @@ def test_parts_and_rows_are_those_of_dense_hessians(operator: OperatorName) -> N
     problem = own_problem()
     found = measured(problem, operator=operator, tol=1e-8, influence=40)
     dense, v = hessians(problem)
-    inputs, targets = (torch.cat(part) for part in zip(*problem.batches, strict=True))  # type: ignore[arg-type]
+    inputs, targets = (torch.cat(part) for part in zip(*problem.batches, strict=True))
     if operator == "fisher":
         error = problem.model(inputs).softmax(1).detach() - nn.functional.one_hot(targets, 3)
         gradients = torch.einsum("na,ni->nai", error, inputs).reshape(40, 12)
@@ -94,7 +94,8 @@ def test_parts_and_rows_are_those_of_dense_hessians(operator: OperatorName) -> N
     assert influence.top.share == pytest.approx(float(parts.max() / parts.sum()), rel=1e-6)
     for group in influence.by_class or ():
         own = parts[targets == group.number]
-        assert (group.samples, group.mean) == (len(own), pytest.approx(float(own.mean()), rel=1e-5))
+        assert group.samples == len(own)
+        assert group.mean == pytest.approx(float(own.mean()), rel=1e-5)
         assert group.share == pytest.approx(float(own.sum() / parts.sum()), rel=1e-5)
     assert (influence.by_client, influence.split) == (None, None)
     assert "plain state_dict" in (influence.clients_reason or "")
@@ -115,6 +116,7 @@ def test_a_registered_runs_rows_are_those_of_the_data_set(run: Run) -> None:
     assert (influence.rows, influence.rows_sha256) == ("stored", spec.sha256)
     images = images_of(problem, found)
     assert images is not None
+    assert isinstance(split.images, Tensor)
     rows = [one.row for one in influence.largest]
     torch.testing.assert_close(torch.tensor(images[..., 0]), split.images[rows, 0] / 255)
 
@@ -140,7 +142,7 @@ def test_the_parts_of_rows_are_their_own_curvature(run: Run) -> None:
 
 def _eigenvector(problem: Problem, value: float) -> list[Tensor]:
     """Return the eigenvector of λ_max by power iteration with PyTorch's own double backward."""
-    inputs, targets = (torch.cat(part) for part in zip(*problem.batches, strict=True))  # type: ignore[arg-type]
+    inputs, targets = (torch.cat(part) for part in zip(*problem.batches, strict=True))
     parameters = list(problem.model.parameters())
     gradients = torch.autograd.grad(
         cross_entropy(problem.model(inputs), targets), parameters, create_graph=True

@@ -167,16 +167,23 @@ def _grid(count: int, width: float, height: float) -> tuple[int, float]:
 def _write_below(page: Page, text: str, *, center: float, top: float, room: float) -> None:
     """Write a line that fits ``room`` inches: in smaller letters, then cut."""
     size = style.SMALL_SIZE * min(1.0, room * POINTS / text_size(style.typeset(text), style.SMALL_SIZE)[0])
-    if size < SMALLEST_NAME:
-        text = text[: max(1, int(len(text) * size / SMALLEST_NAME) - 1)] + "…"
-    page.write(style.typeset(text), center=center, top=top, fontsize=max(size, SMALLEST_NAME))
+    size = max(size, SMALLEST_NAME)
+    page.write(style.typeset(_cut(text, room, size)), center=center, top=top, fontsize=size)
+
+
+def _cut(text: str, room: float, size: float) -> str:
+    """Return as much of a line of ``size`` points as fits ``room`` inches."""
+    wide = text_size(style.typeset(text), size)[0]
+    fits = wide <= room * POINTS * 1.001
+    return text if fits else text[: max(1, int(len(text) * room * POINTS / wide) - 1)] + "…"
 
 
 def _draw_groups(
     page: Page, groups: Sequence[Group], kind: str, *, left: float, top: float, heading: str
 ) -> None:
     shown = groups[:MOST_BARS]
-    names = [style.typeset((one.name or str(one.number)).replace("_", " ")) for one in shown]
+    names = [(one.name or str(one.number)).replace("_", " ") for one in shown]
+    names = [style.typeset(_cut(name, LONGEST_NAME, style.SMALL_SIZE)) for name in names]
     longest = max(text_size(name, style.SMALL_SIZE)[0] for name in names) / POINTS
     start = left + min(longest, LONGEST_NAME) + 0.16
     room = page.width - start - RIGHT
