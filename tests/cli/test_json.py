@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.cli.options.command import with_json_target
+from fedscope.cli.options.command import with_value
 from tests.cli.conftest import Command
 
 RESULTS = [
@@ -43,11 +43,11 @@ def test_json_is_printed_alone_or_written_beside_what_people_read(
 
 
 def test_a_file_is_taken_only_by_its_name() -> None:
-    assert with_json_target(["--json"]) == ["--json=-"]
-    assert with_json_target(["--json", "run"]) == ["--json=-", "run"]
-    assert with_json_target(["a", "--json", "--top-k", "2"]) == ["a", "--json=-", "--top-k", "2"]
+    assert with_value(["--json"], "--json") == ["--json=-"]
+    assert with_value(["--json", "run"], "--json") == ["--json=-", "run"]
+    assert with_value(["a", "--json", "--top-k", "2"], "--json") == ["a", "--json=-", "--top-k", "2"]
     for kept in (["--json", "-"], ["--json", "x.json", "a"], ["--json=x"], ["--", "--json"]):
-        assert with_json_target(kept) == kept
+        assert with_value(kept, "--json") == kept
 
 
 def test_a_file_that_cannot_be_written_is_refused_before_the_work(fedscope: Command) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.records.hessian import NegativeMass
+from fedscope.records.hessian import HessianRecord, NegativeMass
 from fedscope.records.reading import read
-from fedscope.report.metrics import negative_mass
+from fedscope.report.metrics import curvature_table, negative_mass
+from fedscope.report.subjects import subjects
 from tests.figures.records import crossed, curvature, landscape, profile, run
 from tests.report.pages import landscape_page, report_page
 
@@ -275,3 +276,20 @@ def test_the_share_of_negative_eigenvalues_is_an_interval_and_an_older_one_is_no
         == "0.041 to 0.06"
     )
     assert negative_mass(NegativeMass.read({**old, "below": -0.2, "interval": None})) == "0.9593"
+
+
+def test_how_many_samples_carry_lambda_max_stands_beside_it() -> None:
+    known, unknown = curvature("one"), curvature("two", "fedprox")
+    parts = [6.0, *[1.0] * 150]
+    known["lambda_max"] = known["lambda_max"] | {"by_sample": parts, "effective_samples": 130.645}
+    records = [HessianRecord.read(record) for record in (known, unknown)]
+    table = curvature_table([], records, subjects([], records))
+    assert table.columns[1:4] == ("λ_max ± data", "n_eff", "top 1 %")
+    assert [[cell.text for cell in row[2:4]] for row in table.rows] == [
+        ["131", f"{100 * 7 / 156:.3g} %"],
+        ["not measured", "not measured"],
+    ]
+    assert any("top 1 %: share of λ_max" in note for note in table.notes)
+    assert any("n_eff: effective number" in note for note in table.notes)
+    without = curvature_table([], records[1:], subjects([], records[1:]))
+    assert "n_eff" not in without.columns

@@ -13,8 +13,9 @@ from fedscope.cli.options.command import Command
 from fedscope.cli.options.reading import best_of_runs, request_of
 from fedscope.cli.terminal import answers, console
 from fedscope.cli.terminal.hessian_shown import shown
+from fedscope.figures.text.labels import label
 from fedscope.records.hessian import HessianRecord
-from fedscope.workflows.requests import Request
+from fedscope.workflows.requests import LISTED, Request
 from fedscope.workflows.results import basis, lookup
 from fedscope.workflows.results.answers import Answer, stamps, store
 from fedscope.workflows.sources.targets import Targets
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 GROUPS = {
     "Most used": ("--samples", "--top-k", "--clients", "--density", "--figure", "--json"),
-    "What is measured": ("--both-ends", "--layers", "--parameters", "--operator", "--engine", "--reading",
-                         "--global-model", "--kind", "--recompute"),
+    "What is measured": ("--influence", "--both-ends", "--layers", "--parameters", "--operator", "--engine",
+                         "--reading", "--global-model", "--kind", "--recompute"),
     "How precisely": ("--tol", "--probes", "--trace-rtol"),
     "Between clients (H_N, H_D)": ("--client-weights", "--client-data", "--pairs", "--client-rtol",
                                    "--client-max-probes", "--client-probes", "--client-diagonal",
@@ -38,8 +39,13 @@ EXAMPLES = {
     "fedscope hessian": "λ_max and trace of the newest run",
     "fedscope hessian a b --top-k 5 --figure bars.png --kind bars": "two runs beside each other",
     "fedscope hessian a@best --clients --json a.json": "H_N and H_D of a run's clients too",
+    "fedscope hessian a --influence --figure who.png --kind influence": "which samples make λ_max",
     "fedscope hessian w.pt --model mine:Net --data mine:batches": "a network and data of your own",
 }
+NO_PARTS = (
+    "which samples make λ_max is not known: an operation of the network or the loss has no derivative in "
+    "forward mode (a torch.autograd.Function needs a jvp), or the samples' parts do not add up to λ_max"
+)
 
 
 @click.command("hessian", cls=Command, groups=GROUPS, examples=EXAMPLES)
@@ -55,6 +61,9 @@ EXAMPLES = {
 @click.option("--trace-rtol", type=click.FloatRange(0, min_open=True), default=0.05, show_default=True,
               help="Standard error of the trace, relative to its value.")  # fmt: skip
 @click.option("--density", is_flag=True, help="Also estimate the eigenvalue density.")
+@click.option("--influence", type=click.IntRange(1), metavar="[K]",
+              help="Also which samples make λ_max: the shares of classes and clients, and the K largest of "
+              f"single samples. [K: {LISTED}]")  # fmt: skip
 @click.option("--reading", type=click.Choice(["paper", "code"]), default="paper", show_default=True,
               help="As the FedAlign paper defines the metrics, or as its scripts compute them.")  # fmt: skip
 @click.option("--global-model", type=click.Choice(["final", "best"]),
@@ -98,10 +107,10 @@ EXAMPLES = {
 @click.option("--recompute", is_flag=True, help="Measure again what the registry has a result of.")
 @click.option("--figure", "--out", "figure", metavar="FILE", callback=shared.writable,
               help="Also draw to a .png, .pdf or .svg file.")  # fmt: skip
-@click.option("--kind", type=click.Choice(["density", "eigenvalues", "clients", "bars"]),
+@click.option("--kind", type=click.Choice(["density", "eigenvalues", "clients", "bars", "influence"]),
               default="density", show_default=True,
               help="What --figure draws: the density, the --top-k eigenvalues, H_N and H_D of the pairs of "
-              "clients, or bars of λ_max and trace.")  # fmt: skip
+              "clients, bars of λ_max and trace, or which samples make λ_max.")  # fmt: skip
 def command(
     targets: Targets,
     json_target: str | None,
@@ -119,7 +128,9 @@ def command(
     request = request_of(targets, kind if figure else None, **options)
     if (global_model or ("best" if request.reading == "code" else "final")) == "best":
         targets = best_of_runs(targets)
-    place = None if figure or recompute or global_model else basis.place(targets, request)
+    place = (
+        None if figure or recompute or global_model or request.influence else basis.place(targets, request)
+    )
     if place and _answered(place, targets, request, json_target):
         return
     from fedscope.workflows.curvature.checkpoints import curvature  # torch: not for --help
@@ -136,10 +147,13 @@ def command(
     if place:
         _keep(place, bases, targets, found)
     records = [measured.record for measured in found]
+    for record in records:
+        if request.influence and not record.influence:
+            console.note(f"{label(record.checkpoint)}: {NO_PARTS}")
     if not console.in_json(json_target, _content(records)):
         console.show(shown(records))
     if figure:
-        _draw(records, kind, Path(figure))
+        _draw(found, kind, Path(figure))
 
 
 def _answered(place: basis.Place, targets: Targets, request: Request, target: str | None) -> bool:
@@ -186,9 +200,12 @@ def _content(records: Sequence[HessianRecord]) -> Any:
     return console.one_or_all([record.to_json() for record in records])
 
 
-def _draw(records: Sequence[HessianRecord], kind: "Kind", path: Path) -> None:
+def _draw(found: Sequence["Measured"], kind: "Kind", path: Path) -> None:
     from fedscope.figures.provenance import made_from
     from fedscope.figures.spectrum.from_records import draw
     from fedscope.figures.style import save
+    from fedscope.workflows.curvature.influence import images_of
 
-    save(draw(records, kind), path, record=made_from(records))
+    records = [measured.record for measured in found]
+    images = images_of(found[0].problem, records[0]) if kind == "influence" else None
+    save(draw(records, kind, images), path, record=made_from(records))

@@ -15,10 +15,10 @@ from fedscope.cli.options.command import Command
     examples={"fedscope plot-hessian a.json b.json --kind eigenvalues": "two saved records in one figure"},
 )
 @click.argument("records", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--kind", type=click.Choice(["density", "eigenvalues", "clients", "bars"]),
+@click.option("--kind", type=click.Choice(["density", "eigenvalues", "clients", "bars", "influence"]),
               default="density", show_default=True,
               help="Eigenvalue densities; leading eigenvalues against their index; H_N and H_D of every pair "
-              "of clients; or bars of λ_max and trace.")  # fmt: skip
+              "of clients; bars of λ_max and trace; or how few samples make λ_max.")  # fmt: skip
 @shared.picture("hessian.png")
 def command(records: tuple[Path, ...], kind: Any, out: str) -> None:
     """Draw RECORDS, the .json files that `fedscope hessian --json` wrote, without measuring again."""

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from fedscope.records.cross_client import CrossClient
 from fedscope.records.estimates import Eigenvalue, Entry, Errors, Estimate, freedom_of, known
+from fedscope.records.influence import Influence
 from fedscope.records.numbers import Count, Interval, Many, Number, Several
 from fedscope.validation import Plain
 
@@ -135,6 +136,7 @@ class HessianRecord(Plain):
     trace: Trace
     density: Density | None
     cross_client: CrossClient | None
+    influence: Influence | None = None  # None where it was not asked for, or the samples' parts are not known
     matvecs: int = 0
     seconds: float = 0.0
     versions: dict[str, str] = Field(default_factory=dict)

@@ -1,12 +1,14 @@
 """The tables of the curvature: all measurements, and the differences to the first record."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.advice import ONE_BATCH
+from fedscope.figures.text.influence import percent
 from fedscope.figures.text.labels import label
-from fedscope.figures.text.tables import hessian_table
+from fedscope.figures.text.tables import CARRIED_BY, effective_number, hessian_table
 from fedscope.figures.text.verdicts import comparison_table
 from fedscope.records.commands import reference
 from fedscope.records.cross_client import READINGS
@@ -16,6 +18,9 @@ from fedscope.records.runs import RunRecord
 from fedscope.report.cells import MISSING, Cell, SortableTable, measured, related
 from fedscope.report.subjects import Key, Subjects, key_of, row_names, run_key
 from fedscope.report.verdicts import comparable
+from fedscope.statistics.concentration import top_share
+
+TOP = "top 1 %"
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,8 @@ def curvature_table(
 ) -> SortableTable:
     """Tabulate the curvature of runs and of other checkpoints, one row for each record."""
     rows = rows_of(runs, curvatures)
-    cells = [_cells(row, who) for row in rows]
+    carried = any(record.lambda_max.by_sample for record in curvatures)
+    cells = [_cells(row, who, carried=carried) for row in rows]
     columns = tuple(cells[0]) if cells else ()
     body = tuple(tuple(row.values()) for row in cells)
     notes, commands = _notes(curvatures), _commands(runs, rows)
@@ -68,9 +74,9 @@ def comparison(curvatures: Sequence[HessianRecord], who: Subjects) -> SortableTa
     return SortableTable("comparison-table", f"Difference to {reference}", columns, tuple(rows), table.notes)
 
 
-def _cells(row: Row, who: Subjects) -> dict[str, Cell]:
+def _cells(row: Row, who: Subjects, *, carried: bool) -> dict[str, Cell]:
     subject, record = who[row.key], row.record
-    cells = {"method": Cell(subject.name, subject.name, subject.color), **_measured(record)}
+    cells = {"method": Cell(subject.name, subject.name, subject.color), **_measured(record, carried=carried)}
     if record is None:
         return {**cells, "checkpoint": MISSING, "samples": MISSING}
     problem = record.problem
@@ -83,9 +89,10 @@ def _cells(row: Row, who: Subjects) -> dict[str, Cell]:
     }
 
 
-def _measured(record: HessianRecord | None) -> dict[str, Cell]:
+def _measured(record: HessianRecord | None, *, carried: bool) -> dict[str, Cell]:
     cross = record.cross_client if record else None
-    cells = {"λ_max ± data": top_cell(record), "trace ± probe ± data": trace_cell(record)}
+    cells = {"λ_max ± data": top_cell(record), **(_carriers(record) if carried else {})}
+    cells["trace ± probe ± data"] = trace_cell(record)
     for symbol in SYMBOLS:
         for reading in READINGS:
             cells[f"{symbol} ({reading})"] = related(cross.mean(symbol, reading) if cross else None, symbol)
@@ -93,6 +100,15 @@ def _measured(record: HessianRecord | None) -> dict[str, Cell]:
     share = negative_mass(mass) if mass else None
     cells["eigenvalues below −σ"] = Cell(share, mass.value) if mass and share else MISSING
     return cells
+
+
+def _carriers(record: HessianRecord | None) -> dict[str, Cell]:
+    """Return how many samples carry λ_max, and what share the largest 1 % of them have."""
+    top = record.lambda_max if record else None
+    if top is None or top.by_sample is None or math.isnan(share := top_share(top.by_sample)[1]):
+        return {CARRIED_BY: MISSING, TOP: MISSING}
+    number = Cell(effective_number(top.effective_samples), top.effective_samples)
+    return {CARRIED_BY: number, TOP: Cell(f"{percent(share)} %", share)}
 
 
 def top_cell(record: HessianRecord | None, mark: str | None = None) -> Cell:
@@ -122,6 +138,8 @@ def negative_mass(mass: NegativeMass) -> str | None:
 def _notes(curvatures: Sequence[HessianRecord]) -> tuple[str, ...]:
     notes = hessian_table(curvatures).notes if curvatures else ()
     unknown = any(len(record.batch_sizes) == 1 for record in curvatures)
+    if any(record.lambda_max.by_sample for record in curvatures):
+        notes = (*notes, f"{TOP}: share of λ_max that the 1 % of samples with the largest parts q carry")
     return (*notes, f"–: {ONE_BATCH}") if unknown else notes
 
 

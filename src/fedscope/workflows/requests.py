@@ -17,6 +17,7 @@ from fedscope.choices import (
 from fedscope.errors import UserError
 
 Engine = Literal["fedscope", "pyhessian"]
+LISTED = 10  # samples of the largest influence on λ_max, unless another number is asked for
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class Request:
     probes: int | None = None  # fixed number of trace probes; None: until trace_rtol
     trace_rtol: float = 0.05
     density: bool = False
+    influence: int | None = None  # how many of the samples that make λ_max are listed; None: nothing of them
     clients: bool = False
     cross_client: CrossClientRequest = field(default_factory=CrossClientRequest)
     reading: ReadingName = "paper"
@@ -87,10 +89,11 @@ def check_request(request: Request, *, parallel: bool) -> None:
     Raises:
         UserError: it does not; what to drop.
     """
-    if not request.certified and (request.both_ends or request.layers or parallel):
+    own_only = request.both_ends or request.layers or request.influence or parallel
+    if own_only and not request.certified:
         raise UserError(
-            "--both-ends, --layers and torchrun are for fedscope's own estimators; drop --engine pyhessian "
-            "and --reading code"
+            "--both-ends, --layers, --influence and torchrun are for fedscope's own estimators; drop "
+            "--engine pyhessian and --reading code"
         )
     if request.engine == "pyhessian":
         if request.density or request.clients or request.top_k > 1 or request.probes:

@@ -77,3 +77,13 @@ def test_dealt_batches_hold_the_same_samples_in_a_random_order() -> None:
 def test_batches_of_several_lengths_stay_as_they_are() -> None:
     ragged = Batches.from_iterable([(torch.ones(9, length), torch.ones(9)) for length in (3, 4)])
     assert ragged.dealt(4) is ragged
+
+
+def test_the_order_says_which_samples_the_dealt_ones_are() -> None:
+    inputs = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
+    stored = Batches(inputs, torch.arange(50), 20)
+    assert stored.order.tolist() == list(range(50))
+    for dealt in (stored.dealt(4), stored.dealt(4).dealt(6, seed=1).to("cpu", torch.float64)):
+        targets = torch.cat([y for _, y in dealt])
+        assert targets.tolist() != list(range(50))
+        assert dealt.order.tolist() == targets.tolist()

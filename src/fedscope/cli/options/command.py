@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +12,7 @@ from fedscope.cli.options.unused import check_unused
 from fedscope.cli.terminal.readable import readable
 from fedscope.cli.terminal.verbosity import FLAGS
 from fedscope.errors import suggestion
+from fedscope.workflows.requests import LISTED
 
 if TYPE_CHECKING:
     from rich_click import RichContext, RichHelpFormatter
@@ -56,9 +57,11 @@ class Command(RichCommand):
         return [*super().get_params(ctx), *FLAGS]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments; a bare ``--json`` means standard output."""
-        named = any("--json" in param.opts for param in self.params)
-        return super().parse_args(ctx, with_json_target(args) if named else args)
+        """Read the arguments; an option of ``BARE`` may stand without its value."""
+        for flag in BARE:
+            if any(flag in param.opts for param in self.params):
+                args = with_value(args, flag)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, unless an option that was given has no effect."""
@@ -97,11 +100,23 @@ class Group(Command, RichGroup):  # type: ignore[misc]  # as in rich-click itsel
         return super().resolve_command(ctx, args)
 
 
-def with_json_target(args: Sequence[str]) -> list[str]:
-    """Return the arguments; ``--json`` that neither ``-`` nor a name of a .json file follows gets ``-``."""
+def with_value(args: Sequence[str], flag: str) -> list[str]:
+    """Return the arguments, in which ``flag`` gets its own value where none follows it.
+
+    Of ``--json`` that is ``-``, unless ``-`` or the name of a .json file follows; of ``--influence`` a
+    number, unless another follows.
+    """
+    value, takes = BARE[flag]
     result = list(args)
     for place in range(result.index("--") if "--" in result else len(result)):
         following = result[place + 1] if place + 1 < len(result) else ""
-        if result[place] == "--json" and not (following == "-" or following.endswith(".json")):
-            result[place] = "--json=-"
+        if result[place] == flag and not takes(following):
+            result[place] = f"{flag}={value}"
     return result
+
+
+BARE: Mapping[str, tuple[str, Callable[[str], bool]]] = {
+    "--json": ("-", lambda text: text == "-" or text.endswith(".json")),
+    "--influence": (str(LISTED), lambda text: text.lstrip("-").isdecimal()),
+}
+"""Options that may stand without a value: the one that they have then, and which argument is a value."""

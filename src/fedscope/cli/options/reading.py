@@ -9,7 +9,7 @@ from click.core import ParameterSource
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.choices import BatchNormMode, Holding, OperatorName, Pairs, Reading, ReadingName, Weights
 from fedscope.errors import UserError
-from fedscope.workflows.requests import CrossClientRequest, Engine, Request, Resampling
+from fedscope.workflows.requests import LISTED, CrossClientRequest, Engine, Request, Resampling
 from fedscope.workflows.sources.targets import Targets
 
 
@@ -24,6 +24,7 @@ def request_of(
     probes: int | None,
     trace_rtol: float,
     density: bool,
+    influence: int | None,
     clients: bool,
     client_weights: Weights | None,
     client_data: Holding | None,
@@ -60,6 +61,7 @@ def request_of(
         probes=probes,
         trace_rtol=trace_rtol,
         density=density or drawn == "density",
+        influence=influence or (LISTED if drawn == "influence" else None),
         clients=clients or drawn == "clients",
         cross_client=CrossClientRequest(
             weights=client_weights,

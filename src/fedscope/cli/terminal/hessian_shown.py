@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
-from fedscope.figures.text.advice import advice, plain_form, redrawn
+from fedscope.figures.text.advice import advice, holders_unknown, plain_form, redrawn
+from fedscope.figures.text.influence import influence_tables
 from fedscope.figures.text.labels import label
 from fedscope.figures.text.tables import Table, hessian_table
 from fedscope.records.hessian import HessianRecord
@@ -15,7 +16,7 @@ def shown(found: Sequence[HessianRecord]) -> Iterator[console.Piece]:
     """Return what is printed of the records: their table, their differences, and each one's own."""
     yield _piece(hessian_table(found))
     for record in found:
-        notes = [plain_form(record), *advice(record), redrawn(record)]
+        notes = [plain_form(record), *advice(record), redrawn(record), holders_unknown(record)]
         if record.reused:
             notes.insert(0, "as measured before; --recompute measures again")
         yield from (("note", f"{label(record.checkpoint)}: {line}") for line in notes if line)
@@ -33,6 +34,7 @@ def _of_one(record: HessianRecord) -> Iterator[console.Piece]:
     if record.layers:
         rows = [(layer.name, format_estimate(layer.value, layer.stderr_data)) for layer in record.layers]
         yield "table", f"{name}: by layer", ("layer", "λ_max ± data"), rows
+    yield from map(_piece, influence_tables(record))
     for line in _short_of(record):
         yield "note", f"{name}: {line}"
 

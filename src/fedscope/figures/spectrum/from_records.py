@@ -1,11 +1,11 @@
-"""Hessian records as drawings: densities, leading eigenvalues, clients' matrices, bars.
+"""Hessian records as drawings: densities, leading eigenvalues, clients' matrices, bars, samples.
 
 Built from Hessian records, so that a figure can be drawn again without computing anything.
 """
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NoReturn
+from typing import Literal, NoReturn, get_args
 
 from matplotlib.figure import Figure
 
@@ -14,33 +14,35 @@ from fedscope.figures.spectrum.bars import bar_figure, checkpoint_bars, client_b
 from fedscope.figures.spectrum.client_pairs import client_matrix_figure
 from fedscope.figures.spectrum.densities import density_figure
 from fedscope.figures.spectrum.eigenvalues import eigenvalue_figure
+from fedscope.figures.spectrum.influence import Concentration, Images, influence_figure
 from fedscope.figures.text.labels import label, measured_on, titles
 from fedscope.figures.text.tables import check_any
 from fedscope.records.hessian import HessianRecord
 
-Kind = Literal["density", "eigenvalues", "clients", "bars"]
-KINDS: tuple[Kind, ...] = ("density", "eigenvalues", "clients", "bars")
+Kind = Literal["density", "eigenvalues", "clients", "bars", "influence"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
-def draw(records: Sequence[HessianRecord], kind: Kind = "density") -> Figure:
+def draw(records: Sequence[HessianRecord], kind: Kind = "density", images: Images | None = None) -> Figure:
     """Draw one kind of figure of several records.
 
     ``density``: eigenvalue densities; ``eigenvalues``: the leading ones against their index; ``clients``: H_N
     and H_D of every pair of clients; ``bars``: λ_max and trace of each record, or, of one record with
-    clients, of each client.
+    clients, of each client; ``influence``: how few samples make λ_max, beside ``images`` (K, H, W, C), from 0
+    to 1, of the samples that the first record lists.
 
     Raises:
         UserError: no record, or one without what this kind shows.
     """
     check_any(records)
-    return _DRAWINGS[kind](records)
+    return _influence(records, images) if kind == "influence" else _DRAWINGS[kind](records)
 
 
 def _densities(records: Sequence[HessianRecord]) -> Figure:
     largest = [record.lambda_max.value for record in records]
     if any(map(math.isnan, largest)):
         raise UserError("the curvature is not finite, so there is no density to draw; see --json")
-    densities = [record.density or _refuse(record, "density", "--density") for record in records]
+    densities = [record.density or _refuse(record, "density part", "--density") for record in records]
     return density_figure(densities, titles(records), lambda_max=largest, caption=measured_on(records))
 
 
@@ -52,7 +54,9 @@ def _eigenvalues(records: Sequence[HessianRecord]) -> Figure:
 
 
 def _clients(records: Sequence[HessianRecord]) -> Figure:
-    crossings = [record.cross_client or _refuse(record, "cross-client", "--clients") for record in records]
+    crossings = [
+        record.cross_client or _refuse(record, "cross-client part", "--clients") for record in records
+    ]
     # the published scripts have the diagonals of tensors only
     known = all(crossing.H_N.parameter for crossing in crossings)
     return client_matrix_figure(crossings, titles(records), reading="parameter" if known else "tensor")
@@ -71,9 +75,19 @@ def _bars(records: Sequence[HessianRecord]) -> Figure:
     return bar_figure(checkpoint_bars(records, titles(records)), caption=measured_on(records))
 
 
+def _influence(records: Sequence[HessianRecord], images: Images | None) -> Figure:
+    curves = []
+    for record, title in zip(records, titles(records), strict=True):
+        top = record.lambda_max
+        parts = top.by_sample or _refuse(record, "parts of the samples", "--influence")
+        curves.append(Concentration(title, parts, top.effective_samples))
+    caption = measured_on(records)
+    return influence_figure(curves, first=records[0].influence, images=images, caption=caption)
+
+
 def _refuse(record: HessianRecord, part: str, flag: str) -> NoReturn:
     raise UserError(
-        f"the record of {label(record.checkpoint)} has no {part} part: "
+        f"the record of {label(record.checkpoint)} has no {part}: "
         f"measure it with 'fedscope hessian {flag} --json FILE'"
     )
 

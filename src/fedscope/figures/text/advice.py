@@ -58,13 +58,22 @@ def _largest_errors(record: HessianRecord) -> list[str]:
 
 def redrawn(record: HessianRecord) -> str | None:
     """Return a warning that the clients' rows were not stored; None where they were, or do not matter."""
-    if not record.cross_client or record.cross_client.rows != "redrawn":
+    cross, influence = record.cross_client, record.influence
+    parts = ["H_N and H_D are"] if cross and cross.rows == "redrawn" else []
+    parts += ["the shares by client are"] if influence and influence.rows == "redrawn" else []
+    if not parts:
         return None
     numpy = record.versions.get("numpy")
     return (
-        "which rows each client held was not stored by this run: H_N and H_D are of rows drawn again under "
-        f"numpy {numpy}, which are the same only if its random streams are"
+        f"which rows each client held was not stored by this run: {' and '.join(parts)} of rows drawn again "
+        f"under numpy {numpy}, which are the same only if its random streams are"
     )
+
+
+def holders_unknown(record: HessianRecord) -> str | None:
+    """Return why the influence of the samples is not told by client; None where it is, or was not asked."""
+    reason = record.influence and record.influence.clients_reason
+    return f"no shares by client: {reason}" if reason else None
 
 
 def _dominating(name: str, value: float, errors: Mapping[tuple[str, str], float]) -> list[str]:

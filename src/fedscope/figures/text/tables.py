@@ -16,6 +16,8 @@ from fedscope.records.hessian import HessianRecord
 from fedscope.statistics.resolution import UNRESOLVED
 
 ABSENT = "–"
+CARRIED_BY = "n_eff"  # the column of the effective number of samples
+MEANING = "effective number of samples that carry λ_max, (Σq)²/Σq² of their parts q"
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Table:
 
 
 def hessian_table(records: Sequence[HessianRecord]) -> Table:
-    """Tabulate λ_max, trace and, where any record has them, the cross-client H_N and H_D.
+    """Tabulate λ_max, trace and, where any record has them, how many samples carry λ_max, H_N and H_D.
 
     Settings that all records share stand in the notes, a setting in which they differ gets a column. A value
     that was not finite reads "not finite", one without information (:mod:`fedscope.statistics.resolution`)
@@ -48,10 +50,11 @@ def hessian_table(records: Sequence[HessianRecord]) -> Table:
     check_any(records)
     shared, differing = _settings([record.problem.to_json() for record in records])
     crossed = any(record.cross_client for record in records)
-    columns = ["checkpoint", *differing, "λ_max ± data", "trace ± probe ± data"]
+    carried = any(math.isfinite(record.lambda_max.effective_samples) for record in records)
+    columns = ["checkpoint", *differing, "λ_max ± data", *[CARRIED_BY] * carried, "trace ± probe ± data"]
     if crossed:
         columns += [f"{symbol} ({reading})" for symbol, reading in _CROSS_CLIENT]
-    rows = [tuple(_cells(record, differing, crossed=crossed)) for record in records]
+    rows = [tuple(_cells(record, differing, carried=carried, crossed=crossed)) for record in records]
     title = TITLES.get(str(shared.get("operator", "")), "Curvature of the loss")
     return Table(title, tuple(columns), tuple(rows), tuple(_notes(records, shared)))
 
@@ -74,15 +77,21 @@ TITLES = {
 _CROSS_CLIENT = [(symbol, reading) for symbol in SYMBOLS for reading in READINGS]
 
 
-def _cells(record: HessianRecord, settings: Sequence[str], *, crossed: bool) -> list[str]:
+def _cells(record: HessianRecord, settings: Sequence[str], *, carried: bool, crossed: bool) -> list[str]:
     problem, top, trace = record.problem.to_json(), record.lambda_max, record.trace
     cells = [
         label(record.checkpoint),
         *(_text(problem.get(key)) for key in settings),
         format_estimate(top.value, top.stderr_data),
+        *[effective_number(top.effective_samples)] * carried,
         format_estimate(trace.value, trace.stderr_probe, trace.stderr_data),
     ]
     return cells + (_relations(record.cross_client) if crossed else [])
+
+
+def effective_number(samples: float) -> str:
+    """Return an effective number of samples to read: in three digits, "–" where it is not known."""
+    return f"{float(f'{samples:.3g}'):,.10g}" if math.isfinite(samples) else ABSENT
 
 
 def _relations(cross: CrossClient | None) -> list[str]:
@@ -127,6 +136,8 @@ def _notes(records: Sequence[HessianRecord], shared: Mapping[str, object]) -> li
     residuals = [record.lambda_max.residual for record in records]
     if known := [residual for residual in residuals if not math.isnan(residual)]:
         notes.append(f"λ_max: residual ‖Hv − λv‖ at most {format_estimate(max(known))}")
+    if any(math.isfinite(record.lambda_max.effective_samples) for record in records):
+        notes.append(f"{CARRIED_BY}: {MEANING}")
     return [*notes, *dict.fromkeys(map(_pairs, crossed))]
 
 

@@ -42,6 +42,7 @@ class Batches:
             raise UserError(f"{count(inputs)} samples cannot be drawn from a population of {population}")
         self.population = population
         self._pairs = tuple(zip(split(inputs, batch_size), split(targets, batch_size), strict=True))
+        self._order: Tensor | None = None
 
     @classmethod
     def from_iterable(cls, loader: Iterable[object]) -> "Batches":
@@ -64,8 +65,9 @@ class Batches:
         """Return the samples dealt at random to ``least`` batches of near-equal size, or as many as here are.
 
         Then errors over the data that are told by batches do not depend on how the samples were stored. The
-        order is the seed's. No batch has fewer than 8 samples; batches that cannot be joined, of sequences of
-        several lengths, say, are returned as they are. The loss must be a mean over samples.
+        order is the seed's, and :attr:`order` says it. No batch has fewer than 8 samples; batches that cannot
+        be joined, of sequences of several lengths, say, are returned as they are. The loss must be a mean
+        over samples.
         """
         samples, smallest = self.samples, min(SMALLEST, *self.sizes)
         batches = max(len(self), min(least, samples // smallest))
@@ -75,13 +77,15 @@ class Batches:
             return self
         order = torch.randperm(samples, generator=torch.Generator().manual_seed(seed))
         parts = [part.sort().values for part in order.tensor_split(batches)]
-        return Batches._of(((some(inputs, part), some(targets, part)) for part in parts), self.population)
+        dealt = ((some(inputs, part), some(targets, part)) for part in parts)
+        return Batches._of(dealt, self.order[torch.cat(parts)], self.population)
 
     @classmethod
-    def _of(cls, pairs: Iterable[Batch], population: int | None = None) -> "Batches":
+    def _of(
+        cls, pairs: Iterable[Batch], order: Tensor | None = None, population: int | None = None
+    ) -> "Batches":
         batches = cls.__new__(cls)
-        batches.population = population
-        batches._pairs = tuple(pairs)
+        batches._pairs, batches._order, batches.population = tuple(pairs), order, population
         if not batches._pairs:
             raise UserError("the data has no batches; give at least one sample")
         return batches
@@ -95,6 +99,11 @@ class Batches:
     def samples(self) -> int:
         """Samples in all batches together."""
         return sum(self.sizes)
+
+    @property
+    def order(self) -> Tensor:
+        """Which of the samples as they were given each one is, (samples,) int64: ascending unless dealt."""
+        return torch.arange(self.samples) if self._order is None else self._order
 
     @cached_property
     def sha256(self) -> str:
@@ -118,7 +127,7 @@ class Batches:
             return tensor.to(device, dtype) if tensor.is_floating_point() else tensor.to(device)
 
         pairs = ((mapped(moved, inputs), mapped(moved, targets)) for inputs, targets in self)
-        return Batches._of(pairs, self.population)
+        return Batches._of(pairs, self._order, self.population)
 
 
 def _pair(item: object) -> Batch:

@@ -24,6 +24,7 @@ from fedscope.records.hessian import HessianRecord
 from fedscope.streams import key as stream_key
 from fedscope.workflows.curvature.as_published import AsPublished
 from fedscope.workflows.curvature.certified import Certified
+from fedscope.workflows.curvature.influence import check_separable, with_influence
 from fedscope.workflows.curvature.record import Estimates, measured_record, problem_entry
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.requests import Request, check_request
@@ -70,30 +71,36 @@ def measure(
             is kept of such a run.
 
     Raises:
-        UserError: the request does not fit the problem, or something in it, or in its clients, is not finite.
+        UserError: the request does not fit the problem, or something in it, or in its clients, is not finite,
+            or the samples, whose influence is asked for, depend on each other.
     """
     check_request(request, parallel=group is not None)
     cache = keep if isinstance(keep, ResultCache) else ResultCache(keep if group is None else None)
     participants = compared_clients(problem, request)
     curvature = _curvature(problem, request, group)
     operator = curvature(problem.model, problem.batches)
+    check_separable(operator, request)
     check_finite(str(problem.path), problem.model, operator.loss)
+
+    def finished(record: HessianRecord) -> HessianRecord:
+        return with_influence(record, problem, operator, request.influence)
+
     if name is None:
         name = key(operator, _question(problem, request, participants))
         found = None if again else cache.result(name)
         if isinstance(found, HessianRecord):
-            return found.edited(checkpoint=problem.checkpoint, reused=True)
+            return finished(found.edited(checkpoint=problem.checkpoint, reused=True))
     origin = participants.origin() if participants else None
     criteria = _criteria(problem, request, origin, more_probes=more_probes)
     known = None if again else _earlier(cache, request, criteria, None if problem.info else operator)
     if known and not known.missing:
-        return trimmed(known.record, request).edited(checkpoint=problem.checkpoint, reused=True)
+        return finished(trimmed(known.record, request).edited(checkpoint=problem.checkpoint, reused=True))
     record = _measured(problem, request, participants, stage, cache, operator, curvature, known)
     if record.cross_client and origin:
         record = record.edited(cross_client={**asdict(origin), **record.cross_client.to_json()})
     record = record.edited(operator_sha256=identity(operator))
     cache.finish(name, record)
-    return record.edited(reused=False)
+    return finished(record.edited(reused=False))
 
 
 def _earlier(
@@ -125,6 +132,7 @@ def _question(problem: Problem, request: Request, participants: Participants | N
     return {
         **asdict(request),
         "versions": None,
+        "influence": None,  # follows from the result, and from who holds the samples
         "people": participants.fingerprint() if participants else None,
         "problem": problem.description,  # its seed draws the probes, and the result repeats its names
         # the published scripts draw from the run's training data, whatever the samples are

@@ -38,6 +38,9 @@ class Problem:
     sha256: str
     info: CheckpointInfo | None  # None for a plain state_dict
     notes: tuple[str, ...] = ()  # what was renamed or left out of another program's file
+    rows: Tensor | None = (
+        None  # (samples,) of the run's split, or of what the user's factory yields; None: all
+    )
 
     @property
     def title(self) -> str:
@@ -100,8 +103,8 @@ def load(paths: Sequence[Path], source: Source) -> list[Problem]:
             "--model and --data go together, with --loss if it is not cross-entropy: MODULE:FACTORY for the "
             "network and for its batches"
         )
-    batches = _own_batches(source)
-    return [_own(path, source, batches) for path in paths]
+    batches, rows = _own_batches(source)
+    return [_own(path, source, batches, rows) for path in paths]
 
 
 def _registered(path: Path, source: Source) -> Problem:
@@ -113,7 +116,7 @@ def _registered(path: Path, source: Source) -> Problem:
     model = network(checkpoint, source)
     info = checkpoint.info
     notes = tuple(filter(None, (network_note(info, source.named), data_note(info, source.named))))
-    return Problem(model, cross_entropy, batches, source, path, checkpoint.sha256, info, notes)
+    return Problem(model, cross_entropy, batches, source, path, checkpoint.sha256, info, notes, rows)
 
 
 def _check_known(checkpoint: Checkpoint) -> None:
@@ -146,7 +149,7 @@ def _filled(model: nn.Module, state: dict[str, Tensor], source: Source, path: Pa
     return model.to(source.device, source.dtype).eval()
 
 
-def _own(path: Path, source: Source, batches: Batches) -> Problem:
+def _own(path: Path, source: Source, batches: Batches, rows: Tensor | None) -> Problem:
     model, notes, sha256 = own_network(path, source)
     loss_fn = imported(source.loss, "--loss") if source.loss else cross_entropy
 
@@ -171,7 +174,7 @@ def _own(path: Path, source: Source, batches: Batches) -> Problem:
         raise UserError(
             f"the first batch of {source.data} fails in {source.model}: {reason(error)}"
         ) from error
-    return Problem(model, loss_fn, batches, source, path, sha256, None, notes)
+    return Problem(model, loss_fn, batches, source, path, sha256, None, notes, rows)
 
 
 def own_network(path: Path, source: Source) -> tuple[nn.Module, tuple[str, ...], str]:
@@ -185,7 +188,7 @@ def own_network(path: Path, source: Source) -> tuple[nn.Module, tuple[str, ...],
     return _filled(model, fitted.state, source, path), fitted.notes, content_hash(fitted.state)
 
 
-def _own_batches(source: Source) -> Batches:
+def _own_batches(source: Source) -> tuple[Batches, Tensor | None]:
     loader = called(str(source.data), "--data")
     try:
         batches = Batches.from_iterable(loader)
@@ -198,7 +201,7 @@ def _own_batches(source: Source) -> Batches:
     except UserError:  # padded to a length of their own, say: they can be taken as they are
         if source.samples or source.batch_size:
             raise
-        return batches.to(source.device, source.dtype)
+        return batches.to(source.device, source.dtype), None
     rows = draw(batches.samples, source)
     inputs, targets = (some(part, rows) for part in (inputs, targets))
-    return Batches(inputs, targets, source.batch_of(len(rows))).to(source.device, source.dtype)
+    return Batches(inputs, targets, source.batch_of(len(rows))).to(source.device, source.dtype), rows

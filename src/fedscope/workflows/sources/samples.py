@@ -62,7 +62,7 @@ class Data:
     """A split of a run's data set."""
 
     split: Split
-    classes: int
+    classes: tuple[str, ...]
     used: Tensor  # rows that the run uses, ascending
 
     def batches(self, info: CheckpointInfo, source: Source, rows: Tensor, *, population: int) -> Batches:
@@ -85,12 +85,13 @@ class Data:
             return self.split.labels
         if not info.labels:  # of a run that stored none
             maps = run_maps(
-                self.classes, settings.rounds, settings.seed, settings.shift_sequence, settings.shift,
+                len(self.classes), settings.rounds, settings.seed, settings.shift_sequence, settings.shift,
                 settings.shift_probability,
             )  # fmt: skip
             return torch.from_numpy(maps)[max(1, info.round) - 1][self.split.labels]
-        if len(info.labels) != self.classes or not set(info.labels) <= set(range(self.classes)):
-            raise UserError(f"{info.run} relabels other classes than the {self.classes} there are")
+        classes = len(self.classes)
+        if len(info.labels) != classes or not set(info.labels) <= set(range(classes)):
+            raise UserError(f"{info.run} relabels other classes than the {classes} there are")
         return torch.tensor(info.labels)[self.split.labels]
 
 
@@ -113,17 +114,17 @@ def data_of(path: Path, info: CheckpointInfo, source: Source) -> Data:
     settings, seed = info.settings, info.settings.seed  # a run on a part of the data is analysed on that part
     if source.split == "test":
         count = settings.test_samples if settings.evaluate_on == "test" else None
-        return Data(dataset.test, len(dataset.classes), part(dataset.test, count, seed, "test"))
+        return Data(dataset.test, dataset.classes, part(dataset.test, count, seed, "test"))
     if source.split == "validation" and not settings.validation:
         if dataset.validation is None:
             raise UserError(f"{info.run} held out no validation split; use --split test")
         count = settings.test_samples if settings.evaluate_on == "validation" else None
-        return Data(dataset.validation, len(dataset.classes), part(dataset.validation, count, seed, "test"))
+        return Data(dataset.validation, dataset.classes, part(dataset.validation, count, seed, "test"))
     used = part(dataset.train, settings.train_samples, seed, "train")
     if settings.validation:
         held_out = torch.from_numpy(rows_of(path, info, dataset.train).validation)
         used = held_out if source.split == "validation" else used[~torch.isin(used, held_out)]
-    return Data(dataset.train, len(dataset.classes), used)
+    return Data(dataset.train, dataset.classes, used)
 
 
 def rows_of(path: Path, info: CheckpointInfo, split: Split) -> ClientRows:
