@@ -14,7 +14,7 @@ from fedscope.records.entries import eigenvalues, finite
 from fedscope.records.hessian import HessianRecord
 from tests.landscape.features import Features
 
-DRAWS = int(os.environ.get("FEDSCOPE_DRAWS", 100))
+DRAWS = int(os.environ.get("FEDSCOPE_DRAWS", 40))
 SAMPLES, N = 1024, 60
 
 
