@@ -7,39 +7,25 @@ Stein 1945).
 """
 
 import math
-from collections.abc import Iterable, Iterator
-from typing import Protocol, get_args
+from collections.abc import Iterable, Iterator, Sequence
+from typing import get_args
 
-import torch
 from torch import Tensor
 
 from fedscope.choices import CLIENT_RTOL, Pairs, Reading
 from fedscope.errors import UserError
+from fedscope.landscape.heterogeneity.client_diagonals import MEMORY, ClientDiagonals, Diagonals
 from fedscope.landscape.heterogeneity.results import CrossClient
 from fedscope.landscape.heterogeneity.similarity import Comparison, compare, relative_reach
-from fedscope.landscape.operators.base import Blocks, Operator
+from fedscope.landscape.operators.base import Operator
+from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import DEFAULT_SEED
-from fedscope.landscape.operators.progress import Progress, continued
+from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.spectral.diagonal import deflated_diagonal
-from fedscope.landscape.spectral.results import Diagonal, Estimate, probe_mean
+from fedscope.landscape.spectral.results import Estimate, probe_mean
 
 _GROWTH = 4  # most probes after a stage, in those before it
 _MARGIN = 1.1  # more probes than the errors say, as they are estimates
-
-
-class Diagonals(Protocol):
-    """How a client's diagonal is estimated: :func:`deflated_diagonal`, or :func:`diagonal`."""
-
-    def __call__(
-        self,
-        op: Operator,
-        *,
-        probes: int,
-        generator: torch.Generator,
-        groups: int,
-        progress: Progress | None,
-    ) -> Diagonal:
-        """Return independent estimates of op's diagonal by ``groups`` of the probes."""
 
 
 def cross_client(
@@ -53,6 +39,8 @@ def cross_client(
     pairs: Pairs = "distinct",
     groups: int = 16,
     estimator: Diagonals = deflated_diagonal,
+    known: Sequence[Subspace] = (),
+    basis_memory: int = MEMORY,
     progress: Progress | None = None,
 ) -> CrossClient:
     """Compare the Hessian diagonals of K clients, for whole diagonals and for tensors' block traces.
@@ -80,6 +68,10 @@ def cross_client(
             published script does: that multiplies H_N by (K−1)/K and makes H_D ((K−1)·H_D + 1)/K.
         groups: G, at least 3 and at most ``probes``; the errors have G − 1 degrees of freedom.
         estimator: of each diagonal, such as ``partial(diagonal, sampler=orthogonal)``.
+        known: a basis of each client, in their order, with its products, from a start that is independent of
+            ``seed``; ``estimator`` then makes none.
+        basis_memory: bytes of the clients' bases that are kept from stage to stage, and grow there; a client
+            whose basis does not fit gets a new one in each stage, with 0 all of them.
         progress: called after every product; the total is not known.
 
     Raises:
@@ -95,12 +87,18 @@ def cross_client(
     if probes is None and isinstance(operators, Iterator):
         raise UserError("rtol needs the operators in several stages; give a list of them, not an iterator")
     goal = CLIENT_RTOL if rtol is None else rtol
-    tally = _Tally(seed, groups, estimator, progress)
+    tally = ClientDiagonals(
+        seed, groups, estimator, known=known, memory=basis_memory, progress=progress
+    )
     tally.add(operators, min(2 * groups, max_probes) if probes is None else probes)
-    found = tally.compare(pairs)
+    found = _compared(tally, pairs)
     while probes is None and (more := _missing(found[aim], tally.probes, goal, max_probes, groups)):
-        tally.add(operators, more)
-        found = tally.compare(pairs)
+        if tally.grow(operators, 1 + more / tally.probes):
+            found = _compared(tally, pairs)
+            more = _missing(found[aim], tally.probes, goal, max_probes, groups)
+        if more:
+            tally.add(operators, more)
+            found = _compared(tally, pairs)
     return CrossClient(
         clients=len(tally.parameter),
         pairs=pairs,
@@ -125,6 +123,10 @@ def _trace(groups: Tensor) -> Estimate:
     return probe_mean(sums, exact=False) if len(sums) > 1 else Estimate(float(sums), 0.0)
 
 
+def _compared(clients: ClientDiagonals, pairs: Pairs) -> dict[Reading, Comparison]:
+    return {"tensor": compare(clients.tensor, pairs), "parameter": compare(clients.parameter, pairs)}
+
+
 def _reach(found: Comparison) -> float:
     return max(relative_reach(one) if one.resolved else math.inf for one in (found.H_N, found.H_D))
 
@@ -137,54 +139,3 @@ def _missing(found: Comparison, probes: int, goal: float, most: int, groups: int
     factor = min(_MARGIN * excess**2, _GROWTH)
     more = math.ceil((factor - 1) * probes / groups) * groups
     return min(more, (most - probes) // groups * groups)
-
-
-class _Tally:
-    """Every client's group means over the probes so far."""
-
-    def __init__(self, seed: int, groups: int, estimator: Diagonals, progress: Progress | None) -> None:
-        self.parameter: list[Tensor] = []
-        self.tensor: list[Tensor] = []
-        self.probes = self.matvecs = self.deflated = 0
-        self._groups, self._estimator, self._progress = groups, estimator, progress
-        self._draws = torch.Generator().manual_seed(seed).get_state()  # where the next stage's probes begin
-        self._blocks: Blocks | None = None
-
-    def add(self, operators: Iterable[Operator], probes: int) -> None:
-        """Take ``probes`` more of each client, the same for all."""
-        after = self._draws
-        for client, op in enumerate(operators):
-            if self._blocks not in (None, op.blocks):
-                raise UserError(
-                    f"client {client} has other parameters than client 0; compare equal architectures"
-                )
-            self._blocks = op.blocks
-            generator = torch.Generator()
-            generator.set_state(self._draws)
-            found = self._estimator(
-                op,
-                probes=probes,
-                generator=generator,
-                groups=self._groups,
-                progress=continued(self._progress, self.matvecs),
-            )
-            after = generator.get_state()
-            self.matvecs += found.matvecs
-            self.deflated = found.trace.deflated
-            self._merge(client, found, op.dtype)
-        if len(self.parameter) < 2:
-            raise UserError(f"{len(self.parameter)} client given; cross-client curvature compares at least 2")
-        self._draws = after
-        self.probes += probes
-
-    def compare(self, pairs: Pairs) -> dict[Reading, Comparison]:
-        """Return the comparison in both readings."""
-        return {"tensor": compare(self.tensor, pairs), "parameter": compare(self.parameter, pairs)}
-
-    def _merge(self, client: int, found: Diagonal, dtype: torch.dtype) -> None:
-        new = found.groups.to("cpu", dtype), found.tensor_groups.cpu()
-        for kept, groups in zip((self.parameter, self.tensor), new, strict=True):
-            if client == len(kept):
-                kept.append(groups)
-            else:
-                kept[client].lerp_(groups, found.probes / (self.probes + found.probes))

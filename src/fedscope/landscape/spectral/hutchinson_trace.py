@@ -22,12 +22,18 @@ from fedscope.landscape.operators.base import Operator, Product
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import Sampler, default_generator, ended, probe_products, rademacher
 from fedscope.landscape.operators.progress import Progress
-from fedscope.landscape.spectral.deflation import Extend, affordable, deflate_further, growing, variance_saved
+from fedscope.landscape.spectral.deflation import (
+    STEPS,
+    Extend,
+    affordable,
+    deflate_further,
+    growing,
+    variance_saved,
+)
 from fedscope.landscape.spectral.probe_tally import TraceTally, remainder
 from fedscope.landscape.spectral.results import Trace
 
 DEFAULT_RTOL = 0.05
-STEPS = 8  # Krylov steps between two looks at what they save
 
 
 def trace(

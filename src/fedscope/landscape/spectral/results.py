@@ -162,6 +162,7 @@ class Diagonal(Printed):
     probes: int
     matvecs: int
     seed: int
+    subspace: Subspace | None = None  # the basis whose part is exact, where one was made or given
 
     def tensors(self) -> dict[str, Estimate]:
         """Return each tensor's block trace with its error."""
