@@ -1,14 +1,14 @@
 """Estimates of several clients' Hessian diagonals from shared probes, each beside a Krylov basis of its own.
 
 A client's basis is built once, kept between the stages, and grown where a row saves more products than it
-costs. With the part K of H that a basis knows (:mod:`fedscope.landscape.operators.krylov_basis`), what a
-probe z says of the diagonal is z ⊙ Hz + (diag K − z ⊙ Kz): the bracket is a control variate of mean 0. It needs
-no product, so all earlier probes, drawn again by their generator, are corrected by a basis that has grown.
+costs. With the part K of H that a basis knows (:mod:`fedscope.landscape.operators.krylov_basis`), a probe z
+estimates the diagonal by z ⊙ Hz + (diag K − z ⊙ Kz). The bracket is a control variate of mean 0 that needs no
+product: where a basis has grown, all earlier probes, drawn again by their generator, are corrected by it.
 
-The rows of a basis come from a start that is independent of the probes, so that this stays unbiased. How many
-there are is decided by the variance of z ⊙ Rz summed over the n coordinates, which few probes tell, as for the
-trace (:mod:`fedscope.landscape.spectral.deflation`): a row is worth its product while it lowers that variance
-by more than ε², the variance that the mean of all probes is to have.
+The rows of a basis come from a start that is independent of the probes. How many there are is decided by the
+variance of z ⊙ Rz summed over the n coordinates, which few probes tell, as for the trace
+(:mod:`fedscope.landscape.spectral.deflation`): a row is worth its product while it lowers that variance by
+more than ε², the variance that the mean of all probes is to have.
 
 Symbols: K clients, G groups, M probes, m rows of a basis, n parameters, T tensors.
 """
@@ -55,7 +55,7 @@ class ClientDiagonals:
         seed: of the generator that draws every client's probes.
         groups: G.
         estimator: of each diagonal; a basis that it returns is kept for the next stage.
-        known: a basis of each client with its products, independent of the probes.
+        known: bases of clients with their products, independent of the probes.
         memory: bytes of kept bases; a client whose basis does not fit gets a new one in each stage.
         progress: called after every product.
 
@@ -73,7 +73,7 @@ class ClientDiagonals:
         groups: int,
         estimator: Diagonals,
         *,
-        known: Sequence[Subspace] = (),
+        known: Sequence[Subspace | None] = (),
         memory: int = MEMORY,
         progress: Progress | None = None,
     ) -> None:
@@ -82,7 +82,7 @@ class ClientDiagonals:
         self.probes = self.matvecs = self.deflated = 0
         self._groups, self._estimator, self._memory = groups, estimator, memory
         self._progress, self._start = progress, seed
-        self._known: dict[int, Subspace] = dict(enumerate(known))
+        self._known = {client: basis for client, basis in enumerate(known) if basis is not None}
         self._draws = torch.Generator().manual_seed(seed).get_state()  # where the next stage's probes begin
         self._stages: list[tuple[Tensor, int]] = []  # of which each began so, and how many probes it had
         self._blocks: Blocks | None = None
@@ -126,27 +126,26 @@ class ClientDiagonals:
 
         All probes so far become what they would be beside the larger basis.
         """
-        goals = {client: self._variance(client) / factor for client in self._known}
-        worth = {client for client, known in self._known.items() if _pays(known, goals[client])}
-        if not worth:
-            return False
+        variances = {client: self._variance(client) for client in self._known}
+        worth = {c for c, known in self._known.items() if _saved(known) > variances[c] / factor}
         grew = False
-        for client, op in enumerate(operators):
+        for client, op in enumerate(operators if worth else ()):
             if client in worth:
-                grew = self._grow(client, op, goals[client]) or grew
+                grew = self._grow(client, op, variances[client], variances[client] / factor) or grew
         return grew
 
-    def _grow(self, client: int, op: Operator, goal: float) -> bool:
+    def _grow(self, client: int, op: Operator, variance: float, goal: float) -> bool:
+        """Enlarge a basis until the mean's ``variance`` is down to ``goal``, or probes are cheaper."""
         before = self._known[client].kept(op.device)
         room = self._memory // len(self.parameter) // (op.shape[0] * op.dtype.itemsize) - 1
         draws = torch.Generator().manual_seed(self._start)  # of replacements after a breakdown
         extend, after = growing(op, before, draws, room), before
-        while _pays(after, goal):
-            grown = extend(STEPS)
-            taken = len(grown.basis) - len(after.basis)
-            after = grown
-            if taken < STEPS:
+        while variance > goal and _saved(after) > goal:
+            grown, had = extend(STEPS), len(after.basis)
+            if len(grown.basis) == had:
                 break
+            after = grown
+            variance -= (len(after.basis) - had) * _saved(after) / self.probes
         if len(after.basis) == len(before.basis):
             return False
         self.matvecs += after.matvecs - before.matvecs
@@ -198,10 +197,10 @@ class ClientDiagonals:
             self._known[client] = known.kept("cpu")
 
 
-def _pays(known: Subspace, goal: float) -> bool:
-    """Say whether the last rows of a basis each lowered the variance of a probe by more than ``goal``."""
+def _saved(known: Subspace) -> float:
+    """Return by how much the last rows of a basis each lowered a probe's variance; 0 of a single row."""
     rows = min(STEPS, len(known.basis) - 1)
-    return rows > 0 and variance_saved(known, rows) / 2 > goal  # a diagonal's is half of a trace's
+    return variance_saved(known, rows) / 2 if rows > 0 else 0.0  # a diagonal's is half of a trace's
 
 
 def _at(state: Tensor) -> torch.Generator:

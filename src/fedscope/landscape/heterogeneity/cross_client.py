@@ -3,7 +3,7 @@
 The number of probes is found in stages: each stage's errors say how many probes the goal needs, and the next
 one takes them at once, at most ``_GROWTH`` times as many. So there are only a few looks at the errors, and
 intervals keep their coverage, which stopping at the first small error would not (as for Stein's two stages,
-Stein 1945).
+Stein 1945). Between two stages the clients' bases grow (:class:`ClientDiagonals`).
 """
 
 import math
@@ -34,12 +34,13 @@ def cross_client(
     rtol: float | None = None,
     probes: int | None = None,
     max_probes: int = 1024,
+    min_probes: int | None = None,
     aim: Reading = "parameter",
     seed: int = DEFAULT_SEED,
     pairs: Pairs = "distinct",
     groups: int = 16,
     estimator: Diagonals = deflated_diagonal,
-    known: Sequence[Subspace] = (),
+    known: Sequence[Subspace | None] = (),
     basis_memory: int = MEMORY,
     progress: Progress | None = None,
 ) -> CrossClient:
@@ -62,14 +63,15 @@ def cross_client(
         probes: take exactly so many per client instead, beside the products of ``estimator``'s basis; a
             sampler that then ends has given exact values.
         max_probes: an end to the search for ``rtol``: the H_N of like clients has no relative precision.
+        min_probes: with ``rtol``, the probes of the first stage; by default one for each group.
         aim: the reading whose intervals ``rtol`` is about.
         seed: of the generator that every client's probes are drawn from.
         pairs: average over ``distinct`` pairs, or over the whole matrix, ``all_including_self``, as the
             published script does: that multiplies H_N by (K−1)/K and makes H_D ((K−1)·H_D + 1)/K.
         groups: G, at least 3 and at most ``probes``; the errors have G − 1 degrees of freedom.
         estimator: of each diagonal, such as ``partial(diagonal, sampler=orthogonal)``.
-        known: a basis of each client, in their order, with its products, from a start that is independent of
-            ``seed``; ``estimator`` then makes none.
+        known: bases of clients, in their order, with their products, from starts that are independent of the
+            probes; None for a client without.
         basis_memory: bytes of the clients' bases that are kept from stage to stage, and grow there; a client
             whose basis does not fit gets a new one in each stage, with 0 all of them.
         progress: called after every product; the total is not known.
@@ -87,10 +89,8 @@ def cross_client(
     if probes is None and isinstance(operators, Iterator):
         raise UserError("rtol needs the operators in several stages; give a list of them, not an iterator")
     goal = CLIENT_RTOL if rtol is None else rtol
-    tally = ClientDiagonals(
-        seed, groups, estimator, known=known, memory=basis_memory, progress=progress
-    )
-    tally.add(operators, min(2 * groups, max_probes) if probes is None else probes)
+    tally = ClientDiagonals(seed, groups, estimator, known=known, memory=basis_memory, progress=progress)
+    tally.add(operators, min(min_probes or groups, max_probes) if probes is None else probes)
     found = _compared(tally, pairs)
     while probes is None and (more := _missing(found[aim], tally.probes, goal, max_probes, groups)):
         if tally.grow(operators, 1 + more / tally.probes):

@@ -58,7 +58,9 @@ class Subspace:
         projected, coupling = self.projected.to(rows.device), self.coupling.to(rows.device)
         inside = onto @ projected + torch.outer(beside, coupling)
         coupled = (onto @ coupling)[:, None]
-        images = [inside @ q.double() + coupled * outside.double() for _, q, outside in zip(*pieces, strict=True)]
+        images = [
+            inside @ q.double() + coupled * outside.double() for _, q, outside in zip(*pieces, strict=True)
+        ]
         return torch.cat(images, dim=1)
 
     def kept(self, device: torch.device | str) -> "Subspace":

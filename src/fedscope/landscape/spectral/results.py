@@ -120,6 +120,14 @@ class Eigenpairs(Printed):
         return low - residual, high + residual
 
 
+@dataclass(frozen=True)
+class Probed:
+    """Probes with their products, for another estimate from the same ones."""
+
+    vectors: Tensor  # (r, n): z
+    images: Tensor  # (r, n): A z
+
+
 @dataclass(frozen=True, repr=False)
 class Trace(Printed):
     """An estimate of tr H."""
@@ -135,6 +143,7 @@ class Trace(Printed):
     deflated: int = 0  # dimensions of the subspace whose part of the trace is exact
     samples: tuple[float, ...] = ()  # M: the estimate by each probe, the exact part included
     batches: tuple[float, ...] = ()  # B: the estimate for each batch's part of H
+    probed: Probed | None = None  # the first probes, where they were to be kept
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return the confidence interval of the trace on these samples: the probes' error alone."""
