@@ -46,7 +46,7 @@ class Clients:
 
 
 def report(problem: Problem, rtol: float, most: int, *, shared: bool) -> dict[str, Any]:
-    """Return the products of λ_max, trace, density and the clients' comparison, and what errors they leave."""
+    """Return the products of λ_max, trace, density and the clients' comparison, and their errors."""
     op = Hessian(problem.model, problem.loss_fn, problem.batches, deal=BATCHES)
     pairs = top_eigenpairs(op, by_sample=False)
     total = trace(op, known=pairs.subspace, keep=4 if shared else 0)

@@ -8,11 +8,12 @@ product: where a basis has grown, all earlier probes, drawn again by their gener
 The rows of a basis come from a start that is independent of the probes. How many there are is decided by the
 variance of z ⊙ Rz summed over the n coordinates, which few probes tell, as for the trace
 (:mod:`fedscope.landscape.spectral.deflation`): a row is worth its product while it lowers that variance by
-more than ε², the variance that the mean of all probes is to have.
+more than ε², the variance that the mean of all probes is to have, on average over the clients.
 
 Symbols: K clients, G groups, M probes, m rows of a basis, n parameters, T tensors.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Protocol
@@ -20,6 +21,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from fedscope.choices import Reading
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Blocks, Operator
 from fedscope.landscape.operators.krylov_basis import Subspace
@@ -126,13 +128,21 @@ class ClientDiagonals:
 
         All probes so far become what they would be beside the larger basis.
         """
-        variances = {client: self._variance(client) for client in self._known}
-        worth = {c for c, known in self._known.items() if _saved(known) > variances[c] / factor}
+        variances = [self._variance(one) for one in self.parameter]
+        goal = sum(variances) / len(variances) / factor
+        worth = {client for client, known in self._known.items() if _saved(known) > goal}
         grew = False
         for client, op in enumerate(operators if worth else ()):
             if client in worth:
-                grew = self._grow(client, op, variances[client], variances[client] / factor) or grew
+                grew = self._grow(client, op, variances[client], goal) or grew
         return grew
+
+    def noise(self, reading: Reading) -> float:
+        """Return the variance of the means over all probes relative to the squared norms, of all clients."""
+        rows = self.parameter if reading == "parameter" else self.tensor
+        noise = sum(map(self._variance, rows))
+        signal = sum(float(part.double().mean(0).square().sum()) for one in rows for part in _pieces(one))
+        return noise / (signal - noise) if signal > noise else math.inf
 
     def _grow(self, client: int, op: Operator, variance: float, goal: float) -> bool:
         """Enlarge a basis until the mean's ``variance`` is down to ``goal``, or probes are cheaper."""
@@ -174,11 +184,9 @@ class ClientDiagonals:
         self.parameter[client] += change.to("cpu", self.parameter[client].dtype)
         self.tensor[client] += torch.stack([block_sums(one, op) for one in change]).cpu()
 
-    def _variance(self, client: int) -> float:
-        """Return the variance of the mean over all probes, summed over the parameters."""
-        groups = self.parameter[client]
-        total = sum(float(part.double().var(0).sum()) for part in groups.split(_WIDTH, 1))
-        return total / self._groups
+    def _variance(self, rows: Tensor) -> float:
+        """Return the variance of the mean over all probes, summed over its entries, from (G, n) groups."""
+        return sum(float(part.double().var(0).sum()) for part in _pieces(rows)) / self._groups
 
     def _merge(self, client: int, found: Diagonal, dtype: torch.dtype) -> None:
         new = found.groups.to("cpu", dtype), found.tensor_groups.cpu()
@@ -207,6 +215,10 @@ def _at(state: Tensor) -> torch.Generator:
     generator = torch.Generator()
     generator.set_state(state)
     return generator
+
+
+def _pieces(rows: Tensor) -> tuple[Tensor, ...]:
+    return rows.split(_WIDTH, 1)
 
 
 _WIDTH = 1 << 18  # columns converted to float64 at a time

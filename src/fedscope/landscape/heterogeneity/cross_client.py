@@ -63,7 +63,7 @@ def cross_client(
         probes: take exactly so many per client instead, beside the products of ``estimator``'s basis; a
             sampler that then ends has given exact values.
         max_probes: an end to the search for ``rtol``: the H_N of like clients has no relative precision.
-        min_probes: with ``rtol``, the probes of the first stage; by default one for each group.
+        min_probes: with ``rtol``, the probes of the first stage; by default two for each group.
         aim: the reading whose intervals ``rtol`` is about.
         seed: of the generator that every client's probes are drawn from.
         pairs: average over ``distinct`` pairs, or over the whole matrix, ``all_including_self``, as the
@@ -90,12 +90,19 @@ def cross_client(
         raise UserError("rtol needs the operators in several stages; give a list of them, not an iterator")
     goal = CLIENT_RTOL if rtol is None else rtol
     tally = ClientDiagonals(seed, groups, estimator, known=known, memory=basis_memory, progress=progress)
-    tally.add(operators, min(min_probes or groups, max_probes) if probes is None else probes)
+    tally.add(operators, min(min_probes or 2 * groups, max_probes) if probes is None else probes)
     found = _compared(tally, pairs)
-    while probes is None and (more := _missing(found[aim], tally.probes, goal, max_probes, groups)):
+
+    def missing() -> int:
+        """Return how many probes the next stage takes; none where the goal is reached, or all are spent."""
+        excess = _reach(found[aim]) / goal
+        more = 0.0 if excess <= 1 else (_times(excess, tally.noise(aim)) - 1) * tally.probes
+        return min(math.ceil(more / groups), (max_probes - tally.probes) // groups) * groups
+
+    while probes is None and (more := missing()):
         if tally.grow(operators, 1 + more / tally.probes):
             found = _compared(tally, pairs)
-            more = _missing(found[aim], tally.probes, goal, max_probes, groups)
+            more = missing()
         if more:
             tally.add(operators, more)
             found = _compared(tally, pairs)
@@ -131,11 +138,16 @@ def _reach(found: Comparison) -> float:
     return max(relative_reach(one) if one.resolved else math.inf for one in (found.H_N, found.H_D))
 
 
-def _missing(found: Comparison, probes: int, goal: float, most: int, groups: int) -> int:
-    """Return how many probes the next stage takes; none where the goal is reached, or ``most`` are spent."""
-    excess = _reach(found) / goal
-    if excess <= 1:
-        return 0
-    factor = min(_MARGIN * excess**2, _GROWTH)
-    more = math.ceil((factor - 1) * probes / groups) * groups
-    return min(more, (most - probes) // groups * groups)
+def _times(excess: float, noise: float) -> float:
+    """Return how many times as many probes divide an error by ``excess``, at most ``_GROWTH``.
+
+    An inner product of means over M probes has a variance of a part in 1/M, signal by noise, and one in 1/M²,
+    noise by noise. Where ``noise``, that of the mean over the signal, lies as the signal does, they are as
+    2 to ``noise``: near the noise M need grow with ``excess`` alone, far above it with its square.
+    """
+    square = noise / (2 + noise) if math.isfinite(noise) else 1.0
+    linear = 1 - square
+    inverse = (
+        (math.sqrt(linear**2 + 4 * square / excess**2) - linear) / (2 * square) if square else excess**-2
+    )
+    return min(_MARGIN / inverse, _GROWTH) if inverse > 0 else _GROWTH
