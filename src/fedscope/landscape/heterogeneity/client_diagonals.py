@@ -206,7 +206,10 @@ class ClientDiagonals:
 
 
 def _saved(known: Subspace) -> float:
-    """Return by how much the last rows of a basis each lowered a probe's variance; 0 of a single row."""
+    """Return by how much the last rows of a basis each lowered a probe's variance; 0 of a single row.
+
+    That is at most ‖R‖²_F, nearly reached where the diagonal is small beside the rest, as a network's is.
+    """
     rows = min(STEPS, len(known.basis) - 1)
     return variance_saved(known, rows) / 2 if rows > 0 else 0.0  # a diagonal's is half of a trace's
 
