@@ -56,6 +56,7 @@ def test_rounds_share_the_last_ones_directions(fedscope: Command, kept: Run) -> 
         (["tiny", "--rounds", "1:2", "--directions", "pca"], "eigen, ggn or random, not pca"),
         (["tiny", "--rounds", "1-2"], "takes FIRST:LAST:STEP"),
         (["tiny", "--rounds", "2:2"], "2:2 names 1"),
+        (["tiny@2", "--rounds", "all"], "give the name of a run"),
         (["tiny", "--rounds", "1:9:0"], "1:9:0 names 0"),
         (["tiny", "--out", "a.gif"], "add --rounds"),
         (["tiny", "--from", "x.json"], "leave out CKPT"),

@@ -1,6 +1,7 @@
 """`fedscope hessian`: λ_max, trace, density and cross-client metrics of checkpoints."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +19,7 @@ from fedscope.records.hessian import HessianRecord
 from fedscope.workflows.requests import LISTED, Request
 from fedscope.workflows.results import basis, lookup
 from fedscope.workflows.results.answers import Answer, stamps, store
+from fedscope.workflows.sources.rounds import along
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 GROUPS = {
     "Most used": ("--samples", "--top-k", "--clients", "--density", "--figure", "--json"),
     "What is measured": ("--influence", "--both-ends", "--layers", "--parameters", "--operator", "--engine",
-                         "--reading", "--global-model", "--kind", "--recompute"),
+                         "--reading", "--rounds", "--global-model", "--kind", "--recompute"),
     "How precisely": ("--tol", "--probes", "--trace-rtol"),
     "Between clients (H_N, H_D)": ("--client-weights", "--client-data", "--pairs", "--client-rtol",
                                    "--client-max-probes", "--client-probes", "--client-diagonal",
@@ -38,6 +40,7 @@ GROUPS = {
 EXAMPLES = {
     "fedscope hessian": "λ_max and trace of the newest run",
     "fedscope hessian a b --top-k 5 --figure bars.png --kind bars": "two runs beside each other",
+    "fedscope hessian a --rounds all --json a.json": "λ_max and trace of every round that a run kept",
     "fedscope hessian a@best --clients --json a.json": "H_N and H_D of a run's clients too",
     "fedscope hessian a --influence --figure who.png --kind influence": "which samples make λ_max",
     "fedscope hessian w.pt --model mine:Net --data mine:batches": "a network and data of your own",
@@ -66,6 +69,9 @@ NO_PARTS = (
               f"single samples. [K: {LISTED}]")  # fmt: skip
 @click.option("--reading", type=click.Choice(["paper", "code"]), default="paper", show_default=True,
               help="As the FedAlign paper defines the metrics, or as its scripts compute them.")  # fmt: skip
+@click.option("--rounds", "round_range", metavar="A:B:C|all",
+              help="Rounds A, A+C, … B of each RUN, or all that it kept; λ_max of each but the first begins "
+              "at the one before, and is not certified.")  # fmt: skip
 @click.option("--global-model", type=click.Choice(["final", "best"]),
               help="Which of a run's checkpoints RUN means. [default: final; code: best]")  # fmt: skip
 @click.option("--clients", is_flag=True, help="Also compare the curvature of the run's clients: H_N, H_D.")
@@ -114,6 +120,7 @@ NO_PARTS = (
 def command(
     targets: Targets,
     json_target: str | None,
+    round_range: str | None,
     global_model: Literal["final", "best"] | None,
     recompute: bool,
     figure: str | None,
@@ -123,9 +130,11 @@ def command(
     """Measure the curvature of the training loss at checkpoints.
 
     CKPT is a file, or RUN, RUN@25, RUN@25:all, RUN@best, RUN@0, RUN@client3 of the registry; left out, the
-    newest run. Several are compared in one table.
+    newest run. Several are compared in one table. With --rounds it is the name of a run.
     """
     request = request_of(targets, kind if figure else None, **options)
+    if round_range:
+        targets, request = along(targets, round_range), replace(request, warm=request.certified)
     if (global_model or ("best" if request.reading == "code" else "final")) == "best":
         targets = best_of_runs(targets)
     place = (

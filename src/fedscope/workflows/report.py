@@ -19,12 +19,12 @@ from fedscope.report import report_page
 from fedscope.workflows.curvature.measure import compared_clients, measure
 from fedscope.workflows.landscape.cached import cached_scans, stored_records
 from fedscope.workflows.landscape.named_slices import Plane
-from fedscope.workflows.landscape.rounds import parse
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.requests import CrossClientRequest, Request
 from fedscope.workflows.results import basis
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import at, remarks
+from fedscope.workflows.sources.rounds import parse
 from fedscope.workflows.sources.targets import Targets
 
 WithEarlier = Mapping[Path, Sequence[Path]]

@@ -62,6 +62,7 @@ class Request:
     top_k: int = 1
     both_ends: bool = False  # also the k smallest
     layers: bool = False  # also λ_max of each layer's own block
+    warm: bool = False  # eigenvalues may begin at the eigenvectors of the round before, and are not certified
     tol: float = 1e-3
     probes: int | None = None  # fixed number of trace probes; None: until trace_rtol
     trace_rtol: float = 0.05

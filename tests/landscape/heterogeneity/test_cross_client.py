@@ -18,7 +18,7 @@ from fedscope.landscape import (
     diagonal,
     orthogonal,
 )
-from fedscope.landscape.heterogeneity.cross_client import Diagonals
+from fedscope.landscape.heterogeneity.client_diagonals import Diagonals
 from fedscope.landscape.heterogeneity.similarity import compare
 from fedscope.landscape.operators.base import Operator
 from fedscope.records.entries import estimate_entry

@@ -32,6 +32,8 @@ def test_a_subspace_and_its_remainder_make_the_whole(case: Case, dense: Tensor, 
     rest = remainder.matmat(torch.eye(n, dtype=torch.float64))
     torch.testing.assert_close(_exact(known) + rest, dense, rtol=0, atol=1e-10)
     torch.testing.assert_close(known.diagonal(), _exact(known).diagonal(), rtol=0, atol=1e-12)
+    rows = torch.randn(3, n, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    torch.testing.assert_close(known.known_products(rows), rows @ _exact(known), rtol=0, atol=1e-10)
     assert known.trace == pytest.approx(float(_exact(known).trace()), abs=1e-10)
     assert known.trace + float(rest.trace()) == pytest.approx(float(dense.trace()), abs=1e-9)
 

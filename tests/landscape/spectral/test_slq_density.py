@@ -1,4 +1,5 @@
 import math
+from collections.abc import Iterator
 from itertools import islice
 
 import pytest
@@ -7,6 +8,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape import Estimate, LambdaOperator, orthogonal, rademacher, spectral_density, trace
+from fedscope.landscape.spectral.deflation import growing
 from fedscope.statistics.intervals import mean_stderr
 from tests.landscape.cases import Case, matrix_operator, symmetric
 
@@ -61,6 +63,29 @@ def test_the_moments_are_those_of_the_probes_products(dense: Tensor) -> None:
     assert second.value == pytest.approx(sum(squares) / 6, rel=1e-9)
     assert second.stderr == pytest.approx(mean_stderr(squares), rel=1e-9)
     assert second.dof == 5
+
+
+@pytest.mark.parametrize("rows", [0, 6])
+def test_a_traces_probes_are_the_densitys_first_steps(dense: Tensor, rows: int) -> None:
+    operator, generator = matrix_operator(dense), torch.Generator().manual_seed(4)
+    known = growing(operator, None, torch.Generator().manual_seed(9), rows)(rows) if rows else None
+    total = trace(operator, known=known, rtol=0.01, generator=generator, keep=3)
+    assert total.probed
+    torch.testing.assert_close(total.probed.images, total.probed.vectors @ dense, rtol=0, atol=1e-9)
+    draws = rademacher_of(4, len(dense))
+    torch.testing.assert_close(total.probed.vectors, torch.stack([next(draws) for _ in range(3)]))
+    shared = spectral_density(
+        operator, probes=4, steps=12, probed=total.probed, generator=torch.Generator().manual_seed(5)
+    )
+    starts = iter([*total.probed.vectors, next(rademacher_of(5, len(dense)))])
+    apart = spectral_density(operator, probes=4, steps=12, sampler=lambda *_: starts)
+    assert shared.matvecs == apart.matvecs - 3 == 45
+    torch.testing.assert_close(shared.nodes, apart.nodes, rtol=0, atol=1e-8)
+    torch.testing.assert_close(shared.weights, apart.weights, rtol=0, atol=1e-8)
+
+
+def rademacher_of(seed: int, n: int) -> Iterator[Tensor]:
+    return rademacher(n, torch.Generator().manual_seed(seed), torch.float64, torch.device("cpu"))
 
 
 def test_the_band_is_that_of_the_probes_densities() -> None:

@@ -104,6 +104,15 @@ def test_every_eigenvalue_that_is_asked_for_has_a_small_residual() -> None:
     assert _missing(lower, Request(both_ends=True), {}) == {"eigenvalues"}
 
 
+def test_a_value_that_began_at_a_neighbours_is_none_that_is_certified() -> None:
+    first, second = _value(10.0), {**_value(9.0), "certified": False}
+    warm = _record(lambda_max=first, eigenvalues=[first, second])
+    assert _missing(warm, Request(top_k=2), {}) == {"eigenvalues"}
+    assert _missing(warm, Request(top_k=1), {}) == set()
+    assert _missing(warm, Request(top_k=2, warm=True), {}) == set()
+    assert _missing(_record(), Request(warm=True), {}) == set()
+
+
 def test_a_trace_that_did_not_converge_is_made_again() -> None:
     trace = _trace(100.0, 1.0, 20)  # by published code
     assert _missing(_record(trace=trace), Request(), {}) == {"trace"}

@@ -40,6 +40,7 @@ RULES: Mapping[str, Sequence[Rule[Values]]] = {
         Rule("kind", lambda v: v["figure"], "without --figure"),
         Rule("trace_rtol", lambda v: not v["probes"], "with --probes"),
         Rule("trace_rtol", _certified, "with --engine pyhessian or --reading code"),
+        Rule("global_model", lambda v: not v["round_range"], "with --rounds"),
         Rule("global_model", _names_a_run, "on files and RUN@… (it is for RUN alone)"),
         Rule(
             "client_weights client_data pairs client_rtol client_max_probes client_probes aim overlap",

@@ -20,6 +20,12 @@ def shown(found: Sequence[HessianRecord]) -> Iterator[console.Piece]:
         if record.reused:
             notes.insert(0, "as measured before; --recompute measures again")
         yield from (("note", f"{label(record.checkpoint)}: {line}") for line in notes if line)
+    if warm := sum(record.converged is True and record.lambda_max.certified is False for record in found):
+        yield (
+            "note",
+            f"λ_max of {warm} of {len(found)} began at the eigenvectors of the round before: its residual is "
+            "known, that it is the largest is not certified; name RUN@ROUND for that",
+        )
     if len(found) > 1:
         yield from _compared(found)
     for record in found:

@@ -3,43 +3,29 @@
 The number of probes is found in stages: each stage's errors say how many probes the goal needs, and the next
 one takes them at once, at most ``_GROWTH`` times as many. So there are only a few looks at the errors, and
 intervals keep their coverage, which stopping at the first small error would not (as for Stein's two stages,
-Stein 1945).
+Stein 1945). Between two stages the clients' bases grow (:class:`ClientDiagonals`).
 """
 
 import math
-from collections.abc import Iterable, Iterator
-from typing import Protocol, get_args
+from collections.abc import Iterable, Iterator, Sequence
+from typing import get_args
 
-import torch
 from torch import Tensor
 
 from fedscope.choices import CLIENT_RTOL, Pairs, Reading
 from fedscope.errors import UserError
+from fedscope.landscape.heterogeneity.client_diagonals import MEMORY, ClientDiagonals, Diagonals
 from fedscope.landscape.heterogeneity.results import CrossClient
 from fedscope.landscape.heterogeneity.similarity import Comparison, compare, relative_reach
-from fedscope.landscape.operators.base import Blocks, Operator
+from fedscope.landscape.operators.base import Operator
+from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import DEFAULT_SEED
-from fedscope.landscape.operators.progress import Progress, continued
+from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.spectral.diagonal import deflated_diagonal
-from fedscope.landscape.spectral.results import Diagonal, Estimate, probe_mean
+from fedscope.landscape.spectral.results import Estimate, probe_mean
 
 _GROWTH = 4  # most probes after a stage, in those before it
 _MARGIN = 1.1  # more probes than the errors say, as they are estimates
-
-
-class Diagonals(Protocol):
-    """How a client's diagonal is estimated: :func:`deflated_diagonal`, or :func:`diagonal`."""
-
-    def __call__(
-        self,
-        op: Operator,
-        *,
-        probes: int,
-        generator: torch.Generator,
-        groups: int,
-        progress: Progress | None,
-    ) -> Diagonal:
-        """Return independent estimates of op's diagonal by ``groups`` of the probes."""
 
 
 def cross_client(
@@ -48,11 +34,14 @@ def cross_client(
     rtol: float | None = None,
     probes: int | None = None,
     max_probes: int = 1024,
+    min_probes: int | None = None,
     aim: Reading = "parameter",
     seed: int = DEFAULT_SEED,
     pairs: Pairs = "distinct",
     groups: int = 16,
     estimator: Diagonals = deflated_diagonal,
+    known: Sequence[Subspace | None] = (),
+    basis_memory: int = MEMORY,
     progress: Progress | None = None,
 ) -> CrossClient:
     """Compare the Hessian diagonals of K clients, for whole diagonals and for tensors' block traces.
@@ -74,12 +63,17 @@ def cross_client(
         probes: take exactly so many per client instead, beside the products of ``estimator``'s basis; a
             sampler that then ends has given exact values.
         max_probes: an end to the search for ``rtol``: the H_N of like clients has no relative precision.
+        min_probes: with ``rtol``, the probes of the first stage; by default two for each group.
         aim: the reading whose intervals ``rtol`` is about.
         seed: of the generator that every client's probes are drawn from.
         pairs: average over ``distinct`` pairs, or over the whole matrix, ``all_including_self``, as the
             published script does: that multiplies H_N by (K−1)/K and makes H_D ((K−1)·H_D + 1)/K.
         groups: G, at least 3 and at most ``probes``; the errors have G − 1 degrees of freedom.
         estimator: of each diagonal, such as ``partial(diagonal, sampler=orthogonal)``.
+        known: bases of clients, in their order, with their products, from starts that are independent of the
+            probes; None for a client without.
+        basis_memory: bytes of the clients' bases that are kept from stage to stage, and grow there; a client
+            whose basis does not fit gets a new one in each stage, with 0 all of them.
         progress: called after every product; the total is not known.
 
     Raises:
@@ -95,12 +89,23 @@ def cross_client(
     if probes is None and isinstance(operators, Iterator):
         raise UserError("rtol needs the operators in several stages; give a list of them, not an iterator")
     goal = CLIENT_RTOL if rtol is None else rtol
-    tally = _Tally(seed, groups, estimator, progress)
-    tally.add(operators, min(2 * groups, max_probes) if probes is None else probes)
-    found = tally.compare(pairs)
-    while probes is None and (more := _missing(found[aim], tally.probes, goal, max_probes, groups)):
-        tally.add(operators, more)
-        found = tally.compare(pairs)
+    tally = ClientDiagonals(seed, groups, estimator, known=known, memory=basis_memory, progress=progress)
+    tally.add(operators, min(min_probes or 2 * groups, max_probes) if probes is None else probes)
+    found = _compared(tally, pairs)
+
+    def missing() -> int:
+        """Return how many probes the next stage takes; none where the goal is reached, or all are spent."""
+        excess = _reach(found[aim]) / goal
+        more = 0.0 if excess <= 1 else (_times(excess, tally.noise(aim)) - 1) * tally.probes
+        return min(math.ceil(more / groups), (max_probes - tally.probes) // groups) * groups
+
+    while probes is None and (more := missing()):
+        if tally.grow(operators, 1 + more / tally.probes):
+            found = _compared(tally, pairs)
+            more = missing()
+        if more:
+            tally.add(operators, more)
+            found = _compared(tally, pairs)
     return CrossClient(
         clients=len(tally.parameter),
         pairs=pairs,
@@ -125,66 +130,24 @@ def _trace(groups: Tensor) -> Estimate:
     return probe_mean(sums, exact=False) if len(sums) > 1 else Estimate(float(sums), 0.0)
 
 
+def _compared(clients: ClientDiagonals, pairs: Pairs) -> dict[Reading, Comparison]:
+    return {"tensor": compare(clients.tensor, pairs), "parameter": compare(clients.parameter, pairs)}
+
+
 def _reach(found: Comparison) -> float:
     return max(relative_reach(one) if one.resolved else math.inf for one in (found.H_N, found.H_D))
 
 
-def _missing(found: Comparison, probes: int, goal: float, most: int, groups: int) -> int:
-    """Return how many probes the next stage takes; none where the goal is reached, or ``most`` are spent."""
-    excess = _reach(found) / goal
-    if excess <= 1:
-        return 0
-    factor = min(_MARGIN * excess**2, _GROWTH)
-    more = math.ceil((factor - 1) * probes / groups) * groups
-    return min(more, (most - probes) // groups * groups)
+def _times(excess: float, noise: float) -> float:
+    """Return how many times as many probes divide an error by ``excess``, at most ``_GROWTH``.
 
-
-class _Tally:
-    """Every client's group means over the probes so far."""
-
-    def __init__(self, seed: int, groups: int, estimator: Diagonals, progress: Progress | None) -> None:
-        self.parameter: list[Tensor] = []
-        self.tensor: list[Tensor] = []
-        self.probes = self.matvecs = self.deflated = 0
-        self._groups, self._estimator, self._progress = groups, estimator, progress
-        self._draws = torch.Generator().manual_seed(seed).get_state()  # where the next stage's probes begin
-        self._blocks: Blocks | None = None
-
-    def add(self, operators: Iterable[Operator], probes: int) -> None:
-        """Take ``probes`` more of each client, the same for all."""
-        after = self._draws
-        for client, op in enumerate(operators):
-            if self._blocks not in (None, op.blocks):
-                raise UserError(
-                    f"client {client} has other parameters than client 0; compare equal architectures"
-                )
-            self._blocks = op.blocks
-            generator = torch.Generator()
-            generator.set_state(self._draws)
-            found = self._estimator(
-                op,
-                probes=probes,
-                generator=generator,
-                groups=self._groups,
-                progress=continued(self._progress, self.matvecs),
-            )
-            after = generator.get_state()
-            self.matvecs += found.matvecs
-            self.deflated = found.trace.deflated
-            self._merge(client, found, op.dtype)
-        if len(self.parameter) < 2:
-            raise UserError(f"{len(self.parameter)} client given; cross-client curvature compares at least 2")
-        self._draws = after
-        self.probes += probes
-
-    def compare(self, pairs: Pairs) -> dict[Reading, Comparison]:
-        """Return the comparison in both readings."""
-        return {"tensor": compare(self.tensor, pairs), "parameter": compare(self.parameter, pairs)}
-
-    def _merge(self, client: int, found: Diagonal, dtype: torch.dtype) -> None:
-        new = found.groups.to("cpu", dtype), found.tensor_groups.cpu()
-        for kept, groups in zip((self.parameter, self.tensor), new, strict=True):
-            if client == len(kept):
-                kept.append(groups)
-            else:
-                kept[client].lerp_(groups, found.probes / (self.probes + found.probes))
+    An inner product of means over M probes has a variance of a part in 1/M, signal by noise, and one in 1/M²,
+    noise by noise. Where ``noise``, that of the mean over the signal, lies as the signal does, they are as
+    2 to ``noise``: near the noise M need grow with ``excess`` alone, far above it with its square.
+    """
+    square = noise / (2 + noise) if math.isfinite(noise) else 1.0
+    linear = 1 - square
+    inverse = (
+        (math.sqrt(linear**2 + 4 * square / excess**2) - linear) / (2 * square) if square else excess**-2
+    )
+    return min(_MARGIN / inverse, _GROWTH) if inverse > 0 else _GROWTH

@@ -11,7 +11,7 @@ Meyer, Musco, Musco and Woodruff 2021 for a sketch instead of a Krylov basis).
 Symbols: n coordinates, m basis vectors, B batches.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -45,6 +45,33 @@ class Subspace:
             own = (wide * (projected @ wide)).sum(0)
             pieces.append(own + 2 * outside.double() * (coupling @ wide))
         return torch.cat(pieces)
+
+    def known_products(self, rows: Tensor) -> Tensor:
+        """Return K v for rows v (r, n): K = Qᵀ T Q + (Qᵀ b) qᵀ + q (Qᵀ b)ᵀ, in float64, (r, n)."""
+        onto = rows.new_zeros(len(rows), len(self.basis), dtype=torch.float64)
+        beside = rows.new_zeros(len(rows), dtype=torch.float64)
+        pieces = [part.split(_WIDTH, 1) for part in (rows, self.basis, self.outside[None])]
+        for v, q, outside in zip(*pieces, strict=True):
+            wide = v.double()
+            onto += wide @ q.double().T
+            beside += wide @ outside[0].double()
+        projected, coupling = self.projected.to(rows.device), self.coupling.to(rows.device)
+        inside = onto @ projected + torch.outer(beside, coupling)
+        coupled = (onto @ coupling)[:, None]
+        images = [
+            inside @ q.double() + coupled * outside.double() for _, q, outside in zip(*pieces, strict=True)
+        ]
+        return torch.cat(images, dim=1)
+
+    def kept(self, device: torch.device | str) -> "Subspace":
+        """Return a copy on a device, for later products by A alone: without the batches' parts."""
+        return replace(
+            self,
+            basis=self.basis.to(device, copy=True),
+            outside=self.outside.to(device, copy=True),
+            batches=None,
+            beyond=None,
+        )
 
     def without(self, v: Tensor) -> Tensor:
         """Return (1 − P) v for (n,) or rows (m, n), in v's dtype."""

@@ -19,6 +19,7 @@ from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 
 MEMORY = 2 << 30  # bytes of a basis
+STEPS = 8  # Krylov steps between two looks at what they save
 
 Extend = Callable[[int], Subspace]
 """steps ↦ the same basis with as many rows more, or fewer (none) where no more are possible."""

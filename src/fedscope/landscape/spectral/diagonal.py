@@ -10,6 +10,7 @@ Krylov basis in place of them (:func:`deflated_diagonal`) as many products have 
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -68,7 +69,7 @@ def diagonal(
     for z, product in probe_products(remainder(op, known), vectors, probes):
         sample = (z.double() * product.vector).add_(exactly)
         element.add(sample)
-        block.add(_block_sums(sample, op))
+        block.add(block_sums(sample, op))
         turn, group = divmod(tally.probes, groups)
         tally.add(z, product)
         _add_to_mean(by_group[group], sample, turn + 1)
@@ -85,7 +86,7 @@ def diagonal(
         dof=math.inf if exact else tally.probes - 1,
         names=tuple(name for name, _ in op.blocks),
         groups=means,
-        tensor_groups=torch.stack([_block_sums(mean, op) for mean in means]),
+        tensor_groups=torch.stack([block_sums(mean, op) for mean in means]),
         trace=tally.result(exact=exact, seed=seed),
         probes=tally.probes,
         matvecs=tally.probes,
@@ -96,6 +97,7 @@ def diagonal(
 def deflated_diagonal(
     op: Operator,
     *,
+    known: Subspace | None = None,
     probes: int,
     generator: torch.Generator,
     groups: int = 8,
@@ -108,7 +110,8 @@ def deflated_diagonal(
 
     Args:
         op: symmetric operator; its ``blocks`` name the tensors.
-        probes: products to take beside the ``probes // 2`` of the basis (fewer where 2 GiB hold no more).
+        known: take this basis, independent of the probes, instead of a new one.
+        probes: products to take beside the ``probes // 2`` of a new basis (fewer where 2 GiB hold no more).
         generator: draws the probes, and one number that decides the basis: operators that are given
             generators of the same state see the same probes, however their bases come about.
         groups: of the probes, as in :func:`diagonal`.
@@ -117,10 +120,10 @@ def deflated_diagonal(
     Raises:
         UserError: as :func:`diagonal`.
     """
-    start = torch.Generator().manual_seed(int(torch.randint(1 << 62, (), generator=generator)))
-    rows = min(probes // 2, affordable(op))
-    known = growing(op, None, start, rows)(rows) if rows > 0 else None
-    spent = known.matvecs if known else 0
+    start, rows, spent = _basis_stream(generator), min(probes // 2, affordable(op)), 0
+    if known is None and rows > 0:
+        known = growing(op, None, start, rows)(rows)
+        spent = known.matvecs
     if progress:
         progress(spent, spent + probes)
     found = diagonal(
@@ -131,7 +134,18 @@ def deflated_diagonal(
         groups=groups,
         progress=progress and (lambda done, _, *text: progress(spent + done, spent + probes, *text)),
     )
-    return replace(found, matvecs=spent + found.matvecs)
+    return replace(found, matvecs=spent + found.matvecs, subspace=known)
+
+
+def deflated_probes(op: Operator, generator: torch.Generator) -> Iterator[Tensor]:
+    """Yield the probes, (n,) each, that :func:`deflated_diagonal` takes with a generator of this state."""
+    _basis_stream(generator)
+    return rademacher(op.shape[0], generator, op.dtype, op.device)
+
+
+def _basis_stream(generator: torch.Generator) -> torch.Generator:
+    """Return what draws the start of a basis: one number of the probes' generator decides it."""
+    return torch.Generator().manual_seed(int(torch.randint(1 << 62, (), generator=generator)))
 
 
 def squared_norm(groups: Tensor) -> Estimate:
@@ -157,7 +171,8 @@ def squared_norm(groups: Tensor) -> Estimate:
     return Estimate(float(total) / (count * (count - 1)), stderr, count - 1)
 
 
-def _block_sums(vector: Tensor, op: Operator) -> Tensor:
+def block_sums(vector: Tensor, op: Operator) -> Tensor:
+    """Return the sums (T,) of a (n,) vector over the operator's named blocks."""
     return torch.stack([piece.sum() for piece in torch.split(vector, [length for _, length in op.blocks])])
 
 

@@ -11,7 +11,8 @@ The variance of ±1 probes is told by their whole products, much better than by 
 :mod:`fedscope.landscape.spectral.probe_tally`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -22,12 +23,18 @@ from fedscope.landscape.operators.base import Operator, Product
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import Sampler, default_generator, ended, probe_products, rademacher
 from fedscope.landscape.operators.progress import Progress
-from fedscope.landscape.spectral.deflation import Extend, affordable, deflate_further, growing, variance_saved
+from fedscope.landscape.spectral.deflation import (
+    STEPS,
+    Extend,
+    affordable,
+    deflate_further,
+    growing,
+    variance_saved,
+)
 from fedscope.landscape.spectral.probe_tally import TraceTally, remainder
-from fedscope.landscape.spectral.results import Trace
+from fedscope.landscape.spectral.results import Probed, Trace
 
 DEFAULT_RTOL = 0.05
-STEPS = 8  # Krylov steps between two looks at what they save
 
 
 def trace(
@@ -41,6 +48,7 @@ def trace(
     max_probes: int = 1000,
     min_probes: int = MIN_PROBES,
     max_basis: int | None = None,
+    keep: int = 0,
     progress: Progress | None = None,
 ) -> Trace:
     """Estimate tr A with its standard errors.
@@ -62,6 +70,8 @@ def trace(
         min_probes: with ``rtol``, the probes of the first stage.
         max_basis: with ``rtol``, Lanczos enlarges the basis (or begins one) up to so many rows, as long as it
             saves more probes than it costs products; by default as many as fit in 2 GiB, and 0 for none.
+        keep: return so many of the first probes with their products, ``Trace.probed``, at the most those of
+            the first stage.
         progress: called after every product; the total is known with ``probes`` only.
 
     Raises:
@@ -80,15 +90,28 @@ def trace(
     tally = TraceTally(op, known, signs=sampler is rademacher)
     run = _Run(op, vectors, tally, lambda done: progress(done, probes, tally.text) if progress else None)
     if probes is not None:
-        run.take(probes)
+        probed = _probed(run.take(probes)[:keep], known)
     else:
         goal = DEFAULT_RTOL if rtol is None else rtol
         room = affordable(op) if max_basis is None else max_basis
-        run.first_stage(min(min_probes, max_probes), goal, lambda: growing(op, known, generator, room))
+        taken = run.take(min(min_probes, max_probes))
+        probed = _probed(taken[:keep], known)
+        run.end_first_stage(taken, goal, lambda: growing(op, known, generator, room))
         while tally.finite and (missing := min(tally.needed(goal), max_probes) - tally.probes) > 0:
             if not run.take(int(missing)):
                 break
-    return tally.result(exact=ended(vectors), seed=seed, steps=run.steps)
+    return replace(tally.result(exact=ended(vectors), seed=seed, steps=run.steps), probed=probed)
+
+
+def _probed(taken: Sequence[tuple[Tensor, Product]], known: Subspace | None) -> Probed | None:
+    """Return probes z with A z, which is R z and what the basis knows of it."""
+    if not taken:
+        return None
+    vectors = torch.stack([z for z, _ in taken])
+    images = torch.stack([product.vector for _, product in taken])
+    return Probed(
+        vectors, images if known is None else (images + known.known_products(vectors)).to(images.dtype)
+    )
 
 
 class _Run:
@@ -111,10 +134,11 @@ class _Run:
             self._seen(self._tally.probes + self.steps)
         return taken
 
-    def first_stage(self, count: int, rtol: float, growing: Callable[[], Extend]) -> None:
-        """Take the probes that fix the variance, and let the basis grow as long as that saves products."""
+    def end_first_stage(
+        self, taken: Sequence[tuple[Tensor, Product]], rtol: float, growing: Callable[[], Extend]
+    ) -> None:
+        """Let the basis grow as long as that saves products, and fix the variance by the probes taken."""
         tally = self._tally
-        taken = self.take(count)
         if tally.finite and self._growth_pays(rtol):
             probes = torch.stack([z for z, _ in taken])
             images = torch.stack([product.vector for _, product in taken])

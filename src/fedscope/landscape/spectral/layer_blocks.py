@@ -26,7 +26,7 @@ def layer_eigenpairs(
     """Return the k largest eigenpairs of each layer's block, by pattern.
 
     By Cauchy's interlacing theorem the j-th value of a block is at most the j-th of the whole. The layers'
-    Krylov bases are not kept: ``subspace`` is None.
+    Krylov bases are not kept: ``subspace`` is None. The data's errors are told by the batches.
 
     Args:
         restricted: makes the operator, such as
@@ -48,6 +48,7 @@ def layer_eigenpairs(
             k=min(k, operator.shape[0]),
             tol=tol,
             generator=torch.Generator().manual_seed(seed),
+            by_sample=False,
             progress=continued(progress, spent),
         )
         found[layer] = replace(pairs, subspace=None)  # a basis of each layer would be kept for nobody

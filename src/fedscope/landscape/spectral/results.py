@@ -129,6 +129,14 @@ def _lognormal(estimate: Estimate, level: float) -> tuple[float, float]:
     return low, high
 
 
+@dataclass(frozen=True)
+class Probed:
+    """Probes with their products, for another estimate from the same ones."""
+
+    vectors: Tensor  # (r, n): z
+    images: Tensor  # (r, n): A z
+
+
 @dataclass(frozen=True, repr=False)
 class Trace(Printed):
     """An estimate of tr H."""
@@ -144,6 +152,7 @@ class Trace(Printed):
     deflated: int = 0  # dimensions of the subspace whose part of the trace is exact
     samples: tuple[float, ...] = ()  # M: the estimate by each probe, the exact part included
     batches: tuple[float, ...] = ()  # B: the estimate for each batch's part of H
+    probed: Probed | None = None  # the first probes, where they were to be kept
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return the confidence interval of the trace on these samples: the probes' error alone."""
@@ -171,6 +180,7 @@ class Diagonal(Printed):
     probes: int
     matvecs: int
     seed: int
+    subspace: Subspace | None = None  # the basis whose part is exact, where one was made or given
 
     def tensors(self) -> dict[str, Estimate]:
         """Return each tensor's block trace with its error."""

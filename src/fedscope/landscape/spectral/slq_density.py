@@ -8,7 +8,7 @@ Symbols: n size of the operator, M probes, m points of the grid.
 """
 
 import math
-from itertools import islice
+from itertools import chain, islice
 
 import torch
 from torch import Tensor
@@ -18,8 +18,9 @@ from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.probes import Sampler, default_generator, ended, rademacher
 from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
-from fedscope.landscape.spectral.results import Density, probe_mean
+from fedscope.landscape.spectral.results import Density, Probed, probe_mean
 
+PROBES = 4
 SIGMA_FRACTION = 0.01
 MARGIN = 6.0  # the grid reaches this many σ beyond the outermost nodes: 2e-9 of the mass lies outside
 
@@ -27,12 +28,13 @@ MARGIN = 6.0  # the grid reaches this many σ beyond the outermost nodes: 2e-9 o
 def spectral_density(
     op: Operator,
     *,
-    probes: int = 4,
+    probes: int = PROBES,
     steps: int = 40,
     sampler: Sampler = rademacher,
     generator: torch.Generator | None = None,
     sigma: float | None = None,
     points: int = 1001,
+    probed: Probed | None = None,
     progress: Progress | None = None,
 ) -> Density:
     """Estimate the density of eigenvalues, normalised to one.
@@ -50,6 +52,8 @@ def spectral_density(
         sigma: standard deviation of the smoothing, in units of the eigenvalues; by default 1% of the range of
             the nodes (of their largest magnitude if they coincide, 0.01 if all are zero).
         points: m, of a uniform grid that covers all nodes with a margin of 6σ.
+        probed: probes of the same distribution with their products, such as a trace's first ones, taken
+            before any is drawn: each saves the product of its first step.
         progress: called after every product; the total counts ``steps`` for each probe.
 
     Raises:
@@ -64,13 +68,15 @@ def spectral_density(
     steps = min(steps, op.shape[0])
     nodes, weights, matvecs = [], [], 0
     vectors = sampler(op.shape[0], generator, op.dtype, op.device)
-    for probe, z in enumerate(islice(vectors, probes)):
-        krylov = Lanczos(op, z, generator=generator)
+    known = zip(probed.vectors, probed.images, strict=True) if probed else ()
+    starts = chain(known, ((z, None) for z in vectors))
+    for probe, (z, image) in enumerate(islice(starts, probes)):
+        krylov = Lanczos(op, z, generator=generator, image=image)
         while krylov.finite and krylov.steps < steps and (krylov.steps == 0 or krylov.betas[-1] > 0):
             krylov.step()
-            matvecs += 1
             if progress:
                 progress(probe * steps + krylov.steps, probes * steps)
+        matvecs += krylov.matvecs
         theta, mass = _quadrature(krylov)
         nodes.append(torch.nn.functional.pad(theta, (0, steps - len(theta))))
         weights.append(torch.nn.functional.pad(mass, (0, steps - len(mass))))

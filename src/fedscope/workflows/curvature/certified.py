@@ -1,9 +1,10 @@
 """A checkpoint measured by our own estimators, whose errors are known."""
 
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
+from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.empirical_risk import LossOperator
@@ -12,8 +13,8 @@ from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.hutchinson_trace import trace
 from fedscope.landscape.spectral.krylov.ritz import Which
 from fedscope.landscape.spectral.layer_blocks import layer_eigenpairs, layer_patterns
-from fedscope.landscape.spectral.results import Density, Eigenpairs, Trace
-from fedscope.landscape.spectral.slq_density import spectral_density
+from fedscope.landscape.spectral.results import Density, Eigenpairs, Probed, Trace
+from fedscope.landscape.spectral.slq_density import PROBES, spectral_density
 from fedscope.streams import key, torch_stream
 from fedscope.workflows.curvature.cross_client import ClientComparison, compare_clients
 from fedscope.workflows.curvature.record import Estimates
@@ -25,11 +26,19 @@ from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.run_clients import Participants
 
 
+@dataclass
+class Trail:
+    """The eigenvectors of the round that was measured last, where the next one's Lanczos process begins."""
+
+    vectors: Tensor | None = None  # (k, n)
+
+
 @dataclass(frozen=True)
 class Certified:
     """Our own estimators on one problem, with every product in the cache.
 
-    ``curvature`` makes the operator of a model on batches, or of some of its parameters.
+    ``curvature`` makes the operator of a model on batches, or of some of its parameters. A warm request
+    begins at ``trail``, and leaves its eigenvectors there.
     """
 
     problem: Problem
@@ -37,6 +46,7 @@ class Certified:
     curvature: Callable[..., LossOperator]
     stage: Stage
     cache: ResultCache
+    trail: Trail = field(default_factory=Trail)
 
     def estimates(
         self, whole: LossOperator, participants: Participants | None, missing: Set[Part]
@@ -45,29 +55,46 @@ class Certified:
         request, operator = self.request, self.cache.operator(whole)
         compared = participants if "cross_client" in missing else None
         overlap = (request.cross_client.overlap or 0) if compared else 0
-        pairs = None
+        pairs = total = None
+        dense = request.density and "density" in missing
         if overlap or {"eigenvalues", "trace"} & missing:  # the trace is deflated by their basis
             pairs = self._eigenpairs(operator, max(request.top_k, overlap))
             check_products(str(self.problem.path), whole, pairs.values)
+            total = self._trace(operator, pairs, keep=PROBES if dense else 0) if "trace" in missing else None
+            pairs = replace(pairs, subspace=None)  # nobody else needs the basis
         return Estimates(
             pairs=pairs if "eigenvalues" in missing else None,
-            trace=self._trace(operator, pairs) if pairs and "trace" in missing else None,
+            trace=total and replace(total, probed=None),
             layers=self._layers(whole.names) if request.layers and "layers" in missing else None,
-            density=self._density(operator) if request.density and "density" in missing else None,
+            density=self._density(operator, total.probed if total else None) if dense else None,
             clients=self._clients(compared, pairs) if compared else None,
         )
 
     def _eigenpairs(self, operator: Operator, k: int) -> Eigenpairs:
         which: Which = "both" if self.request.both_ends else "largest"
         tol, draws = self.request.tol, self._stream("lanczos")
+        start = self.trail.vectors if self.request.warm else None
         with self.stage(f"{self.problem.title}: λ_max, products") as progress:
-            return top_eigenpairs(operator, k=k, which=which, tol=tol, generator=draws, progress=progress)
+            found = top_eigenpairs(
+                operator, k=k, which=which, tol=tol, generator=draws, start=start, progress=progress
+            )
+        if self.request.warm:
+            self.trail.vectors = found.vectors.T
+        return found
 
-    def _trace(self, operator: Operator, pairs: Eigenpairs) -> Trace:
+    def _trace(self, operator: Operator, pairs: Eigenpairs, *, keep: int) -> Trace:
         probes, known, draws = self.request.probes, pairs.subspace, self._stream("trace")
         rtol = None if probes else self.request.trace_rtol
         with self.stage(f"{self.problem.title}: trace, products") as progress:
-            return trace(operator, rtol=rtol, probes=probes, known=known, generator=draws, progress=progress)
+            return trace(
+                operator,
+                rtol=rtol,
+                probes=probes,
+                known=known,
+                generator=draws,
+                keep=keep,
+                progress=progress,
+            )
 
     def _layers(self, names: Sequence[str]) -> dict[str, Eigenpairs]:
         seed, own = key(self.problem.source.seed, "layers"), (self.problem.model, self.problem.batches)
@@ -80,9 +107,11 @@ class Certified:
                 restricted, layer_patterns(names), tol=self.request.tol, seed=seed, progress=progress
             )
 
-    def _density(self, operator: Operator) -> Density:
+    def _density(self, operator: Operator, probed: Probed | None) -> Density:
         with self.stage(f"{self.problem.title}: density, products") as progress:
-            return spectral_density(operator, generator=self._stream("density"), progress=progress)
+            return spectral_density(
+                operator, probed=probed, generator=self._stream("density"), progress=progress
+            )
 
     def _clients(self, participants: Participants, pairs: Eigenpairs | None) -> ClientComparison:
         with self.stage(f"{self.problem.title}: cross-client, products") as progress:

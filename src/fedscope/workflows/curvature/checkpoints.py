@@ -1,12 +1,15 @@
 """The curvature of the checkpoints that targets name: what `fedscope hessian` measures, as a function."""
 
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.records.hessian import HessianRecord
+from fedscope.workflows.curvature.certified import Trail
 from fedscope.workflows.curvature.measure import measure
 from fedscope.workflows.processes import is_first, joined_group, reporter_of
 from fedscope.workflows.progress import SILENT, Reporter
@@ -30,6 +33,8 @@ def curvature(
 ) -> list[Measured]:
     """Measure each checkpoint, or take what the registry's results have of the request.
 
+    With ``request.warm`` the checkpoints of a run are taken as neighbours, such as its rounds in order: the
+    eigenvalues of each but the first begin at the eigenvectors of the one before.
     Of the processes that torchrun started the first alone returns anything.
 
     Args:
@@ -45,9 +50,10 @@ def curvature(
     keep = Registry(targets.registry).analysis
     with joined_group() as group:
         check_request(request, parallel=group is not None)  # before anything is read
-        own, found = reporter_of(reporter, group), []
+        own, found, trails = reporter_of(reporter, group), [], defaultdict[Path | None, Trail](Trail)
         for problem in problems(targets, own):
             cache = ResultCache(keep if group is None else None)
-            record = measure(problem, request, own.stage, keep=cache, again=again, group=group)
+            trail = trails[layout.run_of(problem.path)]
+            record = measure(problem, request, own.stage, keep=cache, again=again, group=group, trail=trail)
             found.append(Measured(problem, record, cache.file))
         return found if is_first(group) else []

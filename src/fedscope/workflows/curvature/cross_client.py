@@ -10,17 +10,19 @@ Where the two disagree each point is an option of its own; the reading sets what
     probes           until the intervals are narrow         until the running mean moves little
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, get_args
 
 from torch import Tensor, nn
 
 from fedscope.choices import Reading
+from fedscope.landscape.heterogeneity.client_diagonals import MEMORY
 from fedscope.landscape.heterogeneity.cross_client import cross_client
 from fedscope.landscape.heterogeneity.results import CrossClient
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.operators.base import Operator
+from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.progress import Progress, continued
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.subspace_overlap import subspace_overlap
@@ -96,16 +98,23 @@ def compare_clients(
     ``tol`` is the residual that the eigenvectors of each client reach.
     """
     rounds: dict[int, int | None] = {}
-    overlaps, largest, converged, spent = [], list[Record](), True, 0
+    overlaps, largest, bases, converged, spent = [], list[Record](), list[Subspace | None](), True, 0
     if options.overlap and leading is not None:
         for client in participants:
             operator, draws = curvature(client.model, client.batches), torch_stream(seed, "lanczos")
-            counted = continued(progress, spent)
-            found = top_eigenpairs(operator, k=options.overlap, tol=tol, generator=draws, progress=counted)
+            found = top_eigenpairs(
+                operator,
+                k=options.overlap,
+                tol=tol,
+                generator=draws,
+                by_sample=False,
+                progress=continued(progress, spent),
+            )
             spent += found.matvecs
             converged = converged and found.converged
             overlaps.append(subspace_overlap(found.vectors, leading[:, : options.overlap]))
             largest.append(eigenvalues(found)[0])
+            bases.append(_kept(found.subspace, bases))
     result = cross_client(
         _Operators(participants, curvature, rounds),
         rtol=None if options.probes else options.rtol,
@@ -115,10 +124,17 @@ def compare_clients(
         seed=key(seed, "cross-client"),
         pairs=options.pairs or "distinct",
         groups=min(GROUPS, options.probes or GROUPS),
+        known=bases,
         progress=continued(progress, spent),
     )
     spent += result.matvecs
     return ClientComparison(result, options, rounds, tuple(overlaps), tuple(largest), converged, spent)
+
+
+def _kept(basis: Subspace | None, others: Sequence[Subspace | None]) -> Subspace | None:
+    """Return a basis for the client's diagonal, if it fits beside those of the others."""
+    taken = sum(one.basis.nbytes for one in (basis, *others) if one)
+    return basis.kept("cpu") if basis and taken <= MEMORY else None
 
 
 @dataclass(frozen=True)

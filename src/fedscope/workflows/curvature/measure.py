@@ -23,7 +23,7 @@ from fedscope.records.entries import Record, finite
 from fedscope.records.hessian import HessianRecord
 from fedscope.streams import key as stream_key
 from fedscope.workflows.curvature.as_published import AsPublished
-from fedscope.workflows.curvature.certified import Certified
+from fedscope.workflows.curvature.certified import Certified, Trail
 from fedscope.workflows.curvature.influence import check_separable, with_influence
 from fedscope.workflows.curvature.record import Estimates, measured_record, problem_entry
 from fedscope.workflows.progress import Stage
@@ -52,6 +52,7 @@ def measure(
     more_probes: bool = False,
     name: str | None = None,
     group: ProcessGroup | None = None,
+    trail: Trail | None = None,
 ) -> HessianRecord:
     """Return the record of schema ``fedscope/hessian/1``.
 
@@ -69,6 +70,7 @@ def measure(
         name: of the result in ``keep``, which it replaces; None: by the operator and the request.
         group: processes that call this with the same arguments and share every product's batches; nothing
             is kept of such a run.
+        trail: where a ``warm`` request's eigenvalues begin, and leave their eigenvectors.
 
     Raises:
         UserError: the request does not fit the problem, or something in it, or in its clients, is not finite,
@@ -95,7 +97,7 @@ def measure(
     known = None if again else _earlier(cache, request, criteria, None if problem.info else operator)
     if known and not known.missing:
         return finished(trimmed(known.record, request).edited(checkpoint=problem.checkpoint, reused=True))
-    record = _measured(problem, request, participants, stage, cache, operator, curvature, known)
+    record = _measured(problem, request, participants, stage, cache, operator, curvature, known, trail)
     if record.cross_client and origin:
         record = record.edited(cross_client={**asdict(origin), **record.cross_client.to_json()})
     record = record.edited(operator_sha256=identity(operator))
@@ -149,6 +151,7 @@ def _measured(
     operator: LossOperator,
     curvature: Callable[..., LossOperator],
     known: Earlier | None,
+    trail: Trail | None,
 ) -> HessianRecord:
     start, missing = time.perf_counter(), known.missing if known else ALL
     if "cross_client" in missing:
@@ -158,7 +161,7 @@ def _measured(
     elif request.reading == "code":
         found = AsPublished(problem, request, curvature, stage).estimates(participants)
     else:
-        estimators = Certified(problem, request, curvature, stage, cache)
+        estimators = Certified(problem, request, curvature, stage, cache, trail or Trail())
         found = estimators.estimates(operator, participants, missing)
     form = PLAIN if request.engine == "pyhessian" else operator.form
     spent = time.perf_counter() - start

@@ -11,7 +11,6 @@ from fedscope.checkpoints.registry.registry import Registry
 from fedscope.errors import UserError
 from fedscope.records.landscape import LandscapeRecord
 from fedscope.workflows.landscape.named_slices import THROUGH, Plane, slice_through
-from fedscope.workflows.landscape.rounds import checkpoints, parse
 from fedscope.workflows.landscape.scan import SharedSlice, scan
 from fedscope.workflows.landscape.slices import slices
 from fedscope.workflows.processes import is_first, joined_group, reporter_of
@@ -19,6 +18,7 @@ from fedscope.workflows.progress import SILENT, Reporter, Stage
 from fedscope.workflows.results.cache import ResultCache
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import problems
+from fedscope.workflows.sources.rounds import checkpoints
 from fedscope.workflows.sources.targets import Targets
 
 
@@ -39,7 +39,7 @@ def landscapes(
         targets: the checkpoints and samples.
         plane: which slices, and the grid on them.
         reporter: where progress and notes go.
-        rounds: ``A:B:C``, rounds of runs, each along the directions of its last one.
+        rounds: ``A:B:C`` or ``all``, rounds of runs, each along the directions of its last one.
         most: as many slices as one figure shows.
         again: do not look for points in the registry.
 
@@ -71,7 +71,7 @@ def _scanned(
 ) -> list[LandscapeRecord]:
     keep, stage = Registry(targets.registry).analysis, reporter.stage
     if rounds:
-        runs = checkpoints(targets.checkpoints, parse(rounds), targets.registry)
+        runs = checkpoints(targets.checkpoints, rounds, targets.registry)
         frames = [problems(replace(targets, checkpoints=names), reporter) for names in runs]
         return [
             record

@@ -103,7 +103,7 @@ def digest(record: Mapping[str, Any]) -> str:
 def lacking(record: HessianRecord, request: Request, criteria: Criteria) -> set[Part]:
     """Return the parts of a request that a record of the same problem does not answer."""
     found: set[Part] = set()
-    if not _has_eigenvalues(record, request.top_k, both_ends=request.both_ends, tol=request.tol):
+    if not _has_eigenvalues(record, request):
         found.add("eigenvalues")
     if not _has_trace(record.trace, request.probes, request.trace_rtol, more=criteria.more_probes):
         found.add("trace")
@@ -130,12 +130,14 @@ def trimmed(record: HessianRecord, request: Request) -> HessianRecord:
     )
 
 
-def _has_eigenvalues(record: HessianRecord, k: int, *, both_ends: bool, tol: float) -> bool:
-    upper, lower = record.ends
-    if record.converged is not True or len(upper) < k or (both_ends and len(lower) < k):
+def _has_eigenvalues(record: HessianRecord, request: Request) -> bool:
+    (upper, lower), k = record.ends, request.top_k
+    if record.converged is not True or len(upper) < k or (request.both_ends and len(lower) < k):
         return False
-    most = tol * abs(record.lambda_max.value)
-    return all(one.residual <= most for one in (*upper[:k], *lower))  # never, of an unknown one
+    used, most = (*upper[:k], *lower), request.tol * abs(record.lambda_max.value)
+    if not request.warm and any(one.certified is False for one in used):  # None: of an older record
+        return False
+    return all(one.residual <= most for one in used)  # never, of an unknown one
 
 
 def _has_trace(trace: Trace, probes: int | None, rtol: float, *, more: bool) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from fedscope.landscape.operators.base import Operator
+from fedscope.landscape.operators.base import Operator, Product
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import default_generator, rademacher
 from fedscope.landscape.spectral.krylov.unseen import unseen
@@ -32,6 +32,8 @@ class Lanczos:
         generator: draws the replacements after a breakdown.
         by_batch: also collect Q A_b Qᵀ of each of B batches' part A_b, B·m² numbers, where there are any.
         dimension: of the space that the products stay in, where that is not all of the n coordinates.
+        image: (n,) A times ``start``, where it is known: the first step takes it and no product, and has no
+            batches' parts.
         sketched: d, of random signs ±1/√d that also see what each A_b Qᵀ has outside the basis; d rows more.
 
     Attributes:
@@ -52,6 +54,7 @@ class Lanczos:
         by_batch: bool = False,
         sketched: int = 0,
         dimension: int | None = None,
+        image: Tensor | None = None,
     ) -> None:
         self._op = op
         self.dimension = op.shape[0] if dimension is None else dimension
@@ -73,7 +76,9 @@ class Lanczos:
         self.betas: list[float] = []
         self.coupling = torch.zeros(0, dtype=torch.float64)
         self.finite, self._restarted = True, False
-        self._store(start.to(op.device, torch.float64))
+        start = start.to(op.device, torch.float64)
+        self._image = None if image is None else Product((image / start.norm()).to(op.device, op.dtype), None)
+        self._store(start)
 
     @classmethod
     def resumed(cls, op: Operator, known: Subspace, *, generator: torch.Generator) -> "Lanczos":
@@ -164,8 +169,10 @@ class Lanczos:
             raise ValueError(f"no step is possible after {m} steps (finite: {self.finite})")
         seen = self._rows[: m + 1]
         onto = None if self._batches is None else self._signs_and_rows[: self._sketched + m + 1]
-        product = self._op.product(seen[-1], onto=onto)
-        self.matvecs += 1
+        product, self._image = self._image, None
+        if product is None:
+            product = self._op.product(seen[-1], onto=onto)
+            self.matvecs += 1
         by_batch = images = None
         if self._batches is not None and product.onto is not None:
             images, by_batch = product.onto[:, : self._sketched], product.onto[:, self._sketched :]
