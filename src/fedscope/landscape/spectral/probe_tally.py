@@ -108,10 +108,11 @@ class TraceTally:
             stderr_data, dof_data = probed_data_error(
                 batches.mean(0)[None] if exact else batches, self._weights
             )
+            stderr_data *= math.sqrt(self._finite)
         return Trace(
             value=self.mean,
             stderr_probe=math.sqrt(variance / self.probes),
-            stderr_data=math.sqrt(self._finite) * stderr_data,
+            stderr_data=stderr_data,
             probes=self.probes,
             matvecs=self.probes + steps,
             seed=seed,
