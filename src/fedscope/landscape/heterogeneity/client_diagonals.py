@@ -221,7 +221,8 @@ def _at(state: Tensor) -> torch.Generator:
 
 
 def _pieces(rows: Tensor) -> tuple[Tensor, ...]:
-    return rows.split(_WIDTH, 1)
+    pieces: tuple[Tensor, ...] = rows.split(_WIDTH, 1)
+    return pieces
 
 
 _WIDTH = 1 << 18  # columns converted to float64 at a time
