@@ -46,6 +46,7 @@ NETWORKS = ("batchnorm_cnn", "convnet_cifar", "groupnorm_cnn")
 DRAWS = {256: 100, 512: 100, 2048: 40}  # of so many samples
 KINDS = ("lambda", "cold", "cost", "trace")
 COLD, TURNS, PROBES = 4, 3, 8
+FIRST_ORDER = 1000  # draws of the population's forms alone
 TRACED = 512  # samples of the largest draw whose trace is estimated
 Result = dict[str, Any]
 
@@ -174,18 +175,20 @@ def summary(network: Network) -> Result:
         size, number = map(int, numbers)
         kept.setdefault((kind, size), []).append(dict(np.load(path), number=number))
     whole = network.population
+    forms = torch.from_numpy(whole["samples"]).double()
     found: Result = {
         "checkpoint": network.problem.sha256, "parameters": len(whole["vector"]),
         "accuracy": float(whole["accuracy"]),
         "lambda_max": {key: whole[key].item() for key in ("value", "residual", "certified", "matvecs")},
-        "effective_samples": effective_number(torch.from_numpy(whole["samples"]).double()),
+        "effective_samples": effective_number(forms),
     }  # fmt: skip
     for (kind, size), draws in sorted(kept.items()):
         entry = found.setdefault(kind, {})
         if kind == "lambda":
-            entry[size] = rules.eigenvalue_summary(draws, whole["value"].item(), len(whole["samples"]))
+            entry[size] = rules.eigenvalue_summary(draws, whole["value"].item(), len(forms))
+            found.setdefault("first_order", {})[size] = rules.first_order(forms, size, FIRST_ORDER)
         elif kind == "trace":
-            entry[size] = rules.trace_summary(draws, len(whole["samples"]))
+            entry[size] = rules.trace_summary(draws, len(forms))
         elif kind == "cold":
             entry[size] = rules.control_summary(draws, kept["lambda", size])
         else:

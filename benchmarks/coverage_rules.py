@@ -13,6 +13,7 @@ as narrow as can be.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from statistics import fmean, median, stdev
 from typing import Any
 
@@ -24,9 +25,12 @@ from torch import Tensor
 
 from fedscope.landscape import Eigenpairs, Estimate
 from fedscope.statistics.intervals import combined, data_stderr, effective_number, interval, sample_error
+from fedscope.streams import torch_stream
+from fedscope.workflows.curvature.measure import BATCHES
 
 Result = dict[str, Any]
 Interval = tuple[float, float]
+Rule = Callable[["Draw"], Interval]
 RESAMPLES = 999
 
 
@@ -68,19 +72,18 @@ def _tensor(numbers: Any) -> Tensor:
     return torch.as_tensor(np.asarray(numbers), dtype=torch.float64)
 
 
-def kurtosis(draw: Draw) -> Interval:
-    """Return fedscope's interval: Student's t with the degrees of freedom of the samples' kurtosis."""
-    return draw.with_error(*sample_error(draw.samples))
+def student(dof: Callable[[int, float], float], *, logarithmic: bool = True) -> Rule:
+    """Return Student's rule; ``dof`` of n and the degrees of freedom by the kurtosis are those to take."""
 
+    def rule(draw: Draw) -> Interval:
+        stderr, known = sample_error(draw.samples)
+        taken = dof(len(draw.samples), known)
+        if logarithmic:
+            return draw.with_error(stderr, taken)
+        low, high = interval(draw.centre, stderr * draw.factor, taken)
+        return low - draw.residual, high + draw.residual
 
-def student(draw: Draw) -> Interval:
-    """Return the interval of Student's t with n − 1 degrees of freedom."""
-    return draw.with_error(sample_error(draw.samples)[0], len(draw.samples) - 1)
-
-
-def normal(draw: Draw) -> Interval:
-    """Return the normal interval."""
-    return draw.with_error(sample_error(draw.samples)[0], math.inf)
+    return rule
 
 
 def batches(draw: Draw) -> Interval:
@@ -89,47 +92,39 @@ def batches(draw: Draw) -> Interval:
     return draw.with_error(data_stderr(draw.batches, [1] * count), count - 1)
 
 
-def linear(dof: float | None) -> Callable[[Draw], Interval]:
-    """Return the rule that is not logarithmic; ``dof`` None: of the kurtosis."""
+@cache
+def resamples(size: int) -> Tensor:
+    """Return how often each of n samples is in each resample over n, (R, n)."""
+    drawn = torch.randint(size, (RESAMPLES, size), generator=torch.Generator().manual_seed(0))
+    return torch.zeros(drawn.shape, dtype=torch.float64).scatter_add_(
+        1, drawn, torch.full(drawn.shape, 1 / size, dtype=torch.float64)
+    )
+
+
+def bootstrap(*, logarithmic: bool = True) -> Rule:
+    """Return the bootstrap-t rule: quantiles of (θ* − θ)/s* over samples drawn again, in place of ± t."""
 
     def rule(draw: Draw) -> Interval:
-        stderr, own = sample_error(draw.samples)
-        low, high = interval(draw.centre, stderr * draw.factor, own if dof is None else dof)
+        mean, stderr = float(draw.samples.mean()), sample_error(draw.samples)[0]
+        shares = draw.samples / mean - 1
+        shifts, squares = (resamples(len(shares)) @ torch.stack([shares, shares**2], 1)).unbind(1)
+        t = ((squares - shifts**2) / (len(shares) - 1)).rsqrt()
+        t *= shifts.clamp(min=-0.99).log1p() * (1 + shifts) if logarithmic else shifts
+        reach = t.quantile(torch.tensor([0.975, 0.025], dtype=t.dtype)) * draw.factor * stderr / draw.centre
+        low, high = (draw.centre * ((-reach).exp() if logarithmic else 1 - reach)).tolist()
         return low - draw.residual, high + draw.residual
 
     return rule
 
 
-def bootstrap(*, logarithmic: bool) -> Callable[[Draw], Interval]:
-    """Return the bootstrap-t rule: quantiles of (θ* − θ)/s* over samples drawn again, in place of ± t."""
-
-    def rule(draw: Draw) -> Interval:
-        q = draw.samples
-        drawn = q[torch.randint(len(q), (RESAMPLES, len(q)), generator=torch.Generator().manual_seed(0))]
-        means, errors = drawn.mean(1), drawn.std(1) / math.sqrt(len(q))
-        centre, mean, stderr = draw.centre, q.mean(), float(q.std()) / math.sqrt(len(q)) * draw.factor
-        if logarithmic:
-            means = means.clamp(min=1e-3 * float(mean))
-            t, stderr = (means / mean).log() / (errors / means), stderr / centre
-        else:
-            t = (means - mean) / errors
-        low, high = t.quantile(torch.tensor([0.025, 0.975], dtype=t.dtype)).tolist()
-        ends = (math.exp(-high * stderr) * centre, math.exp(-low * stderr) * centre)
-        if not logarithmic:
-            ends = (centre - high * stderr, centre - low * stderr)
-        return ends[0] - draw.residual, ends[1] + draw.residual
-
-    return rule
-
-
-RULES: dict[str, Callable[[Draw], Interval]] = {
-    "t, kurtosis": kurtosis,
-    "t, n − 1": student,
-    "z": normal,
+RULES: dict[str, Rule] = {
+    "t, kurtosis": student(lambda n, known: known),
+    "t, n − 1": student(lambda n, known: n - 1),
+    "z": student(lambda n, known: math.inf),
     "t, batches": batches,
-    "bootstrap-t": bootstrap(logarithmic=True),
-    "linear t, kurtosis": linear(None),
-    "linear z": linear(math.inf),
+    "bootstrap-t": bootstrap(),
+    "linear t, kurtosis": student(lambda n, known: known, logarithmic=False),
+    "linear z": student(lambda n, known: math.inf, logarithmic=False),
     "linear bootstrap-t": bootstrap(logarithmic=False),
 }
 
@@ -183,6 +178,22 @@ def eigenvalue_summary(kept: list[Result], truth: float, population: int) -> Res
             for name, rule in RULES.items()
         },
     }
+
+
+def first_order(forms: Tensor, size: int, draws: int) -> Result:
+    """Return coverage by every rule of draws whose λ_max is the mean of the population's forms (N,).
+
+    They cost no product, so that there can be more, and leave out that each draw has its own eigenvector.
+    """
+    drawn = [forms[torch.randperm(len(forms), generator=torch_stream(1, "coverage", size, i))[:size]]
+             for i in range(draws)]  # fmt: skip
+    common = {"bias": 0, "residual": 0, "matvecs": 0, "seconds": 0, "cosine": 1}
+    kept = [
+        {"value": part.mean(), "samples": part, "number": i, **common,
+         "batches": [batch.mean() for batch in part.tensor_split(BATCHES)]}
+        for i, part in enumerate(drawn)
+    ]  # fmt: skip
+    return eigenvalue_summary(kept, float(forms.mean()), len(forms))
 
 
 def trace_summary(kept: list[Result], population: int) -> Result:
