@@ -94,7 +94,7 @@ def batches(draw: Draw) -> Interval:
 
 @cache
 def resamples(size: int) -> Tensor:
-    """Return how often each of n samples is in each resample over n, (R, n)."""
+    """Return the share of each of n samples in each resample, (R, n)."""
     drawn = torch.randint(size, (RESAMPLES, size), generator=torch.Generator().manual_seed(0))
     return torch.zeros(drawn.shape, dtype=torch.float64).scatter_add_(
         1, drawn, torch.full(drawn.shape, 1 / size, dtype=torch.float64)
