@@ -15,6 +15,7 @@ of the processor.
 """
 
 import argparse
+import gc
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -96,6 +97,7 @@ class Network:
             result, content = measure(), BytesIO()
             np.savez(content, **{**result, "seconds": process_time() - began})
             write_bytes(path, content.getvalue(), below=None)
+            gc.collect()  # an operator is part of a cycle, and its graphs take gigabytes
         return dict(np.load(path))
 
     def draw(self, kind: str, size: int, number: int) -> Result:
