@@ -5,12 +5,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedscope.checkpoints.registry.run import Run
 
-TRAINING = Path(__file__).parents[1] / "benchmarks" / "training.py"
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+TRAINING = BENCHMARKS / "training.py"
 
 
 @pytest.mark.slow
@@ -40,7 +42,7 @@ def test_the_contestants_do_the_same_work(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_few_trials_of_the_fault_campaign(tmp_path: Path) -> None:
     record = tmp_path / "record.json"
-    script = Path(__file__).parents[1] / "benchmarks" / "faults.py"
+    script = BENCHMARKS / "faults.py"
     command = [sys.executable, str(script), "--seconds", "8", "--json", str(record)]
     done = subprocess.run(command, capture_output=True, text=True)
     counts = json.loads(record.read_text())
@@ -56,9 +58,8 @@ def test_products_are_counted_shared_and_apart(run: Run, tmp_path: Path) -> None
     shutil.copytree(run.folder, own.folder)
     shutil.copy(own.final, own.after_round(1))
     shutil.copy(own.final, own.after_round(2))
-    script = Path(__file__).parents[1] / "benchmarks" / "products.py"
-    command = [sys.executable, str(script), str(own.final), str(own.folder), "--samples", "16",
-               "--rtol", "2", "--json", str(record)]  # fmt: skip
+    command = [sys.executable, str(BENCHMARKS / "products.py"), str(own.final), str(own.folder),
+               "--samples", "16", "--rtol", "2", "--json", str(record)]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = json.loads(record.read_text())
@@ -69,3 +70,31 @@ def test_products_are_counted_shared_and_apart(run: Run, tmp_path: Path) -> None
         assert len(found[way]["rounds"]["each"]) == 2
     assert found["shared"]["report"]["density"] == found["apart"]["report"]["density"] - 4
     assert len(found["control"]) == 3
+
+
+def test_a_coverage_campaign_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    settings = {"clients": "1", "partition": "iid", "rounds": "1", "name": "tiny", "registry": str(tmp_path)}
+    train = [sys.executable, "-m", "fedscope", "train", "-q"]
+    subprocess.run([*train, *(f"--{name}={value}" for name, value in settings.items())], check=True)
+    record, work = tmp_path / "record.json", tmp_path / "work"
+    command = [
+        sys.executable, str(BENCHMARKS / "coverage.py"), f"--registry={tmp_path}", f"--work={work}",
+        f"--json={record}", "--networks=tiny", "--sizes=32",
+    ]  # fmt: skip
+
+    def campaign(*options: str) -> Any:
+        done = subprocess.run([*command, *options], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return json.loads(record.read_text())["networks"]["tiny"]
+
+    campaign("--draws=2", "--kinds", "lambda")
+    first = {path: path.read_bytes() for path in work.glob("tiny-*/*.npz")}
+    found = campaign("--draws=4")
+    assert all(path.read_bytes() == content for path, content in first.items())
+    assert {found[kind]["32"]["draws"] for kind in ("lambda", "cold", "trace")} == {4}
+    assert found["lambda_max"]["certified"]
+    assert found["cold"]["32"]["difference"] < 1e-3
+    rules = found["lambda"]["32"]["rules"]
+    assert rules["z"]["plain"]["ratio"] < rules["t, n − 1"]["plain"]["ratio"]
+    assert rules["z"]["finite"]["ratio"] < rules["z"]["plain"]["ratio"]
+    assert campaign("--kinds") == found

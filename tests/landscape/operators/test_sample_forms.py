@@ -1,5 +1,8 @@
 """Each sample's own vᵀA_i v: against operators on that sample alone, and means against products."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -89,3 +92,35 @@ def test_there_are_none_where_an_operation_has_no_derivative_in_forward_mode() -
     batches = Batches(torch.randn(6, 4), torch.randint(3, (6,)))
     op = Hessian(NoForwardMode(), nn.functional.cross_entropy, batches)
     assert op.sample_forms(torch.ones(op.shape[0])) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_group_norm_has_them_whatever_the_order_in_memory(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 2)
+    ).to(dtype)
+    inputs, targets = torch.randn(8, 3, 6, 6, dtype=dtype), torch.randint(2, (8,))
+    last = inputs.contiguous(memory_format=torch.channels_last)
+    both = [Hessian(model, nn.functional.cross_entropy, Batches(x, targets)) for x in (inputs, last)]
+    v = direction(both[0]).to(dtype)
+    for op in both:
+        found = op.sample_forms(v)
+        assert found is not None
+        torch.testing.assert_close(found.mean(), (v @ op.matvec(v)).double(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_operator_lets_its_graphs_go_with_itself(kind: type[LossOperator]) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2)).double()
+    batches = Batches(torch.randn(8, 4).double(), torch.randint(2, (8,)))
+    op = kind(model, nn.functional.cross_entropy, batches)
+    op.matvec(direction(op))
+    gc.disable()
+    try:
+        graphs = weakref.ref(op._graphs())
+        del op
+        assert graphs() is None
+    finally:
+        gc.enable()

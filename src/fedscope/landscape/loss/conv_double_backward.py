@@ -26,8 +26,11 @@ LAYOUTS: tuple[Layout, ...] = ("channels last", "as given")
 def convolved(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None, layout: Layout) -> Tensor:
     """Return what a convolution layer gives with this weight and bias in place of its own."""
     plain = layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
-    if layout == "forward mode" or not plain or x.ndim != weight.ndim:
-        output: Tensor = layer._conv_forward(_arranged(x) if layout == "forward mode" else x, weight, bias)
+    if layout == "forward mode":  # twice, GroupNorm fails on images whose channels are last
+        output: Tensor = layer._conv_forward(_arranged(x), weight, bias).contiguous()
+        return output
+    if not plain or x.ndim != weight.ndim:
+        output = layer._conv_forward(x, weight, bias)
         return output
     geometry = (list(layer.stride), list(layer.padding), list(layer.dilation), layer.groups)
     convolution: Tensor = _Convolution.apply(_arranged(x), weight, bias, geometry)  # type: ignore[no-untyped-call]

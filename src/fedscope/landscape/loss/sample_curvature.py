@@ -38,7 +38,7 @@ def fisher_forms(loss: FlatLoss, inputs: Tree, targets: Tree, v: Tensor) -> Tens
 
 def _outputs(loss: FlatLoss, inputs: Tree, v: Tensor) -> Along:
     center, direction = loss.split(loss.center), loss.split(v)
-    positional, named = arguments(cloned(inputs))
+    positional, named = arguments(mapped(Tensor.contiguous, cloned(inputs)))  # as GroupNorm needs them
 
     def at(t: Tensor) -> Tensor:
         moved = {name: w + t * d for name, w, d in zip(loss.names, center, direction, strict=True)}

@@ -1,6 +1,7 @@
 """What the curvature operators of a loss share: a weighted mean over batches of symmetric products."""
 
 import hashlib
+import weakref
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -235,8 +236,15 @@ class LossOperator(Operator):
             longest = max(self._loss.batches.sizes)
             most = longest if whole else cost.fitting(longest, self._memory)
             whole = whole or (most < longest and not self._separable(most))
+            own = weakref.proxy(
+                self
+            )  # else operator and graphs would hold each other, and gigabytes, for long
             self._prepared = Graphs(
-                self._graph, batches, cost, most=longest if whole else most, memory=self._memory
+                lambda inputs, targets: own._graph(inputs, targets),
+                batches,
+                cost,
+                most=longest if whole else most,
+                memory=self._memory,
             )
         return self._prepared
 
