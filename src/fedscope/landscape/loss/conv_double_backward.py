@@ -26,12 +26,10 @@ LAYOUTS: tuple[Layout, ...] = ("channels last", "as given")
 def convolved(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None, layout: Layout) -> Tensor:
     """Return what a convolution layer gives with this weight and bias in place of its own."""
     plain = layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
-    if layout == "forward mode":  # twice, GroupNorm fails on images whose channels are last
-        output: Tensor = layer._conv_forward(_arranged(x), weight, bias).contiguous()
-        return output
-    if not plain or x.ndim != weight.ndim:
-        output = layer._conv_forward(x, weight, bias)
-        return output
+    if layout == "forward mode" or not plain or x.ndim != weight.ndim:
+        twice = layout == "forward mode"  # GroupNorm then fails on images whose channels are last
+        output: Tensor = layer._conv_forward(_arranged(x) if twice else x, weight, bias)
+        return output.contiguous() if twice else output
     geometry = (list(layer.stride), list(layer.padding), list(layer.dilation), layer.groups)
     convolution: Tensor = _Convolution.apply(_arranged(x), weight, bias, geometry)  # type: ignore[no-untyped-call]
     return convolution if layout == "channels last" or not x.is_contiguous() else convolution.contiguous()
