@@ -52,16 +52,22 @@ class Draw:
         return cls(value, bias, residual, _tensor(kept["samples"]), _tensor(kept["batches"]), factor)
 
     @property
+    def lean(self) -> float:
+        """The bias, which a finite population lowers as it lowers the variance."""
+        return self.factor**2 * self.bias
+
+    @property
     def centre(self) -> float:
         """The value less its bias."""
-        return self.value - self.bias
+        return self.value - self.lean
 
     def with_error(self, stderr: float, dof: float) -> Interval:
         """Return fedscope's own interval for another standard error."""
         pairs = replace(
             Eigenpairs.bare(_tensor([self.value]), torch.zeros(1, 1), 0, 0),
             residuals=_tensor([self.residual]),
-            bias_data=_tensor([self.bias]),
+            bias_data=_tensor([self.lean]),
+            bias_most=_tensor([self.lean]),
             stderr_data=_tensor([stderr * self.factor]),
             dof_data=_tensor([dof]),
         )
