@@ -87,3 +87,15 @@ def test_the_order_says_which_samples_the_dealt_ones_are() -> None:
         targets = torch.cat([y for _, y in dealt])
         assert targets.tolist() != list(range(50))
         assert dealt.order.tolist() == targets.tolist()
+
+
+def test_small_batches_are_joined_in_their_order() -> None:
+    batches = Batches(torch.arange(20.0)[:, None], torch.arange(20), 4)
+    found = list(batches.joined(9))
+    assert [len(targets) for _, targets in found] == [8, 8, 4]
+    assert torch.equal(torch.cat([targets for _, targets in found]), torch.arange(20))
+    assert torch.equal(torch.cat([inputs for inputs, _ in found]), torch.arange(20.0)[:, None])
+    assert [len(targets) for _, targets in batches.joined(3)] == [4] * 5
+    uneven = Batches.from_iterable([(torch.zeros(2, n), torch.zeros(2)) for n in (3, 3, 5)])
+    assert [tuple(inputs.shape) for inputs, _ in uneven.joined(4)] == [(4, 3), (2, 5)]
+    assert [tuple(inputs.shape) for inputs, _ in uneven.joined(9)] == [(2, 3), (2, 3), (2, 5)]

@@ -80,6 +80,19 @@ class Batches:
         dealt = ((some(inputs, part), some(targets, part)) for part in parts)
         return Batches._of(dealt, self.order[torch.cat(parts)], self.population)
 
+    def joined(self, most: int) -> Iterator[Batch]:
+        """Yield the samples in the same order, small batches joined to such of at most ``most`` samples.
+
+        Batches that cannot be joined, of sequences of several lengths, say, come as they are.
+        """
+        group: list[Batch] = []
+        for pair in self:
+            if group and sum(count(inputs) for inputs, _ in (*group, pair)) > most:
+                yield from _together(group)
+                group = []
+            group.append(pair)
+        yield from _together(group)
+
     @classmethod
     def _of(
         cls, pairs: Iterable[Batch], order: Tensor | None = None, population: int | None = None
@@ -128,6 +141,15 @@ class Batches:
 
         pairs = ((mapped(moved, inputs), mapped(moved, targets)) for inputs, targets in self)
         return Batches._of(pairs, self._order, self.population)
+
+
+def _together(group: list[Batch]) -> list[Batch]:
+    if len(group) == 1:
+        return group
+    try:
+        return [(joined([inputs for inputs, _ in group]), joined([targets for _, targets in group]))]
+    except UserError:
+        return group
 
 
 def _pair(item: object) -> Batch:

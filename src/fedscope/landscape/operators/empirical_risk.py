@@ -157,9 +157,9 @@ class LossOperator(Operator):
         if self._loss.coupled:
             return None
         v = v.to(self.device, self.dtype)
-        starts = [0, *accumulate(self._loss.batches.sizes)]
+        batches = list(self._loss.batches.joined(self.plan.together))
+        starts = [0, *accumulate(count(inputs) for inputs, _ in batches)]
         found = torch.zeros(starts[-1], dtype=torch.float64, device=self.device)
-        batches = list(self._loss.batches)
         try:
             with self._loss.forward_mode():
                 for b in share(len(batches), self._group):

@@ -27,6 +27,7 @@ Build = Callable[[Tree, Tree], tuple[Graph, Tensor]]
 """(inputs, targets) ↦ the graph, and the samples' mean loss, a scalar without a graph."""
 
 _WORKING = 1 << 29
+_TOGETHER = 128  # samples: more are no faster on a CPU
 _MOST = 4 << 30
 
 
@@ -39,6 +40,11 @@ class Plan:
     kept: int  # of them, between products
     size: int  # bytes of the largest graph
     memory: int  # bytes that graphs may take, the kept ones and the one at work
+
+    @property
+    def together(self) -> int:
+        """Samples that may be at work together where no graph is kept: of small batches, several."""
+        return max(self.microbatch, min(_TOGETHER, _WORKING * self.microbatch // max(1, self.size)))
 
     def __str__(self) -> str:
         return (
