@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 
 class GroupNorm(nn.GroupNorm):
-    """GroupNorm in operations that have second derivatives in forward mode, which PyTorch's own lacks."""
+    """GroupNorm in plain operations."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x (B, C, …) normalised within each sample's groups of channels."""
