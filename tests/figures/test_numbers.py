@@ -55,3 +55,11 @@ def test_rounding_loses_less_than_a_tenth_of_the_error(value: float, stderr: flo
 @given(st.floats(), st.floats(min_value=0))
 def test_every_float_has_a_text_of_reasonable_length(value: float, stderr: float) -> None:
     assert 3 <= len(format_estimate(value, stderr)) <= 40
+
+
+def test_digits_end_where_a_value_may_be_off() -> None:
+    assert format_estimate(6.059252, 0.0) == "6.059252 ± 0"
+    assert format_estimate(6.059252, 0.0, within=0.0043) == "6.0593 ± 0"
+    assert format_estimate(6.059252, 0.12, within=0.0043) == "6.06 ± 0.12"
+    assert format_estimate(6.059252, 0.12, within=math.nan) == "6.06 ± 0.12"
+    assert format_estimate(6.059252, None, within=0.5) == "6.059 ± –"

@@ -65,3 +65,10 @@ def test_without_a_positive_sum_there_are_no_shares(parts: list[float]) -> None:
     found = group_shares(parts, {0: [0]})[0]
     assert all(map(math.isnan, (top_share(parts)[1], *shares(parts), found.share, found.stderr)))
     assert math.isnan(group_shares([2.0], {0: [0]})[0].stderr)
+
+
+def test_a_finite_population_makes_shares_surer() -> None:
+    groups = {"a": [0, 1], "b": [2, 3, 4]}
+    usual, finite, whole = (group_shares(PARTS, groups, factor)["a"] for factor in (1.0, 0.25, 0.0))
+    assert finite.stderr == pytest.approx(usual.stderr / 2)
+    assert (whole.stderr, whole.share) == (0, usual.share)

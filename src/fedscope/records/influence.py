@@ -74,6 +74,7 @@ def influence_entry(
     holders: Holders | None = None,
     names: Sequence[str] = (),
     split: str | None = None,
+    finite: float = 1.0,
 ) -> Record:
     """Return the entry of N samples.
 
@@ -85,19 +86,20 @@ def influence_entry(
         holders: the clients that hold them.
         names: of the classes.
         split: that the rows are of.
+        finite: the factor of a finite population on variances over the samples.
     """
     holders = holders or Holders()
     clients = holders.clients or [()] * len(parts)
     count, share = top_share(parts)
     alone = shares(parts)
     below = [i for i, q in enumerate(parts) if q < 0]
-    classes = None if labels is None else _groups(parts, ((label,) for label in labels), names)
+    classes = None if labels is None else _groups(parts, ((label,) for label in labels), finite, names)
     return {
         "split": split,
         "top": {"samples": count, "share": or_null(share)},
         "negative": {"samples": len(below), "share": or_null(share_of(parts, below))},
         "by_class": classes,
-        "by_client": _groups(parts, clients) if holders.clients else None,
+        "by_client": _groups(parts, clients, finite) if holders.clients else None,
         "clients_reason": holders.reason,
         "rows": holders.rows,
         "rows_sha256": holders.rows_sha256,
@@ -115,7 +117,7 @@ def influence_entry(
 
 
 def _groups(
-    parts: Sequence[float], numbers: Iterable[Sequence[int]], names: Sequence[str] = ()
+    parts: Sequence[float], numbers: Iterable[Sequence[int]], finite: float, names: Sequence[str] = ()
 ) -> list[Record]:
     """Return the entry of each number, of the samples that have it."""
     found: dict[int, list[int]] = {}
@@ -129,5 +131,5 @@ def _groups(
             "samples": group.count,
             **{name: or_null(value) for name, value in asdict(group).items() if name != "count"},
         }
-        for number, group in group_shares(parts, dict(sorted(found.items()))).items()
+        for number, group in group_shares(parts, dict(sorted(found.items())), finite).items()
     ]

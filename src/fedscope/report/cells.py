@@ -36,9 +36,14 @@ class SortableTable:
 MISSING = Cell(NOT_MEASURED, missing=True)
 
 
-def measured(value: float, *stderrs: float, mark: str | None = None) -> Cell:
-    """Return the cell of a value with its standard errors, NaN where one is not known."""
-    return Cell(format_estimate(value, *stderrs), None if math.isnan(value) else value, mark=mark)
+def measured(value: float, *stderrs: float, within: float = 0.0, mark: str | None = None) -> Cell:
+    """Return the cell of a value with its standard errors, NaN where one is not known.
+
+    ``within``: see :func:`format_estimate`.
+    """
+    return Cell(
+        format_estimate(value, *stderrs, within=within), None if math.isnan(value) else value, mark=mark
+    )
 
 
 def related(mean: Estimate | None, symbol: Symbol, mark: str | None = None) -> Cell:

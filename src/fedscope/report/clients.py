@@ -47,7 +47,8 @@ def _rows(cross: CrossClient) -> Iterator[dict[str, Cell]]:
         if cross.traces:
             row["trace ± probe"] = measured(cross.traces[place].value, cross.traces[place].stderr)
         if cross.lambda_max:
-            row["λ_max ± data"] = measured(cross.lambda_max[place].value, cross.lambda_max[place].stderr_data)
+            top = cross.lambda_max[place]
+            row["λ_max ± data"] = measured(top.value, top.stderr_data, within=top.residual)
         if cross.overlap:
             row["overlap"] = measured(cross.overlap[place])
         yield row

@@ -113,7 +113,10 @@ def _carriers(record: HessianRecord | None) -> dict[str, Cell]:
 
 def top_cell(record: HessianRecord | None, mark: str | None = None) -> Cell:
     """Return the cell of λ_max with its error over the samples."""
-    return measured(record.lambda_max.value, record.lambda_max.stderr_data, mark=mark) if record else MISSING
+    if record is None:
+        return MISSING
+    top = record.lambda_max
+    return measured(top.value, top.stderr_data, within=top.residual, mark=mark)
 
 
 def trace_cell(record: HessianRecord | None, mark: str | None = None) -> Cell:

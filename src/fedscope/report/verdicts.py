@@ -110,7 +110,9 @@ def _clauses(quantity: Quantity, reference: str, pairs: Sequence[tuple[str, Diff
 
 
 def _signed(difference: Difference) -> str:
-    return "+" * (difference.value > 0) + format_estimate(difference.value, difference.stderr)
+    return "+" * (difference.value > 0) + format_estimate(
+        difference.value, difference.stderr, within=difference.bound
+    )
 
 
 def _unresolved(record: HessianRecord, quantity: Quantity) -> bool:

@@ -49,12 +49,15 @@ def share_of(parts: Sequence[float], chosen: Sequence[int]) -> float:
     return math.fsum(parts[i] for i in chosen) / total if total > 0 else math.nan
 
 
-def group_shares(parts: Sequence[float], groups: Mapping[Name, Sequence[int]]) -> dict[Name, GroupShare]:
+def group_shares(
+    parts: Sequence[float], groups: Mapping[Name, Sequence[int]], finite: float = 1.0
+) -> dict[Name, GroupShare]:
     """Return the share of each group of positions, the largest share first; groups may overlap.
 
     A share s of a group g is a ratio of two means over samples. Its standard error is to first order that of
     the mean of e_i = q_i·(1_{i∈g} − s) over the mean of the q_i (Cochran 1977, section 2.11): of another draw
-    of samples along the same eigenvector. NaN for fewer than two parts.
+    of samples along the same eigenvector. NaN for fewer than two parts. ``finite``: the factor of a finite
+    population on variances.
     """
     count, total, squares = len(parts), math.fsum(parts), math.fsum(q * q for q in parts)
     known = count > 1 and total > 0
@@ -63,7 +66,8 @@ def group_shares(parts: Sequence[float], groups: Mapping[Name, Sequence[int]]) -
         own = [parts[i] for i in chosen]
         share = math.fsum(own) / total if total > 0 else math.nan
         spread = share**2 * squares + (1 - 2 * share) * math.fsum(q * q for q in own)  # Σ e_i²
-        stderr = math.sqrt(max(spread, 0.0) * count / (count - 1)) / total if known else math.nan
+        variance = finite * max(spread, 0.0) * count / (count - 1) if known else math.nan
+        stderr = math.sqrt(variance) / total if known else math.nan
         mean = math.fsum(own) / len(own) if own else math.nan
         found[name] = GroupShare(len(own), share, stderr, mean)
     return dict(sorted(found.items(), key=lambda item: -item[1].share))

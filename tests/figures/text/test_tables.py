@@ -103,3 +103,14 @@ def test_names_cannot_break_the_markdown() -> None:
 def test_a_table_of_no_record_is_refused() -> None:
     with pytest.raises(UserError, match="no record"):
         hessian_table([])
+
+
+def test_a_whole_split_leaves_no_error_but_the_residual() -> None:
+    whole = _record(
+        problem={**PROBLEM, "population": 512},
+        lambda_max={"value": 45.678, "residual": 0.0021, "stderr_data": 0.0},
+    )
+    table = hessian_table([whole])
+    assert "45.6780 ± 0" in table.rows[0]
+    assert any("± data is 0 where the samples are the whole split" in note for note in table.notes)
+    assert not any("whole split" in note for note in hessian_table([_record()]).notes)

@@ -35,10 +35,15 @@ def shown(found: Sequence[HessianRecord]) -> Iterator[console.Piece]:
 def _of_one(record: HessianRecord) -> Iterator[console.Piece]:
     name = label(record.checkpoint)
     if len(record.eigenvalues) > 1:
-        values = (format_estimate(one.value, one.stderr_data) for one in record.eigenvalues)
+        values = (
+            format_estimate(one.value, one.stderr_data, within=one.residual) for one in record.eigenvalues
+        )
         yield "line", f"{name}: eigenvalues ± data {', '.join(values)}"
     if record.layers:
-        rows = [(layer.name, format_estimate(layer.value, layer.stderr_data)) for layer in record.layers]
+        rows = [
+            (one.name, format_estimate(one.value, one.stderr_data, within=one.residual))
+            for one in record.layers
+        ]
         yield "table", f"{name}: by layer", ("layer", "λ_max ± data"), rows
     yield from map(_piece, influence_tables(record))
     for line in _short_of(record):

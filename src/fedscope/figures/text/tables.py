@@ -82,7 +82,7 @@ def _cells(record: HessianRecord, settings: Sequence[str], *, carried: bool, cro
     cells = [
         label(record.checkpoint),
         *(_text(problem.get(key)) for key in settings),
-        format_estimate(top.value, top.stderr_data),
+        format_estimate(top.value, top.stderr_data, within=top.residual),
         *[effective_number(top.effective_samples)] * carried,
         format_estimate(trace.value, trace.stderr_probe, trace.stderr_data),
     ]
@@ -133,6 +133,8 @@ def _notes(records: Sequence[HessianRecord], shared: Mapping[str, object]) -> li
         "± data: standard error over the samples, at the eigenvector found on them (λ_max itself is biased "
         "upward on few samples); ± probe: of the trace estimate, over its random probes"
     )
+    if any(record.problem.population == record.problem.samples for record in records):
+        notes.append("± data is 0 where the samples are the whole split, which it is about")
     residuals = [record.lambda_max.residual for record in records]
     if known := [residual for residual in residuals if not math.isnan(residual)]:
         notes.append(f"λ_max: residual ‖Hv − λv‖ at most {format_estimate(max(known))}")

@@ -100,5 +100,5 @@ def _cells(row: Sequence[Difference], names: Sequence[str]) -> list[str]:
 def _cell(difference: Difference) -> str:
     if math.isnan(difference.value):
         return UNRESOLVED
-    shown = format_estimate(difference.value, difference.stderr)
+    shown = format_estimate(difference.value, difference.stderr, within=difference.bound)
     return f"{shown}: {difference.verdict}" if difference.verdict else shown

@@ -70,6 +70,7 @@ def with_influence(
         holders=_holders(problem, data, rows),
         names=_names(problem, data),
         split=problem.source.split if problem.info else None,
+        finite=operator.finite_population,
     )
     return record.edited(influence=entry)
 
