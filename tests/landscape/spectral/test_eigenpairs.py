@@ -354,3 +354,15 @@ def test_only_a_crowded_eigenvalue_has_an_uncertain_bias() -> None:
     most = most_bias(bias, values, torch.tensor([0, 2, 3]))
     torch.testing.assert_close(most, torch.tensor([-0.3, 0.2, 0.5]).double())
     torch.testing.assert_close(most_bias(bias[2:] + 0.1, values, torch.tensor([3])), 3 * (bias[2:] + 0.1))
+
+
+def test_a_copy_is_in_a_crowd_though_another_process_finds_it() -> None:
+    """Two equal eigenvalues lie at distance 0: neither Krylov space holds both, and both biases are open."""
+    torch.manual_seed(0)
+    noise = 0.05 * torch.randn(6, 30, 30, dtype=torch.float64)
+    noise -= noise.mean(0)
+    spectrum = torch.cat([torch.tensor([3.0, 3.0]), torch.linspace(0, 1, 28)]).double()
+    found = top_eigenpairs(BatchMatrices(spectrum.diag() + noise + noise.mT, 8), k=2)
+    torch.testing.assert_close(found.values, torch.tensor([3.0, 3.0]).double(), rtol=1e-5, atol=0)
+    assert bool(found.certified.all())
+    torch.testing.assert_close(found.bias_most, 3 * found.bias_data)

@@ -236,9 +236,8 @@ class LossOperator(Operator):
             longest = max(self._loss.batches.sizes)
             most = longest if whole else cost.fitting(longest, self._memory)
             whole = whole or (most < longest and not self._separable(most))
-            own = weakref.proxy(
-                self
-            )  # else operator and graphs would hold each other, and gigabytes, for long
+            # Held by its graphs, the operator would keep gigabytes of them until a collection of cycles.
+            own = weakref.proxy(self)
             self._prepared = Graphs(
                 lambda inputs, targets: own._graph(inputs, targets),
                 batches,

@@ -38,9 +38,7 @@ class Problem:
     sha256: str
     info: CheckpointInfo | None  # None for a plain state_dict
     notes: tuple[str, ...] = ()  # what was renamed or left out of another program's file
-    rows: Tensor | None = (
-        None  # (samples,) of the run's split, or of what the user's factory yields; None: all
-    )
+    rows: Tensor | None = None  # (samples,) of the run's split, or of the user's own data; None: all
 
     @property
     def title(self) -> str:
