@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, EmpiricalFisher, GaussNewton, Hessian
 from fedscope.landscape.operators.empirical_risk import LossOperator
-from fedscope.landscape.operators.graph_cache import Cost, Graphs
+from fedscope.landscape.operators.graph_cache import Cost, Graphs, Plan
 from tests.landscape.cases import convnet
 from tests.landscape.nets import net_case
 
@@ -132,3 +132,11 @@ def test_a_network_of_many_weights_is_not_cut_by_samples(monkeypatch: pytest.Mon
     plan = Hessian(model, nn.functional.cross_entropy, batches).plan
     assert plan.size > 1 << 18  # the weights alone are 360 kB
     assert 8 < plan.microbatch < 64
+
+
+@pytest.mark.parametrize(
+    ("microbatch", "mebibytes", "together"), [(8, 64, 64), (8, 8, 128), (8, 4096, 8), (256, 1, 256)]
+)
+def test_batches_work_together_as_far_as_memory_goes(microbatch: int, mebibytes: int, together: int) -> None:
+    """512 MiB, 128 samples, or what one graph has."""
+    assert Plan(microbatch, graphs=4, kept=0, size=mebibytes << 20, memory=0).together == together

@@ -40,7 +40,8 @@ def of(record: HessianRecord) -> Influence:
 
 
 def problem_of(run: Run, **changes: object) -> Problem:
-    return load([run.final], Source(samples=SAMPLES, dtype=torch.float64, **changes))[0]  # type: ignore[arg-type]
+    settings = {"samples": SAMPLES, "dtype": torch.float64, **changes}
+    return load([run.final], Source(**settings))[0]  # type: ignore[arg-type]
 
 
 class Small(nn.Module):
@@ -119,6 +120,12 @@ def test_a_registered_runs_rows_are_those_of_the_data_set(run: Run) -> None:
     assert isinstance(split.images, Tensor)
     rows = [one.row for one in influence.largest]
     torch.testing.assert_close(torch.tensor(images[..., 0]), split.images[rows, 0] / 255)
+
+
+def test_a_whole_split_leaves_the_shares_without_error(run: Run) -> None:
+    some, whole = (of(measured(problem_of(run, samples=count))) for count in (SAMPLES, None))
+    assert all(group.stderr > 0 for group in (*(some.by_class or ()), *(some.by_client or ())))
+    assert {group.stderr for group in (*(whole.by_class or ()), *(whole.by_client or ()))} == {0}
 
 
 def test_the_parts_of_rows_are_their_own_curvature(run: Run) -> None:
