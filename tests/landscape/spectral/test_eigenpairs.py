@@ -361,7 +361,7 @@ def test_a_copy_is_in_a_crowd_though_another_process_finds_it() -> None:
     torch.manual_seed(0)
     noise = 0.005 * torch.randn(6, 300, 300, dtype=torch.float64)
     noise -= noise.mean(0)
-    spectrum = torch.cat([torch.tensor([3.0, 3.0]), torch.linspace(0, 1, 298)]).double()
+    spectrum = torch.cat([torch.tensor([3.0, 3.0, 1.0]), torch.linspace(0, 0.01, 297)]).double()
     found = top_eigenpairs(BatchMatrices(spectrum.diag() + noise + noise.mT, 8), k=2)
     torch.testing.assert_close(found.values, torch.tensor([3.0, 3.0]).double(), rtol=1e-5, atol=0)
     assert bool(found.certified.all())
