@@ -46,6 +46,7 @@ for words, _ in walk(main, []):
     assert not [heavy for heavy in {HEAVY} if heavy in sys.modules], words
 """)
     assert all(name in shown for name in (*COMMANDS, "plot-partition [OPTIONS]"))
+    assert not [letter for letter in shown if ord(letter) >= 0x1F000]  # a code as in A:B:C became a picture
 
 
 def test_every_flag_of_a_group_of_options_is_there_and_every_example_is_understood() -> None:

@@ -64,14 +64,14 @@ NO_PARTS = (
 @click.option("--trace-rtol", type=click.FloatRange(0, min_open=True), default=0.05, show_default=True,
               help="Standard error of the trace, relative to its value.")  # fmt: skip
 @click.option("--density", is_flag=True, help="Also estimate the eigenvalue density.")
-@click.option("--influence", type=click.IntRange(1), metavar="[K]",
+@click.option("--influence", type=click.IntRange(1), metavar="K",
               help="Also which samples make λ_max: the shares of classes and clients, and the K largest of "
-              f"single samples. [K: {LISTED}]")  # fmt: skip
+              f"single samples, {LISTED} if K is left out.")  # fmt: skip
 @click.option("--reading", type=click.Choice(["paper", "code"]), default="paper", show_default=True,
               help="As the FedAlign paper defines the metrics, or as its scripts compute them.")  # fmt: skip
-@click.option("--rounds", "round_range", metavar="A:B:C|all",
-              help="Rounds A, A+C, … B of each RUN, or all that it kept; λ_max of each but the first begins "
-              "at the one before, and is not certified.")  # fmt: skip
+@click.option("--rounds", "round_range", metavar="FIRST:LAST:STEP|all",
+              help="These rounds of each RUN, or all that it kept; λ_max of each but the first begins at the "
+              "one before, and is not certified.")  # fmt: skip
 @click.option("--global-model", type=click.Choice(["final", "best"]),
               help="Which of a run's checkpoints RUN means. [default: final; code: best]")  # fmt: skip
 @click.option("--clients", is_flag=True, help="Also compare the curvature of the run's clients: H_N, H_D.")

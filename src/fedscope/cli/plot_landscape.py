@@ -63,9 +63,9 @@ EXAMPLES = {
 @click.option("--precision", type=click.Choice(["fp32", "bf16"]), default="fp32", show_default=True,
               help="Of the network's arithmetic; the record has the error of bf16.")  # fmt: skip
 @click.option("--recompute", is_flag=True, help="Evaluate again what the registry has of these points.")
-@click.option("--rounds", "round_range", metavar="A:B:C|all",
-              help="Rounds A, A+C, … B of each RUN, or all that it kept, along the directions of the last "
-              "one: a film or a strip.")  # fmt: skip
+@click.option("--rounds", "round_range", metavar="FIRST:LAST:STEP|all",
+              help="These rounds of each RUN, or all that it kept, along the directions of the last one: a "
+              "film or a strip.")  # fmt: skip
 @click.option("--kind", type=click.Choice(["both", "surface", "contour", "heat"]),
               help="Surfaces in space, contours, a heat map of the points, or surfaces above contours. "
               "[default: both; contour for a strip of rounds]")  # fmt: skip

@@ -41,8 +41,8 @@ EXAMPLES = {
 @click.option("--client-probes", type=click.IntRange(3), default=16, show_default=True,
               help="Probes per client for H_N and H_D, where a run kept its clients.")  # fmt: skip
 @click.option("--no-clients", is_flag=True, help="Leave H_N and H_D out.")
-@click.option("--rounds", metavar="A:B:C",
-              help="Also landscapes of the kept rounds A, A+C, … B along the same directions.")  # fmt: skip
+@click.option("--rounds", metavar="FIRST:LAST:STEP",
+              help="Also landscapes of these kept rounds along the same directions.")  # fmt: skip
 @click.option("--no-compute", is_flag=True, help="Show only what the registry and --record have.")
 @click.option("--record", "files", multiple=True, metavar="FILE", type=click.Path(path_type=Path),
               help="A saved record of `hessian` or `plot-landscape --json`; may be repeated.")  # fmt: skip

@@ -42,7 +42,7 @@ class ReportRequest:
     probes: int | None = None  # of the trace; None: to 5 %
     client_probes: int = 16
     clients: bool = True
-    rounds: str | None = None  # A:B:C of which there are landscapes, too
+    rounds: str | None = None  # FIRST:LAST:STEP of which there are landscapes, too
     bn: BatchNormMode = "eval"
     compute: bool = True  # False: show what the registry has
     given: tuple[Analysis, ...] = ()  # records that are shown whatever the registry has
@@ -157,7 +157,7 @@ def best_of(records: Sequence[Analysis], complete: Sequence[str]) -> list[Analys
 
 
 def kept_rounds(store: Registry, reference: str, rounds: str | None) -> list[Path]:
-    """Return the kept global models of the rounds A, A+C, … up to B of ``A:B:C``; none without.
+    """Return the kept global models of the rounds of ``FIRST:LAST:STEP``; none without.
 
     Raises:
         UserError: ``rounds`` is not of that form, or the run kept none of them.

@@ -42,7 +42,7 @@ def frames(records: Sequence[LandscapeRecord]) -> list[Frame]:
     if not is_film(records):
         raise UserError(
             "these records are not rounds of a run: make them with 'fedscope plot-landscape RUN --rounds "
-            "A:B:C'"
+            "FIRST:LAST:STEP'"
         )
     if len(records) == 1 and records[0].path:
         return [Frame((records[0],), (mark.label,), i + 1) for i, mark in enumerate(records[0].marks)]

@@ -39,7 +39,7 @@ def landscapes(
         targets: the checkpoints and samples.
         plane: which slices, and the grid on them.
         reporter: where progress and notes go.
-        rounds: ``A:B:C`` or ``all``, rounds of runs, each along the directions of its last one.
+        rounds: ``FIRST:LAST:STEP`` or ``all``, rounds of runs, each along the directions of its last one.
         most: as many slices as one figure shows.
         again: do not look for points in the registry.
 

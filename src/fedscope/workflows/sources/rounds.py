@@ -1,4 +1,4 @@
-"""`--rounds A:B:C`, or `all`: which rounds of which runs."""
+"""`--rounds FIRST:LAST:STEP`, or `all`: which rounds of which runs."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ MOST_ROUNDS = 500
 
 
 def parse(text: str) -> list[int]:
-    """Return the rounds A, A + C, … up to and including B of "A:B:C"; C is 1 if left out.
+    """Return the rounds of "FIRST:LAST:STEP", LAST included; STEP is 1 if left out.
 
     Raises:
         UserError: the text is of another form, or names fewer than two rounds or more than 500.
