@@ -85,6 +85,11 @@ def _printed(op: Operator, seed: int) -> Interval:
     return 1 - high, 1 - low
 
 
+def _descending(matrix: Tensor) -> Sequence[float]:
+    values: list[float] = torch.linalg.eigvalsh(matrix).flip(0).tolist()
+    return values
+
+
 def _traces(matrix: Tensor) -> Sequence[float]:
     return [float(matrix.trace())]
 
@@ -106,21 +111,10 @@ def _above(matrix: Tensor) -> Sequence[float]:
     return [float((torch.linalg.eigvalsh(matrix) > 0.1).double().mean())]
 
 
-TEN = Row(
-    "the 10 largest eigenvalues", _ten_largest, lambda mean: torch.linalg.eigvalsh(mean).flip(0)[:10].tolist()
-)
-
 DRAWN = (
-    Row(
-        "λ_max",
-        lambda op, seed: _eigenvalue(op, "largest"),
-        lambda mean: [float(torch.linalg.eigvalsh(mean)[-1])],
-    ),
-    Row(
-        "λ_min",
-        lambda op, seed: _eigenvalue(op, "smallest"),
-        lambda mean: [float(torch.linalg.eigvalsh(mean)[0])],
-    ),
+    Row("λ_max", lambda op, seed: _eigenvalue(op, "largest"), lambda mean: _descending(mean)[:1]),
+    Row("the 10 largest eigenvalues", _ten_largest, lambda mean: _descending(mean)[:10]),
+    Row("λ_min", lambda op, seed: _eigenvalue(op, "smallest"), lambda mean: _descending(mean)[-1:]),
     Row(
         "trace of the population, 20 probes",
         lambda op, seed: [_trace(op, seed, probes=20).population_interval()],

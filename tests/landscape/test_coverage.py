@@ -3,7 +3,7 @@
 import pytest
 
 from .coverage import NOMINAL, SLACK, Population, shares, trained_population
-from .coverage_trace import DRAWN, PRINTED, PROBED, TEN
+from .coverage_trace import DRAWN, PRINTED, PROBED
 
 
 @pytest.fixture(scope="module")
@@ -13,14 +13,7 @@ def population() -> Population:
 
 @pytest.mark.slow
 def test_intervals_from_draws_of_samples_cover_the_population(population: Population) -> None:
-    """Those of close eigenvalues, which change places from draw to draw, are a little short: the first order
-    of their spread knows nothing of that.
-    """
-    found = shares([*DRAWN, TEN], population.mean, population.draw)
-    close = found.pop(TEN.name)
-    _are_nominal(found)
-    print(f"{close:.1%}")
-    assert abs(close - 0.9) <= SLACK
+    _are_nominal(shares(DRAWN, population.mean, population.draw))
 
 
 @pytest.mark.slow

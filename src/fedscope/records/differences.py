@@ -30,6 +30,7 @@ from fedscope.records.hessian import HessianRecord, Trace
 from fedscope.records.numbers import or_null
 from fedscope.statistics.families import holm
 from fedscope.statistics.intervals import (
+    bias_range,
     combined,
     data_stderr,
     finite_population,
@@ -185,8 +186,7 @@ def _lambda_max(reference: HessianRecord, other: HessianRecord) -> Difference | 
 def _biases(top: Eigenvalue) -> tuple[float, float]:
     """Return between what λ_max's bias on these samples lies; 0 where it is not known."""
     bias = 0.0 if math.isnan(top.bias_data) else top.bias_data
-    other = bias if math.isnan(top.bias_most) else top.bias_most
-    return min(bias, other), max(bias, other)
+    return bias_range(bias, bias if math.isnan(top.bias_most) else top.bias_most)
 
 
 def _trace(reference: HessianRecord, other: HessianRecord) -> Difference | None:

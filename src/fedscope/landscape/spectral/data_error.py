@@ -10,8 +10,9 @@ none beside λ. With eigenvalues i^−0.8 they were four fifths of λ_max's bias
 
 The jackknife takes the bias to fall as 1/N. In a crowd it falls more slowly, as N^(−1/2) at the edge
 c(1 + √(n/N))² of the sample spectrum of c·1 (Marchenko and Pastur 1967), where it is up to twice what the
-jackknife says; and a Krylov space of few rows hides up to a third of it. So the bias of a crowded eigenvalue,
-more than 0.6 times its distance to the next one, is known to a factor of 3 only.
+jackknife says; and a Krylov space of few rows hides up to a third of it. Within a crowd the terms of both
+neighbours almost cancel, and the jackknife's remainder scatters as much as the value does. So the bias of a
+crowded eigenvalue, more than 0.6 times its distance to the next one, is open: from none to 3 times this.
 
 Symbols: B batches of n_b samples, N in all; m rows of the basis, P = QᵀQ; k eigenvalues.
 """

@@ -18,7 +18,7 @@ from torch import Tensor
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.printing import Printed
 from fedscope.landscape.spectral.gauss_quadrature import share_limits
-from fedscope.statistics.intervals import combined, interval, mean_stderr, sloped_interval
+from fedscope.statistics.intervals import bias_range, combined, interval, mean_stderr, sloped_interval
 from fedscope.statistics.resolution import is_resolved
 
 
@@ -70,7 +70,9 @@ class Eigenpairs(Printed):
     matvecs: int
     seed: int
     certified: Tensor  # (k,) bool: known to be the i-th, but with a probability of 0.1 %
-    bias_most: Tensor  # (k,) float64: what that may be: more for an eigenvalue in a crowd, see ``data_error``
+    bias_most: (
+        Tensor  # (k,) float64: the most that may be; another number in a crowd alone, see ``data_error``
+    )
     subspace: Subspace | None = None  # the Krylov basis with its products
     forms: Tensor | None = None  # (k, B) float64: each batch's vᵀH_b v
     samples: Tensor | None = None  # (k, N) float64: each sample's vᵀH_i v; None where they cannot be told
@@ -110,12 +112,13 @@ class Eigenpairs(Printed):
         """Return a confidence interval of the i-th eigenvalue of the population.
 
         It is Student's on a logarithmic scale, unless the value is within two standard errors of 0: a draw
-        without the few samples of high curvature has too low a value and too low an error together. Where
-        the bias may be larger, it reaches from that for the largest to that for the least. The residual,
+        without the few samples of high curvature has too low a value and too low an error together. In a
+        crowd, where the bias is open, it reaches from that for the largest to that for none. The residual,
         which bounds the error of the value on these samples, is added at both ends.
         """
-        residual, biases = float(self.residuals[i]), (self.bias_data[i], self.bias_most[i])
-        values = [float(self.values[i] - bias) for bias in biases]
+        residual = float(self.residuals[i])
+        biases = bias_range(float(self.bias_data[i]), float(self.bias_most[i]))
+        values = [float(self.values[i]) - bias for bias in biases]
         reach = [_lognormal(replace(self.population(i), value=value), level) for value in values]
         return min(low for low, _ in reach) - residual, max(high for _, high in reach) + residual
 
