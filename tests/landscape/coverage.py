@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, hessian, vmap
 from torch.nn.functional import cross_entropy, embedding_bag
 
-from fedscope.landscape.operators.base import LambdaOperator, Operator, Product
+from fedscope.landscape.operators.base import Blocks, DiagonalParts, LambdaOperator, Operator, Product
 
 DRAWS = int(os.environ.get("FEDSCOPE_DRAWS", 100))  # repetitions; the documented shares are of 300
 NOMINAL = 0.95
@@ -31,9 +31,10 @@ Interval = tuple[float, float]
 class BatchMatrices(Operator):
     """The mean of B dense symmetric matrices of equal weight, each that of a batch of ``samples``."""
 
-    def __init__(self, matrices: Tensor, samples: int) -> None:
+    def __init__(self, matrices: Tensor, samples: int, *, blocks: Blocks | None = None) -> None:
         super().__init__(
             matrices.shape[-1],
+            blocks=blocks,
             dtype=matrices.dtype,
             device="cpu",
             weights=(samples,) * len(matrices),
@@ -43,6 +44,14 @@ class BatchMatrices(Operator):
     def trace(self) -> float:
         """The exact trace."""
         return float(self._matrices.mean(0).trace())
+
+    def diagonal_parts(self, probes: Tensor, onto: Tensor) -> DiagonalParts:
+        """The parts of each batch."""
+        parts = probes[:, None] * (self._matrices @ probes.T).permute(2, 0, 1)  # (m, B, n)
+        blocks = [piece.sum(2) for piece in parts.split([length for _, length in self.blocks], 2)]
+        whole = parts.mean(1)
+        gram = torch.einsum("mbi,lbi->bml", parts, parts)
+        return DiagonalParts(torch.stack(blocks, 2), parts @ onto.T, gram, whole @ whole.T)
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
         images = (self._matrices @ rows.T).mT  # (B, m, n)
@@ -127,10 +136,11 @@ def trained_population(size: int = 800, steps: int = 300) -> Population:
         cross_entropy(model(inputs[rows]), targets[rows]).backward()
         optimizer.step()
     model.eval()
-    return Population(_sample_hessians(model, inputs[:size], targets[:size]))
+    return Population(sample_hessians(model, inputs[:size], targets[:size]))
 
 
-def _sample_hessians(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+def sample_hessians(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the Hessian of cross-entropy of each sample, (R, n, n) float64."""
     named = {name: p.detach() for name, p in model.named_parameters()}
     lengths = [p.numel() for p in named.values()]
     weights = torch.cat([p.flatten() for p in named.values()])

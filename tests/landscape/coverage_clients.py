@@ -1,22 +1,27 @@
 """How often the intervals of H_N and H_D cover the truth: clients of a small net, their dense Hessians known.
 
 A BatchNorm net is trained on the digits, then by each client from there on rows of its own, unevenly over the
-classes. The truth is of the clients' dense Hessians at their weights on their rows; only the probes repeat.
+classes. The truth is of the clients' dense Hessians at their weights, on all their rows. Either only the
+probes repeat, or each client is measured on independent draws from its rows.
+
+Symbols: K clients, R rows of one, n parameters.
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
-from torch.func import functional_call, grad, jacrev
 from torch.nn.functional import cross_entropy
 
 from fedscope.choices import Reading
-from fedscope.landscape import LambdaOperator, cross_client
+from fedscope.landscape import CrossClient, LambdaOperator, cross_client
+from fedscope.landscape.operators.base import Blocks, Operator
+
+from .coverage import DRAWS, BatchMatrices, Interval, sample_hessians
 
 CLIENTS, ROWS = 6, 128
 Key = tuple[str, Reading]
@@ -24,19 +29,36 @@ Key = tuple[str, Reading]
 
 @dataclass(frozen=True)
 class Population:
-    """K clients' Hessians (K, n, n) float64, and the lengths of the net's tensors."""
+    """K clients' Hessians of each row, (R, n, n) float64, and the lengths of the net's tensors."""
 
-    hessians: Tensor
+    samples: tuple[Tensor, ...]
     lengths: tuple[int, ...]
 
     @property
-    def operators(self) -> list[LambdaOperator]:
-        """One operator per client."""
-        blocks = tuple((str(i), length) for i, length in enumerate(self.lengths))
+    def hessians(self) -> Tensor:
+        """(K, n, n)."""
+        return torch.stack([one.mean(0) for one in self.samples])
+
+    @property
+    def blocks(self) -> Blocks:
+        """The tensors' numbers and lengths."""
+        return tuple((str(i), length) for i, length in enumerate(self.lengths))
+
+    def whole(self, _: int) -> list[LambdaOperator]:
+        """One operator per client, of all its rows."""
         return [
-            LambdaOperator(lambda v, m=matrix: m @ v, len(matrix), blocks=blocks)  # type: ignore[misc]
+            LambdaOperator(lambda v, m=matrix: m @ v, len(matrix), blocks=self.blocks)  # type: ignore[misc]
             for matrix in self.hessians
         ]
+
+    def draw(self, seed: int, batches: int = 16, samples: int = 8) -> list[BatchMatrices]:
+        """One operator per client, of independent draws from its rows."""
+        generator, found = torch.Generator().manual_seed(seed), []
+        for one in self.samples:
+            rows = torch.randint(len(one), (batches, samples), generator=generator)
+            means = torch.stack([one[batch].mean(0) for batch in rows])
+            found.append(BatchMatrices(means, samples, blocks=self.blocks))
+        return found
 
     def truth(self) -> dict[Key, float]:
         """Return H_N and H_D over distinct pairs."""
@@ -52,16 +74,31 @@ class Population:
         return found
 
 
-def coverage(population: Population, seeds: Sequence[int], **options: Any) -> dict[Key, float]:
+def coverage(
+    population: Population,
+    operators: Callable[[int], Sequence[Operator]],
+    intervals: Callable[[CrossClient, Key], Interval],
+    **options: Any,
+) -> dict[Key, float]:
     """Return the share of seeded comparisons whose 95 % interval holds the truth."""
-    truth, operators = population.truth(), population.operators
+    truth = population.truth()
     hits = dict.fromkeys(truth, 0)
-    for seed in seeds:
-        found = cross_client(operators, seed=seed, **options)
-        for (quantity, reading), value in truth.items():
-            low, high = (found.H_N if quantity == "H_N" else found.H_D)[reading].interval()
-            hits[quantity, reading] += low <= value <= high
-    return {key: count / len(seeds) for key, count in hits.items()}
+    for seed in range(DRAWS):
+        found = cross_client(operators(seed), seed=seed, **options)
+        for key, value in truth.items():
+            low, high = intervals(found, key)
+            hits[key] += low <= value <= high
+    return {key: count / DRAWS for key, count in hits.items()}
+
+
+def of_samples(found: CrossClient, key: Key) -> Interval:
+    """The interval of a quantity of the samples as they are."""
+    return (found.H_N if key[0] == "H_N" else found.H_D)[key[1]].interval()
+
+
+def of_population(found: CrossClient, key: Key) -> Interval:
+    """The interval of a quantity of the clients' populations."""
+    return (found.H_N_population if key[0] == "H_N" else found.H_D_population)[key[1]].interval()
 
 
 def trained_clients(steps: int = 200, local: int = 60) -> Population:
@@ -74,14 +111,14 @@ def trained_clients(steps: int = 200, local: int = 60) -> Population:
         nn.Linear(16, 10),
     ).double()  # fmt: skip
     _train(model, inputs, targets, steps, momentum=0.9)
-    hessians = []
+    samples = []
     for _ in range(CLIENTS):
         shares = torch.distributions.Dirichlet(torch.full((10,), 0.5)).sample()
         rows = torch.multinomial(shares[targets], ROWS)
         client = copy.deepcopy(model)
         _train(client, inputs[rows], targets[rows], local, momentum=0.0)
-        hessians.append(_dense(client, inputs[rows], targets[rows]))
-    return Population(torch.stack(hessians), tuple(p.numel() for p in model.parameters()))
+        samples.append(sample_hessians(client.eval(), inputs[rows], targets[rows]))
+    return Population(tuple(samples), tuple(p.numel() for p in model.parameters()))
 
 
 def _train(model: nn.Module, inputs: Tensor, targets: Tensor, steps: int, momentum: float) -> None:
@@ -91,16 +128,3 @@ def _train(model: nn.Module, inputs: Tensor, targets: Tensor, steps: int, moment
         optimizer.zero_grad()
         cross_entropy(model(inputs[rows]), targets[rows]).backward()
         optimizer.step()
-
-
-def _dense(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-    named = {name: p.detach() for name, p in model.eval().named_parameters()}
-    lengths = [p.numel() for p in named.values()]
-
-    def loss(flat: Tensor) -> Tensor:
-        pieces = zip(named.items(), flat.split(lengths), strict=True)
-        parameters = {name: piece.view(p.shape) for (name, p), piece in pieces}
-        return cross_entropy(functional_call(model, parameters, (inputs,)), targets)
-
-    matrix: Tensor = jacrev(grad(loss))(torch.cat([p.flatten() for p in named.values()]))
-    return matrix

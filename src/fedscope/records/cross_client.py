@@ -60,6 +60,7 @@ class CrossClient(Plain):
     overlap: Several[Number] = ()
     matrices: BySymbol[Matrix] | None = None
     matrices_resolved: BySymbol[Many[Many[bool]]] | None = None
+    populations: BySymbol[Estimate] | None = None  # of what the clients' samples were drawn from
     uploads: dict[str, str] | None = None  # the clients' files and their hashes
     rows: str | None = None  # "redrawn": the run did not store which rows the clients hold
     rows_sha256: str | None = None
@@ -81,6 +82,14 @@ class CrossClient(Plain):
         """Return the mean over pairs; None where the reading was not measured."""
         means = self.H_N if symbol == "H_N" else self.H_D
         return means.tensor if reading == "tensor" else means.parameter
+
+    def population(self, symbol: Symbol, reading: Reading) -> Estimate | None:
+        """Return the mean over pairs for what the samples were drawn from; None where it is not known."""
+        return self.populations.of(symbol, reading) if self.populations else None
+
+    def compared(self, symbol: Symbol, reading: Reading) -> Estimate | None:
+        """Return what is compared with another record's: :meth:`population`, or else :meth:`mean`."""
+        return self.population(symbol, reading) or self.mean(symbol, reading)
 
     def matrix(self, symbol: Symbol, reading: Reading) -> Matrix | None:
         """Return the value of each pair, NaN where there is none; None where there is no matrix."""

@@ -204,7 +204,10 @@ def _mean_over_pairs(
     symbol: Symbol, reading: Reading, reference: HessianRecord, other: HessianRecord
 ) -> Difference | None:
     crossed = [record.cross_client for record in (reference, other)]
-    means = [found.mean(symbol, reading) for found in crossed if found]
+    both = all(found and found.population(symbol, reading) for found in crossed)
+    means = [
+        found.compared(symbol, reading) if both else found.mean(symbol, reading) for found in crossed if found
+    ]
     mine, yours = means if len(means) == 2 else (None, None)
     if mine is None or yours is None:
         return None

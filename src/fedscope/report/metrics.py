@@ -8,7 +8,7 @@ from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.advice import ONE_BATCH
 from fedscope.figures.text.influence import percent
 from fedscope.figures.text.labels import label
-from fedscope.figures.text.tables import CARRIED_BY, effective_number, hessian_table
+from fedscope.figures.text.tables import CARRIED_BY, all_rows, effective_number, hessian_table
 from fedscope.figures.text.verdicts import comparison_table
 from fedscope.records.commands import reference
 from fedscope.records.cross_client import READINGS
@@ -143,6 +143,9 @@ def _notes(curvatures: Sequence[HessianRecord]) -> tuple[str, ...]:
     unknown = any(len(record.batch_sizes) == 1 for record in curvatures)
     if any(record.lambda_max.by_sample for record in curvatures):
         notes = (*notes, f"{TOP}: share of λ_max that the 1 % of samples with the largest parts q carry")
+    notes += tuple(
+        f"{label(record.checkpoint)}: {line}" for record in curvatures if (line := all_rows(record))
+    )
     return (*notes, f"–: {ONE_BATCH}") if unknown else notes
 
 

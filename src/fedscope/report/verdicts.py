@@ -118,7 +118,7 @@ def _signed(difference: Difference) -> str:
 def _unresolved(record: HessianRecord, quantity: Quantity) -> bool:
     if not quantity.symbol or not record.cross_client:
         return False
-    mean = record.cross_client.mean(quantity.symbol, "tensor")
+    mean = record.cross_client.compared(quantity.symbol, "tensor")
     return mean is not None and not mean.resolves(quantity.symbol)
 
 

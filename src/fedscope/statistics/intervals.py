@@ -129,6 +129,19 @@ def jackknife_variance(left_out: Tensor) -> Tensor:
     return (groups - 1) / groups * ((left_out - left_out.mean(0)) ** 2).sum(0)
 
 
+def deleted(whole: Tensor, left_out: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the jackknife's bias and variance of a statistic from its values without each of B batches.
+
+    ``shares`` (B,) are n_b/N. With θ̃_b = θ/w_b − (1/w_b − 1) θ_(−b), the bias is θ less the mean
+    B θ − Σ (1 − w_b) θ_(−b), and the variance Σ (θ̃_b − that)² / (1/w_b − 1) / B (Busing, Meijer and van der
+    Leeden 1999). For equal sizes these are Quenouille's (1956) and Tukey's (1958).
+    """
+    count, odds = len(shares), 1 / shares - 1
+    mean = count * whole - ((1 - shares) * left_out).sum()
+    pseudo = whole / shares - odds * left_out
+    return whole - mean, ((pseudo - mean) ** 2 / odds).sum() / count
+
+
 def sloped_interval(
     value: float, stderr: float, slope: float, dof: float, level: float = 0.95
 ) -> tuple[float, float]:

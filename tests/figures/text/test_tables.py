@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.figures.text.tables import hessian_table
+from fedscope.figures.text.tables import all_rows, hessian_table
 from fedscope.figures.text.verdicts import comparison_table
 from fedscope.records.hessian import HessianRecord
 
@@ -64,9 +64,33 @@ def test_clients_add_four_columns_and_their_convention() -> None:
         "unresolved: out of its range, or its 95 % interval excludes nothing; raise "
         "--client-probes (the value is in --json)"
     )
-    assert table.notes[-1] == "H_N, H_D: mean over distinct pairs of 10 clients, ± standard error"
+    assert (
+        table.notes[-1]
+        == "H_N, H_D: mean over distinct pairs of 10 clients, ± standard error over the probes"
+    )
     stopped = hessian_table([_record(cross_client=CROSS | {"converged": False})])
     assert "raise --client-max-probes " in stopped.notes[1]
+
+
+def test_of_all_rows_that_the_clients_hold_is_told_and_compared() -> None:
+    def record(H_D: float) -> HessianRecord:
+        whole = {"value": H_D, "stderr": 0.03, "resolved": True}
+        populations = {
+            "H_N": {"tensor": whole, "parameter": whole},
+            "H_D": {"tensor": whole, "parameter": None},
+        }
+        return _record(cross_client=CROSS | {"populations": populations})
+
+    assert all_rows(_record(cross_client=CROSS)) is None
+    assert all_rows(record(0.7)) == (
+        "of all rows that the clients hold, ± the samples too: H_N (tensor) 0.700 ± 0.030, "
+        "H_N (parameter) 0.700 ± 0.030, H_D (tensor) 0.700 ± 0.030, H_D (parameter) –"
+    )
+    table = comparison_table([record(0.7), record(0.5)])
+    assert dict(zip(table.columns, table.rows[0], strict=True))["H_D (tensor)"] == "−0.200 ± 0.042: lower"
+    one_has_none = comparison_table([record(0.7), _record(cross_client=CROSS)])
+    columns = dict(zip(one_has_none.columns, one_has_none.rows[0], strict=True))
+    assert columns["H_D (tensor)"] == "0.000 ± 0.014: undecided"
 
 
 def test_what_is_not_resolved_shows_no_number_and_no_verdict() -> None:

@@ -8,7 +8,7 @@ from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.advice import advice, holders_unknown, plain_form, redrawn
 from fedscope.figures.text.influence import influence_tables
 from fedscope.figures.text.labels import label
-from fedscope.figures.text.tables import Table, hessian_table
+from fedscope.figures.text.tables import Table, all_rows, hessian_table
 from fedscope.records.hessian import HessianRecord
 
 
@@ -16,7 +16,13 @@ def shown(found: Sequence[HessianRecord]) -> Iterator[console.Piece]:
     """Return what is printed of the records: their table, their differences, and each one's own."""
     yield _piece(hessian_table(found))
     for record in found:
-        notes = [plain_form(record), *advice(record), redrawn(record), holders_unknown(record)]
+        notes = [
+            plain_form(record),
+            *advice(record),
+            all_rows(record),
+            redrawn(record),
+            holders_unknown(record),
+        ]
         if record.reused:
             notes.insert(0, "as measured before; --recompute measures again")
         yield from (("note", f"{label(record.checkpoint)}: {line}") for line in notes if line)

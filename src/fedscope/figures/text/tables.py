@@ -94,6 +94,18 @@ def effective_number(samples: float) -> str:
     return f"{float(f'{samples:.3g}'):,.10g}" if math.isfinite(samples) else ABSENT
 
 
+def all_rows(record: HessianRecord) -> str | None:
+    """Return H_N and H_D of what the clients' samples were drawn from; None where they are not known."""
+    cross = record.cross_client
+    if cross is None or cross.populations is None:
+        return None
+    found = [
+        f"{symbol} ({reading}) {_relation(cross.population(symbol, reading), symbol)}"
+        for symbol, reading in _CROSS_CLIENT
+    ]
+    return f"of all rows that the clients hold, ± the samples too: {', '.join(found)}"
+
+
 def _relations(cross: CrossClient | None) -> list[str]:
     return [
         _relation(cross.mean(symbol, reading) if cross else None, symbol) for symbol, reading in _CROSS_CLIENT
@@ -152,7 +164,7 @@ def _pairs(cross: CrossClient) -> str:
     when = (
         f"; uploads of rounds {min(rounds)} to {max(rounds)}" if rounds and min(rounds) < max(rounds) else ""
     )
-    return f"H_N, H_D: mean over {meaning} of {cross.clients} clients{when}, ± standard error"
+    return f"H_N, H_D: mean over {meaning} of {cross.clients} clients{when}, ± standard error over the probes"
 
 
 def _text(value: object) -> str:

@@ -137,6 +137,17 @@ class ClientDiagonals:
                 grew = self._grow(client, op, variances[client], goal) or grew
         return grew
 
+    def means(self) -> dict[Reading, Tensor]:
+        """Return the diagonals (K, n) in the operators' dtype and the tensors' block traces (K, T)."""
+        return {
+            "parameter": torch.stack([one.mean(0) for one in self.parameter]),
+            "tensor": torch.stack([one.mean(0) for one in self.tensor]),
+        }
+
+    def fresh(self) -> torch.Generator:
+        """Return a generator that draws what no probe so far came from."""
+        return _at(self._draws)
+
     def noise(self, reading: Reading) -> float:
         """Return the variance of the means over all probes relative to the squared norms, of all clients."""
         rows = self.parameter if reading == "parameter" else self.tensor

@@ -15,8 +15,9 @@ from torch import Tensor
 from fedscope.choices import CLIENT_RTOL, Pairs, Reading
 from fedscope.errors import UserError
 from fedscope.landscape.heterogeneity.client_diagonals import MEMORY, ClientDiagonals, Diagonals
+from fedscope.landscape.heterogeneity.populations import PROBES, client_parts, of_populations
 from fedscope.landscape.heterogeneity.results import CrossClient
-from fedscope.landscape.heterogeneity.similarity import Comparison, compare, relative_reach
+from fedscope.landscape.heterogeneity.similarity import Comparison, compare, has_equals, relative_reach
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import DEFAULT_SEED
@@ -42,6 +43,7 @@ def cross_client(
     estimator: Diagonals = deflated_diagonal,
     known: Sequence[Subspace | None] = (),
     basis_memory: int = MEMORY,
+    sample_probes: int = PROBES,
     progress: Progress | None = None,
 ) -> CrossClient:
     """Compare the Hessian diagonals of K clients, for whole diagonals and for tensors' block traces.
@@ -74,6 +76,8 @@ def cross_client(
             probes; None for a client without.
         basis_memory: bytes of the clients' bases that are kept from stage to stage, and grow there; a client
             whose basis does not fit gets a new one in each stage, with 0 all of them.
+        sample_probes: probes of each client for the errors over its samples, which must be other ones for
+            every client; 0: those errors are left out, as with an iterator of operators.
         progress: called after every product; the total is not known.
 
     Raises:
@@ -106,6 +110,11 @@ def cross_client(
         if more:
             tally.add(operators, more)
             found = _compared(tally, pairs)
+    alone = not isinstance(operators, Iterator) and not has_equals(found["parameter"])
+    parts, spent = client_parts(operators, tally.means(), tally.fresh(), sample_probes if alone else 0)
+    if progress and spent:
+        progress(tally.matvecs + spent, None)
+    populations = {reading: of_populations(found[reading], of, pairs) for reading, of in parts.items()}
     return CrossClient(
         clients=len(tally.parameter),
         pairs=pairs,
@@ -116,10 +125,12 @@ def cross_client(
         H_N_resolved={reading: one.H_N_resolved for reading, one in found.items()},
         H_D_resolved={reading: one.H_D_resolved for reading, one in found.items()},
         squared_norms={reading: one.squared_norms for reading, one in found.items()},
+        H_N_population={reading: H_N for reading, (H_N, _) in populations.items()},
+        H_D_population={reading: H_D for reading, (_, H_D) in populations.items()},
         probes=(tally.probes,) * len(tally.parameter),
         deflated=tally.deflated,
         converged=probes is not None or _reach(found[aim]) <= goal,
-        matvecs=tally.matvecs,
+        matvecs=tally.matvecs + spent,
         traces=tuple(_trace(groups) for groups in tally.tensor),
     )
 

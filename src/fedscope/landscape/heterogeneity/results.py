@@ -1,7 +1,7 @@
 """The result of comparing clients: a frozen record. Symbols: K clients."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
@@ -15,7 +15,11 @@ class CrossClient(Printed):
     """How much the curvature of the clients' models differs (Mendieta et al. 2022, section 3.2).
 
     For clients k and j with diagonals D: H_N = (‖D_k‖ − ‖D_j‖)², H_D = ⟨D_k, D_j⟩ / (‖D_k‖·‖D_j‖), averaged
-    over pairs. The published scripts have the ``tensor`` reading only, and no error bars.
+    over pairs. These are of the clients' samples as they are, and their errors are the probes'. Those of the
+    distributions, or finite populations, that each client's samples were drawn from have both errors; they
+    are missing where the samples' parts are not known, or not independent from client to client.
+
+    The published scripts have the ``tensor`` reading only, and no error bars.
     """
 
     clients: int
@@ -31,4 +35,6 @@ class CrossClient(Printed):
     converged: bool | None  # whether the intervals are as narrow as was asked for; None: there are none
     matvecs: int
     traces: tuple[Estimate, ...]  # of each client, from the same products
+    H_N_population: Mapping[Reading, Estimate] = field(default_factory=dict)
+    H_D_population: Mapping[Reading, Estimate] = field(default_factory=dict)
     deflated: int = 0  # rows of each client's basis, whose part of the diagonal is exact, at its last probes

@@ -46,6 +46,9 @@ class Comparison:
     H_N_resolved: Tensor  # (K, K) bool
     H_D_resolved: Tensor  # (K, K) bool
     squared_norms: tuple[Estimate, ...]  # K: ‖D_k‖²
+    inner: Tensor  # (K, K) float64: I
+    norms: Tensor  # (K,) float64: ‖D_k‖
+    spread: Tensor  # (K, K) float64: variances of the errors of the norms' differences
 
 
 def compare(rows: list[Tensor], pairs: Pairs, *, sure: bool = True) -> Comparison:
@@ -60,29 +63,40 @@ def compare(rows: list[Tensor], pairs: Pairs, *, sure: bool = True) -> Compariso
     place = torch.tensor([chosen.index(j) for j in same_as])  # equal clients share one Gram block
     gram = _gram(rows, chosen)
     groups = gram.shape[1]
-    squares, norms, cosines = _relations(_inner(gram), place)
+    inner = _inner(gram)[place][:, place]
+    norms, cosines = relations(inner)
     if groups == 1:
-        return _plain(squares, norms, cosines, pairs, 0.0 if sure else math.nan)
-    left = [_relations(_inner(gram[:, kept][..., kept]), place) for kept in _all_but_one(groups)]
-    left_squares, left_norms, left_cosines = (torch.stack(parts) for parts in zip(*left, strict=True))
+        return _plain(inner, pairs, 0.0 if sure else math.nan)
+    left = [_inner(gram[:, kept][..., kept])[place][:, place] for kept in _all_but_one(groups)]
+    left_squares = torch.stack([one.diagonal() for one in left])
+    left_norms, left_cosines = relations(torch.stack(left))
     norms = groups * norms - (groups - 1) * left_norms.mean(0)
     cosines = groups * cosines - (groups - 1) * left_cosines.mean(0)
     covariance, dof = _jackknife_covariance(left_norms), groups - 1
     spread = covariance.diagonal()[:, None] + covariance.diagonal() - 2 * covariance
     gaps = norms[:, None] - norms
-    squared_norms = _squared_norms(squares, jackknife_variance(left_squares).sqrt(), dof)
+    squared_norms = _squared_norms(inner.diagonal(), jackknife_variance(left_squares).sqrt(), dof)
     most = _most_of_pairs(squared_norms)
     cosine_errors = jackknife_variance(left_cosines).sqrt()
-    average_error = jackknife_variance(_average(left_cosines, pairs)).sqrt()
+    average_error = jackknife_variance(average(left_cosines, pairs)).sqrt()
     return Comparison(
-        H_N=_gap(gaps, spread, dof, pairs, float(most.max())),
-        H_D=_cosine(float(_average(cosines, pairs)), float(average_error), dof),
+        H_N=mean_squared_gap(gaps, spread, dof, pairs, float(most.max())),
+        H_D=cosine_estimate(float(average(cosines, pairs)), float(average_error), dof),
         H_N_matrix=gaps**2 - spread,
         H_D_matrix=cosines,
         H_N_resolved=_resolved(partial(_squared_gap, dof=dof), gaps, spread, most),
-        H_D_resolved=_resolved(partial(_cosine, dof=dof), cosines, cosine_errors),
+        H_D_resolved=_resolved(partial(cosine_estimate, dof=dof), cosines, cosine_errors),
         squared_norms=squared_norms,
+        inner=inner,
+        norms=norms,
+        spread=spread,
     )
+
+
+def has_equals(found: Comparison) -> bool:
+    """Say whether two clients have the same diagonal, as they have of the same weights and samples."""
+    _, cosines = relations(found.inner)
+    return int((cosines == 1).sum()) > len(cosines)
 
 
 def relative_reach(estimate: Estimate) -> float:
@@ -94,20 +108,24 @@ def relative_reach(estimate: Estimate) -> float:
     return reach / abs(estimate.value) if estimate.value and math.isfinite(reach) else math.inf
 
 
-def _plain(squares: Tensor, norms: Tensor, cosines: Tensor, pairs: Pairs, stderr: float) -> Comparison:
+def _plain(inner: Tensor, pairs: Pairs, stderr: float) -> Comparison:
     """Compare diagonals that are taken as they are, all with the same error: 0, or NaN for one not known."""
+    (norms, cosines), squares = relations(inner), inner.diagonal()
     errors = torch.full_like(cosines, stderr)
     squared_norms = _squared_norms(squares, torch.full_like(squares, stderr), math.inf)
     most = _most_of_pairs(squared_norms)
     gaps = (norms[:, None] - norms) ** 2
     return Comparison(
-        H_N=Estimate(float(_average(gaps, pairs)), stderr, low=0, high=float(most.max())),
-        H_D=_cosine(float(_average(cosines, pairs)), stderr, math.inf),
+        H_N=Estimate(float(average(gaps, pairs)), stderr, low=0, high=float(most.max())),
+        H_D=cosine_estimate(float(average(cosines, pairs)), stderr, math.inf),
         H_N_matrix=gaps,
         H_D_matrix=cosines,
         H_N_resolved=_resolved(lambda value, most: Estimate(value, stderr, low=0, high=most), gaps, most),
-        H_D_resolved=_resolved(partial(_cosine, dof=math.inf), cosines, errors),
+        H_D_resolved=_resolved(partial(cosine_estimate, dof=math.inf), cosines, errors),
         squared_norms=squared_norms,
+        inner=inner,
+        norms=norms,
+        spread=torch.full_like(inner, stderr**2),
     )
 
 
@@ -123,7 +141,8 @@ def _most_of_pairs(squared_norms: tuple[Estimate, ...]) -> Tensor:
     return torch.maximum(ends[:, None], ends)
 
 
-def _cosine(value: float, stderr: float, dof: float) -> Estimate:
+def cosine_estimate(value: float, stderr: float, dof: float) -> Estimate:
+    """Return an estimate of H_D."""
     return Estimate(value, stderr, dof, low=-1, high=1)
 
 
@@ -140,14 +159,14 @@ def _resolved(estimate: Callable[..., Estimate], *matrices: Tensor) -> Tensor:
     return torch.tensor([[estimate(*pair).resolved for pair in zip(*row, strict=True)] for row in rows])
 
 
-def _gap(gaps: Tensor, spread: Tensor, dof: int, pairs: Pairs, most: float) -> Estimate:
+def mean_squared_gap(gaps: Tensor, spread: Tensor, dof: int, pairs: Pairs, most: float) -> Estimate:
     """Return H_N from the differences of norms (K, K) and the variances of their errors (K, K)."""
     clients = len(gaps)
     center = torch.eye(clients, dtype=torch.float64) - 1 / clients
     x, C = gaps.mean(1), -center @ spread @ center / 2  # zero where all clients are equal
     scale = 2 / (clients - 1) if pairs == "distinct" else 2 / clients
     square = float(x @ x)
-    value = float(_average(gaps**2 - spread, pairs))
+    value = float(average(gaps**2 - spread, pairs))
     slope = 4 * scale * float(x @ C @ x) / square if square > 0 else 0.0
     floor = 2 * scale**2 * _square_trace(C, dof)
     return Estimate(value, math.sqrt(slope * max(value, 0.0) + floor), dof, slope, low=0, high=most)
@@ -198,17 +217,20 @@ def _inner(gram: Tensor) -> Tensor:
     return (total - gram.diagonal(dim1=1, dim2=3).sum(-1)) / (groups * (groups - 1))
 
 
-def _relations(inner: Tensor, place: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return I_kk, √I_kk and I_kj / √(I_kk I_jj) of the clients; NaN where I_kk came out negative."""
-    inner = inner[place][:, place]
-    squares = inner.diagonal()
+def relations(inner: Tensor) -> tuple[Tensor, Tensor]:
+    """Return √I_kk (…, K) and I_kj / √(I_kk I_jj) (…, K, K) of inner products (…, K, K).
+
+    NaN where I_kk came out negative.
+    """
+    squares = inner.diagonal(dim1=-2, dim2=-1)
     # √(x·x) = x in IEEE arithmetic while √x·√x need not be: so a client's cosine with itself is exactly 1.
-    cosines = inner / torch.outer(squares, squares).sqrt()
+    cosines = inner / (squares[..., :, None] * squares[..., None, :]).sqrt()
     norms = torch.where(squares > 0, squares, torch.nan).sqrt()
-    return squares, norms, torch.where((norms[:, None] + norms).isnan(), torch.nan, cosines)
+    unknown = (norms[..., :, None] + norms[..., None, :]).isnan()
+    return norms, torch.where(unknown, torch.nan, cosines)
 
 
-def _average(matrices: Tensor, pairs: Pairs) -> Tensor:
+def average(matrices: Tensor, pairs: Pairs) -> Tensor:
     """Average (…, K, K) over pairs."""
     clients = matrices.shape[-1]
     if pairs == "all_including_self":

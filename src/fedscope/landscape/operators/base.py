@@ -31,6 +31,19 @@ class Product:
     onto: Tensor | None = None  # (B, r) float64: uᵢᵀA_b v for the rows uᵢ that were given
 
 
+@dataclass(frozen=True)
+class DiagonalParts:
+    """What batches' diagonals look like to m probes z: the parts x_b = z ⊙ A_b z, each with mean diag A_b.
+
+    Inner products of parts of different probes are unbiased for those of the diagonals.
+    """
+
+    blocks: Tensor  # (m, B, T) float64: their sums over the operator's blocks
+    onto: Tensor  # (m, B, r) float64: their inner products with the rows that were given
+    gram: Tensor  # (B, m, m) float64: of the probes' parts with each other
+    whole: Tensor  # (m, m) float64: that of Σ_b (n_b/N) x_b
+
+
 class Operator(ABC):
     """A symmetric (n, n) matrix A seen through A v.
 
@@ -102,6 +115,17 @@ class Operator(ABC):
         """Return vᵀA_i v of each sample for a (n,) vector v, where A is the plain mean of N samples' A_i.
 
         (N,) float64, in the samples' order. None where A is no such mean, or the parts cannot be told.
+        """
+        return None
+
+    def diagonal_parts(self, probes: Tensor, onto: Tensor) -> DiagonalParts | None:
+        """Return each batch's part of z ⊙ A z for the m rows of an (m, n) matrix of ±1, at m products.
+
+        None where the operator has no batches, or cannot tell them.
+
+        Args:
+            probes: (m, n) in the operator's dtype, on its device.
+            onto: (r, n) rows whose inner products with the parts are wanted.
         """
         return None
 
@@ -232,6 +256,13 @@ class _Scaled(Wrapper):
         """Return the multiples of the base's forms."""
         found = self._base.sample_forms(v)
         return None if found is None else self._factor * found
+
+    def diagonal_parts(self, probes: Tensor, onto: Tensor) -> DiagonalParts | None:
+        """Return the multiples of the base's parts."""
+        found, c = self._base.diagonal_parts(probes, onto), self._factor
+        return found and DiagonalParts(
+            c * found.blocks, c * found.onto, c**2 * found.gram, c**2 * found.whole
+        )
 
 
 def _added(left: Tensor | None, right: Tensor | None) -> Tensor | None:

@@ -26,7 +26,7 @@ from fedscope.landscape.loss.flat_loss import SAMPLE, FlatLoss, LossFunction, si
 from fedscope.landscape.loss.forms import Form
 from fedscope.landscape.loss.mean_loss import check_loss, is_mean
 from fedscope.landscape.loss.trees import Tree, count, flat, octets, some
-from fedscope.landscape.operators.base import Operator, Product
+from fedscope.landscape.operators.base import DiagonalParts, Operator, Product
 from fedscope.landscape.operators.graph_cache import Cost, Graph, Graphs, Plan, cut, measured
 from fedscope.landscape.operators.parallel import add_up, share
 
@@ -197,7 +197,7 @@ class LossOperator(Operator):
         return f"its loss would differ in batch {found[0] + 1} of {count}" if found else ""
 
     def _products(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
-        graphs, count = self._graphs(), len(self._loss.batches)
+        count = len(self._loss.batches)
         totals = torch.zeros_like(rows, dtype=torch.float64)
         forms = totals.new_zeros(len(rows), count)
         projections = None if onto is None else totals.new_zeros(len(rows), count, len(onto))
@@ -205,9 +205,7 @@ class LossOperator(Operator):
         for first in range(0, len(mine), some_at_a_time):
             together, images = mine[first : first + some_at_a_time], []
             for b in together:
-                products = torch.zeros_like(totals)
-                for part in graphs.parts(b):
-                    self._add(products, rows, b, part)
+                products = self._on_batch(rows, b)
                 totals.add_(products, alpha=self._loss.batches.sizes[b] / self._loss.batches.samples)
                 forms[:, b] = torch.linalg.vecdot(rows.double(), products)
                 if onto is not None:
@@ -221,12 +219,34 @@ class LossOperator(Operator):
             for i, total in enumerate(totals)
         ]
 
-    def _add(self, products: Tensor, rows: Tensor, b: int, part: int) -> None:
-        graphs = self._graphs()
-        with torch.enable_grad(), self._loss.exact():
-            graph = graphs.graph(b, part)
-            for product, v in zip(products, rows, strict=True):
-                product.add_(self._times(graph, v), alpha=graphs.share(b, part))
+    def _on_batch(self, rows: Tensor, b: int) -> Tensor:
+        """Return A_b v for the m rows, (m, n) float64."""
+        graphs, products = self._graphs(), torch.zeros_like(rows, dtype=torch.float64)
+        for part in graphs.parts(b):
+            with torch.enable_grad(), self._loss.exact():
+                graph = graphs.graph(b, part)
+                for product, v in zip(products, rows, strict=True):
+                    product.add_(self._times(graph, v), alpha=graphs.share(b, part))
+        return products
+
+    @torch.no_grad()
+    def diagonal_parts(self, probes: Tensor, onto: Tensor) -> DiagonalParts:
+        """Return each batch's part of z ⊙ A z for the m rows of an (m, n) matrix of ±1, at m products."""
+        probes, onto = probes.to(self.device, self.dtype), onto.to(self.device, self.dtype)
+        if not self._verified:
+            self._apply(probes[:1], None)
+        (m, _), count = probes.shape, len(self._loss.batches)
+        totals = torch.zeros_like(probes, dtype=torch.float64)
+        blocks = totals.new_zeros(m, count, len(self.blocks))
+        inner, gram = totals.new_zeros(m, count, len(onto)), totals.new_zeros(count, m, m)
+        for b in share(count, self._group):
+            parts = self._on_batch(probes, b).mul_(probes)
+            totals.add_(parts, alpha=self._loss.batches.sizes[b] / self._loss.batches.samples)
+            blocks[:, b] = torch.stack([piece.sum(1) for piece in parts.split(list(self.numels), 1)], 1)
+            inner[:, b] = (parts.to(self.dtype) @ onto.T).double()
+            gram[b] = parts @ parts.T
+        add_up(self._group, totals, blocks, inner, gram)
+        return DiagonalParts(blocks, inner, gram, totals @ totals.T)
 
     def _graphs(self) -> Graphs:
         """Return the graphs; at the first call, look at what they rest on and cost."""

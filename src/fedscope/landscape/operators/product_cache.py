@@ -22,7 +22,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.loss.trees import octets
-from fedscope.landscape.operators.base import Operator, Product, Wrapper
+from fedscope.landscape.operators.base import DiagonalParts, Operator, Product, Wrapper
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.surroundings import surroundings
 from fedscope.storage import atomic_file, read_bytes
@@ -74,6 +74,10 @@ class Journaled(Wrapper):
     def sample_forms(self, v: Tensor) -> Tensor | None:
         """Return those of the base."""
         return self._base.sample_forms(v)
+
+    def diagonal_parts(self, probes: Tensor, onto: Tensor) -> DiagonalParts | None:
+        """Return those of the base."""
+        return self._base.diagonal_parts(probes, onto)
 
     def _read(self, path: Path) -> list[Product] | None:
         try:

@@ -61,7 +61,7 @@ def _mean(symbol: Symbol, reading: Reading) -> Callable[[HessianRecord], Estimat
 
     def entry(record: HessianRecord) -> Estimate | None:
         cross = record.cross_client
-        return cross.mean(symbol, reading) if cross else None
+        return cross.compared(symbol, reading) if cross else None
 
     return entry
 

@@ -19,12 +19,14 @@ from torch import Tensor, nn
 from fedscope.choices import Reading
 from fedscope.landscape.heterogeneity.client_diagonals import MEMORY
 from fedscope.landscape.heterogeneity.cross_client import cross_client
+from fedscope.landscape.heterogeneity.populations import PROBES
 from fedscope.landscape.heterogeneity.results import CrossClient
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.progress import Progress, continued
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
+from fedscope.landscape.spectral.results import Estimate
 from fedscope.landscape.spectral.subspace_overlap import subspace_overlap
 from fedscope.records.entries import Record, eigenvalues, estimate_entry
 from fedscope.streams import key, torch_stream
@@ -62,10 +64,16 @@ class ClientComparison:
             "converged": cross.converged,
             "numbers": list(self.rounds),
             "rounds": list(self.rounds.values()),  # that each client's weights are of
-            "H_N": {name: estimate_entry(cross.H_N.get(name)) for name in get_args(Reading)},
-            "H_D": {name: estimate_entry(cross.H_D.get(name)) for name in get_args(Reading)},
+            "H_N": _entries(cross.H_N),
+            "H_D": _entries(cross.H_D),
             "matrices": {"H_N": _readings(cross.H_N_matrix), "H_D": _readings(cross.H_D_matrix)},
             "matrices_resolved": {"H_N": _readings(cross.H_N_resolved), "H_D": _readings(cross.H_D_resolved)},
+            "populations": {
+                "H_N": _entries(cross.H_N_population),
+                "H_D": _entries(cross.H_D_population),
+            }
+            if cross.H_N_population
+            else None,
             "squared_norms": {
                 name: norms and [estimate_entry(norm) for norm in norms]
                 for name, norms in _readings(cross.squared_norms).items()
@@ -76,6 +84,10 @@ class ClientComparison:
             "overlap": self.overlap or None,
             "overlap_converged": self.overlap_converged if self.overlap else None,
         }
+
+
+def _entries(found: Mapping[Reading, Estimate]) -> dict[str, Record | None]:
+    return {name: estimate_entry(found.get(name)) for name in get_args(Reading)}
 
 
 def _readings(found: Mapping[Reading, Kind]) -> dict[str, Kind | None]:
@@ -125,6 +137,7 @@ def compare_clients(
         pairs=options.pairs or "distinct",
         groups=min(GROUPS, options.probes or GROUPS),
         known=bases,
+        sample_probes=0 if options.data == "global" else PROBES,
         progress=continued(progress, spent),
     )
     spent += result.matvecs

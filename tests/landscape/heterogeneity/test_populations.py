@@ -1,0 +1,115 @@
+"""H_N and H_D of what the clients' samples were drawn from, against brute force with noiseless probes."""
+
+from itertools import combinations
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedscope.landscape import CrossClient, cross_client
+from fedscope.landscape.heterogeneity.populations import Parts, _square
+from tests.landscape.coverage import BatchMatrices
+
+CLIENTS, BATCHES, N = 3, 5, 6
+
+
+def diagonals(seed: int = 0) -> Tensor:
+    """Each batch's diagonal of each client, (K, B, n)."""
+    generator = torch.Generator().manual_seed(seed)
+    means = 1 + torch.rand(CLIENTS, 1, N, generator=generator, dtype=torch.float64)
+    return means + 0.3 * torch.randn(CLIENTS, BATCHES, N, generator=generator, dtype=torch.float64)
+
+
+def operators(batches: Tensor, population: int | None = None) -> list[BatchMatrices]:
+    """Operators with diagonal matrices: every ±1 probe tells all of the diagonal."""
+    found = [BatchMatrices(torch.diag_embed(one), 4, blocks=(("a", 2), ("b", N - 2))) for one in batches]
+    for op in found:
+        op.population = population
+    return found
+
+
+def measured(batches: Tensor, population: int | None = None) -> CrossClient:
+    return cross_client(operators(batches, population), probes=16)
+
+
+def relations(batches: list[Tensor]) -> tuple[Tensor, float]:
+    """Norms and the mean cosine, from products of different batches for squares."""
+    means = torch.stack([one.mean(0) for one in batches])
+    inner = means @ means.T
+    for k, one in enumerate(batches):
+        unlike = one @ one.T
+        inner[k, k] = (unlike.sum() - unlike.trace()) / (len(one) * (len(one) - 1))
+    norms = inner.diagonal().sqrt()
+    cosines = inner / torch.outer(norms, norms)
+    return norms, float(cosines[~torch.eye(len(means), dtype=torch.bool)].mean())
+
+
+def without(batches: Tensor, k: int, b: int) -> list[Tensor]:
+    return [torch.cat([one[:b], one[b + 1 :]]) if client == k else one for client, one in enumerate(batches)]
+
+
+@pytest.mark.parametrize("reading", ["parameter", "tensor"])
+def test_they_are_jackknifed_products_of_different_batches(reading: str) -> None:
+    batches = diagonals()
+    found = measured(batches)
+    if reading == "tensor":
+        batches = torch.stack([batches[..., :2].sum(2), batches[..., 2:].sum(2)], 2)
+    norms, mean = relations(list(batches))
+    variances, mean_variance = torch.zeros(CLIENTS, dtype=torch.float64), 0.0
+    value, corrected = mean, norms.clone()
+    for k in range(CLIENTS):
+        left = [relations(without(batches, k, b)) for b in range(BATCHES)]
+        left_norms = torch.stack([one[k] for one, _ in left])
+        left_means = torch.tensor([one for _, one in left], dtype=torch.float64)
+        value -= (BATCHES - 1) * float(left_means.mean() - mean)
+        corrected[k] -= (BATCHES - 1) * (left_norms.mean() - norms[k])
+        factor = (BATCHES - 1) ** 2 / BATCHES
+        variances[k] = factor * left_norms.var()
+        mean_variance += factor * float(left_means.var())
+    H_D = found.H_D_population[reading]  # type: ignore[index]
+    assert H_D.value == pytest.approx(value, rel=1e-9)
+    assert H_D.stderr == pytest.approx(mean_variance**0.5, rel=1e-9)
+    gaps = (corrected[:, None] - corrected) ** 2 - variances[:, None] - variances
+    expected = float(gaps[~torch.eye(CLIENTS, dtype=torch.bool)].mean())
+    assert found.H_N_population[reading].value == pytest.approx(expected, rel=1e-9)  # type: ignore[index]
+
+
+def test_a_square_is_unbiased_over_all_draws_from_a_finite_population() -> None:
+    rows = torch.randn(6, N, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    found = []
+    for chosen in combinations(range(6), 3):
+        drawn = rows[list(chosen)]
+        mean = drawn.mean(0)
+        squares = drawn.square().sum(1) - mean @ mean
+        shares = torch.full((3,), 1 / 3, dtype=torch.float64)
+        parts = Parts(shares, 1 - 3 / 6, (drawn - mean) @ mean[:, None], squares)
+        found.append(float(_square(parts, mean @ mean)))
+    assert sum(found) / len(found) == pytest.approx(float(rows.mean(0) @ rows.mean(0)), rel=1e-12)
+
+
+def test_a_whole_population_has_no_error_and_costs_no_product() -> None:
+    batches = diagonals()
+    whole, drawn = measured(batches, population=4 * BATCHES), measured(batches)
+    assert drawn.matvecs == whole.matvecs + 8 * CLIENTS
+    assert whole.H_D_population["parameter"].value == pytest.approx(whole.H_D["parameter"].value, rel=1e-12)
+    assert whole.H_D_population["parameter"].stderr == pytest.approx(0, abs=1e-9)
+    half = measured(batches, population=8 * BATCHES)
+    between = sorted((whole.H_D["parameter"].value, drawn.H_D_population["parameter"].value))
+    assert between[0] < half.H_D_population["parameter"].value < between[1]
+    assert half.H_D_population["parameter"].stderr < drawn.H_D_population["parameter"].stderr
+
+
+def test_clients_with_the_same_samples_or_too_few_batches_have_none() -> None:
+    batches = diagonals()
+    assert not measured(batches[[0, 1, 1]]).H_D_population
+    assert not measured(batches[:, :2]).H_D_population
+    assert not cross_client(operators(batches), probes=16, sample_probes=0).H_D_population
+    assert not cross_client(iter(operators(batches)), probes=16).H_D_population
+
+
+def test_a_norm_below_the_samples_noise_is_unresolved() -> None:
+    batches = diagonals()
+    batches[0] -= batches[0].mean(0) * 0.999
+    found = measured(batches)
+    assert found.H_D["parameter"].resolved
+    assert not found.H_D_population["parameter"].resolved
