@@ -49,6 +49,30 @@ def test_partial_renders_what_there_is(fedscope: Command) -> None:
     assert "FedSAM, FedDyn and FedDC, each with and without MAN, stop at round 150 of 500" in page
 
 
+def test_a_rerun_is_compared_with_a_gallery(fedscope: Command) -> None:
+    def accuracy(gallery: str, *each: float) -> None:
+        """Fill the first cell of a built table with these seeds' values."""
+        path = Path(gallery, "man", "table1-cpu.json")
+        record = json.loads(path.read_text())
+        value = {"value": sum(each) / len(each), "error": 0.5, "seeds": len(each), "each": each}
+        record["entries"][0] |= value
+        path.write_text(json.dumps(record))
+
+    for gallery, each in (("figures", (40.0, 41.0, 42.0)), ("near", (42.5,)), ("far", (49.0,))):
+        assert fedscope("figures", "build", "man/table1", "--partial", "--out", gallery).code == 0
+        accuracy(gallery, *each)
+    near = fedscope("figures", "check", "man", "--out", "near")
+    assert near.code == 0, near.err
+    assert "man/table1: 1 within, " in near.out
+    assert "1.5 ± 1.2" in near.out
+    far = fedscope("figures", "check", "man/table1", "--out", "far")
+    assert far.code == 2
+    assert "8.0 ± 1.2" in far.out
+    assert "man/table1: numbers differ by more than the spread between seeds" in far.err
+    (found,) = fedscope("figures", "check", "man/table1", "--out", "near", "--json").json
+    assert found["changes"][0]["outcome"] == "within"
+
+
 def test_mistakes_are_said_in_one_line(fedscope: Command) -> None:
     for words, told in (
         (("build", "man/tabel2"), "did you mean 'man/table2'"),
@@ -57,6 +81,7 @@ def test_mistakes_are_said_in_one_line(fedscope: Command) -> None:
         (("build", "man/table2", "--device", "cuda:99"), "no device 'cuda:99' here"),
         (("build", "man/table2", "--seeds", "1,x"), "--seeds takes numbers"),
         (("index", "--out", "nowhere"), "there is no gallery"),
+        (("check", "man/table2", "--out", "nowhere"), "nowhere has none of man/table2 at scale cpu"),
     ):
         done = fedscope("figures", *words)
         assert done.code == 2

@@ -51,7 +51,7 @@ class Population:
             for matrix in self.hessians
         ]
 
-    def draw(self, seed: int, batches: int = 16, samples: int = 8) -> list[BatchMatrices]:
+    def draw(self, seed: int, batches: int = 16, samples: int = 16) -> list[BatchMatrices]:
         """One operator per client, of independent draws from its rows."""
         generator, found = torch.Generator().manual_seed(seed), []
         for one in self.samples:

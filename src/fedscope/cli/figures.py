@@ -158,6 +158,52 @@ def build_command(
         raise UserError(f"{first} failed{f', and {more} more' if more else ''}: {why}")
 
 
+@command.command(
+    "check",
+    examples={
+        "fedscope figures build man/table2 --registry mine --out rerun": "your own rerun",
+        "fedscope figures check man/table2 --out rerun": "beside the gallery in ./figures",
+    },
+)
+@click.argument("names", nargs=-1, required=True, metavar="NAME…")
+@scale_option
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True,
+              help="The gallery of the rerun, as it was given to `figures build`.")  # fmt: skip
+@click.option("--against", type=click.Path(path_type=Path, file_okay=False), default=Path("figures"),
+              show_default=True, help="The gallery to compare it with.")  # fmt: skip
+@shared.json_target
+def check_command(
+    names: tuple[str, ...], scale: str, out: Path, against: Path, json_target: str | None
+) -> None:
+    """Compare a rerun with a gallery: which numbers differ by more than the spread between seeds.
+
+    NAME is a recipe, a paper (such as man), or all. Recipes that the rerun has not built are left out. Ends
+    with an error if a number is beyond that spread.
+    """
+    from fedscope.cli.terminal.rerun_shown import checked
+    from fedscope.reproduce.artefacts.rerun import check
+    from fedscope.reproduce.gallery.gallery import artefact
+
+    recipes = [(one, artefact(one, out)) for one in _recipes(names, scale)]
+    built = [(one, here) for one, here in recipes if here]
+    if not built:
+        raise UserError(
+            f"{out} has none of {', '.join(one.name for one, _ in recipes)} at scale {scale}; "
+            "`fedscope figures build` makes them"
+        )
+    found = []
+    for one, here in built:
+        there = artefact(one, against)
+        if there is None:
+            raise UserError(f"{against} has no {one.name} at scale {scale}; name the gallery with --against")
+        found.append(check(here, there))
+    if not console.in_json(json_target, [outcome.to_json() for outcome in found]):
+        for outcome in found:
+            console.show(checked(outcome))
+    if beyond := [outcome.recipe for outcome in found if outcome.beyond]:
+        raise UserError(f"{', '.join(beyond)}: numbers differ by more than the spread between seeds")
+
+
 @command.command("index")
 @gallery_option
 def index_command(out: Path) -> None:

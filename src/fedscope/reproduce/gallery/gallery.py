@@ -13,7 +13,7 @@ from fedscope.reproduce.artefacts.artefact import NOT_MEASURED
 from fedscope.reproduce.gallery.drawing import figures
 from fedscope.reproduce.gallery.render import filled, latex, markdown
 from fedscope.reproduce.gallery.table_csv import table_csv
-from fedscope.reproduce.recipes.spec import names
+from fedscope.reproduce.recipes.spec import Recipe, names
 from fedscope.storage import read_bytes, remove, write_text
 from fedscope.storage.limits import parse_json
 
@@ -57,6 +57,16 @@ def write(record: ArtefactRecord, out: Path) -> list[Path]:
     return written
 
 
+def artefact(recipe: Recipe, out: Path) -> ArtefactRecord | None:
+    """Return what a gallery has of a recipe at its scale; None where it has none.
+
+    Raises:
+        UserError: it is damaged.
+    """
+    path = out / f"{recipe.stem}.json"
+    return _read(path, _content(path)) if path.is_file() else None
+
+
 def why_not_overwrite(record: ArtefactRecord, out: Path) -> str | None:
     """Return why an artefact is not to be replaced: the present one has more results."""
     path = Path(f"{_stem(record, out)}.json")
@@ -98,11 +108,7 @@ def records(out: Path) -> Iterator[tuple[Path, ArtefactRecord]]:
         content = _content(path)
         if ARTEFACT_SCHEMA.encode() not in content[:_HEAD]:
             continue
-        try:
-            record = ArtefactRecord.read(parse_json(content), "the artefact")
-        except (ValueError, UserError) as error:
-            raise UserError(f"{path} cannot be read ({error}); build it again, or delete it") from error
-        found.append((path, record))
+        found.append((path, _read(path, content)))
     order = {name: place for place, name in enumerate(names())}
     yield from sorted(found, key=lambda one: (order.get(one[1].recipe, len(order)), one[1].scale))
 
@@ -125,6 +131,13 @@ def index(out: Path) -> str:
 
 def _stem(record: ArtefactRecord, out: Path) -> Path:
     return out / f"{record.recipe}-{record.scale}"
+
+
+def _read(path: Path, content: bytes) -> ArtefactRecord:
+    try:
+        return ArtefactRecord.read(parse_json(content), "the artefact")
+    except (ValueError, UserError) as error:
+        raise UserError(f"{path} cannot be read ({error}); build it again, or delete it") from error
 
 
 def _content(path: Path) -> bytes:
