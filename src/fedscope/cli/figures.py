@@ -207,14 +207,19 @@ def check_command(
 @command.command("index")
 @gallery_option
 def index_command(out: Path) -> None:
-    """Write the gallery's index from the records that lie in it."""
-    from fedscope.reproduce.gallery.gallery import INDEX, index
+    """Write the gallery's index, and a page for each paper, from the records that lie in it."""
+    from fedscope.reproduce.gallery.gallery import INDEX, index, supplement
+    from fedscope.reproduce.recipes.spec import PAPERS
     from fedscope.storage import write_text
 
     if not out.is_dir():
         raise UserError(f"there is no gallery {out}; `fedscope figures build` makes one")
     write_text(out / INDEX, index(out), below=None)
     print(out / INDEX)
+    for paper in PAPERS:
+        if page := supplement(paper, out):
+            write_text(out / paper / INDEX, page, below=None)
+            print(out / paper / INDEX)
 
 
 def _recipes(given: Sequence[str], scale: str) -> list[Recipe]:

@@ -1,5 +1,6 @@
 """A table or figure of a paper: every number in it and what each is of, ``fedscope/artefact/1``."""
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -95,6 +96,9 @@ class UsedRun(Plain):
     run: str
     round: Count
     checkpoints: dict[str, UsedCheckpoint]
+    seed: int | None = None  # None: of an older record, as what follows
+    accuracy: Number = math.nan  # on the test data, in its round
+    core_seconds: Number = math.nan  # of its training up to there
 
 
 class ArtefactRecord(Plain):

@@ -10,9 +10,10 @@ from matplotlib.text import Text
 from fedscope.errors import UserError
 from fedscope.records.artefact import ArtefactRecord
 from fedscope.reproduce.gallery.drawing import figures
-from fedscope.reproduce.gallery.gallery import index, records, why_not_overwrite, write
+from fedscope.reproduce.gallery.gallery import index, records, supplement, why_not_overwrite, write
 from fedscope.reproduce.gallery.render import latex, markdown
 from fedscope.reproduce.gallery.table_csv import table_csv
+from fedscope.reproduce.recipes.spec import PAPERS
 
 GALLERY = Path(__file__).parents[3] / "figures"
 
@@ -32,6 +33,20 @@ def test_the_committed_artefacts_are_rendered_as_they_lie_there() -> None:
         if record.entries or record.grid:
             assert latex(record) == path.with_suffix(".tex").read_text("utf-8")
     assert index(GALLERY) == (GALLERY / "README.md").read_text("utf-8")
+    for paper in PAPERS:
+        assert supplement(paper, GALLERY) == (GALLERY / paper / "README.md").read_text("utf-8")
+
+
+def test_a_papers_page_has_its_numbers_beside_ours_and_every_run_once() -> None:
+    page = supplement("man", GALLERY)
+    assert "FedAvg+MAN 52.00 ± 0.36; FedAvg 40.90 ± 0.62" in page
+    rows = [line for line in page.splitlines() if line.startswith("| man-t2-delta0.3-fedavg-s83217-")]
+    assert len(rows) == 1
+    assert " | FedAvg | 83217 | 500 | " in rows[0]
+
+
+def test_a_gallery_without_a_papers_artefacts_has_no_page_of_it(tmp_path: Path) -> None:
+    assert supplement("man", tmp_path) == ""
 
 
 @pytest.mark.parametrize("name", ["man/figure1-cpu", "fedalign/figure1-cpu", "man/table3-paper"])

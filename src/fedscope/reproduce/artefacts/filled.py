@@ -68,6 +68,8 @@ class FilledCell:
             "run": manifest.name,
             "round": self.match.round,
             "schedule": manifest.settings.rounds,
+            "accuracy": self.metrics[-1].accuracy if self.metrics else None,
+            "core_seconds": sum(done.seconds * done.workers for done in self.metrics),
             "preset": self.cell.use.model_dump(mode="json"),
             "settings": manifest.settings.model_dump(mode="json"),
             "data": manifest.data.model_dump(mode="json"),

@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 from fedscope.errors import UserError
@@ -12,6 +13,7 @@ from fedscope.records.artefact import ARTEFACT_SCHEMA, ArtefactRecord
 from fedscope.reproduce.artefacts.artefact import NOT_MEASURED
 from fedscope.reproduce.gallery.drawing import figures
 from fedscope.reproduce.gallery.render import filled, latex, markdown
+from fedscope.reproduce.gallery.supplement import statements, used_runs
 from fedscope.reproduce.gallery.table_csv import table_csv
 from fedscope.reproduce.recipes.spec import Recipe, names
 from fedscope.storage import read_bytes, remove, write_text
@@ -127,6 +129,45 @@ def index(out: Path) -> str:
         (folder.name, INDEX, _heading(folder / INDEX)) for folder in folders if (folder / INDEX).is_file()
     ]
     return filled("index.md", artefacts=artefacts, others=others)
+
+
+def supplement(paper: str, out: Path) -> str:
+    """Return a paper's page: what it says, what was found, what explains the rest, and the runs.
+
+    Empty where the gallery has none of its artefacts.
+    """
+    found = [(path, record) for path, record in records(out) if record.recipe.partition("/")[0] == paper]
+    if not found:
+        return ""
+    counts = Counter[str](claim.verdict for _, record in found for claim in record.claims)
+    verdicts = [f"{counts[word]} {text}" for word, text in _COUNTED.items() if counts[word]]
+    return filled(
+        "paper.md",
+        source=found[0][1].source,
+        counts=f"Of {counts.total()} statements {', '.join(verdicts)}." if verdicts else "",
+        claims=[
+            {
+                **asdict(spoken),
+                "printed_in": record.printed_in,
+                "page": path.with_suffix(".md").name,
+            }
+            for path, record in found
+            for spoken in statements(record)
+        ],
+        departures=[
+            (record, path.with_suffix(".md").name, [*record.why, *record.reductions])
+            for path, record in found
+        ],
+        runs=used_runs([record for _, record in found]),
+        images=[
+            (f"{record.printed_in}: {record.title}", image.name)
+            for path, record in found
+            for image in sorted(path.parent.glob(f"{path.stem}*.png"))
+        ],
+    )
+
+
+_COUNTED = {"holds": "hold", "does not hold": "do not hold", "undecided": "are undecided"}
 
 
 def _stem(record: ArtefactRecord, out: Path) -> Path:

@@ -38,7 +38,7 @@ def markdown(record: ArtefactRecord, images: Sequence[str] = ()) -> str:
         texts=_text_columns(record),
         rows=rows if record.entries or record.grid else [],
         legend=legend(record),
-        claims=[(_titled(record, claim.statement), claim) for claim in record.claims],
+        claims=[(titled(record, claim.statement), claim) for claim in record.claims],
         conditions=[*conditions(record), *record.notes],
         runs=list(dict.fromkeys(f"{run.run} (round {run.round})" for run in record.runs)),
     )
@@ -85,7 +85,7 @@ def _text_columns(record: ArtefactRecord) -> int:
     return record.grid.text_columns if record.grid else 1
 
 
-def _titled(record: ArtefactRecord, statement: str) -> str:
+def titled(record: ArtefactRecord, statement: str) -> str:
     """Return a statement with its quantity's title."""
     before, _, quantity = statement.rpartition(" in ")
     return f"{before} in {record.quantities.get(quantity, quantity)}"
