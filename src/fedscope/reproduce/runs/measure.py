@@ -12,7 +12,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -89,9 +88,10 @@ def _from_command(results: ResultCache, path: Path, wanted: Measure) -> HessianR
     available -= manifest.rows.validation if manifest.rows else 0
     samples = min(wanted.samples or available, available)
     problem = {
-        "dataset": manifest.data.name, "split": "train", "samples": samples, "seed": wanted.draw, "dtype": "float32",
-        "batch_size": min(wanted.batch_size or MOST, samples), "bn": request.bn, "operator": request.operator,
-        "parameters": None, "loss": None, "augmented": wanted.augment or None, "engine": request.engine, "reading": request.reading,
+        "dataset": manifest.data.name, "split": "train", "samples": samples, "seed": wanted.draw,
+        "dtype": "float32", "batch_size": min(wanted.batch_size or MOST, samples), "bn": request.bn,
+        "operator": request.operator, "parameters": None, "loss": None,
+        "augmented": wanted.augment or None, "engine": request.engine, "reading": request.reading,
     }  # fmt: skip
     needed = Criteria(content(path), problem, None, uploads(path, wanted), more_probes=True)
     best = earlier(results.results(needed.sha256), request, needed)

@@ -1,8 +1,8 @@
 """The samples of a checkpoint's run: which to analyse on, and which rows each client held.
 
 The samples are a fixed draw without replacement, in a fixed order and without augmentation unless it is asked
-for, the same for every checkpoint of a data set at a given seed. Rows are those that the run stored; of a run that stored none
-they are drawn again from its settings.
+for, the same for every checkpoint of a data set at a given seed. Rows are those that the run stored; of a run
+that stored none they are drawn again from its settings.
 """
 
 from dataclasses import dataclass
