@@ -3,6 +3,7 @@
 A method that adds to another has its colour, and is filled. The line at 1 is the reference.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,13 +16,15 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLoca
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.color_scale import format_value
-from fedscope.figures.inch_layout import Page, wrapped
+from fedscope.figures.inch_layout import POINTS, Page, wrapped
+from fedscope.figures.label_placement import text_size
 from fedscope.figures.text.labels import family
 
 MARKER = 3.2  # diameter in points
+FEW_DECADES = 1.5  # up to which there are ticks at 2 and 5 too
 
 # inches
-LEFT, RIGHT, TOP, BOTTOM = 2.3, 0.42, 0.06, 0.34
+PAD, RIGHT, TOP, BOTTOM = 0.1, 0.42, 0.06, 0.34
 ROW, GAP, SPREAD = 0.19, 0.12, 0.36  # the last: of a row's height, which its dots take
 LEGEND_ROW, SMALL_LINE, NAME_LINE = 0.14, 0.115, 0.15
 
@@ -51,6 +54,8 @@ def ratios_figure(
     bases = [family(method, methods) or method for method in methods]
     colors = dict(zip(dict.fromkeys(bases), style.method_colors(len(set(bases))), strict=True))
     looks = {m: (colors[base], m != base) for m, base in zip(methods, bases, strict=True)}
+    names = [text_size(style.typeset(row.name), style.SMALL_SIZE)[0] for row in rows]
+    indent = max(names) / POINTS + PAD
     notes = wrapped(caption, width=width, size=style.SMALL_SIZE)
     columns = -(-len(methods) // 2)
     head = TOP + SMALL_LINE * len(notes) + 2 * LEGEND_ROW + NAME_LINE
@@ -58,9 +63,9 @@ def ratios_figure(
     with style.paper_style():
         page = Page(width=width, height=head + high + BOTTOM)
         page.write_notes(notes, top=TOP, step=SMALL_LINE)
-        side = (width - LEFT - RIGHT - GAP * (len(quantities) - 1)) / len(quantities)
+        side = (width - indent - RIGHT - GAP * (len(quantities) - 1)) / len(quantities)
         for index, quantity in enumerate(quantities):
-            left = LEFT + index * (side + GAP)
+            left = indent + index * (side + GAP)
             axes = page.figure.add_axes(page.box(left=left, top=head, width=side, height=high))
             _draw(axes, rows, quantity, looks)
             axes.set_title(style.typeset(quantity), fontsize=style.TEXT_SIZE, pad=3)
@@ -96,7 +101,9 @@ def _draw(
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_yticks(range(len(rows)), [style.typeset(row.name) for row in rows])
     axes.tick_params(axis="y", length=0)
-    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    low, high = axes.get_xlim()
+    few = math.log10(high / low) < FEW_DECADES
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_value(value)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_minor_formatter(NullFormatter())

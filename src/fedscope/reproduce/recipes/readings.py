@@ -23,6 +23,7 @@ AXES = ("split", "model", "samples", "estimator", "augment", "term", "weight_dec
 _MODELS: Mapping[Model, str] = {
     "server": "the server's model", "reported": "the mean of all clients", "best": "the best round's model",
 }  # fmt: skip
+_SHORT: Mapping[Model, str] = {"server": "server", "reported": "all clients", "best": "best round"}
 _ESTIMATORS: Mapping[Estimator, str] = {
     "lanczos": "", "pyhessian": "PyHessian", "published": "a new batch in every product",
 }  # fmt: skip
@@ -45,9 +46,9 @@ class Reading:
     def name(self) -> str:
         """The settings in a few words; what is usual is left out."""
         amount = "all samples" if self.samples is None else f"{self.samples:,} samples"
-        words = [f"{self.split}, {_MODELS[self.model]}, {amount}", _ESTIMATORS[self.estimator]]
-        words += ["augmented"] * self.augment + ["MAN's term in the loss"] * self.term
-        words += ["weight decay in the loss"] * self.weight_decay
+        words = [f"{self.split}, {_SHORT[self.model]}, {amount}", _ESTIMATORS[self.estimator]]
+        words += ["augmented"] * self.augment + ["with MAN's term"] * self.term
+        words += ["with weight decay"] * self.weight_decay
         return ", ".join(filter(None, words))
 
     def value(self, axis: str) -> str:
