@@ -158,7 +158,7 @@ class ReadingsResult(Plain):
     spread_source: str
     growth_spread: float
     correlation: float
-    common: float
+    common: dict[str, float]
     dof: float | None  # None: infinite
     growth: dict[str, float]  # of the base reading, by quantity
     grown_on: Many[str]

@@ -14,7 +14,7 @@ ERRORS = Errors(
     trainings=np.array([1.0, 1.0, 3.0]),
     samples=np.array([0.1, 0.02]),
     draws=2,
-    common=0.8,
+    common=np.array([0.8, 0.2]),
     short=np.array([False, False, True]),
     growth=0.15,
     grown=2,
@@ -36,8 +36,10 @@ def test_the_covariance_is_the_sum_of_its_parts() -> None:
     assert np.linalg.eigvalsh(found).min() > 0
     samples = 1.5 * 0.1**2
     assert found[0, 0] == pytest.approx(2 * 0.06**2 + samples)
-    assert found[0, 1] == pytest.approx(0.5 * (2 * 0.06 * 0.04 + 1.5 * 0.1 * 0.02))  # of one method
+    both = 0.5 * (2 * 0.06 * 0.04 + (0.4 + 0.4) * 1.5 * 0.1 * 0.02)
+    assert found[0, 1] == pytest.approx(both)  # of one method
     assert found[0, 2] == pytest.approx(0.8 * samples)  # two methods, the same samples
+    assert found[0, 3] == pytest.approx(0.5 * 0.4 * 1.5 * 0.1 * 0.02)
     assert found[4, 4] == pytest.approx((1 + 1 / 3) * 0.06**2 + samples + 1.5 * 0.15**2)
     assert found[0, 4] == pytest.approx(0.8 * samples)  # the growth is of the third alone
 

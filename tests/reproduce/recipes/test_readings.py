@@ -10,7 +10,7 @@ from fedscope.reproduce.recipes.readings import Reading, Readings, label
 from fedscope.reproduce.recipes.spec import recipe
 
 TEMPLATE = Measure("hessian", tol=0.03, probes=4)
-ERRORS = {"training_spread": {}, "growth_spread": 0.1, "correlation": 0.5, "common": 0.5, "dof": 4}
+ERRORS = {"training_spread": {}, "growth_spread": 0.1, "correlation": 0.5, "common": {}, "dof": 4}
 
 
 def readings(*combine: dict[str, object], **base: object) -> Readings:

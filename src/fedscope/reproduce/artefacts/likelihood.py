@@ -4,7 +4,7 @@ y = log printed − log measured, of R rows and Q quantities, has the covariance
 
     training   Σ over rows: s_q s_p ρ_qp (1 + 1/n), the paper's training and n of ours
     growth     of short rows: g² ρ_qp (1 + 1/m), its common part 1/m from the m rows that it was measured on
-    samples    m_q m_p ρ_qp [c + (1 − c) δ_rows] (1 + 1/D), the paper's draw and D of ours
+    samples    m_q m_p ρ_qp [√(c_q c_p) + √((1 − c_q)(1 − c_p)) δ_rows] (1 + 1/D), the paper's draw and D of ours
 
 with ρ_qp = 1 on the diagonal and the correlation of λ_max and trace beside it. Few degrees of freedom say
 that the spreads themselves are hardly known; infinitely many give the normal distribution.
@@ -30,7 +30,7 @@ class Errors:
     trainings: Array  # (R,) ours of each row
     samples: Array  # (Q,) of one draw
     draws: int
-    common: float  # share of the samples' variance that all rows have in common
+    common: Array  # (Q,) share of the samples' variance that all rows have in common
     short: NDArray[np.bool_]  # (R,)
     growth: float
     grown: int  # rows that the growth was measured on
@@ -45,11 +45,12 @@ class Errors:
         short = self.short.astype(np.float64)
         training = np.diag(1 + 1 / self.trainings)
         growth = self.growth**2 * (np.diag(short) + np.outer(short, short) / max(1, self.grown))
-        shared = self.common * every + (1 - self.common) * single
         total = np.kron(training, between * np.outer(self.training, self.training))
         total += np.kron(growth, between)
-        samples = between * np.outer(self.samples, self.samples)
-        return np.asarray(total + (1 + 1 / self.draws) * np.kron(shared, samples), dtype=np.float64)
+        shared, own = (self.samples * np.sqrt(share) for share in (self.common, 1 - self.common))
+        samples = np.kron(every, between * np.outer(shared, shared))
+        samples += np.kron(single, between * np.outer(own, own))
+        return np.asarray(total + (1 + 1 / self.draws) * samples, dtype=np.float64)
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ class _Inference:
             "spread_source": self._spread_source,
             "growth_spread": self._growth_spread,
             "correlation": own.correlation,
-            "common": own.common,
+            "common": dict(own.common),
             "dof": None if math.isinf(own.dof) else own.dof,
             "growth": self._base_growth,
             "grown_on": self._grown,
@@ -150,7 +150,7 @@ class _Inference:
                 own,
                 dof=factors.get("dof", own.dof),
                 correlation=factors.get("correlation", own.correlation),
-                common=factors.get("common", own.common),
+                common={q: factors.get("common", 1.0) * own.common[q] for q in QUANTITIES},
             )
             fits = self._fits(given, factors.get("training", 1.0), factors.get("growth", 1.0))
             likely = shares([one.log_likelihood for one in fits])
@@ -169,7 +169,7 @@ class _Inference:
                     trainings=np.array([self._seeds(row) for row in self.rows], dtype=np.float64),
                     samples=one.samples,
                     draws=one.reading.draws,
-                    common=own.common,
+                    common=np.array([own.common[quantity] for quantity in QUANTITIES]),
                     short=self.short,
                     growth=growth * self._growth_spread,
                     grown=len(self._grown),

@@ -97,7 +97,7 @@ class Likelihood:
     training_spread: Mapping[str, float]  # of each quantity, between two trainings of one method
     growth_spread: float  # between methods, of the growth from an early round to the last
     correlation: float  # between the quantities of one method
-    common: float  # the share of the samples' variance that all methods have in common
+    common: Mapping[str, float]  # of each quantity, the share of the samples' variance common to all methods
     dof: float  # of Student's t: how little the spreads are known; infinite: a normal distribution
 
 
