@@ -4,7 +4,7 @@ y = log printed − log measured, of R rows and Q quantities, has the covariance
 
     training   Σ over rows: s_q s_p ρ_qp (1 + 1/n), the paper's training and n of ours
     growth     of short rows: g² ρ_qp (1 + 1/m), its common part 1/m from the m rows that it was measured on
-    samples    m_q m_p ρ_qp [√(c_q c_p) + √((1 − c_q)(1 − c_p)) δ_rows] (1 + 1/D), the paper's draw and D of ours
+    samples    m_q m_p ρ_qp [√(c_q c_p) + √((1 − c_q)(1 − c_p)) δ_rows] (1 + 1/D), the paper's draw and our D
 
 with ρ_qp = 1 on the diagonal and the correlation of λ_max and trace beside it. Few degrees of freedom say
 that the spreads themselves are hardly known; infinitely many give the normal distribution.
