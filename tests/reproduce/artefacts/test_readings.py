@@ -163,6 +163,13 @@ def test_an_estimator_without_errors_has_those_of_the_plain_reading() -> None:
     assert by_name(result, TRUTH).sampling_spread == pytest.approx(dict.fromkeys(GROWTH, 0.01))
 
 
+def test_a_single_draw_has_the_spread_between_draws_of_as_many_samples() -> None:
+    several, single = replace(TRUTH, samples=64, draws=2), replace(TRUTH, samples=64, model="reported")
+    result = found(only(several, single))
+    assert by_name(result, single).sampling_spread == by_name(result, several).sampling_spread
+    assert by_name(result, several).sampling_spread == pytest.approx(dict.fromkeys(GROWTH, 0))  # all alike
+
+
 def test_percentages() -> None:
     assert [percent(one) for one in (0.0, 0.0002, 0.012, 0.5, 1.0)] == [
         "0.0 %",

@@ -283,16 +283,22 @@ class _Inference:
         return len({one.cell.seed for one in self.filled if (one.cell.row, one.match.round) == at})
 
     def _sampling(self, reading: Reading) -> Array:
-        """Return the spread of one draw; of an estimator without errors that of its plain reading."""
+        """Return the spread of one draw: between draws, of this reading or of another of as many samples.
+
+        Without any it is the measurement's own error; of an estimator without errors, the largest known.
+        """
+        alike = [
+            one for one in self._complete
+            if one.draws > 1 and (one.split, one.samples) == (reading.split, reading.samples)
+        ]  # fmt: skip
+        sources = [reading, *alike] if reading.draws > 1 else [*alike, reading, self._at(reading.plain)]
         found = []
         for quantity in QUANTITIES:
-            spread = self._draw_spread(reading, quantity) or self._draw_spread(
-                self._at(reading.plain), quantity
+            own, every = (
+                [one for at in which if (one := self._draw_spread(at, quantity)) is not None]
+                for which in (sources, self._complete)
             )
-            known = [
-                one for other in self._complete if (one := self._draw_spread(other, quantity)) is not None
-            ]
-            found.append(spread if spread is not None else max(known, default=0.0))
+            found.append(own[0] if own else max(every, default=0.0))
         return np.array(found)
 
     def _draw_spread(self, reading: Reading, quantity: str) -> float | None:

@@ -48,7 +48,7 @@ class Column:
     quantities: tuple[str, ...] | None = None  # None: the recipe's
     published: str | None = None  # which of the paper's columns stands beside; None: that of the same label
     seeds: tuple[int, ...] | None = None  # None: the scale's, else the preset's
-    measure: Table = field(default_factory=dict)  # fields in which the measures of this column differ
+    measure: Table = field(default_factory=dict)  # fields of its own measures; claims are not judged there
 
 
 @dataclass(frozen=True)

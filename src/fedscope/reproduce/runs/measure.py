@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torch
 
+from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, versions
 from fedscope.checkpoints.file.layout import ANALYSIS
 from fedscope.checkpoints.registry.run import Run
@@ -48,6 +49,11 @@ def key(path: Path, wanted: Measure) -> str:
     """
     request = json.dumps(wanted.request(), sort_keys=True, default=str)
     return hashlib.sha256(f"{request}{content(path)}".encode()).hexdigest()[:32]
+
+
+def run_of(path: Path) -> Run:
+    """Return the run of a checkpoint, which may lie in a folder of its round."""
+    return Run(layout.run_of(path) or path.parent)
 
 
 def content(path: Path) -> str:
@@ -83,7 +89,7 @@ def _from_command(results: ResultCache, path: Path, wanted: Measure) -> HessianR
     """Return a measure of curvature from a result of another name that contains all of it."""
     if wanted.kind != "hessian" or wanted.reading == "code" or wanted.split != "train" or wanted.term:
         return None
-    manifest, request = Run(path.parent).manifest(), _request(wanted)
+    manifest, request = run_of(path).manifest(), _request(wanted)
     available = manifest.settings.train_samples or manifest.data.train_samples or 0
     available -= manifest.rows.validation if manifest.rows else 0
     samples = min(wanted.samples or available, available)
@@ -104,7 +110,7 @@ def uploads(path: Path, wanted: Measure) -> dict[str, str]:
     Raises:
         UserError: one cannot be read.
     """
-    return {file.name: content(file) for file in Run(path.parent).clients()} if wanted.clients else {}
+    return {file.name: content(file) for file in run_of(path).clients()} if wanted.clients else {}
 
 
 def compute(
@@ -176,7 +182,7 @@ def _stage(say: Log) -> Stage:
 
 def why_not_measurable(wanted: Measure, path: Path) -> str | None:
     """Return why a checkpoint cannot be measured, None if it can: clients to compare must be in its run."""
-    run = Run(path.parent)
+    run = run_of(path)
     if not wanted.clients or len(run.clients()) > 1:
         return None
     why = "its clients' models were deleted" if run.manifest().clients_deleted else "it kept fewer than two"
