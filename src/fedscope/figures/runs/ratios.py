@@ -21,7 +21,11 @@ from fedscope.figures.label_placement import text_size
 from fedscope.figures.text.labels import family
 
 MARKER = 3.2  # diameter in points
-FEW_DECADES = 1.5  # up to which there are ticks at 2 and 5 too
+TICKS = (  # up to so many decades, ticks at these multiples of a power of ten
+    (0.45, (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)),
+    (1.5, (1.0, 2.0, 5.0)),
+    (math.inf, (1.0,)),
+)
 
 # inches
 PAD, RIGHT, TOP, BOTTOM = 0.1, 0.42, 0.06, 0.34
@@ -102,8 +106,8 @@ def _draw(
     axes.set_yticks(range(len(rows)), [style.typeset(row.name) for row in rows])
     axes.tick_params(axis="y", length=0)
     low, high = axes.get_xlim()
-    few = math.log10(high / low) < FEW_DECADES
-    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
+    decades = math.log10(high / low)
+    axes.xaxis.set_major_locator(LogLocator(subs=next(subs for most, subs in TICKS if decades <= most)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_value(value)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_minor_formatter(NullFormatter())

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import geometric_mean
 
 import numpy as np
 
@@ -275,7 +276,7 @@ class _Inference:
                 self._of_cell(base, one, quantity)
                 for one in self.filled if (one.cell.row, one.match.round) == (row, round)
             ]  # fmt: skip
-            groups[f"{row} {round}"] = [_geometric_mean(values) for values in each if values]
+            groups[f"{row} {round}"] = [geometric_mean(values) for values in each if values]
         return pooled_spread(groups)
 
     def _seeds(self, row: str) -> int:
@@ -283,33 +284,33 @@ class _Inference:
         return len({one.cell.seed for one in self.filled if (one.cell.row, one.match.round) == at})
 
     def _sampling(self, reading: Reading) -> Array:
-        """Return the spread of one draw: between draws, of this reading or of another of as many samples.
+        """Return the spread of one draw: between the draws of all readings of as many samples of the split.
 
         Without any it is the measurement's own error; of an estimator without errors, the largest known.
         """
-        alike = [
-            one for one in self._complete
-            if one.draws > 1 and (one.split, one.samples) == (reading.split, reading.samples)
-        ]  # fmt: skip
-        sources = [reading, *alike] if reading.draws > 1 else [*alike, reading, self._at(reading.plain)]
         found = []
         for quantity in QUANTITIES:
-            own, every = (
-                [one for at in which if (one := self._draw_spread(at, quantity)) is not None]
-                for which in (sources, self._complete)
-            )
+            sources = (reading, self._at(reading.plain))
+            known = [self._draw_spread(reading, quantity), *(self._error(one, quantity) for one in sources)]
+            own = [one for one in known if one is not None]
+            every = [one for other in self._complete if (one := self._error(other, quantity)) is not None]
             found.append(own[0] if own else max(every, default=0.0))
         return np.array(found)
 
     def _draw_spread(self, reading: Reading, quantity: str) -> float | None:
-        """Return the spread between draws, of a single one the error of the measurement, if it is known."""
-        cells = [one for one in self.filled if one.match.round == self.reached.get(one.cell.row)]
-        if reading.draws > 1:
-            return pooled_spread(
-                {f"{one.cell.row} {one.cell.seed}": self._of_cell(reading, one, quantity) for one in cells}
-            )
+        """Return the spread between draws of the same number of samples, pooled over methods and readings."""
+        groups = {}
+        for other in self._complete:
+            if other.draws > 1 and (other.split, other.samples) == (reading.split, reading.samples):
+                for one in self._own_cells:
+                    at = f"{other.name} {one.cell.row} {one.cell.seed}"
+                    groups[at] = self._of_cell(other, one, quantity)
+        return pooled_spread(groups)
+
+    def _error(self, reading: Reading, quantity: str) -> float | None:
+        """Return the relative error of the measurements, root mean square over methods, if it is known."""
         squares = []
-        for one in cells:
+        for one in self._own_cells:
             for record in self._records(reading, one):
                 entry = record.lambda_max if quantity == "lambda_max" else record.trace
                 if entry.error is None or not math.isfinite(entry.error[0]):
@@ -317,13 +318,18 @@ class _Inference:
                 squares.append((entry.error[0] / entry.value) ** 2)
         return math.sqrt(sum(squares) / len(squares)) if squares else None
 
+    @property
+    def _own_cells(self) -> list[FilledCell]:
+        """The cells of each method's last round."""
+        return [one for one in self.filled if one.match.round == self.reached.get(one.cell.row)]
+
     def _at(self, reading: Reading) -> Reading:
         """Return the reading of these settings that the recipe has, with its number of draws."""
         wanted = replace(reading, draws=1)
         return next((one for one in self.readings.every if replace(one, draws=1) == wanted), reading)
 
     def _mean(self, reading: Reading, row: str, round: int, quantity: str) -> float:
-        return _geometric_mean(self._values(reading, row, round, quantity))
+        return geometric_mean(self._values(reading, row, round, quantity))
 
     def _values(self, reading: Reading, row: str, round: int, quantity: str) -> list[float]:
         """Return every draw's and seed's value; none where one is missing."""
@@ -357,7 +363,3 @@ class _Inference:
         name = f"{self.recipe.paper}/{self.readings.of}"
         found = printed(name, row, self.recipe.columns[column].published or column, quantity)
         return found.number if found else None
-
-
-def _geometric_mean(values: Sequence[float]) -> float:
-    return math.exp(sum(map(math.log, values)) / len(values))
