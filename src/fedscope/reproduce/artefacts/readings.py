@@ -9,21 +9,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from statistics import geometric_mean
 
 import numpy as np
 
-from fedscope.data.sets import catalogue as data_catalogue
-from fedscope.models import catalogue as model_catalogue
 from fedscope.records.entries import Record
-from fedscope.records.hessian import HessianRecord
 from fedscope.reproduce.artefacts.filled import FilledCell
-from fedscope.reproduce.artefacts.likelihood import Array, Errors, Fit, fit, pooled_spread, shares
-from fedscope.reproduce.recipes.published import printed
-from fedscope.reproduce.recipes.readings import AXES, Likelihood, Reading, Readings, label
+from fedscope.reproduce.artefacts.likelihood import Array, Errors, Fit, fit, shares
+from fedscope.reproduce.artefacts.measured import QUANTITIES, Measured
+from fedscope.reproduce.artefacts.spreads import Growth, between_trainings, of_samples
+from fedscope.reproduce.recipes.readings import AXES, Likelihood, Reading
 from fedscope.reproduce.recipes.spec import Recipe
 
-QUANTITIES = ("lambda_max", "trace")
 TITLES = {"lambda_max": "λ_max", "trace": "trace"}
 _ALTERNATIVES: Mapping[str, Mapping[str, float]] = {
     "normal distribution": {"dof": math.inf},
@@ -40,7 +36,7 @@ _ALTERNATIVES: Mapping[str, Mapping[str, float]] = {
 def readings_of(recipe: Recipe, filled: Sequence[FilledCell]) -> Record:
     """Return the entry ``readings`` of an artefact (:class:`~fedscope.records.artefact.ReadingsResult`)."""
     assert recipe.readings
-    return _Inference(recipe, recipe.readings, filled).record()
+    return _Inference(Measured(recipe, recipe.readings, filled)).record()
 
 
 def grid_of(entry: Record) -> Record:
@@ -74,21 +70,17 @@ class _Scored:
 
 
 class _Inference:
-    def __init__(self, recipe: Recipe, readings: Readings, filled: Sequence[FilledCell]) -> None:
-        self.recipe, self.readings, self.filled = recipe, readings, filled
-        rounds = {one.match.round for one in filled}
-        self.last = max(rounds, default=0)
-        self.rows = [
-            row for row in recipe.rows
-            if any(one.cell.row == row for one in filled) and all(self._printed(row, q) for q in QUANTITIES)
-        ]  # fmt: skip
-        self.reached = {
-            row: max(one.match.round for one in filled if one.cell.row == row) for row in self.rows
-        }
-        self.short = np.array([self.reached[row] < self.last for row in self.rows], dtype=np.bool_)
+    def __init__(self, measured: Measured) -> None:
+        self.measured, self.growth = measured, Growth(measured)
+        self.rows, self.reached = measured.rows, measured.reached
+        stated = measured.readings.likelihood.training_spread
+        known = [between_trainings(measured, quantity) for quantity in QUANTITIES]
+        self.several_seeds = None not in known
+        self.training = np.array([one or stated[q] for one, q in zip(known, QUANTITIES, strict=True)])
 
     def record(self) -> Record:
-        own, scored = self.readings.likelihood, self.scored
+        readings, scored = self.measured.readings, self.scored
+        own = readings.likelihood
         found = self._fits(own)
         likely = shares([one.log_likelihood for one in found])
         order = sorted(range(len(scored)), key=lambda at: -found[at].log_likelihood)
@@ -98,16 +90,18 @@ class _Inference:
             "results": [self._result(scored[at], found[at], likely[at], best, shape) for at in order],
             "axes": self._axes(likely),
             "sensitivities": self._sensitivities(own, order[0] if order else None),
-            "training_spread": dict(zip(QUANTITIES, self._training.tolist(), strict=True)),
-            "spread_source": self._spread_source,
-            "growth_spread": self._growth_spread,
+            "training_spread": dict(zip(QUANTITIES, self.training.tolist(), strict=True)),
+            "spread_source": "measured between the seeds of this registry"
+            if self.several_seeds
+            else "stated",
+            "growth_spread": self.growth.spread,
             "correlation": own.correlation,
             "common": dict(own.common),
             "dof": None if math.isinf(own.dof) else own.dof,
-            "growth": self._base_growth,
-            "grown_on": self._grown,
-            "incomplete": [one.name for one in self.readings.every if one not in self._complete],
-            "open": dict(self.readings.open),
+            "growth": self.growth.of_base(),
+            "grown_on": self.growth.rows,
+            "incomplete": [one.name for one in readings.every if one not in self.complete],
+            "open": dict(readings.open),
         }
 
     def _result(self, one: _Scored, found: Fit, share: float, best: float, shape: float) -> Record:
@@ -115,7 +109,7 @@ class _Inference:
             {
                 "row": row, "quantity": quantity, "measured": float(one.measured[i, j]),
                 "round": self.reached[row], "growth": float(one.growth[i, j]),
-                "expected": float(one.expected[i, j]), "printed": self._printed(row, quantity),
+                "expected": float(one.expected[i, j]), "printed": self.measured.printed(row)[j],
             }
             for i, row in enumerate(self.rows) for j, quantity in enumerate(QUANTITIES)
         ]  # fmt: skip
@@ -161,19 +155,21 @@ class _Inference:
         return found
 
     def _fits(self, own: Likelihood, training: float = 1.0, growth: float = 1.0) -> list[Fit]:
-        theirs = np.array([[self._printed(row, quantity) for quantity in QUANTITIES] for row in self.rows])
+        theirs = np.array([self.measured.printed(row) for row in self.rows])
+        seeds = [len(self.measured.cells(row, self.reached[row])) for row in self.rows]
+        short = np.array([self.reached[row] < self.measured.last for row in self.rows], dtype=np.bool_)
         return [
             fit(
                 np.log(theirs / one.expected),
                 Errors(
-                    training=training * self._training,
-                    trainings=np.array([self._seeds(row) for row in self.rows], dtype=np.float64),
+                    training=training * self.training,
+                    trainings=np.array(seeds, dtype=np.float64),
                     samples=one.samples,
                     draws=one.reading.draws,
                     common=np.array([own.common[quantity] for quantity in QUANTITIES]),
-                    short=self.short,
-                    growth=growth * self._growth_spread,
-                    grown=len(self._grown),
+                    short=short,
+                    growth=growth * self.growth.spread,
+                    grown=len(self.growth.rows),
                     correlation=own.correlation,
                 ),
                 own.dof,
@@ -183,183 +179,26 @@ class _Inference:
 
     @cached_property
     def scored(self) -> list[_Scored]:
-        """The readings that every method was measured under."""
-        found = []
-        for reading in self._complete:
-            measured = np.array(
-                [[self._mean(reading, row, self.reached[row], q) for q in QUANTITIES] for row in self.rows]
-            )
-            source = self._growth_source(reading)
-            growth = np.array(
-                [[self._growth(source, self.reached[row], q) for q in QUANTITIES] for row in self.rows]
-            )
-            expected = measured * growth
+        """The readings that every method was measured under, and what they expect."""
+        found, measured = [], self.measured
+        places = [(row, self.reached[row]) for row in self.rows]
+        for reading in self.complete:
+            source = self.growth.source(reading)
+            here = np.array([[measured.mean(reading, *at, q) for q in QUANTITIES] for at in places])
+            growth = np.array([[self.growth.factor(source, at, q) for q in QUANTITIES] for _, at in places])
+            expected = here * growth
             if reading.weight_decay:
-                expected = expected + np.array([self._weight_decay(row) for row in self.rows])
-            found.append(_Scored(reading, measured, growth, expected, self._sampling(reading)))
+                expected = expected + np.array([measured.weight_decay(row) for row in self.rows])
+            samples = of_samples(measured, self.complete, reading)
+            found.append(_Scored(reading, here, growth, expected, samples))
         return found
 
     @cached_property
-    def _complete(self) -> list[Reading]:
+    def complete(self) -> list[Reading]:
+        """The readings that every method was measured under; the growth must be known where one is short."""
+        if not self.rows or (self.measured.early and not self.growth.rows):
+            return []
         return [
-            one for one in self.readings.every
-            if self.rows
-            and all(self._values(one, row, self.reached[row], q) for row in self.rows for q in QUANTITIES)
-            and (not self.short.any() or self._grown)
+            one for one in self.measured.readings.every
+            if all(self.measured.has(one, row, self.reached[row]) for row in self.rows)
         ]  # fmt: skip
-
-    @cached_property
-    def _grown(self) -> list[str]:
-        """The methods that were measured at the last round and at the early ones, by the base reading."""
-        early = {self.reached[row] for row in self.rows if self.reached[row] < self.last}
-        base = self.readings.base
-        known = self._at(base)
-        return [
-            row for row in self.rows
-            if self.reached[row] == self.last and early
-            and all(self._values(known, row, round, "trace") for round in early | {self.last})
-        ]  # fmt: skip
-
-    @property
-    def _base_growth(self) -> dict[str, float]:
-        early = min(self.reached.values(), default=self.last)
-        base = self._at(self.readings.base)
-        return {q: self._growth(base, early, q) for q in QUANTITIES} if self._grown or not early else {}
-
-    def _growth_source(self, reading: Reading) -> Reading:
-        """Return the reading that the growth is measured under: at the server's model, else the base."""
-        early = {self.reached[row] for row in self.rows} - {self.last}
-        at_server = self._at(reading.at_server)
-        known = all(
-            self._values(at_server, row, round, q)
-            for row in self._grown for round in early | {self.last} for q in QUANTITIES
-        )  # fmt: skip
-        return at_server if known else self._at(self.readings.base)
-
-    def _growth(self, source: Reading, round: int, quantity: str) -> float:
-        if round == self.last:
-            return 1.0
-        logs = [
-            math.log(self._mean(source, row, self.last, quantity) / self._mean(source, row, round, quantity))
-            for row in self._grown
-        ]
-        return math.exp(sum(logs) / len(logs))
-
-    @cached_property
-    def _growth_spread(self) -> float:
-        """The stated spread, or that between the methods whose growth was measured, where it is larger."""
-        base, stated = self._at(self.readings.base), self.readings.likelihood.growth_spread
-        early = min(self.reached.values(), default=self.last)
-        found = [
-            pooled_spread({"": [self._mean(base, row, self.last, q) / self._mean(base, row, early, q)
-                                for row in self._grown]})
-            for q in QUANTITIES
-        ]  # fmt: skip
-        return max([stated, *(one for one in found if one is not None)])
-
-    @cached_property
-    def _training(self) -> Array:
-        stated = self.readings.likelihood.training_spread
-        return np.array([self._seed_spread(q) or stated[q] for q in QUANTITIES])
-
-    @property
-    def _spread_source(self) -> str:
-        known = self._seed_spread("trace") is not None
-        return "measured between the seeds of this registry" if known else "stated"
-
-    def _seed_spread(self, quantity: str) -> float | None:
-        base = self._at(self.readings.base)
-        places = {(one.cell.row, one.match.round) for one in self.filled}
-        groups = {}
-        for row, round in sorted(places):
-            each = [
-                self._of_cell(base, one, quantity)
-                for one in self.filled if (one.cell.row, one.match.round) == (row, round)
-            ]  # fmt: skip
-            groups[f"{row} {round}"] = [geometric_mean(values) for values in each if values]
-        return pooled_spread(groups)
-
-    def _seeds(self, row: str) -> int:
-        at = (row, self.reached[row])
-        return len({one.cell.seed for one in self.filled if (one.cell.row, one.match.round) == at})
-
-    def _sampling(self, reading: Reading) -> Array:
-        """Return the spread of one draw: between the draws of all readings of as many samples of the split.
-
-        Without any it is the measurement's own error; of an estimator without errors, the largest known.
-        """
-        found = []
-        for quantity in QUANTITIES:
-            sources = (reading, self._at(reading.plain))
-            known = [self._draw_spread(reading, quantity), *(self._error(one, quantity) for one in sources)]
-            own = [one for one in known if one is not None]
-            every = [one for other in self._complete if (one := self._error(other, quantity)) is not None]
-            found.append(own[0] if own else max(every, default=0.0))
-        return np.array(found)
-
-    def _draw_spread(self, reading: Reading, quantity: str) -> float | None:
-        """Return the spread between draws of the same number of samples, pooled over methods and readings."""
-        groups = {}
-        for other in self._complete:
-            if other.draws > 1 and (other.split, other.samples) == (reading.split, reading.samples):
-                for one in self._own_cells:
-                    at = f"{other.name} {one.cell.row} {one.cell.seed}"
-                    groups[at] = self._of_cell(other, one, quantity)
-        return pooled_spread(groups)
-
-    def _error(self, reading: Reading, quantity: str) -> float | None:
-        """Return the relative error of the measurements, root mean square over methods, if it is known."""
-        squares = []
-        for one in self._own_cells:
-            for record in self._records(reading, one):
-                entry = record.lambda_max if quantity == "lambda_max" else record.trace
-                if entry.error is None or not math.isfinite(entry.error[0]):
-                    return None
-                squares.append((entry.error[0] / entry.value) ** 2)
-        return math.sqrt(sum(squares) / len(squares)) if squares else None
-
-    @property
-    def _own_cells(self) -> list[FilledCell]:
-        """The cells of each method's last round."""
-        return [one for one in self.filled if one.match.round == self.reached.get(one.cell.row)]
-
-    def _at(self, reading: Reading) -> Reading:
-        """Return the reading of these settings that the recipe has, with its number of draws."""
-        wanted = replace(reading, draws=1)
-        return next((one for one in self.readings.every if replace(one, draws=1) == wanted), reading)
-
-    def _mean(self, reading: Reading, row: str, round: int, quantity: str) -> float:
-        return geometric_mean(self._values(reading, row, round, quantity))
-
-    def _values(self, reading: Reading, row: str, round: int, quantity: str) -> list[float]:
-        """Return every draw's and seed's value; none where one is missing."""
-        cells = [one for one in self.filled if (one.cell.row, one.match.round) == (row, round)]
-        each = [self._of_cell(reading, one, quantity) for one in cells]
-        return [value for values in each for value in values] if all(each) else []
-
-    def _of_cell(self, reading: Reading, one: FilledCell, quantity: str) -> list[float]:
-        records = self._records(reading, one)
-        values = [r.lambda_max.value if quantity == "lambda_max" else r.trace.value for r in records]
-        return values if all(math.isfinite(value) and value > 0 for value in values) else []
-
-    def _records(self, reading: Reading, one: FilledCell) -> list[HessianRecord]:
-        """Return the result of every draw; none where one is missing."""
-        method = self.recipe.rows[one.cell.row].split()[0]
-        wanted = reading.measures(self.recipe.measures["reading"], method)
-        found = [one.records.get(label(measure)) for measure in wanted]
-        records = [record for record in found if isinstance(record, HessianRecord)]
-        return records if len(records) == len(wanted) else []
-
-    def _weight_decay(self, row: str) -> tuple[float, float]:
-        """Return what weight decay adds to λ_max and to the trace."""
-        settings = next(one.cell.settings for one in self.filled if one.cell.row == row)
-        data = data_catalogue.record(settings.dataset)
-        network = model_catalogue.outline(str(settings.model), data.classes, data.channels)
-        count = sum(parameter.numel() for parameter in network.parameters())
-        return settings.weight_decay, settings.weight_decay * count
-
-    def _printed(self, row: str, quantity: str) -> float | None:
-        column = next(one.cell.column for one in self.filled if one.cell.row == row)
-        name = f"{self.recipe.paper}/{self.readings.of}"
-        found = printed(name, row, self.recipe.columns[column].published or column, quantity)
-        return found.number if found else None
