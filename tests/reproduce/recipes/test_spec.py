@@ -89,18 +89,14 @@ def test_what_the_user_narrows() -> None:
         rows(one, ("feddin",))
 
 
-def test_a_column_may_have_seeds_and_measures_of_its_own() -> None:
+def test_a_column_may_have_seeds_of_its_own() -> None:
     one = recipe("man/table2", "cpu")
-    own = replace(one.columns["δ = 0.3"], seeds=(1, 2), measure={"split": "test", "samples": 64})
+    own = replace(one.columns["δ = 0.3"], seeds=(1, 2))
     found = cells(replace(one, columns={**one.columns, "δ = 0.3": own}))
     first = [cell for cell in found if cell.column == "δ = 0.3"]
     others = [cell for cell in found if cell.column != "δ = 0.3"]
     assert {cell.seed for cell in first} == {1, 2}
     assert {cell.seed for cell in others} == {83217}
-    assert {(cell.measures["curvature"].split, cell.measures["curvature"].samples) for cell in first} == {
-        ("test", 64)
-    }
-    assert {cell.measures["curvature"].split for cell in others if "test" not in cell.column} == {"train"}
 
 
 def test_unknown_names_are_said() -> None:

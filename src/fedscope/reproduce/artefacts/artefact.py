@@ -87,8 +87,7 @@ def assemble(
 
 def _claims(recipe: Recipe, samples: Samples) -> list[Claim]:
     papers = [_printed(recipe, text) for text in recipe.claims]
-    columns = [label for label, column in recipe.columns.items() if not column.measure]
-    return judge(recipe.claims, samples, columns, _compared(recipe), papers)
+    return judge(recipe.claims, samples, list(recipe.columns), _compared(recipe), papers)
 
 
 def _samples(recipe: Recipe, filled: Sequence[FilledCell]) -> dict[tuple[str, str, str], Sample]:

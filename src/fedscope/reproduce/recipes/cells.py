@@ -8,7 +8,7 @@ states instead: a longer run counts at the cell's round.
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from fedscope.checkpoints.file.schema import PresetUse, Settings, parse
@@ -129,4 +129,4 @@ def _measures(recipe: Recipe, where: Column, method: str, shown: Iterable[str]) 
         template = recipe.measures["reading"]
         return recipe.readings.measures(template, method, server_only=where.model == "server")
     names = dict.fromkeys(QUANTITIES[q].measure for q in shown)
-    return {name: replace(recipe.measures[name], **where.measure) for name in names if name}
+    return {name: recipe.measures[name] for name in names if name}

@@ -34,7 +34,7 @@ Kind = Literal[
 PAPERS = ("fedalign", "man", "fedfor")
 WITHOUT_RUNS = ("cost", "traffic")  # the same at every scale
 SCALES = ("paper", "cpu", "smoke")
-_COLUMN = ("preset", "model", "rows", "quantities", "published", "seeds", "measure")
+_COLUMN = ("preset", "model", "rows", "quantities", "published", "seeds")
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,6 @@ class Column:
     quantities: tuple[str, ...] | None = None  # None: the recipe's
     published: str | None = None  # which of the paper's columns stands beside; None: that of the same label
     seeds: tuple[int, ...] | None = None  # None: the scale's, else the preset's
-    measure: Table = field(default_factory=dict)  # fields of its own measures; claims are not judged there
 
 
 @dataclass(frozen=True)
@@ -182,7 +181,6 @@ def _column(entry: str | Table) -> Column:
         _tuple(entry.get("quantities")),
         entry.get("published"),
         _tuple(entry.get("seeds")),
-        entry.get("measure", {}),
     )
 
 
