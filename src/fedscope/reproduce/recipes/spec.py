@@ -11,7 +11,8 @@ Recipes are in one ``.toml`` file per paper, each with what its recipes share an
     readings, likelihood   of a table that is explained (:mod:`fedscope.reproduce.recipes.readings`)
     sweep       of a figure whose rows differ in one option: that option, and what the line is called
     claims      statements (:mod:`fedscope.reproduce.artefacts.claims`)
-    scales      name → a :class:`Scale`'s fields; ``measures`` there change single fields of the recipe's
+    scales      name → a :class:`Scale`'s fields; ``measures`` there change single fields of the recipe's,
+                and ``notes`` are added to its notes
 
 A cell is a row under a column; it has one run per seed. The scale ``paper`` is the experiment as published.
 """
@@ -163,7 +164,7 @@ def _recipe(name: str, shared: Table, own: Table, scale: str) -> Recipe:
         measures=_measures(shared, own, everyones, ours),
         claims=tuple(own.get("claims", ())),
         notes=(*(shared.get("notes", ()) if own.get("kind", "table") == "table" else ()),
-               *own.get("notes", ())),
+               *own.get("notes", ()), *ours.get("notes", ())),
         models=own.get("models", {}),
         sweep=Sweep(**own["sweep"]) if "sweep" in own else None,
         readings=_readings(own, ours) if "readings" in own else None,
