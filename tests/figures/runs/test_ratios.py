@@ -31,6 +31,7 @@ def test_a_dot_stands_at_its_ratio_in_the_row_of_its_condition() -> None:
     assert places == [0, 0, 1, 1]
     assert left.get_ylim()[0] > left.get_ylim()[1]  # the first is at the top
     assert [text.get_text() for text in left.get_yticklabels()] == [row.name for row in ROWS]
+    assert {0.5, 1.0} <= {round(float(tick), 6) for tick in left.get_xticks()}
     assert len([line for line in right.lines if line.get_marker() == "o"]) == 2
 
 

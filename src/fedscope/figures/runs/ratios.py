@@ -21,6 +21,7 @@ from fedscope.figures.label_placement import text_size
 from fedscope.figures.text.labels import family
 
 MARKER = 3.2  # diameter in points
+MOST_TICKS = 20
 TICKS = (  # up to so many decades, ticks at these multiples of a power of ten
     (0.45, (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)),
     (1.5, (1.0, 2.0, 5.0)),
@@ -107,7 +108,8 @@ def _draw(
     axes.tick_params(axis="y", length=0)
     low, high = axes.get_xlim()
     decades = math.log10(high / low)
-    axes.xaxis.set_major_locator(LogLocator(subs=next(subs for most, subs in TICKS if decades <= most)))
+    subs = next(subs for most, subs in TICKS if decades <= most)
+    axes.xaxis.set_major_locator(LogLocator(subs=subs, numticks=MOST_TICKS))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_value(value)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_minor_formatter(NullFormatter())

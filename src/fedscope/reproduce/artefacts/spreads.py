@@ -74,14 +74,18 @@ def of_samples(measured: Measured, complete: list[Reading], reading: Reading) ->
     found = []
     for quantity in QUANTITIES:
         plain = measured.same(reading.plain)
-        known = [
-            _between_draws(measured, complete, reading, quantity),
-            *(_error(measured, one, quantity) for one in (reading, plain)),
-        ]
-        own = [one for one in known if one is not None]
-        every = [one for other in complete if (one := _error(measured, other, quantity)) is not None]
-        found.append(own[0] if own else max(every, default=0.0))
+        own = [
+            spread for one in (reading, plain)
+            if (spread := _spread(measured, complete, one, quantity)) is not None
+        ]  # fmt: skip
+        every = (_spread(measured, complete, other, quantity) for other in (() if own else complete))
+        found.append(own[0] if own else max((one for one in every if one is not None), default=0.0))
     return np.array(found)
+
+
+def _spread(measured: Measured, complete: list[Reading], reading: Reading, quantity: str) -> float | None:
+    between = _between_draws(measured, complete, reading, quantity)
+    return _error(measured, reading, quantity) if between is None else between
 
 
 def _between_draws(

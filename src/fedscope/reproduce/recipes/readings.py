@@ -25,7 +25,7 @@ _MODELS: Mapping[Model, str] = {
 }  # fmt: skip
 _SHORT: Mapping[Model, str] = {"server": "server", "reported": "all clients", "best": "best round"}
 _ESTIMATORS: Mapping[Estimator, str] = {
-    "lanczos": "", "pyhessian": "PyHessian", "published": "a new batch in every product",
+    "lanczos": "", "pyhessian": "PyHessian", "published": "new batches",
 }  # fmt: skip
 
 
@@ -35,7 +35,7 @@ class Reading:
 
     split: SplitName = "train"
     model: Model = "server"
-    samples: int | None = None  # None: all; of estimator published the batch of each product
+    samples: int | None = None  # None: all; of estimator published the batch, a new one in each product
     estimator: Estimator = "lanczos"
     augment: bool = False
     term: bool = False  # MAN's term in the loss of the methods that have it
