@@ -24,7 +24,7 @@ MARKER = 3.2  # diameter in points
 MOST_TICKS = 20
 TICKS = (  # up to so many decades, ticks at these multiples of a power of ten
     (0.45, (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)),
-    (1.5, (1.0, 2.0, 5.0)),
+    (2.5, (1.0, 2.0, 5.0)),
     (math.inf, (1.0,)),
 )
 
