@@ -101,6 +101,75 @@ class UsedRun(Plain):
     core_seconds: Number = math.nan  # of its training up to there
 
 
+class ReadingCell(Plain):
+    """A measured quantity of a method under a reading, beside the printed one."""
+
+    row: str
+    quantity: str
+    measured: float  # geometric mean over draws and seeds
+    round: Count  # that it was measured at
+    growth: float  # from that round to the last; 1 at the last
+    expected: float  # at the last round, with weight decay where the reading has it
+    printed: float
+
+    @property
+    def ratio(self) -> float:
+        """What is expected, relative to what is printed."""
+        return self.expected / self.printed
+
+
+class ReadingResult(Plain):
+    """One reading against all printed numbers."""
+
+    name: str
+    settings: dict[str, str]  # by axis
+    draws: Count
+    entries: Many[ReadingCell]
+    sampling_spread: dict[str, float]  # of one draw, by quantity; of logarithms
+    log_likelihood: float  # relative to the best reading's
+    share: float  # posterior, under equal priors
+    factors: dict[str, float]  # printed over expected, the best common one by quantity
+    ratios_only: float  # log-likelihood after these factors, relative to the best reading's
+    residual: float  # root mean square of the log-ratios after these factors
+    p: float  # of numbers that fit no better, if the reading is right
+
+
+class AxisShare(Plain):
+    """The share of all readings with one setting, and the best of them."""
+
+    axis: str
+    value: str
+    readings: Count
+    share: float
+
+
+class Sensitivity(Plain):
+    """The best reading under other errors."""
+
+    change: str
+    best: str
+    share: float
+    usual: float  # the share there of the reading that is best as stated
+
+
+class ReadingsResult(Plain):
+    """What the authors of a table may have measured, by likelihood."""
+
+    results: Many[ReadingResult]  # the most likely first
+    axes: Many[AxisShare]
+    sensitivities: Many[Sensitivity]
+    training_spread: dict[str, float]
+    spread_source: str
+    growth_spread: float
+    correlation: float
+    common: dict[str, float]
+    dof: float | None  # None: infinite
+    growth: dict[str, float]  # of the base reading, by quantity
+    grown_on: Many[str]
+    incomplete: Many[str]  # readings that some method was not measured under
+    open: dict[str, str]  # settings that were not measured, and why
+
+
 class ArtefactRecord(Plain):
     """A table or figure."""
 
@@ -126,3 +195,4 @@ class ArtefactRecord(Plain):
     runs: Many[UsedRun]
     grid: Grid | None = None
     sweep: Sweep | None = None
+    readings: ReadingsResult | None = None

@@ -235,7 +235,7 @@ class Plan:
                 for job, time in timed
             ),
             tuple(
-                ToMeasure(path.parent.name, path.name, wanted.summary())
+                ToMeasure(measuring.run_of(path).name, path.name, wanted.summary())
                 for path, wanted in self.measures.values()
             ),
             self.divergences(), self.faults, estimate.seconds, estimate.basis,
@@ -243,4 +243,4 @@ class Plan:
 
 
 def _title(path: Path, wanted: Measure) -> str:
-    return f"measure {path.parent.name}@{path.stem}, {wanted.summary()}"
+    return f"measure {measuring.run_of(path).name}@{path.stem}, {wanted.summary()}"

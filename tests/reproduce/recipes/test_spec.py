@@ -1,5 +1,7 @@
 """Every recipe at every scale is whole: presets, methods, measures, claims and published cells exist."""
 
+from dataclasses import replace
+
 import pytest
 
 from fedscope.errors import UserError
@@ -19,7 +21,7 @@ def test_every_artefact_of_the_papers_has_a_recipe() -> None:
     tables = {f"{paper}/table{number}" for paper, numbers in PAPERS.items() for number in numbers}
     figures = {"fedalign/figure1", "man/figure1", "man/figure2", "man/figure3", "man/figure4a",
                "man/figure4b", "fedfor/figure3"}  # fmt: skip
-    assert set(names()) == tables | figures
+    assert set(names()) == tables | figures | {"man/table2-readings"}
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -85,6 +87,16 @@ def test_what_the_user_narrows() -> None:
     assert any(text == "rounds 500 → 7" for text in found[0].use.overridden)
     with pytest.raises(UserError, match="no method 'feddin'"):
         rows(one, ("feddin",))
+
+
+def test_a_column_may_have_seeds_of_its_own() -> None:
+    one = recipe("man/table2", "cpu")
+    own = replace(one.columns["δ = 0.3"], seeds=(1, 2))
+    found = cells(replace(one, columns={**one.columns, "δ = 0.3": own}))
+    first = [cell for cell in found if cell.column == "δ = 0.3"]
+    others = [cell for cell in found if cell.column != "δ = 0.3"]
+    assert {cell.seed for cell in first} == {1, 2}
+    assert {cell.seed for cell in others} == {83217}
 
 
 def test_unknown_names_are_said() -> None:

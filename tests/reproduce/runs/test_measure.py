@@ -1,8 +1,15 @@
 """What a measure is of, and what it is called."""
 
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
 from fedscope.checkpoints.registry.registry import Run
+from fedscope.records.hessian import HessianRecord
 from fedscope.reproduce.recipes.measures import Measure
-from fedscope.reproduce.runs.measure import content, uploads
+from fedscope.reproduce.runs.measure import cached_result, compute, content, uploads
 
 
 def test_uploads_are_of_measures_that_compare_clients(run: Run) -> None:
@@ -18,3 +25,44 @@ def test_a_measure_is_told_in_a_few_words() -> None:
     assert "up to 512" in Measure("hessian", samples=512, clients=True).summary()
     assert "41 × 41" in Measure("landscape").summary()
     assert Measure("hessian").top_k == 1
+
+
+PLAIN = Measure("hessian", samples=24, batch_size=8, tol=0.1, probes=2)
+OTHERS = {
+    "test": replace(PLAIN, split="test"),
+    "draw": replace(PLAIN, draw=1),
+    "augmented": replace(PLAIN, augment=True),
+    "pyhessian": replace(PLAIN, engine="pyhessian", probes=None),
+}
+
+
+@pytest.fixture(scope="module")
+def measured(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the run, measured in every other way than :data:`PLAIN`."""
+    registry = tmp_path_factory.mktemp("measured")
+    folder = registry / run.name
+    shutil.copytree(run.folder, folder)
+    for wanted in OTHERS.values():
+        compute(folder / "final.pt", wanted, registry, None, "cpu", lambda _: None)
+    return folder / "final.pt"
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_measure_is_of_its_split_draw_and_engine(measured: Path, name: str) -> None:
+    wanted = OTHERS[name]
+    record = cached_result(measured.parent.parent, measured, wanted)
+    assert isinstance(record, HessianRecord)
+    about = record.problem.to_json()
+    assert (about["split"], about["seed"], about["engine"]) == (wanted.split, wanted.draw, wanted.engine)
+    assert about.get("augmented", False) is wanted.augment
+
+
+def test_no_other_measure_answers_for_a_plain_one(measured: Path) -> None:
+    registry = measured.parent.parent
+    assert cached_result(registry, measured, PLAIN) is None
+    compute(measured, PLAIN, registry, None, "cpu", lambda _: None)
+    for fewer in (replace(PLAIN, model="server"), replace(PLAIN, model="server", probes=1)):
+        found = cached_result(registry, measured, fewer)  # by its content, under another name
+        assert isinstance(found, HessianRecord)
+        assert found.trace.probes == 2
+    assert cached_result(registry, measured, replace(PLAIN, model="server", probes=3)) is None

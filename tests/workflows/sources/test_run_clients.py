@@ -15,7 +15,7 @@ from fedscope.data.sets.catalogue import pipeline
 from fedscope.errors import UserError
 from fedscope.federated.server.rounds import train
 from fedscope.federated.setup.federation import Federation, open_run, prepare
-from fedscope.streams import numpy_stream
+from fedscope.streams import numpy_stream, torch_stream
 from fedscope.workflows.requests import Resampling
 from fedscope.workflows.sources.problem import Problem, load
 from fedscope.workflows.sources.run_clients import ClientOrigin, Participants, loader
@@ -227,6 +227,27 @@ def test_the_published_loader_augments_as_the_run_did(
     images = federation.dataset.train.images
     assert torch.equal(plain, recipe.test(images, rows))
     assert torch.equal(first, recipe.train(images, rows, recipe.draw(16, generator)))
+
+
+def test_samples_are_augmented_once_where_it_is_asked_for(
+    shifting: tuple[Federation, Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    federation, run = shifting
+    recipe = Pipeline((0.3,), (0.4,), flip=0.5, crop=1.0, padding=1)
+    monkeypatch.setattr("fedscope.data.sets.catalogue.pipeline", lambda *_: ("augmenting", recipe))
+    (plain,) = load([run.final], Source(samples=20, seed=3))
+    (problem,) = load([run.final], Source(samples=20, seed=3, augment=True))
+    (again,) = load([run.final], Source(samples=20, seed=3, augment=True))
+    inputs, labels = next(iter(problem.batches))
+    assert torch.equal(inputs, next(iter(again.batches))[0])
+    assert torch.equal(labels, next(iter(plain.batches))[1])  # the same samples, in the same order
+    assert not torch.equal(inputs, next(iter(plain.batches))[0])
+    images = federation.dataset.train.images
+    assert problem.rows is not None
+    draws = recipe.draw(20, torch_stream(3, "analysis augmentation"))
+    assert torch.equal(inputs, recipe.train(images, problem.rows, draws))
+    assert problem.description["augmented"]
+    assert "augmented" not in plain.description
 
 
 def test_the_published_loaders_draw_is_that_of_the_analysis(shifting: tuple[Federation, Run]) -> None:

@@ -17,6 +17,7 @@ from fedscope.reproduce.artefacts import costs, departures
 from fedscope.reproduce.artefacts.claims import Claim, Sample, Samples, Statement, judge
 from fedscope.reproduce.artefacts.departures import DIVERGED, DRAWN
 from fedscope.reproduce.artefacts.filled import FilledCell
+from fedscope.reproduce.artefacts.readings import grid_of, readings_of
 from fedscope.reproduce.recipes.cells import Cell
 from fedscope.reproduce.recipes.published import Printed, printed, table
 from fedscope.reproduce.recipes.quantities import QUANTITIES, mean, spread
@@ -76,6 +77,9 @@ def assemble(
     }
     if recipe.kind in GRIDS:
         record["grid"] = GRIDS[recipe.kind](recipe)
+    if recipe.readings:
+        record["readings"] = readings_of(recipe, filled)
+        record["grid"] = grid_of(record["readings"])
     if recipe.sweep:
         record["sweep"] = {**asdict(recipe.sweep), "values": _swept(recipe.sweep.option, cells)}
     return ArtefactRecord.read(json.loads(json.dumps(record)))

@@ -39,6 +39,8 @@ def reductions(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[FilledCel
         text if len(rows) == whole or set(rows) == everyone else f"{text} ({', '.join(dict.fromkeys(rows))})"
         for text, rows in departs.items()
     ]
+    if recipe.readings:
+        return found  # its table says what was measured
     measures: dict[str, Measure] = {}
     for cell in cells:
         measures |= cell.measures

@@ -60,7 +60,11 @@ class FilledCell:
         """Return the run and its measured checkpoints as plain data."""
         manifest, measures = self.match.entry.manifest, self.cell.measures
         checkpoints = {
-            name: {"file": path.name, "sha256": content(path), "result": key(path, measures[name])}
+            name: {
+                "file": path.relative_to(self.match.entry.run.folder).as_posix(),
+                "sha256": content(path),
+                "result": key(path, measures[name]),
+            }
             for name, path in self.paths.items()
         }
         return {

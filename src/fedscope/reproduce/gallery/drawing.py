@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.runs.curves import Line, Panel, Values, panels_figure, rounds_figure
+from fedscope.figures.runs.ratios import RatioRow, ratios_figure
 from fedscope.figures.spectrum.densities import density_figure
 from fedscope.figures.spectrum.eigenvalues import eigenvalue_figure
 from fedscope.figures.surface.from_records import read_surface
@@ -20,6 +21,7 @@ from fedscope.records.artefact import ArtefactRecord, Cell, Drawn
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord, Surface
 from fedscope.records.reading import Kept
+from fedscope.reproduce.artefacts.readings import TITLES, percent
 
 
 def figures(record: ArtefactRecord) -> list[Figure]:
@@ -29,7 +31,7 @@ def figures(record: ArtefactRecord) -> list[Figure]:
         UserError: nothing in it can be drawn.
     """
     drawer = _DRAWERS.get(record.kind)
-    if drawer is None or (not record.drawn and record.kind != "sweep"):
+    if drawer is None or (not record.drawn and record.kind not in ("sweep", "readings")):
         return []
     return drawer(record)
 
@@ -175,7 +177,25 @@ def _entries_line(label: str, x: Sequence[float], entries: Sequence[Cell], *, le
     return Line(label, _numbers(x), values, band, level)
 
 
+def _readings(record: ArtefactRecord) -> list[Figure]:
+    found = record.readings.results if record.readings else ()
+    rows = [
+        RatioRow(
+            one.name,
+            {
+                title: {e.row: e.ratio for e in one.entries if e.quantity == quantity}
+                for quantity, title in TITLES.items()
+            },
+            percent(one.share),
+        )
+        for one in found
+    ]
+    caption = "readings by likelihood, the most likely first; hollow: alone, filled: with MAN"
+    return [ratios_figure(rows, x_label="expected / printed", note="share", caption=caption)] if rows else []
+
+
 _DRAWERS = {
+    "readings": _readings,
     "curves": _curves,
     "spectrum": _spectrum,
     "density": _density,

@@ -86,8 +86,11 @@ def why_not_overwrite(record: ArtefactRecord, out: Path) -> str | None:
 
 def _shown(record: ArtefactRecord) -> int:
     """Return how many cells and curves of a record have a result."""
-    return len(record.drawn) + sum(
-        e.value is not None or e.text not in (None, NOT_MEASURED) for e in record.entries
+    explained = len(record.readings.results) if record.readings else 0
+    return (
+        explained
+        + len(record.drawn)
+        + sum(e.value is not None or e.text not in (None, NOT_MEASURED) for e in record.entries)
     )
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from fedscope.records.artefact import ArtefactRecord
+from fedscope.reproduce.artefacts.readings import percent
 from fedscope.reproduce.gallery.cells import conditions, grid, legend
 from fedscope.reproduce.gallery.drawing import samples_note
+from fedscope.reproduce.gallery.inference import inference
 
 _NARROW = 55  # characters of a row that fit into one of a page's two columns
 
@@ -40,6 +42,7 @@ def markdown(record: ArtefactRecord, images: Sequence[str] = ()) -> str:
         legend=legend(record),
         claims=[(titled(record, claim.statement), claim) for claim in record.claims],
         conditions=[*conditions(record), *record.notes],
+        **(inference(record.readings) if record.readings else {}),
         runs=list(dict.fromkeys(f"{run.run} (round {run.round})" for run in record.runs)),
     )
 
@@ -77,7 +80,7 @@ def _environment() -> Environment:
         comment_start_string="<#", comment_end_string="#>", trim_blocks=True, lstrip_blocks=True,
         undefined=StrictUndefined, loader=FileSystemLoader(Path(__file__).parent / "templates"),
     )  # fmt: skip
-    environment.filters |= {"md": _md, "row": _row, "tex": tex, "heading": _heading}
+    environment.filters |= {"md": _md, "row": _row, "tex": tex, "heading": _heading, "percent": percent}
     return environment
 
 

@@ -7,7 +7,7 @@ states instead: a longer run counts at the cell's round.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from fedscope.federated.setup.settings import settled
 from fedscope.records.entries import Record
 from fedscope.reproduce.recipes.measures import Measure, Model
 from fedscope.reproduce.recipes.quantities import QUANTITIES
-from fedscope.reproduce.recipes.spec import Recipe
+from fedscope.reproduce.recipes.spec import Column, Recipe
 
 UNCOUNTED = (
     "device", "threads", "stack", "compile", "save_clients", "keep_every", "target", "rounds", "precision",
@@ -116,9 +116,17 @@ def _seeds(recipe: Recipe, row: str, column: str, choices: Choices) -> Iterator[
         fields["rounds"] = choices.rounds
     given = dict(option.split("=", 1) for option in options)
     shown = tuple(q for q in recipe.shows(column) if not QUANTITIES[q].static)
-    names = dict.fromkeys(QUANTITIES[q].measure for q in shown)
-    measures = {name: recipe.measures[name] for name in names if name}
-    for seed in choices.seeds or scale.seeds or source.seeds:
+    for seed in choices.seeds or where.seeds or scale.seeds or source.seeds:
         values, known, use = source.resolve({**fields, "seed": seed}, given)
         settings = settled(parse(Settings, values, "setting"), known)
+        measures = _measures(recipe, where, method, shown)
         yield Cell(row, column, settings, use, where.model, measures, shown)
+
+
+def _measures(recipe: Recipe, where: Column, method: str, shown: Iterable[str]) -> dict[str, Measure]:
+    """Return what is measured of a method in a column; a column of the server's models has no others."""
+    if recipe.readings:
+        template = recipe.measures["reading"]
+        return recipe.readings.measures(template, method, server_only=where.model == "server")
+    names = dict.fromkeys(QUANTITIES[q].measure for q in shown)
+    return {name: recipe.measures[name] for name in names if name}

@@ -1,12 +1,15 @@
 """The measurements of a run's checkpoints: the fields of a recipe's ``measures``."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-from fedscope.choices import ReadingName
+from fedscope.choices import ReadingName, SplitName
+from fedscope.records.entries import Record
+from fedscope.workflows.requests import Engine
 
 Model = Literal["reported", "server", "best"]
+_NAMED = ("split", "draw", "engine", "augment", "term")  # in a result's name only where they are not usual
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,11 @@ class Measure:
     product_batches: int = 10
     grid: int = 41
     span: float = 1.0
+    split: SplitName = "train"
+    draw: int = 0  # the seed of the samples, and of the estimators
+    engine: Engine = "fedscope"
+    augment: bool = False  # each sample once, as in training
+    term: bool = False  # MAN's term is part of the loss
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> "Measure":
@@ -37,10 +45,15 @@ class Measure:
             raise ValueError(f"a measure has no {', '.join(sorted(unknown))}")
         return cls(**{**table, "samples": None if table.get("samples") == "all" else table.get("samples")})
 
+    def request(self) -> Record:
+        """Return what a result's name is made of; a field at its usual value may be left out."""
+        usual = {field.name: field.default for field in fields(self)}
+        return {k: v for k, v in asdict(self).items() if k not in _NAMED or v != usual[k]}
+
     def summary(self) -> str:
         """Return the measurement in a few words."""
         amount = "all" if self.samples is None else f"{self.samples:,}"
-        text = f"{self.kind} on {amount} training samples"
+        text = f"{self.kind} on {amount} {'training' if self.split == 'train' else self.split} samples"
         if self.reading == "code":
             text = f"{self.kind} as the published scripts, {self.product_batches} batches a product"
         elif self.clients:

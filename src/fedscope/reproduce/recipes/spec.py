@@ -3,14 +3,16 @@
 Recipes are in one ``.toml`` file per paper, each with what its recipes share and ``[recipes.NAME]``:
 
     table, title, source   where it is printed, and what it shows
-    kind        table, curves, landscape, spectrum, density, sweep, or (without runs) cost, traffic
+    kind        table, curves, landscape, spectrum, density, sweep, readings, or (without runs) cost, traffic
     rows        label → method and options, added to the file's; instead of them with ``only_rows``
-    columns     label → preset, or {preset, model, rows, quantities, published, and settings of `train`}
+    columns     label → preset, or the fields of a :class:`Column`, and settings of `train`
     quantities  what is shown of each cell (:mod:`fedscope.reproduce.recipes.quantities`)
     measures    name → fields of :class:`~fedscope.reproduce.recipes.measures.Measure`
+    readings, likelihood   of a table that is explained (:mod:`fedscope.reproduce.recipes.readings`)
     sweep       of a figure whose rows differ in one option: that option, and what the line is called
     claims      statements (:mod:`fedscope.reproduce.artefacts.claims`)
-    scales      name → a :class:`Scale`'s fields; ``measures`` there change single fields of the recipe's
+    scales      name → a :class:`Scale`'s fields; ``measures`` there change single fields of the recipe's,
+                and ``notes`` are added to its notes
 
 A cell is a row under a column; it has one run per seed. The scale ``paper`` is the experiment as published.
 """
@@ -24,13 +26,16 @@ from typing import Any, Literal
 
 from fedscope.errors import UserError, suggestion
 from fedscope.reproduce.recipes.measures import Measure, Model
+from fedscope.reproduce.recipes.readings import Readings
 
 Table = Mapping[str, Any]
-Kind = Literal["table", "curves", "landscape", "spectrum", "density", "sweep", "cost", "traffic"]
+Kind = Literal[
+    "table", "curves", "landscape", "spectrum", "density", "sweep", "readings", "cost", "traffic"
+]  # fmt: skip
 PAPERS = ("fedalign", "man", "fedfor")
 WITHOUT_RUNS = ("cost", "traffic")  # the same at every scale
 SCALES = ("paper", "cpu", "smoke")
-_COLUMN = ("preset", "model", "rows", "quantities", "published")
+_COLUMN = ("preset", "model", "rows", "quantities", "published", "seeds")
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,7 @@ class Column:
     rows: tuple[str, ...] | None = None  # which rows have this column; None: all
     quantities: tuple[str, ...] | None = None  # None: the recipe's
     published: str | None = None  # which of the paper's columns stands beside; None: that of the same label
+    seeds: tuple[int, ...] | None = None  # None: the scale's, else the preset's
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,7 @@ class Recipe:
     notes: tuple[str, ...] = ()
     models: Mapping[str, str] = field(default_factory=dict)  # of cost and traffic: network → data
     sweep: Sweep | None = None
+    readings: Readings | None = None
 
     @property
     def paper(self) -> str:
@@ -157,9 +164,10 @@ def _recipe(name: str, shared: Table, own: Table, scale: str) -> Recipe:
         measures=_measures(shared, own, everyones, ours),
         claims=tuple(own.get("claims", ())),
         notes=(*(shared.get("notes", ()) if own.get("kind", "table") == "table" else ()),
-               *own.get("notes", ())),
+               *own.get("notes", ()), *ours.get("notes", ())),
         models=own.get("models", {}),
         sweep=Sweep(**own["sweep"]) if "sweep" in own else None,
+        readings=_readings(own, ours) if "readings" in own else None,
     )  # fmt: skip
 
 
@@ -173,7 +181,12 @@ def _column(entry: str | Table) -> Column:
         _tuple(entry.get("rows")),
         _tuple(entry.get("quantities")),
         entry.get("published"),
+        _tuple(entry.get("seeds")),
     )
+
+
+def _readings(own: Table, ours: Table) -> Readings:
+    return Readings.from_table({**own["readings"], **ours.get("readings", {})}, own["likelihood"])
 
 
 def _measures(*sources: Table) -> Mapping[str, Measure]:

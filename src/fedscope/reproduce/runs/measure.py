@@ -12,12 +12,12 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
 import torch
 
+from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, versions
 from fedscope.checkpoints.file.layout import ANALYSIS
 from fedscope.checkpoints.registry.run import Run
@@ -28,7 +28,7 @@ from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord
 from fedscope.records.reading import Kept
 from fedscope.reproduce.recipes.measures import Measure
 from fedscope.reproduce.runs.jobs import Log
-from fedscope.reproduce.runs.objective import objective_surfaces
+from fedscope.reproduce.runs.objective import objective_surfaces, with_term
 from fedscope.validation import Plain
 from fedscope.workflows.curvature.measure import measure
 from fedscope.workflows.landscape.named_slices import Plane
@@ -47,8 +47,13 @@ def key(path: Path, wanted: Measure) -> str:
     Raises:
         UserError: a checkpoint cannot be read.
     """
-    request = json.dumps(asdict(wanted), sort_keys=True, default=str)
+    request = json.dumps(wanted.request(), sort_keys=True, default=str)
     return hashlib.sha256(f"{request}{content(path)}".encode()).hexdigest()[:32]
+
+
+def run_of(path: Path) -> Run:
+    """Return the run of a checkpoint, which may lie in a folder of its round."""
+    return Run(layout.run_of(path) or path.parent)
 
 
 def content(path: Path) -> str:
@@ -82,18 +87,19 @@ def cached_result(registry: Path, path: Path, wanted: Measure) -> Kept | None:
 
 def _from_command(results: ResultCache, path: Path, wanted: Measure) -> HessianRecord | None:
     """Return a measure of curvature from a result of another name that contains all of it."""
-    if wanted.kind != "hessian" or wanted.reading == "code":
+    if wanted.kind != "hessian" or wanted.reading == "code" or wanted.split != "train" or wanted.term:
         return None
-    manifest, request = Run(path.parent).manifest(), _request(wanted)
+    manifest, request = run_of(path).manifest(), _request(wanted)
     available = manifest.settings.train_samples or manifest.data.train_samples or 0
     available -= manifest.rows.validation if manifest.rows else 0
     samples = min(wanted.samples or available, available)
     problem = {
-        "dataset": manifest.data.name, "split": "train", "samples": samples, "seed": 0, "dtype": "float32",
-        "batch_size": min(wanted.batch_size or MOST, samples), "bn": request.bn, "operator": request.operator,
-        "parameters": None, "loss": None, "engine": request.engine, "reading": request.reading,
+        "dataset": manifest.data.name, "split": "train", "samples": samples, "seed": wanted.draw,
+        "dtype": "float32", "batch_size": min(wanted.batch_size or MOST, samples), "bn": request.bn,
+        "operator": request.operator, "parameters": None, "loss": None,
+        "augmented": wanted.augment or None, "engine": request.engine, "reading": request.reading,
     }  # fmt: skip
-    needed = Criteria(content(path), problem, None, uploads(path, wanted))
+    needed = Criteria(content(path), problem, None, uploads(path, wanted), more_probes=True)
     best = earlier(results.results(needed.sha256), request, needed)
     return trimmed(best.record, request) if best and not best.missing else None
 
@@ -104,7 +110,7 @@ def uploads(path: Path, wanted: Measure) -> dict[str, str]:
     Raises:
         UserError: one cannot be read.
     """
-    return {file.name: content(file) for file in Run(path.parent).clients()} if wanted.clients else {}
+    return {file.name: content(file) for file in run_of(path).clients()} if wanted.clients else {}
 
 
 def compute(
@@ -117,13 +123,14 @@ def compute(
     """
     source = Source(
         samples=wanted.samples, data_dir=data_dir, device=torch.device(device),
-        batch_size=wanted.batch_size,
+        batch_size=wanted.batch_size, split=wanted.split, seed=wanted.draw, augment=wanted.augment,
     )  # fmt: skip
     if wanted.reading == "code" and wanted.samples is None:
         source = Source(samples=wanted.batch_size or MOST, data_dir=data_dir, device=source.device)
     if why := why_not_measurable(wanted, path):
         raise UserError(why)
     (problem,) = load([path], source)
+    problem = with_term(problem) if wanted.term else problem
     keep, name = registry / ANALYSIS, key(path, wanted)
     if wanted.kind == "hessian":
         measure(problem, _request(wanted), _stage(say), keep=keep, name=name)
@@ -141,6 +148,7 @@ def _request(wanted: Measure) -> Request:
         clients=wanted.clients,
         cross_client=CrossClientRequest(probes=wanted.client_probes),
         reading=wanted.reading,
+        engine=wanted.engine,
         resampling=Resampling(
             batches=wanted.product_batches, batch_size=wanted.batch_size, samples=wanted.samples
         ),
@@ -174,7 +182,7 @@ def _stage(say: Log) -> Stage:
 
 def why_not_measurable(wanted: Measure, path: Path) -> str | None:
     """Return why a checkpoint cannot be measured, None if it can: clients to compare must be in its run."""
-    run = Run(path.parent)
+    run = run_of(path)
     if not wanted.clients or len(run.clients()) > 1:
         return None
     why = "its clients' models were deleted" if run.manifest().clients_deleted else "it kept fewer than two"

@@ -1,6 +1,7 @@
 """The parts of an objective on one plane: cross-entropy, a method's term of the task loss, and their sum."""
 
 import time
+from dataclasses import replace
 
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -37,6 +38,26 @@ class WithTerm(nn.Module):
         return logits, norm([outputs[name] for name in self._names], logits, self._options)
 
 
+def with_term(problem: Problem) -> Problem:
+    """Return a problem whose loss has MAN's term: cross-entropy plus ζ·Σ_l mean(a_l²) of each batch.
+
+    Raises:
+        UserError: the checkpoint's method has no MAN.
+    """
+    model = WithTerm(problem.model, _options(problem)).eval()
+    source = replace(problem.source, loss="cross-entropy + MAN term")
+    return replace(
+        problem, model=model, loss_fn=lambda out, y: cross_entropy(out[0], y) + out[1], source=source
+    )
+
+
+def _options(problem: Problem) -> Values:
+    settings = problem.info.settings if problem.info else None
+    if settings is None or "man" not in parse(settings.method).name.split("+"):
+        raise UserError(f"{problem.path} was not trained with MAN, and has no MAN term")
+    return settings.options
+
+
 def objective_surfaces(problem: Problem, *, grid: int, span: float, stage: Stage) -> ObjectiveRecord:
     """Return the surfaces of :data:`PARTS` along two random filter-normalised directions, as one record.
 
@@ -45,11 +66,8 @@ def objective_surfaces(problem: Problem, *, grid: int, span: float, stage: Stage
     Raises:
         UserError: the checkpoint's method has no MAN.
     """
-    settings = problem.info.settings if problem.info else None
-    if settings is None or "man" not in parse(settings.method).name.split("+"):
-        raise UserError(f"{problem.path} was not trained with MAN, and has no MAN term to draw")
     start = time.perf_counter()
-    model = WithTerm(problem.model, settings.options)
+    model = WithTerm(problem.model, _options(problem))
     directions = random_directions(model, torch_stream(problem.source.seed, "random"))
     others = {
         "MAN term": lambda out, _y: out[1],

@@ -123,7 +123,8 @@ def _criteria(
     problem: Problem, request: Request, origin: ClientOrigin | None, *, more_probes: bool
 ) -> Criteria:
     entry = {name: value for name, value in problem_entry(problem, request).items() if name not in _UNASKED}
-    entry = {"parameters": None, "loss": None, **entry}  # else a block of the parameters would do for all
+    # else a block of the parameters would do for all of them, and augmented samples for the samples
+    entry = {"parameters": None, "loss": None, "augmented": None, **entry}
     version = (request.versions or {}).get("fedscope")
     uploads, rows = (origin.uploads, origin.rows_sha256) if origin else ({}, None)
     return Criteria(problem.sha256, entry, version, uploads, rows, more_probes)

@@ -1,8 +1,8 @@
 """The samples of a checkpoint's run: which to analyse on, and which rows each client held.
 
-The samples are a fixed draw without replacement, in a fixed order and without augmentation, the same for
-every checkpoint of a data set at a given seed. Rows are those that the run stored; of a run that stored none
-they are drawn again from its settings.
+The samples are a fixed draw without replacement, in a fixed order and without augmentation unless it is asked
+for, the same for every checkpoint of a data set at a given seed. Rows are those that the run stored; of a run
+that stored none they are drawn again from its settings.
 """
 
 from dataclasses import dataclass
@@ -46,6 +46,7 @@ class Source:
     device: torch.device = torch.device("cpu")  # noqa: RUF009 (immutable)
     batch_size: int | None = None  # None: 128, of the user's own data fewer where that makes 16 batches
     seed: int = 0
+    augment: bool = False  # once, by the run's own pipeline; the samples stay fixed
 
     def batch_of(self, samples: int) -> int:
         """Return how many of so many samples make a batch.
@@ -66,13 +67,17 @@ class Data:
     used: Tensor  # rows that the run uses, ascending
 
     def batches(self, info: CheckpointInfo, source: Source, rows: Tensor, *, population: int) -> Batches:
-        """Return ``rows`` of the split without augmentation, labelled as in the checkpoint's round.
+        """Return ``rows`` of the split, labelled as in the checkpoint's round.
 
-        They are a draw from ``population`` rows.
+        They are a draw from ``population`` rows. Where the source says so, each is augmented once, as in
+        training.
         """
-        inputs = data_catalogue.pipeline(info.data.name, info.data.augmentation)[1].test(
-            self.split.images, rows
-        )
+        pipeline = data_catalogue.pipeline(info.data.name, info.data.augmentation)[1]
+        if source.augment:
+            draws = pipeline.draw(len(rows), torch_stream(source.seed, "analysis augmentation"))
+            inputs = pipeline.train(self.split.images, rows, draws)
+        else:
+            inputs = pipeline.test(self.split.images, rows)
         labels = self.labels(info)[rows]
         batch_size = source.batch_of(len(labels))
         batches = Batches(inputs, labels, batch_size, population=population)

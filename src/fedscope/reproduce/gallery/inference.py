@@ -1,0 +1,104 @@
+"""The inference of an artefact's readings as texts: the likely ones beside the print, and what is left."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import geometric_mean
+
+from fedscope.figures.numbers import format_estimate
+from fedscope.figures.text.labels import family
+from fedscope.records.artefact import ReadingCell, ReadingResult, ReadingsResult
+from fedscope.reproduce.artefacts.readings import TITLES
+
+BESIDE = 3  # readings whose numbers stand beside the printed ones
+ENOUGH = 0.95
+_AXES = {
+    "split": "samples of", "model": "weights", "samples": "number of samples", "estimator": "estimator",
+    "augment": "augmented", "term": "MAN's term in the loss", "weight_decay": "weight decay in the loss",
+}  # fmt: skip
+
+
+def inference(readings: ReadingsResult) -> Mapping[str, object]:
+    """Return what the template of the readings is filled with."""
+    if not readings.results:
+        return {"readings": readings}
+    best = readings.results[0]
+    worst = max(best.entries, key=lambda entry: abs(_left(best, entry) - 1))
+    return {
+        "readings": readings,
+        "axes": _AXES,
+        "titles": TITLES,
+        "settled": [f"{_AXES[one.axis]}: {one.value}" for one in readings.axes if one.share >= ENOUGH],
+        "unsettled": _unsettled(readings),
+        "likely": [one.name for one in likely(readings.results)],
+        "shape": max(readings.results, key=lambda one: one.ratios_only),
+        "worst": worst,
+        "worst_ratio": _left(best, worst),
+        "effects": _effects(best),
+        "beside": _beside(readings.results[:BESIDE]),
+    }
+
+
+def likely(results: Sequence[ReadingResult]) -> list[ReadingResult]:
+    """Return the most likely readings that share 95 % together."""
+    found, total = [], 0.0
+    for one in results:
+        if total >= ENOUGH:
+            break
+        found.append(one)
+        total += one.share
+    return found
+
+
+def _unsettled(readings: ReadingsResult) -> list[str]:
+    """Return the axes of which no setting has 95 % of the share."""
+    most: dict[str, float] = {}
+    for one in readings.axes:
+        most[one.axis] = max(most.get(one.axis, 0.0), one.share)
+    return [_AXES[axis] for axis, share in most.items() if share < ENOUGH]
+
+
+def _left(reading: ReadingResult, entry: ReadingCell) -> float:
+    """Return what is expected relative to what is printed, after the common factor."""
+    return entry.ratio * reading.factors[entry.quantity]
+
+
+@dataclass(frozen=True)
+class _Effect:
+    """What adding to a method does to a quantity, in the print and here."""
+
+    what: str
+    quantity: str
+    printed: float
+    expected: float
+    pairs: int
+
+
+def _effects(best: ReadingResult) -> list[_Effect]:
+    rows = list(dict.fromkeys(entry.row for entry in best.entries))
+    pairs = [(base, row) for row in rows if (base := family(row, rows)) not in ("", row)]
+    found = []
+    for added in dict.fromkeys(row[len(base) :] for base, row in pairs):
+        own = [(base, row) for base, row in pairs if row[len(base) :] == added]
+        for quantity, title in TITLES.items():
+            entries = {entry.row: entry for entry in best.entries if entry.quantity == quantity}
+            printed = [entries[row].printed / entries[base].printed for base, row in own]
+            expected = [entries[row].expected / entries[base].expected for base, row in own]
+            what = f"Effect of {added.removeprefix('+')}"
+            found.append(_Effect(what, title, geometric_mean(printed), geometric_mean(expected), len(own)))
+    return found
+
+
+def _beside(results: Sequence[ReadingResult]) -> Mapping[str, Sequence[object]]:
+    headings = list[str]()
+    rows: dict[str, tuple[str, ...]] = {entry.row: () for entry in results[0].entries}
+    for quantity, title in TITLES.items():
+        headings += [f"{title}, printed", *(f"{title}: {one.name}" for one in results)]
+        for row in rows:
+            entries = [e for one in results for e in one.entries if (e.row, e.quantity) == (row, quantity)]
+            texts = [f"{_short(e.expected)} ({e.ratio:.2f})" for e in entries]
+            rows[row] = (*rows[row], _short(entries[0].printed), *texts)
+    return {"headings": headings, "rows": [[row, *texts] for row, texts in rows.items()]}
+
+
+def _short(value: float) -> str:
+    return format_estimate(value) if value < 1000 else f"{value:.0f}"

@@ -1,0 +1,185 @@
+"""Which reading is likely, from made-up results: growth, weight decay, and what is missing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import pytest
+
+from fedscope.records.artefact import ReadingResult, ReadingsResult
+from fedscope.records.hessian import HESSIAN_SCHEMA, HessianRecord
+from fedscope.reproduce.artefacts.filled import FilledCell
+from fedscope.reproduce.artefacts.readings import percent, readings_of
+from fedscope.reproduce.recipes.cells import Cell, Choices, cells
+from fedscope.reproduce.recipes.published import printed
+from fedscope.reproduce.recipes.readings import Reading, Readings
+from fedscope.reproduce.recipes.spec import Recipe, recipe
+
+WHOLE = recipe("man/table2-readings", "cpu")
+GROWTH = {"lambda_max": 2.0, "trace": 1.8}
+TRUTH = Reading("test", samples=1024)
+PARAMETERS = 4_864 + 102_464 + 614_784 + 73_920 + 19_300  # of convnet_cifar, by layer
+
+
+def only(*readings: Reading) -> Recipe:
+    """The recipe with few readings, the first of which is the base."""
+    assert WHOLE.readings
+    own = replace(WHOLE.readings, base=readings[0], every=readings)
+    return replace(WHOLE, readings=own)
+
+
+def paper(row: str, quantity: str) -> float:
+    found = printed("man/table2", row, "δ = 0.3", quantity)
+    assert found
+    assert found.number
+    return found.number
+
+
+def record(lambda_max: float, trace: float) -> HessianRecord:
+    entry = {"value": lambda_max, "residual": 0.0, "stderr_data": 0.01 * lambda_max}
+    return HessianRecord.read({
+        "schema": HESSIAN_SCHEMA, "checkpoint": {"sha256": "ab"}, "problem": {"samples": 1},
+        "lambda_max": entry, "eigenvalues": [entry], "density": None, "cross_client": None,
+        "trace": {"value": trace, "stderr_probe": 0.01 * trace, "stderr_data": 0.0, "probes": 4},
+    })  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Stub:
+    """What the inference reads of a filled cell."""
+
+    cell: Cell
+    records: Mapping[str, HessianRecord] = field(default_factory=dict)
+
+    @property
+    def match(self) -> "Stub":
+        return self
+
+    @property
+    def round(self) -> int:
+        return self.cell.settings.rounds
+
+
+def found(
+    one: Recipe, *, factor: float = 1.0, level: float = 1.0, seeds: tuple[int, ...] = (83217,)
+) -> ReadingsResult:
+    """The inference where test samples give the printed numbers, and training samples ``factor`` of them.
+
+    All are ``level`` times these; short runs stand before their growth. A second seed has 10 % more.
+    """
+    filled = []
+    for cell in cells(one, Choices(seeds=seeds)):
+        records = {}
+        for name, wanted in cell.measures.items():
+            values = {
+                quantity: paper(cell.row, quantity) * level * (1.0 if wanted.split == "test" else factor)
+                * (1.1 if cell.seed != 83217 else 1.0)
+                / (GROWTH[quantity] if cell.settings.rounds < 500 else 1.0)
+                for quantity in GROWTH
+            }  # fmt: skip
+            records[name] = record(values["lambda_max"], values["trace"])
+        filled.append(Stub(cell, records))
+    return ReadingsResult.read(readings_of(one, cast("list[FilledCell]", filled)))
+
+
+def by_name(result: ReadingsResult, reading: Reading) -> ReadingResult:
+    return next(one for one in result.results if one.name == reading.name)
+
+
+def test_the_reading_that_was_printed_has_the_share() -> None:
+    result = found(only(Reading(samples=1024), TRUTH), factor=0.7)
+    first, second = result.results
+    assert first.name == TRUTH.name
+    assert first.share > 0.9
+    assert first.log_likelihood == 0 > second.log_likelihood
+    assert first.factors == pytest.approx({"lambda_max": 1, "trace": 1})
+    assert second.factors == pytest.approx({"lambda_max": 1 / 0.7, "trace": 1 / 0.7})
+    assert second.residual == pytest.approx(0, abs=1e-9)  # the ratios between methods are as printed
+    assert second.ratios_only == pytest.approx(0, abs=1e-9)
+    shares = {one.value: one.share for one in result.axes if one.axis == "split"}
+    assert sum(shares.values()) == pytest.approx(1)
+    assert shares["test"] == first.share
+    assert {one.best for one in result.sensitivities} == {TRUTH.name}
+
+
+def test_short_runs_are_brought_to_the_last_round() -> None:
+    result = found(only(TRUTH))
+    entries = {(one.row, one.quantity): one for one in result.results[0].entries}
+    assert len(entries) == 16
+    assert (entries["FedAvg", "trace"].growth, entries["FedAvg", "trace"].round) == (1.0, 500)
+    short = entries["FedDC", "lambda_max"]
+    assert (short.round, short.growth) == (150, pytest.approx(2.0))
+    assert short.expected == pytest.approx(35.13)
+    assert short.measured == pytest.approx(35.13 / 2)
+    assert result.grown_on == ("FedAvg", "FedAvg+MAN")
+    assert result.growth == pytest.approx(GROWTH)
+
+
+def test_the_mean_of_all_clients_grows_as_the_servers_model() -> None:
+    result = found(only(TRUTH, replace(TRUTH, model="reported")))
+    entries = by_name(result, replace(TRUTH, model="reported")).entries
+    assert {round(one.growth, 6) for one in entries if one.round == 150} == {1.8, 2.0}
+
+
+def test_weight_decay_is_added_after_the_growth() -> None:
+    decayed = replace(TRUTH, weight_decay=True)
+    result = found(only(TRUTH, decayed))
+    plain, more = by_name(result, TRUTH).entries, by_name(result, decayed).entries
+    for before, after in zip(plain, more, strict=True):
+        added = after.expected - before.expected
+        assert added == pytest.approx(
+            1e-3 if before.quantity == "lambda_max" else 1e-3 * PARAMETERS, rel=1e-6
+        )
+
+
+def test_a_reading_without_a_result_is_named() -> None:
+    one = only(TRUTH, replace(TRUTH, samples=64))
+    assert one.readings
+    filled = [
+        Stub(cell, {name: record(1.0, 1.0) for name, wanted in cell.measures.items() if wanted.samples != 64})
+        for cell in cells(one)
+    ]
+    result = ReadingsResult.read(readings_of(one, cast("list[FilledCell]", filled)))
+    assert result.incomplete == (replace(TRUTH, samples=64).name,)
+    assert [found.name for found in result.results] == [TRUTH.name]
+    nothing = ReadingsResult.read(readings_of(one, []))
+    assert nothing.results == ()
+    assert len(nothing.incomplete) == 2
+
+
+def test_the_spread_between_trainings_is_measured_where_there_are_seeds() -> None:
+    stated = found(only(TRUTH))
+    assert stated.spread_source == "stated"
+    assert stated.training_spread["lambda_max"] == 0.06
+    several = found(only(TRUTH), seeds=(83217, 1))
+    assert several.spread_source.startswith("measured")
+    assert several.training_spread == pytest.approx(dict.fromkeys(GROWTH, 0.0674), abs=1e-4)  # ln 1.1 / √2
+
+
+def test_an_estimator_without_errors_has_those_of_the_plain_reading() -> None:
+    theirs = replace(TRUTH, estimator="pyhessian")
+    result = found(only(TRUTH, theirs))
+    assert by_name(result, theirs).sampling_spread == pytest.approx(by_name(result, TRUTH).sampling_spread)
+    assert by_name(result, TRUTH).sampling_spread == pytest.approx(dict.fromkeys(GROWTH, 0.01))
+
+
+def test_a_single_draw_has_the_spread_between_draws_of_as_many_samples() -> None:
+    several, single = replace(TRUTH, samples=64, draws=2), replace(TRUTH, samples=64, model="reported")
+    result = found(only(several, single))
+    assert by_name(result, single).sampling_spread == by_name(result, several).sampling_spread
+    assert by_name(result, several).sampling_spread == pytest.approx(dict.fromkeys(GROWTH, 0))  # all alike
+
+
+def test_percentages() -> None:
+    assert [percent(one) for one in (0.0, 0.0002, 0.012, 0.5, 1.0)] == [
+        "0.0 %",
+        "< 0.1 %",
+        "1.2 %",
+        "50 %",
+        "100 %",
+    ]
+
+
+def test_readings_are_of_a_table_with_printed_numbers() -> None:
+    assert isinstance(WHOLE.readings, Readings)
+    assert WHOLE.readings.of == "table2"

@@ -1,0 +1,83 @@
+"""The texts of an inference: which readings are likely, what is settled, and what stays unexplained."""
+
+from fedscope.records.artefact import ReadingsResult
+from fedscope.records.entries import Record
+from fedscope.reproduce.gallery.inference import inference, likely
+
+PRINTED = {"A": (40.0, 8000.0), "A+B": (30.0, 4000.0)}
+
+
+def result(name: str, share: float, *, scale: float = 1.0, added: float = 1.0) -> Record:
+    entries = [
+        {
+            "row": row, "quantity": quantity, "measured": 1.0, "round": 5, "growth": 1.0,
+            "expected": value * scale * (added if row == "A+B" else 1.0), "printed": value,
+        }
+        for row, values in PRINTED.items()
+        for quantity, value in zip(("lambda_max", "trace"), values, strict=True)
+    ]  # fmt: skip
+    return {
+        "name": name, "settings": {}, "draws": 1, "entries": entries, "sampling_spread": {},
+        "log_likelihood": 0.0, "share": share, "factors": {"lambda_max": 1 / scale, "trace": 1 / scale},
+        "ratios_only": share, "residual": 0.1, "p": 0.5,
+    }  # fmt: skip
+
+
+def readings(*results: Record, axes: list[Record]) -> ReadingsResult:
+    return ReadingsResult.read({
+        "results": list(results), "axes": axes, "sensitivities": [], "training_spread": {},
+        "spread_source": "stated", "growth_spread": 0.1, "correlation": 0.5, "common": {}, "dof": 4.0,
+        "growth": {}, "grown_on": [], "incomplete": [], "open": {},
+    })  # fmt: skip
+
+
+AXES = [
+    {"axis": "split", "value": "test", "readings": 2, "share": 0.97},
+    {"axis": "split", "value": "train", "readings": 1, "share": 0.03},
+    {"axis": "samples", "value": "32", "readings": 1, "share": 0.6},
+    {"axis": "samples", "value": "64", "readings": 2, "share": 0.4},
+]
+
+
+def test_as_few_readings_as_share_95_per_cent() -> None:
+    found = readings(result("a", 0.6), result("b", 0.37), result("c", 0.03), axes=AXES)
+    assert [one.name for one in likely(found.results)] == ["a", "b"]
+
+
+def test_an_axis_is_settled_by_a_setting_of_95_per_cent() -> None:
+    found = inference(readings(result("a", 1.0), axes=AXES))
+    assert found["settled"] == ["samples of: test"]
+    assert found["unsettled"] == ["number of samples"]
+
+
+def test_the_worst_method_is_that_after_the_common_factor() -> None:
+    found = inference(readings(result("a", 1.0, scale=2.0, added=0.7), axes=AXES))
+    assert found["worst"].row == "A+B"  # type: ignore[attr-defined]
+    assert round(float(found["worst_ratio"]), 6) == 0.7  # type: ignore[arg-type]
+
+
+def test_the_effect_of_what_is_added_stands_beside_the_printed_one() -> None:
+    found = inference(readings(result("a", 1.0, added=0.8), axes=AXES))
+    effects = [(e.what, e.quantity, e.printed, round(e.expected, 6), e.pairs) for e in found["effects"]]  # type: ignore[attr-defined]
+    assert effects == [("Effect of B", "λ_max", 0.75, 0.6, 1), ("Effect of B", "trace", 0.5, 0.4, 1)]
+
+
+def test_the_first_readings_stand_beside_the_printed_numbers() -> None:
+    beside = inference(readings(result("a", 0.9, scale=1.5), result("b", 0.1), axes=AXES))["beside"]
+    assert beside["headings"] == [
+        "λ_max, printed",
+        "λ_max: a",
+        "λ_max: b",
+        "trace, printed",
+        "trace: a",
+        "trace: b",
+    ]  # type: ignore[index]
+    assert beside["rows"][0] == [
+        "A",
+        "40.00",
+        "60.00 (1.50)",
+        "40.00 (1.00)",
+        "8000",
+        "12000 (1.50)",
+        "8000 (1.00)",
+    ]  # type: ignore[index]
