@@ -203,12 +203,12 @@ def _known(found: Difference) -> Difference | None:
 def _mean_over_pairs(
     symbol: Symbol, reading: Reading, reference: HessianRecord, other: HessianRecord
 ) -> Difference | None:
-    crossed = [record.cross_client for record in (reference, other)]
-    both = all(found and found.population(symbol, reading) for found in crossed)
-    means = [
-        found.compared(symbol, reading) if both else found.mean(symbol, reading) for found in crossed if found
-    ]
-    mine, yours = means if len(means) == 2 else (None, None)
+    ours, theirs = reference.cross_client, other.cross_client
+    if ours is None or theirs is None:
+        return None
+    mine, yours = ours.population(symbol, reading), theirs.population(symbol, reading)
+    if mine is None or yours is None:
+        mine, yours = ours.mean(symbol, reading), theirs.mean(symbol, reading)
     if mine is None or yours is None:
         return None
     known = mine.resolves(symbol) and yours.resolves(symbol)

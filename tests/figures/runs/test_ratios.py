@@ -49,7 +49,7 @@ def test_names_and_notes_are_inside_the_figure() -> None:
         )
     ]
     figure = ratios_figure(long, x_label="x", note="share")
-    renderer = FigureCanvasAgg(figure).get_renderer()
+    renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
     figure.draw(renderer)
     edge = figure.bbox.width
     for axes in figure.axes:

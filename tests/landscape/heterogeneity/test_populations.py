@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from fedscope.errors import UserError
 from fedscope.landscape import CrossClient, cross_client
 from fedscope.landscape.heterogeneity.populations import Parts, _square
 from tests.landscape.coverage import BatchMatrices
@@ -105,6 +106,24 @@ def test_clients_with_the_same_samples_or_too_few_batches_have_none() -> None:
     assert not measured(batches[:, :2]).H_D_population
     assert not cross_client(operators(batches), probes=16, sample_probes=0).H_D_population
     assert not cross_client(iter(operators(batches)), probes=16).H_D_population
+
+
+def test_probes_of_several_blocks_are_as_good_as_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine probes, two at a time: the last one alone has no pair, and counts for inner products."""
+    batches = diagonals()
+    whole = cross_client(operators(batches), probes=16, sample_probes=9)
+    monkeypatch.setattr("fedscope.landscape.heterogeneity.populations.block_size", lambda _: 1)
+    found = cross_client(operators(batches), probes=16, sample_probes=9)
+    assert found.matvecs == whole.matvecs
+    for reading in ("parameter", "tensor"):
+        ours, theirs = found.H_D_population[reading], whole.H_D_population[reading]
+        assert ours.value == pytest.approx(theirs.value, rel=1e-12)
+        assert ours.stderr == pytest.approx(theirs.stderr, rel=1e-9)
+
+
+def test_one_probe_is_refused() -> None:
+    with pytest.raises(UserError, match="take at least 2, or none"):
+        cross_client(operators(diagonals()), probes=16, sample_probes=1)
 
 
 def test_a_norm_below_the_samples_noise_is_unresolved() -> None:

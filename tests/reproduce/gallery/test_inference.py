@@ -7,7 +7,15 @@ from fedscope.reproduce.gallery.inference import inference, likely
 PRINTED = {"A": (40.0, 8000.0), "A+B": (30.0, 4000.0)}
 
 
-def result(name: str, share: float, *, scale: float = 1.0, added: float = 1.0) -> Record:
+def result(
+    name: str,
+    share: float,
+    *,
+    scale: float = 1.0,
+    added: float = 1.0,
+    split: str = "test",
+    samples: str = "32",
+) -> Record:
     entries = [
         {
             "row": row, "quantity": quantity, "measured": 1.0, "round": 5, "growth": 1.0,
@@ -17,7 +25,8 @@ def result(name: str, share: float, *, scale: float = 1.0, added: float = 1.0) -
         for quantity, value in zip(("lambda_max", "trace"), values, strict=True)
     ]  # fmt: skip
     return {
-        "name": name, "settings": {}, "draws": 1, "entries": entries, "sampling_spread": {},
+        "name": name, "settings": {"split": split, "samples": samples}, "draws": 1,
+        "entries": entries, "sampling_spread": {},
         "log_likelihood": 0.0, "share": share, "factors": {"lambda_max": 1 / scale, "trace": 1 / scale},
         "ratios_only": share, "residual": 0.1, "p": 0.5,
     }  # fmt: skip
@@ -45,9 +54,17 @@ def test_as_few_readings_as_share_95_per_cent() -> None:
 
 
 def test_an_axis_is_settled_by_a_setting_of_95_per_cent() -> None:
-    found = inference(readings(result("a", 1.0), axes=AXES))
+    both = (result("a", 0.97), result("b", 0.03, split="train"))
+    found = inference(readings(*both, axes=AXES))
     assert found["settled"] == ["samples of: test"]
     assert found["unsettled"] == ["number of samples"]
+
+
+def test_an_axis_is_not_settled_by_what_was_tried_with_other_unlikely_settings() -> None:
+    """The only one on training samples also had more of them, which may be why it is unlikely."""
+    found = inference(readings(result("a", 0.97), result("b", 0.03, split="train", samples="64"), axes=AXES))
+    assert found["settled"] == []
+    assert found["unsettled"] == ["samples of", "number of samples"]
 
 
 def test_the_worst_method_is_that_after_the_common_factor() -> None:
@@ -63,21 +80,10 @@ def test_the_effect_of_what_is_added_stands_beside_the_printed_one() -> None:
 
 
 def test_the_first_readings_stand_beside_the_printed_numbers() -> None:
-    beside = inference(readings(result("a", 0.9, scale=1.5), result("b", 0.1), axes=AXES))["beside"]
-    assert beside["headings"] == [
-        "λ_max, printed",
-        "λ_max: a",
-        "λ_max: b",
-        "trace, printed",
-        "trace: a",
-        "trace: b",
-    ]  # type: ignore[index]
-    assert beside["rows"][0] == [
-        "A",
-        "40.00",
-        "60.00 (1.50)",
-        "40.00 (1.00)",
-        "8000",
-        "12000 (1.50)",
-        "8000 (1.00)",
-    ]  # type: ignore[index]
+    found = inference(readings(result("a", 0.9, scale=1.5), result("b", 0.1), axes=AXES))
+    headings = ["λ_max, printed", "λ_max: a", "λ_max: b", "trace, printed", "trace: a", "trace: b"]
+    rows = [
+        ["A", "40.00", "60.00 (1.50)", "40.00 (1.00)", "8000", "12000 (1.50)", "8000 (1.00)"],
+        ["A+B", "30.00", "45.00 (1.50)", "30.00 (1.00)", "4000", "6000 (1.50)", "4000 (1.00)"],
+    ]
+    assert found["beside"] == {"headings": headings, "rows": rows}

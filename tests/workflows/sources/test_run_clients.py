@@ -210,12 +210,18 @@ def test_the_published_loader_goes_over_the_training_data(shifting: tuple[Federa
         assert loader(problem, Resampling(), client).samples == len(federation.rows[client.number])
 
 
+def _augmenting(monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    """Let every data set be augmented; return the pipeline."""
+    recipe = Pipeline((0.3,), (0.4,), flip=0.5, crop=1.0, padding=1)
+    monkeypatch.setattr("fedscope.data.sets.catalogue.pipeline", lambda *_: ("augmenting", recipe))
+    return recipe
+
+
 def test_the_published_loader_augments_as_the_run_did(
     shifting: tuple[Federation, Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     federation, run = shifting
-    recipe = Pipeline((0.3,), (0.4,), flip=0.5, crop=1.0, padding=1)
-    monkeypatch.setattr("fedscope.data.sets.catalogue.pipeline", lambda *_: ("augmenting", recipe))
+    recipe = _augmenting(monkeypatch)
     problem = _problem(run.final)
     first = next(iter(loader(problem, Resampling())()))[0]
     again = next(iter(loader(problem, Resampling())()))[0]
@@ -233,8 +239,7 @@ def test_samples_are_augmented_once_where_it_is_asked_for(
     shifting: tuple[Federation, Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     federation, run = shifting
-    recipe = Pipeline((0.3,), (0.4,), flip=0.5, crop=1.0, padding=1)
-    monkeypatch.setattr("fedscope.data.sets.catalogue.pipeline", lambda *_: ("augmenting", recipe))
+    recipe = _augmenting(monkeypatch)
     (plain,) = load([run.final], Source(samples=20, seed=3))
     (problem,) = load([run.final], Source(samples=20, seed=3, augment=True))
     (again,) = load([run.final], Source(samples=20, seed=3, augment=True))

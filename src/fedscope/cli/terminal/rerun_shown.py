@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from fedscope.cli.terminal import console
 from fedscope.figures.numbers import format_estimate
-from fedscope.reproduce.artefacts.rerun import Change, Check
+from fedscope.reproduce.artefacts.rerun import Change, Check, Outcome
 
 _COLUMNS = ("method", "column", "quantity", "rerun", "gallery", "difference", "")
-_MEANING = {
+_MEANING: dict[Outcome, str] = {
     "within": "within: by no more than chance, with the spread between seeds where it is known",
     "beyond": "beyond: by more than the spread between seeds",
     "beyond the measurement": "beyond the measurement: how far seeds spread is not known; train two or more",
@@ -21,7 +21,7 @@ def checked(found: Check) -> Iterator[console.Piece]:
     """Return what is printed: the cells that differ, the statements whose verdicts do, and the counts."""
     outcomes = Counter(change.outcome for change in found.changes)
     if rows := [_row(change) for change in found.changes if change.outcome != "equal"]:
-        notes = [text for outcome, text in _MEANING.items() if outcomes[outcome]]  # type: ignore[index]
+        notes = [text for outcome, text in _MEANING.items() if outcomes[outcome]]
         notes.append("judged together: one or another is wrongly beyond with a probability of 5 % (Holm)")
         yield "table", found.recipe, _COLUMNS, rows, notes, {"text_columns": 3, "drop": ("column",)}
     for here, there in found.claims:

@@ -7,7 +7,7 @@ Stein 1945). Between two stages the clients' bases grow (:class:`ClientDiagonals
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import get_args
 
 from torch import Tensor
@@ -15,13 +15,13 @@ from torch import Tensor
 from fedscope.choices import CLIENT_RTOL, Pairs, Reading
 from fedscope.errors import UserError
 from fedscope.landscape.heterogeneity.client_diagonals import MEMORY, ClientDiagonals, Diagonals
-from fedscope.landscape.heterogeneity.populations import PROBES, client_parts, of_populations
+from fedscope.landscape.heterogeneity.populations import PROBES, Parts, client_parts, of_populations
 from fedscope.landscape.heterogeneity.results import CrossClient
 from fedscope.landscape.heterogeneity.similarity import Comparison, compare, has_equals, relative_reach
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import DEFAULT_SEED
-from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.operators.progress import Progress, continued
 from fedscope.landscape.spectral.diagonal import deflated_diagonal
 from fedscope.landscape.spectral.results import Estimate, probe_mean
 
@@ -82,7 +82,7 @@ def cross_client(
 
     Raises:
         UserError: fewer than 2 clients, fewer than 3 groups, unknown ``pairs``, both ``rtol`` and ``probes``,
-            or clients whose parameters differ in names or sizes.
+            one of ``sample_probes``, or clients whose parameters differ in names or sizes.
     """
     if pairs not in get_args(Pairs):
         raise UserError(f"pairs is {pairs!r}; choose one of {', '.join(get_args(Pairs))}")
@@ -110,10 +110,24 @@ def cross_client(
         if more:
             tally.add(operators, more)
             found = _compared(tally, pairs)
+    converged = probes is not None or _reach(found[aim]) <= goal
     alone = not isinstance(operators, Iterator) and not has_equals(found["parameter"])
-    parts, spent = client_parts(operators, tally.means(), tally.fresh(), sample_probes if alone else 0)
-    if progress and spent:
-        progress(tally.matvecs + spent, None)
+    parts, spent = client_parts(
+        operators, tally.means(), tally.fresh(), sample_probes if alone else 0,
+        continued(progress, tally.matvecs),
+    )  # fmt: skip
+    return _result(tally, found, parts, pairs, converged=converged, matvecs=tally.matvecs + spent)
+
+
+def _result(
+    tally: ClientDiagonals,
+    found: Mapping[Reading, Comparison],
+    parts: Mapping[Reading, Sequence[Parts]],
+    pairs: Pairs,
+    *,
+    converged: bool,
+    matvecs: int,
+) -> CrossClient:
     populations = {reading: of_populations(found[reading], of, pairs) for reading, of in parts.items()}
     return CrossClient(
         clients=len(tally.parameter),
@@ -129,8 +143,8 @@ def cross_client(
         H_D_population={reading: H_D for reading, (_, H_D) in populations.items()},
         probes=(tally.probes,) * len(tally.parameter),
         deflated=tally.deflated,
-        converged=probes is not None or _reach(found[aim]) <= goal,
-        matvecs=tally.matvecs + spent,
+        converged=converged,
+        matvecs=matvecs,
         traces=tuple(_trace(groups) for groups in tally.tensor),
     )
 

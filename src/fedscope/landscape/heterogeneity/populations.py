@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from fedscope.choices import Pairs, Reading
+from fedscope.errors import UserError
 from fedscope.landscape.heterogeneity.similarity import (
     Comparison,
     average,
@@ -34,6 +35,7 @@ from fedscope.landscape.heterogeneity.similarity import (
 )
 from fedscope.landscape.operators.base import DiagonalParts, Operator
 from fedscope.landscape.operators.probes import block_size, rademacher
+from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.spectral.results import Estimate
 from fedscope.statistics.intervals import combined, deleted
 
@@ -56,6 +58,7 @@ def client_parts(
     diagonals: Mapping[Reading, Tensor],
     generator: torch.Generator,
     probes: int = PROBES,
+    progress: Progress | None = None,
 ) -> tuple[dict[Reading, list[Parts]], int]:
     """Return the clients' parts in both readings, and the products that they took.
 
@@ -67,7 +70,13 @@ def client_parts(
         diagonals: the clients' D̂: (K, n) of the parameters, (K, T) of the tensors' block traces.
         generator: draws the probes, the same for all clients.
         probes: M, at least 2; 0 for none.
+        progress: called after every client.
+
+    Raises:
+        UserError: one probe, which has no product with another.
     """
+    if probes == 1:
+        raise UserError("one probe cannot tell the samples' errors; take at least 2, or none")
     found: dict[Reading, list[Parts]] = {"parameter": [], "tensor": []}
     state, spent = generator.get_state(), 0
     for op in operators if probes else ():
@@ -84,6 +93,8 @@ def client_parts(
         if blocks is None:
             return {}, spent
         spent += probes
+        if progress:
+            progress(spent, None)
         sums = torch.cat([one.blocks for one in blocks]).cpu()  # (M, B, T)
         mean = torch.einsum("b,mbt->mt", shares, sums)
         inner = {
@@ -158,7 +169,7 @@ def _probed(
     """Return the parts of all probes, some at a time; None where the operator cannot tell them."""
     vectors, found = rademacher(op.shape[0], generator, op.dtype, op.device), list[DiagonalParts]()
     together = max(2, block_size(op.shape[0]))
-    for begin in range(0, probes - 1, together):
+    for begin in range(0, probes, together):
         rows = torch.stack(list(islice(vectors, min(together, probes - begin))))
         parts = op.diagonal_parts(rows, diagonals.to(op.device, op.dtype))
         if parts is None:

@@ -235,8 +235,7 @@ class LossOperator(Operator):
         probes, onto = probes.to(self.device, self.dtype), onto.to(self.device, self.dtype)
         if not self._verified:
             self._apply(probes[:1], None)
-        (m, _), count = probes.shape, len(self._loss.batches)
-        totals = torch.zeros_like(probes, dtype=torch.float64)
+        m, count, totals = len(probes), len(self._loss.batches), torch.zeros_like(probes, dtype=torch.float64)
         blocks = totals.new_zeros(m, count, len(self.blocks))
         inner, gram = totals.new_zeros(m, count, len(onto)), totals.new_zeros(count, m, m)
         for b in share(count, self._group):

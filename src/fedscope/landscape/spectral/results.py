@@ -70,9 +70,7 @@ class Eigenpairs(Printed):
     matvecs: int
     seed: int
     certified: Tensor  # (k,) bool: known to be the i-th, but with a probability of 0.1 %
-    bias_most: (
-        Tensor  # (k,) float64: the most that may be; another number in a crowd alone, see ``data_error``
-    )
+    bias_most: Tensor  # (k,) float64: the most that may be, in a crowd more (:mod:`.data_error`)
     subspace: Subspace | None = None  # the Krylov basis with its products
     forms: Tensor | None = None  # (k, B) float64: each batch's vᵀH_b v
     samples: Tensor | None = None  # (k, N) float64: each sample's vᵀH_i v; None where they cannot be told

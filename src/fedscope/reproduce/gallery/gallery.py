@@ -12,6 +12,7 @@ from fedscope.figures import style
 from fedscope.records.artefact import ARTEFACT_SCHEMA, ArtefactRecord
 from fedscope.reproduce.artefacts.artefact import NOT_MEASURED
 from fedscope.reproduce.gallery.drawing import figures
+from fedscope.reproduce.gallery.inference import unsettled
 from fedscope.reproduce.gallery.render import filled, latex, markdown
 from fedscope.reproduce.gallery.supplement import statements, used_runs
 from fedscope.reproduce.gallery.table_csv import table_csv
@@ -135,7 +136,7 @@ def index(out: Path) -> str:
 
 
 def supplement(paper: str, out: Path) -> str:
-    """Return a paper's page: what it says, what was found, what explains the rest, and the runs.
+    """Return a paper's page: what it says, what was found, what was most likely measured, and the runs.
 
     Empty where the gallery has none of its artefacts.
     """
@@ -156,6 +157,11 @@ def supplement(paper: str, out: Path) -> str:
             }
             for path, record in found
             for spoken in statements(record)
+        ],
+        inferred=[
+            (record, path.with_suffix(".md").name, record.readings.results[0], unsettled(record.readings))
+            for path, record in found
+            if record.readings and record.readings.results
         ],
         departures=[
             (record, path.with_suffix(".md").name, [*record.why, *record.reductions])

@@ -27,8 +27,8 @@ def inference(readings: ReadingsResult) -> Mapping[str, object]:
         "readings": readings,
         "axes": _AXES,
         "titles": TITLES,
-        "settled": [f"{_AXES[one.axis]}: {one.value}" for one in readings.axes if one.share >= ENOUGH],
-        "unsettled": _unsettled(readings),
+        "settled": [f"{_AXES[axis]}: {value}" for axis, value in settled(readings).items()],
+        "unsettled": unsettled(readings),
         "likely": [one.name for one in likely(readings.results)],
         "shape": max(readings.results, key=lambda one: one.ratios_only),
         "worst": worst,
@@ -49,12 +49,29 @@ def likely(results: Sequence[ReadingResult]) -> list[ReadingResult]:
     return found
 
 
-def _unsettled(readings: ReadingsResult) -> list[str]:
-    """Return the axes of which no setting has 95 % of the share."""
-    most: dict[str, float] = {}
-    for one in readings.axes:
-        most[one.axis] = max(most.get(one.axis, 0.0), one.share)
-    return [_AXES[axis] for axis, share in most.items() if share < ENOUGH]
+def settled(readings: ReadingsResult) -> dict[str, str]:
+    """Return the setting of each axis that has 95 % of the share, where it was put to the test.
+
+    It was if some reading differs from a likely one in this setting alone: what was only ever tried together
+    with another unlikely setting may owe its small share to that.
+    """
+    found = {one.axis: one.value for one in readings.axes if one.share >= ENOUGH}
+    tried = [one.settings for one in readings.results]
+
+    def tested(axis: str) -> bool:
+        return any(
+            other[axis] != one.settings[axis] and other == {**one.settings, axis: other[axis]}
+            for one in likely(readings.results)
+            for other in tried
+        )
+
+    return {axis: value for axis, value in found.items() if tested(axis)}
+
+
+def unsettled(readings: ReadingsResult) -> list[str]:
+    """Return the names of the axes that are not :func:`settled`."""
+    known = settled(readings)
+    return [_AXES[axis] for axis in dict.fromkeys(one.axis for one in readings.axes) if axis not in known]
 
 
 def _left(reading: ReadingResult, entry: ReadingCell) -> float:
