@@ -32,7 +32,8 @@ def test_what_all_clients_rows_say_stands_in_a_table_where_it_is_known() -> None
         return HessianRecord.read({
             "schema": "fedscope/hessian/1", "checkpoint": {"sha256": "0"},
             "problem": {"samples": 8, "operator": "hessian"},
-            "lambda_max": {"value": 1.0, "residual": 0.0, "stderr_data": 0.1}, "eigenvalues": [], "density": None,
+            "lambda_max": {"value": 1.0, "residual": 0.0, "stderr_data": 0.1},
+            "eigenvalues": [], "density": None,
             "trace": {"value": 1.0, "stderr_probe": 0.1, "stderr_data": 0.1}, "cross_client": cross,
         })  # fmt: skip
 
