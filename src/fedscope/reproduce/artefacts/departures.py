@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.federated.setup.presets import preset
+from fedscope.records.hessian import HessianRecord
 from fedscope.records.reading import Kept
 from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.recipes.cells import Cell
@@ -78,7 +79,7 @@ def provisional(cells: Sequence[Cell]) -> list[str]:
 
 
 def notes(filled: Sequence[FilledCell]) -> list[str]:
-    """Return warnings on data and results: too few samples, an older fedscope."""
+    """Return warnings on data and results: too few samples, an older fedscope, errors that are not known."""
     found = []
     sources = dict.fromkeys(one.match.entry.manifest.data.name for one in filled)
     for name in sources:
@@ -89,7 +90,21 @@ def notes(filled: Sequence[FilledCell]) -> list[str]:
     old = {one.cell.row for one in filled for record in one.records.values() if _is_old(record)}
     if old:
         found.append(f"measured by an earlier version of fedscope: {', '.join(sorted(old))}")
+    without = {one.cell.row for one in filled for record in one.records.values() if _of_few_rows(record)}
+    if without:
+        found.append(
+            "H_N and H_D: errors over the probes alone; those over the clients' rows, which may be several times "
+            f"as large, are not known: {', '.join(sorted(without))}"
+        )
     return found
+
+
+def _of_few_rows(record: Kept) -> bool:
+    """Say whether clients were compared without what that says of all their rows."""
+    if not isinstance(record, HessianRecord) or record.problem.reading != "paper":
+        return False
+    cross = record.cross_client
+    return cross is not None and cross.populations is None
 
 
 def divergences(diverged: Sequence[tuple[Cell, RunEntry]]) -> list[str]:
