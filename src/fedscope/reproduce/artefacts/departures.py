@@ -93,8 +93,8 @@ def notes(filled: Sequence[FilledCell]) -> list[str]:
     without = {one.cell.row for one in filled for record in one.records.values() if _of_few_rows(record)}
     if without:
         found.append(
-            "H_N and H_D: errors over the probes alone; those over the clients' rows, which may be several times "
-            f"as large, are not known: {', '.join(sorted(without))}"
+            "H_N and H_D: errors over the probes alone; those over the clients' rows, which may be several "
+            f"times as large, are not known: {', '.join(sorted(without))}"
         )
     return found
 
