@@ -57,6 +57,7 @@ def test_json_is_the_contract(fedscope: Command, run: Run) -> None:
     assert all(set(e) == keys for metric in ("H_N", "H_D") for e in cross[metric].values())
     assert all(set(norm) == keys for norms in cross["squared_norms"].values() for norm in norms)
     for metric in ("H_N", "H_D"):
+        assert set(cross["populations"][metric]["parameter"]) == keys
         assert [len(row) for row in cross["matrices_resolved"][metric]["parameter"]] == [3, 3, 3]
     assert record["matvecs"] > 3 + 6 + 3 * 4
     assert record["seconds"] > 0

@@ -61,15 +61,15 @@ def test_a_rerun_is_compared_with_a_gallery(fedscope: Command) -> None:
     for gallery, each in (("figures", (40.0, 41.0, 42.0)), ("near", (42.5,)), ("far", (49.0,))):
         assert fedscope("figures", "build", "man/table1", "--partial", "--out", gallery).code == 0
         accuracy(gallery, *each)
-    near = fedscope("figures", "check", "man", "--out", "near")
+    near = fedscope("figures", "check", "man", "--rerun", "near")
     assert near.code == 0, near.err
     assert "man/table1: 1 within, " in near.out
     assert "1.5 ± 1.2" in near.out
-    far = fedscope("figures", "check", "man/table1", "--out", "far")
+    far = fedscope("figures", "check", "man/table1", "--rerun", "far")
     assert far.code == 2
     assert "8.0 ± 1.2" in far.out
     assert "man/table1: numbers differ by more than the spread between seeds" in far.err
-    (found,) = fedscope("figures", "check", "man/table1", "--out", "near", "--json").json
+    (found,) = fedscope("figures", "check", "man/table1", "--rerun", "near", "--json").json
     assert found["changes"][0]["outcome"] == "within"
 
 
@@ -81,7 +81,7 @@ def test_mistakes_are_said_in_one_line(fedscope: Command) -> None:
         (("build", "man/table2", "--device", "cuda:99"), "no device 'cuda:99' here"),
         (("build", "man/table2", "--seeds", "1,x"), "--seeds takes numbers"),
         (("index", "--out", "nowhere"), "there is no gallery"),
-        (("check", "man/table2", "--out", "nowhere"), "nowhere has none of man/table2 at scale cpu"),
+        (("check", "man/table2", "--rerun", "nowhere"), "nowhere has none of man/table2 at scale cpu"),
     ):
         done = fedscope("figures", *words)
         assert done.code == 2

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from fedscope.statistics.intervals import interval, sloped_interval
+from fedscope.statistics.intervals import bias_range, interval, sloped_interval
 
 
 def test_the_ends_of_a_sloped_interval_are_as_far_as_their_own_variance_allows() -> None:
@@ -28,3 +28,13 @@ def test_squares_are_covered_down_to_zero() -> None:
             low, high = sloped_interval(estimate, math.sqrt(4 * estimate + 2), 4.0, math.inf)
             hits += low <= x * x <= high
         assert 0.93 < hits / 4000 < 0.99
+
+
+@pytest.mark.parametrize(
+    ("bias", "most", "expected"),
+    [(2.0, 2.0, (2.0, 2.0)), (2.0, 6.0, (0.0, 6.0)), (-1.0, -3.0, (-3.0, 0.0)), (0.0, 0.0, (0.0, 0.0))],
+)
+def test_a_bias_that_may_be_larger_may_also_be_none(
+    bias: float, most: float, expected: tuple[float, float]
+) -> None:
+    assert bias_range(bias, most) == expected

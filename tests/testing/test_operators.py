@@ -43,6 +43,11 @@ class TestEmpiricalFisher(OperatorConformance):
         return _of(EmpiricalFisher, mlp())
 
 
+class TestAMultiple(OperatorConformance):
+    def operator(self) -> Operator:
+        return 3 * _of(Hessian, mlp())
+
+
 class TestASumOfOperators(OperatorConformance):
     def operator(self) -> Operator:
         return _of(Hessian, mlp()) + 0.5 * _of(GaussNewton, mlp())

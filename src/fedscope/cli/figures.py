@@ -161,19 +161,18 @@ def build_command(
 @command.command(
     "check",
     examples={
-        "fedscope figures build man/table2 --registry mine --out rerun": "your own rerun",
-        "fedscope figures check man/table2 --out rerun": "beside the gallery in ./figures",
+        "fedscope figures check man --rerun mine": "what `figures build man --out mine` made, and ./figures",
     },
 )
 @click.argument("names", nargs=-1, required=True, metavar="NAME…")
 @scale_option
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True,
-              help="The gallery of the rerun, as it was given to `figures build`.")  # fmt: skip
+@click.option("--rerun", type=click.Path(path_type=Path, file_okay=False), required=True,
+              help="The gallery of the rerun, --out of `figures build`.")  # fmt: skip
 @click.option("--against", type=click.Path(path_type=Path, file_okay=False), default=Path("figures"),
               show_default=True, help="The gallery to compare it with.")  # fmt: skip
 @shared.json_target
 def check_command(
-    names: tuple[str, ...], scale: str, out: Path, against: Path, json_target: str | None
+    names: tuple[str, ...], scale: str, rerun: Path, against: Path, json_target: str | None
 ) -> None:
     """Compare a rerun with a gallery: which numbers differ by more than the spread between seeds.
 
@@ -184,11 +183,11 @@ def check_command(
     from fedscope.reproduce.artefacts.rerun import check
     from fedscope.reproduce.gallery.gallery import artefact
 
-    recipes = [(one, artefact(one, out)) for one in _recipes(names, scale)]
+    recipes = [(one, artefact(one, rerun)) for one in _recipes(names, scale)]
     built = [(one, here) for one, here in recipes if here]
     if not built:
         raise UserError(
-            f"{out} has none of {', '.join(one.name for one, _ in recipes)} at scale {scale}; "
+            f"{rerun} has none of {', '.join(one.name for one, _ in recipes)} at scale {scale}; "
             "`fedscope figures build` makes them"
         )
     found = []

@@ -63,6 +63,7 @@ def test_what_was_added_goes_through_every_command(fedscope: Command) -> None:
     assert (record["checkpoint"]["run"], record["checkpoint"]["round"]) == ("theirs", 7)
     assert record["lambda_max"]["value"] > 0
     assert record["cross_client"]["clients"] == 2
+    assert record["cross_client"]["populations"] is None  # all clients are measured on the same samples
     own = fedscope("hessian", "theirs", *FEW, "--clients", "--client-data", "own")
     assert (own.code, "not known of an added run; use --client-data global" in own.err) == (2, True)
     done = fedscope("plot-landscape", "theirs", *FEW, "--grid", "3", "--json", "l.json")

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from fedscope.choices import Reading
 from fedscope.errors import UserError
 from fedscope.landscape import CrossClient, cross_client
 from fedscope.landscape.heterogeneity.populations import Parts, _square
@@ -33,13 +34,14 @@ def measured(batches: Tensor, population: int | None = None) -> CrossClient:
     return cross_client(operators(batches, population), probes=16)
 
 
-def relations(batches: list[Tensor]) -> tuple[Tensor, float]:
-    """Norms and the mean cosine, from products of different batches for squares."""
+def relations(batches: list[Tensor], factor: float) -> tuple[Tensor, float]:
+    """Norms and the mean cosine; of squares the share ``factor`` is from products of different batches."""
     means = torch.stack([one.mean(0) for one in batches])
     inner = means @ means.T
     for k, one in enumerate(batches):
-        unlike = one @ one.T
-        inner[k, k] = (unlike.sum() - unlike.trace()) / (len(one) * (len(one) - 1))
+        products = one @ one.T
+        unlike = (products.sum() - products.trace()) / (len(one) * (len(one) - 1))
+        inner[k, k] += factor * (unlike - inner[k, k])
     norms = inner.diagonal().sqrt()
     cosines = inner / torch.outer(norms, norms)
     return norms, float(cosines[~torch.eye(len(means), dtype=torch.bool)].mean())
@@ -49,30 +51,32 @@ def without(batches: Tensor, k: int, b: int) -> list[Tensor]:
     return [torch.cat([one[:b], one[b + 1 :]]) if client == k else one for client, one in enumerate(batches)]
 
 
+@pytest.mark.parametrize("factor", [1.0, 0.75])
 @pytest.mark.parametrize("reading", ["parameter", "tensor"])
-def test_they_are_jackknifed_products_of_different_batches(reading: str) -> None:
+def test_they_are_jackknifed_products_of_different_batches(reading: Reading, factor: float) -> None:
+    """Bias and variance times 1 − N/M of a finite population."""
     batches = diagonals()
-    found = measured(batches)
+    found = measured(batches, population=None if factor == 1 else round(4 * BATCHES / (1 - factor)))
     if reading == "tensor":
         batches = torch.stack([batches[..., :2].sum(2), batches[..., 2:].sum(2)], 2)
-    norms, mean = relations(list(batches))
+    norms, mean = relations(list(batches), factor)
     variances, mean_variance = torch.zeros(CLIENTS, dtype=torch.float64), 0.0
     value, corrected = mean, norms.clone()
     for k in range(CLIENTS):
-        left = [relations(without(batches, k, b)) for b in range(BATCHES)]
+        left = [relations(without(batches, k, b), factor) for b in range(BATCHES)]
         left_norms = torch.stack([one[k] for one, _ in left])
         left_means = torch.tensor([one for _, one in left], dtype=torch.float64)
-        value -= (BATCHES - 1) * float(left_means.mean() - mean)
-        corrected[k] -= (BATCHES - 1) * (left_norms.mean() - norms[k])
-        factor = (BATCHES - 1) ** 2 / BATCHES
-        variances[k] = factor * left_norms.var()
-        mean_variance += factor * float(left_means.var())
-    H_D = found.H_D_population[reading]  # type: ignore[index]
+        value -= factor * (BATCHES - 1) * float(left_means.mean() - mean)
+        corrected[k] -= factor * (BATCHES - 1) * (left_norms.mean() - norms[k])
+        times = factor * (BATCHES - 1) ** 2 / BATCHES
+        variances[k] = times * left_norms.var()
+        mean_variance += times * float(left_means.var())
+    H_D = found.H_D_population[reading]
     assert H_D.value == pytest.approx(value, rel=1e-9)
     assert H_D.stderr == pytest.approx(mean_variance**0.5, rel=1e-9)
     gaps = (corrected[:, None] - corrected) ** 2 - variances[:, None] - variances
     expected = float(gaps[~torch.eye(CLIENTS, dtype=torch.bool)].mean())
-    assert found.H_N_population[reading].value == pytest.approx(expected, rel=1e-9)  # type: ignore[index]
+    assert found.H_N_population[reading].value == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_square_is_unbiased_over_all_draws_from_a_finite_population() -> None:

@@ -68,7 +68,7 @@ def client_parts(
     Args:
         operators: one per client, in their order.
         diagonals: the clients' D̂: (K, n) of the parameters, (K, T) of the tensors' block traces.
-        generator: draws the probes, the same for all clients.
+        generator: draws the probes.
         probes: M, at least 2; 0 for none.
         progress: called after every client.
 
@@ -78,7 +78,7 @@ def client_parts(
     if probes == 1:
         raise UserError("one probe cannot tell the samples' errors; take at least 2, or none")
     found: dict[Reading, list[Parts]] = {"parameter": [], "tensor": []}
-    state, spent = generator.get_state(), 0
+    spent = 0
     for op in operators if probes else ():
         shares = torch.tensor(op.weights or (), dtype=torch.float64) / sum(op.weights or (1,))
         if len(shares) < _FEWEST:
@@ -88,7 +88,6 @@ def client_parts(
             for entries in found.values():
                 entries.append(Parts(shares, 0.0, nothing, nothing[:, 0]))
             continue
-        generator.set_state(state)
         blocks = _probed(op, diagonals["parameter"], generator, probes)
         if blocks is None:
             return {}, spent
