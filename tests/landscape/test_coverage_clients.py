@@ -25,10 +25,9 @@ def test_intervals_cover_the_truth(population: Population, options: dict[str, fl
 
 @pytest.mark.slow
 def test_intervals_from_draws_of_each_clients_samples_cover_the_populations(population: Population) -> None:
-    """Those of a cosine of 0.999 too often: the jackknife exaggerates what is of second order."""
+    """Those of H_D a little too often: the jackknife exaggerates what is of second order."""
     shares = coverage(population, population.draw, of_population, probes=64)
     print({key: round(share, 3) for key, share in shares.items()})
-    near_equal = shares.pop(("H_D", "tensor"))
-    assert near_equal >= NOMINAL - SLACK
-    assert all(abs(share - NOMINAL) <= SLACK for share in shares.values()), shares
+    assert all(share >= NOMINAL - SLACK for share in shares.values()), shares
+    assert all(shares["H_N", reading] <= NOMINAL + SLACK for reading in ("parameter", "tensor")), shares
     assert coverage(population, population.draw, of_samples, probes=64)["H_D", "parameter"] < 0.5
