@@ -8,10 +8,11 @@ from pydantic import Field, TypeAdapter, ValidationError
 from fedscope.errors import UserError
 from fedscope.records.hessian import HESSIAN_SCHEMA, HessianRecord
 from fedscope.records.landscape import LANDSCAPE_SCHEMA, LandscapeRecord, ObjectiveRecord
+from fedscope.records.outcomes import OUTCOMES_SCHEMA, OutcomesRecord
 from fedscope.validation import Plain, refusal
 
 Analysis = HessianRecord | LandscapeRecord
-Kept = Analysis | ObjectiveRecord
+Kept = Analysis | ObjectiveRecord | OutcomesRecord
 
 Record = TypeVar("Record", bound=Plain)
 
@@ -40,6 +41,8 @@ def read(content: Any, what: str) -> list[Analysis]:
 def stored_record(content: Mapping[str, Any]) -> Kept | None:
     """Return the record that ``content`` is; None where it is none, or not whole."""
     try:
+        if content.get("schema") == OUTCOMES_SCHEMA:
+            return OutcomesRecord.read(content)
         return _ANALYSIS.validate_python(content) if "schema" in content else ObjectiveRecord.read(content)
     except (ValidationError, UserError):
         return None

@@ -151,7 +151,7 @@ class Plan:
             for one in self.filled[name]:
                 for measure, path in one.paths.items():
                     if measure not in one.records:
-                        wanted = one.cell.measures[measure]
+                        wanted = one.measures[measure]
                         found[key(path, wanted)] = (path, wanted)
         return found
 
@@ -201,9 +201,9 @@ class Plan:
             for job in self.trainings for cell in job.cells for wanted in cell.measures.values()
         ]  # fmt: skip
         now = [
-            self.clock.measuring(one.cell.settings, one.cell.measures[measure])
+            self.clock.measuring(one.cell.settings, one.measures[measure])
             for name in self.cells for one in self.filled[name] for measure, path in one.paths.items()
-            if measure not in one.records and key(path, one.cell.measures[measure]) in self.measures
+            if measure not in one.records and key(path, one.measures[measure]) in self.measures
         ]  # fmt: skip
         return sum([*training, *later, *now], NOTHING)
 

@@ -7,6 +7,7 @@ import pytest
 from fedscope.errors import UserError
 from fedscope.federated.setup.presets import presets
 from fedscope.reproduce.artefacts.claims import Statement
+from fedscope.reproduce.artefacts.departures import left_out
 from fedscope.reproduce.recipes.cells import Choices, cells, rows
 from fedscope.reproduce.recipes.published import printed, table
 from fedscope.reproduce.recipes.quantities import QUANTITIES
@@ -97,6 +98,16 @@ def test_a_column_may_have_seeds_of_its_own() -> None:
     others = [cell for cell in found if cell.column != "δ = 0.3"]
     assert {cell.seed for cell in first} == {1, 2}
     assert {cell.seed for cell in others} == {83217}
+
+
+def test_a_row_of_a_column_may_have_seeds_of_its_own() -> None:
+    one = recipe("man/table2", "cpu")
+    own = replace(one.columns["δ = 0.3"], seeds={"FedAvg": (1, 2)})
+    found = cells(replace(one, columns={"δ = 0.3": own}))
+    assert {(cell.row, cell.seed) for cell in found} == {
+        ("FedAvg", 1), ("FedAvg", 2), ("FedAvg+MAN", 83217),
+    }  # fmt: skip
+    assert "1 of 3 seeds (FedAvg+MAN)" in left_out(one, found)
 
 
 def test_unknown_names_are_said() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.records.hessian import HessianRecord
+from fedscope.records.outcomes import OutcomesRecord
 from fedscope.reproduce.recipes.measures import Measure
 from fedscope.reproduce.runs.measure import cached_result, compute, content, uploads
 
@@ -66,3 +67,16 @@ def test_no_other_measure_answers_for_a_plain_one(measured: Path) -> None:
         assert isinstance(found, HessianRecord)
         assert found.trace.probes == 2
     assert cached_result(registry, measured, replace(PLAIN, model="server", probes=3)) is None
+
+
+def test_the_answers_on_the_test_samples_are_the_network_s(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / run.name
+    shutil.copytree(run.folder, folder)
+    wanted = Measure("outcomes", split="test")
+    assert cached_result(tmp_path, folder / "final.pt", wanted) is None
+    compute(folder / "final.pt", wanted, tmp_path, None, "cpu", lambda _: None)
+    found = cached_result(tmp_path, folder / "final.pt", wanted)
+    assert isinstance(found, OutcomesRecord)
+    last = run.metrics()[-1]
+    assert found.accuracy == pytest.approx(last.accuracy, abs=1e-12)
+    assert found.problem.split == "test"

@@ -14,9 +14,10 @@ from fedscope.landscape.surroundings import code
 from fedscope.records.artefact import ARTEFACT_SCHEMA, ArtefactRecord
 from fedscope.records.entries import Record
 from fedscope.reproduce.artefacts import costs, departures
-from fedscope.reproduce.artefacts.claims import Claim, Sample, Samples, Statement, judge
+from fedscope.reproduce.artefacts.claims import Claim, Statement, judge
 from fedscope.reproduce.artefacts.departures import DIVERGED, DRAWN
 from fedscope.reproduce.artefacts.filled import FilledCell
+from fedscope.reproduce.artefacts.gaps import Sample, Samples
 from fedscope.reproduce.artefacts.readings import grid_of, readings_of
 from fedscope.reproduce.recipes.cells import Cell
 from fedscope.reproduce.recipes.published import Printed, printed, table
@@ -155,7 +156,7 @@ def _differs(value: float, error: float | None, paper: Printed | None) -> bool |
 
 def _complete(cells: Sequence[Cell], filled: Sequence[FilledCell]) -> bool:
     whole = [one for one in filled if one.match.round == one.cell.settings.rounds]
-    return len(whole) == len(cells) and all(len(one.records) == len(one.cell.measures) for one in whole)
+    return len(whole) == len(cells) and all(len(one.records) == len(one.measures) for one in whole)
 
 
 def _compared(recipe: Recipe) -> list[str]:

@@ -7,9 +7,8 @@ lies on the other side, and is *undecided* where one may be zero, or while a row
 columns it holds if it holds in all, and does not if it does not in one. The differences behind all statements
 of a page are judged together (:func:`fedscope.records.differences.judged`): all verdicts are right with 95 %.
 
-The error of a difference is that over seeds (Welch) where there are two or more of both rows; else the
-measurements' own, paired over samples and probes where both were measured on the same ones. With one seed the
-error does not include the spread between trainings; the evidence says so.
+How large the error of a difference is says :mod:`fedscope.reproduce.artefacts.gaps`. With one seed, and no
+known spread between trainings, it is the measurements' own; the evidence says so.
 """
 
 import math
@@ -18,27 +17,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
-from fedscope.records.differences import Difference, differences, judged
-from fedscope.records.hessian import HessianRecord
-from fedscope.reproduce.recipes.quantities import QUANTITIES, Number, mean
-from fedscope.statistics.intervals import combined
+from fedscope.records.differences import Difference, judged
+from fedscope.reproduce.artefacts.gaps import Sample, Samples, Spread, difference, spread_between_seeds
+from fedscope.reproduce.recipes.quantities import QUANTITIES
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 _STATEMENT = re.compile(
     r"(?P<row>.+?) (?:(?P<sign>[<>]) (?P<other>.+)|(?P<end>lowest|highest)) in (?P<quantity>\w+)"
 )
-_PAIRED = {"lambda_max": "λ_max", "trace": "trace"}
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A cell's numbers, one per seed, and the record that each is from, if one is."""
-
-    numbers: tuple[Number, ...]
-    records: tuple[HessianRecord | None, ...] = ()
-    round: int | None = None  # None: of several
 
 
 @dataclass(frozen=True)
@@ -79,7 +66,6 @@ class Statement:
         return mine is not None and any(other < mine if self.less else other > mine for other in others)
 
 
-Samples = Mapping[tuple[str, str, str], Sample]  # row, column, quantity → numbers
 Printed = Mapping[str, Mapping[str, float]]  # column → row → the paper's number of the quantity
 
 
@@ -120,6 +106,7 @@ class _Place:
         printed: Mapping[str, float],
     ) -> None:
         self.statement, self.column = statement, column
+        self.spread = spread_between_seeds(samples, column, statement.quantity)
         self.there = {row: sample for (row, at, name), sample in samples.items()
                       if (at, name) == (column, statement.quantity) and _known(sample)}  # fmt: skip
         rivals = [row for row in rows if row != statement.row]
@@ -140,13 +127,13 @@ class _Family:
             for other in place.others:
                 key, ours, theirs = self._pair(place, other)
                 if key not in found and ours.round == theirs.round:
-                    found[key] = difference(place.statement.quantity, ours, theirs)
+                    found[key] = difference(place.statement.quantity, ours, theirs, place.spread)
         self._known = dict(zip(found, *judged([list(found.values())]), strict=True))
 
     def of(self, place: _Place, other: str) -> Difference:
         """Return the row's difference to another one; it stands alone where both are of other rounds."""
         key, ours, theirs = self._pair(place, other)
-        found = self._known.get(key) or difference(place.statement.quantity, ours, theirs)
+        found = self._known.get(key) or difference(place.statement.quantity, ours, theirs, place.spread)
         return found if key[2] == place.statement.row else replace(found, value=-found.value)
 
     def _pair(self, place: _Place, other: str) -> tuple[tuple[str, str, str, str], Sample, Sample]:
@@ -212,36 +199,15 @@ def _compare(place: _Place, name: str, found: Difference) -> _Compared:
     if not known:
         return _Compared("undecided", lead, f"{shown}, of no known error")
     if min(len(ours.numbers), len(theirs.numbers)) == 1 and found.stderr:
-        shown += " (one seed)"
+        shown += f" (one seed{_borrowed(place.spread)})"
     if found.verdict == "undecided":
         return _Compared("undecided", lead, shown)
     return _Compared("holds" if lead > 0 else "does not hold", lead, shown)
 
 
+def _borrowed(spread: Spread | None) -> str:
+    return f"; the spread between those of {' and '.join(spread.rows)}" if spread else ""
+
+
 def _at(sample: Sample) -> str:
     return "several rounds" if sample.round is None else f"{sample.round} rounds"
-
-
-def difference(quantity: str, ours: Sample, theirs: Sample) -> Difference:
-    """Return ours minus theirs; its error is NaN where it is not known."""
-    if len(ours.numbers) == len(theirs.numbers) == 1 and quantity in _PAIRED:
-        paired = _paired(quantity, ours, theirs)
-        if paired:
-            return paired
-    mine, mine_error, mine_dof = mean(ours.numbers)
-    yours, yours_error, yours_dof = mean(theirs.numbers)
-    if mine_error is None or yours_error is None:
-        return Difference(quantity, mine - yours, data=(math.nan, math.inf))
-    return Difference(quantity, mine - yours, data=combined((mine_error, mine_dof), (yours_error, yours_dof)))
-
-
-def _paired(quantity: str, ours: Sample, theirs: Sample) -> Difference | None:
-    """Return a difference on the same samples and probes."""
-    if not (ours.records and theirs.records and ours.records[0] and theirs.records[0]):
-        return None
-    try:
-        found = differences(theirs.records[0], ours.records[0])
-    except UserError:
-        return None
-    paired = (one for one in found if one.quantity == _PAIRED[quantity] and math.isfinite(one.stderr))
-    return next(paired, None)

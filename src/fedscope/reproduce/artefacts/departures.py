@@ -57,11 +57,18 @@ def left_out(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
     shown = {column.published or label for label, column in recipe.columns.items()}
     columns = [label for label in whole.columns if label not in shown]
     seeds, published = {cell.seed for cell in cells}, preset(cells[0].use.name).seeds
+    of_row = {row: {cell.seed for cell in cells if cell.row == row} for row in recipe.rows}
+    fewer = [row for row, own in of_row.items() if 0 < len(own) < len(published)]
     found += [f"without {', '.join(rows)}"] if rows else []
     found += [f"without the columns {'; '.join(columns)}"] if columns else []
     if not seeds <= set(published):
         return [*found, f"seeds {_listed(published)} → {_listed(sorted(seeds))}"]
-    return found + ([f"{len(seeds)} of {len(published)} seeds"] if len(seeds) < len(published) else [])
+    counts = dict.fromkeys(len(of_row[row]) for row in fewer)
+    for count in counts:
+        alike = [row for row in fewer if len(of_row[row]) == count]
+        which = f" ({', '.join(alike)})" if len(seeds) > count else ""
+        found.append(f"{count} of {len(published)} seeds{which}")
+    return found
 
 
 def _listed(numbers: Iterable[int]) -> str:

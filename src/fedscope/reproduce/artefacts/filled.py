@@ -7,8 +7,10 @@ from pathlib import Path
 from fedscope.checkpoints.file.schema import Round, Settings
 from fedscope.records.entries import Record
 from fedscope.records.hessian import HessianRecord
+from fedscope.records.outcomes import OutcomesRecord
 from fedscope.records.reading import Kept
 from fedscope.reproduce.recipes.cells import Cell
+from fedscope.reproduce.recipes.measures import Measure
 from fedscope.reproduce.recipes.quantities import QUANTITIES, Number, from_metrics, from_record
 from fedscope.reproduce.runs.inventory import Match
 from fedscope.reproduce.runs.measure import cached_result, content, key
@@ -28,26 +30,41 @@ class FilledCell:
         return self.match.entry.metrics[: self.match.round]
 
     @cached_property
+    def measures(self) -> dict[str, Measure]:
+        """The cell's measures, and the answers on the test samples that pair its accuracies with others'."""
+        return {**self.cell.measures, **self._outcomes}
+
+    @property
+    def _outcomes(self) -> dict[str, Measure]:
+        last = self.metrics[-1] if self.metrics else None
+        if last is None or last.domains or self.cell.settings.evaluate_on != "test":
+            return {}
+        models = sorted({model for name in self.cell.quantities if (model := QUANTITIES[name].outcomes)})
+        every = {f"outcomes of {model}": Measure("outcomes", model=model, split="test") for model in models}
+        return {name: wanted for name, wanted in every.items() if self.match.path(self.cell, wanted)}
+
+    @cached_property
     def paths(self) -> dict[str, Path]:
         """The checkpoint of each measure, where it exists."""
-        paths = {name: self.match.path(self.cell, wanted) for name, wanted in self.cell.measures.items()}
+        paths = {name: self.match.path(self.cell, wanted) for name, wanted in self.measures.items()}
         return {name: path for name, path in paths.items() if path}
 
     @cached_property
     def records(self) -> dict[str, Kept]:
         """The results that there are, by the measure's name."""
-        measures = self.cell.measures
         found = {
-            name: cached_result(self.registry, path, measures[name]) for name, path in self.paths.items()
+            name: cached_result(self.registry, path, self.measures[name]) for name, path in self.paths.items()
         }
         return {name: record for name, record in found.items() if record is not None}
 
-    def number(self, quantity: str) -> tuple[Number, HessianRecord | None] | None:
-        """Return a quantity's value and the record it is from; None where it is not measured."""
+    def number(self, quantity: str) -> tuple[Number, HessianRecord | OutcomesRecord | None] | None:
+        """Return a quantity's value, and the record it is from or is paired by; None where not measured."""
         measure = QUANTITIES[quantity].measure
         if measure is None:
             tested = self.match.entry.manifest.data.test_samples
-            return from_metrics(quantity, self._settings(), self.metrics, tested), None
+            answers = self.records.get(f"outcomes of {QUANTITIES[quantity].outcomes}")
+            paired = answers if isinstance(answers, OutcomesRecord) else None
+            return from_metrics(quantity, self._settings(), self.metrics, tested), paired
         record = self.records.get(measure)
         return (from_record(quantity, record), record) if isinstance(record, HessianRecord) else None
 
@@ -58,7 +75,7 @@ class FilledCell:
 
     def describe(self) -> Record:
         """Return the run and its measured checkpoints as plain data."""
-        manifest, measures = self.match.entry.manifest, self.cell.measures
+        manifest, measures = self.match.entry.manifest, self.measures
         checkpoints = {
             name: {
                 "file": path.relative_to(self.match.entry.run.folder).as_posix(),

@@ -116,7 +116,7 @@ def _seeds(recipe: Recipe, row: str, column: str, choices: Choices) -> Iterator[
         fields["rounds"] = choices.rounds
     given = dict(option.split("=", 1) for option in options)
     shown = tuple(q for q in recipe.shows(column) if not QUANTITIES[q].static)
-    for seed in choices.seeds or where.seeds or scale.seeds or source.seeds:
+    for seed in choices.seeds or where.seeds_of(row) or scale.seeds or source.seeds:
         values, known, use = source.resolve({**fields, "seed": seed}, given)
         settings = settled(parse(Settings, values, "setting"), known)
         measures = _measures(recipe, where, method, shown)

@@ -16,7 +16,7 @@ _NAMED = ("split", "draw", "engine", "augment", "term")  # in a result's name on
 class Measure:
     """One measurement of a checkpoint; the fields are those of the commands that do it."""
 
-    kind: Literal["hessian", "landscape", "objective"]
+    kind: Literal["hessian", "landscape", "objective", "outcomes"]
     model: Model | None = None  # None: the column's
     samples: int | None = None  # None: all
     batch_size: int | None = None  # None: 128; of the published reading the run's

@@ -13,6 +13,7 @@ from fedscope.choices import Reading
 from fedscope.federated.server.summary import summary
 from fedscope.records.estimates import Eigenvalue, Entry, Estimate, Symbol
 from fedscope.records.hessian import HessianRecord
+from fedscope.reproduce.recipes.measures import Model
 from fedscope.statistics.resolution import UNRESOLVED
 
 
@@ -39,6 +40,7 @@ class Quantity:
     entry: Callable[[HessianRecord], Entry | None] | None = None  # in the measure's record
     static: bool = False  # of the published network and method, without a run
     drawn: bool = False  # shown as a figure, not as a number
+    outcomes: Model | None = None  # the model whose answers on the test samples pair it with another run's
 
 
 def mean(numbers: Sequence[Number]) -> tuple[float, float | None, float]:
@@ -67,8 +69,8 @@ def _mean(symbol: Symbol, reading: Reading) -> Callable[[HessianRecord], Estimat
 
 
 _ALL = (
-    Quantity("accuracy", "accuracy (%)"),
-    Quantity("best_accuracy", "best accuracy (%)"),
+    Quantity("accuracy", "accuracy (%)", outcomes="reported"),
+    Quantity("best_accuracy", "best accuracy (%)", outcomes="best"),
     Quantity("best_half_accuracy", "best accuracy by T/2 (%)"),
     Quantity("rounds_to_target", "rounds to target"),
     Quantity("shift_accuracy", "accuracy under shift (%)"),

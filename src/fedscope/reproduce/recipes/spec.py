@@ -48,7 +48,11 @@ class Column:
     rows: tuple[str, ...] | None = None  # which rows have this column; None: all
     quantities: tuple[str, ...] | None = None  # None: the recipe's
     published: str | None = None  # which of the paper's columns stands beside; None: that of the same label
-    seeds: tuple[int, ...] | None = None  # None: the scale's, else the preset's
+    seeds: tuple[int, ...] | Mapping[str, tuple[int, ...]] | None = None  # of all rows, or of those named
+
+    def seeds_of(self, row: str) -> tuple[int, ...] | None:
+        """Return the seeds of a row; None: the scale's, else the preset's."""
+        return self.seeds.get(row) if isinstance(self.seeds, Mapping) else self.seeds
 
 
 @dataclass(frozen=True)
@@ -181,7 +185,7 @@ def _column(entry: str | Table) -> Column:
         _tuple(entry.get("rows")),
         _tuple(entry.get("quantities")),
         entry.get("published"),
-        _tuple(entry.get("seeds")),
+        _seeds(entry.get("seeds")),
     )
 
 
@@ -196,6 +200,12 @@ def _measures(*sources: Table) -> Mapping[str, Measure]:
         for name, fields in source.get("measures", {}).items():
             merged[name] = {**merged.get(name, {}), **fields}
     return {name: Measure.from_table(fields) for name, fields in merged.items()}
+
+
+def _seeds(values: Any) -> Any:
+    if isinstance(values, Mapping):
+        return {row: _tuple(seeds) for row, seeds in values.items()}
+    return _tuple(values)
 
 
 def _tuple(values: Any) -> Any:

@@ -68,7 +68,9 @@ class Clock:
         held = settings.train_samples or data_catalogue.record(settings.dataset).expected["train"]
         samples = min(wanted.samples or held, held)
         products = 0.0
-        if wanted.kind != "hessian":
+        if wanted.kind == "outcomes":
+            images = data_catalogue.record(settings.dataset).expected["test"] * LOSS
+        elif wanted.kind != "hessian":
             images = wanted.grid**2 * samples * LOSS + SEARCH * samples * PRODUCT
         elif wanted.reading == "code":
             products = (2 + settings.clients * wanted.clients) * PUBLISHED

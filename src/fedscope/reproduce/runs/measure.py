@@ -25,6 +25,7 @@ from fedscope.errors import UserError
 from fedscope.landscape.operators.progress import Progress
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord
+from fedscope.records.outcomes import OUTCOMES_SCHEMA, OutcomesRecord, packed
 from fedscope.records.reading import Kept
 from fedscope.reproduce.recipes.measures import Measure
 from fedscope.reproduce.runs.jobs import Log
@@ -165,9 +166,29 @@ def _objective(problem: Problem, wanted: Measure, stage: Stage) -> ObjectiveReco
     return objective_surfaces(problem, grid=wanted.grid, span=wanted.span, stage=stage)
 
 
+@torch.no_grad()
+def _outcomes(problem: Problem, _wanted: Measure, stage: Stage) -> OutcomesRecord:
+    """Return which samples the checkpoint classifies right, in float32."""
+    right = list[bool]()
+    with stage(f"{problem.title}: answers on {problem.batches.samples:,} test samples"):
+        for inputs, labels in problem.batches:
+            right += (problem.model(inputs).argmax(1) == labels).tolist()
+    return OutcomesRecord.read(
+        {
+            "schema": OUTCOMES_SCHEMA,
+            "checkpoint": problem.checkpoint,
+            "problem": problem.description,
+            "samples_sha256": problem.batches.sha256,
+            "right": packed(right),
+            "versions": dict(versions()),
+        }
+    )
+
+
 _KINDS: dict[str, Callable[[Problem, Measure, Stage], Plain]] = {
     "landscape": _landscape,
     "objective": _objective,
+    "outcomes": _outcomes,
 }
 
 

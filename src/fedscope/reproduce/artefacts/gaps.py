@@ -1,0 +1,110 @@
+"""The difference of two rows of a table, and its error.
+
+Where both rows have two seeds or more, the error is that over the seeds (Welch 1947). Where one has a single
+seed, the spread between trainings is taken from the rows of the same column that have several: of accuracies
+as it is, of curvature relative to the mean, since larger numbers vary more. It is pooled over these rows.
+Where no row has several, the error is the measurements' own: of accuracies over the test samples, of
+curvature over samples and probes, in both paired where the two rows were measured on the same ones.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fedscope.errors import UserError
+from fedscope.records.differences import Difference, differences
+from fedscope.records.hessian import HessianRecord
+from fedscope.records.outcomes import OutcomesRecord
+from fedscope.reproduce.recipes.quantities import QUANTITIES, Number, mean, spread
+from fedscope.statistics.intervals import combined
+
+_PAIRED = {"lambda_max": "λ_max", "trace": "trace"}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A cell's numbers, one per seed, and the record that each is from, or is paired by, if there is one."""
+
+    numbers: tuple[Number, ...]
+    records: tuple[HessianRecord | OutcomesRecord | None, ...] = ()
+    round: int | None = None  # None: of several
+
+    @property
+    def values(self) -> list[float]:
+        """The values that there are."""
+        return [number.value for number in self.numbers if number.value is not None]
+
+
+Samples = Mapping[tuple[str, str, str], Sample]  # row, column, quantity → numbers
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The standard deviation between trainings, pooled over rows with several seeds."""
+
+    value: float
+    dof: int
+    relative: bool  # to a row's mean
+    rows: tuple[str, ...]
+
+    def of(self, mean: float) -> float:
+        """Return the standard deviation between trainings of a row with this mean."""
+        return self.value * abs(mean) if self.relative else self.value
+
+
+def spread_between_seeds(samples: Samples, column: str, quantity: str) -> Spread | None:
+    """Return the spread between seeds of a column's quantity; None where no row has two."""
+    relative = QUANTITIES[quantity].measure is not None
+    rows, total, dof = [], 0.0, 0
+    for (row, at, name), sample in samples.items():
+        values = sample.values
+        if (at, name) != (column, quantity) or len(values) < 2 or len(values) < len(sample.numbers):
+            continue
+        average = sum(values) / len(values)
+        if relative and average == 0:
+            continue
+        rows.append(row)
+        total += (len(values) - 1) * (spread(values) / (average if relative else 1)) ** 2
+        dof += len(values) - 1
+    return Spread(math.sqrt(total / dof), dof, relative, tuple(rows)) if rows else None
+
+
+def difference(quantity: str, ours: Sample, theirs: Sample, between: Spread | None = None) -> Difference:
+    """Return ours minus theirs; its error is NaN where it is not known.
+
+    Args:
+        quantity: its name.
+        ours: the numbers of one row.
+        theirs: those of the other.
+        between: the spread between trainings, for rows with a single seed.
+    """
+    mine, mine_error, mine_dof = mean(ours.numbers)
+    yours, yours_error, yours_dof = mean(theirs.numbers)
+    gap, fewest = mine - yours, min(len(ours.numbers), len(theirs.numbers))
+    if fewest == 1 and between:
+        parts = (between.of(average) ** 2 / len(one.numbers)
+                 for average, one in ((mine, ours), (yours, theirs)))  # fmt: skip
+        return Difference(quantity, gap, data=(math.sqrt(sum(parts)), between.dof))
+    if len(ours.numbers) == len(theirs.numbers) == 1:
+        paired = _paired(quantity, gap, ours, theirs)
+        if paired:
+            return paired
+    if mine_error is None or yours_error is None:
+        return Difference(quantity, gap, data=(math.nan, math.inf))
+    return Difference(quantity, gap, data=combined((mine_error, mine_dof), (yours_error, yours_dof)))
+
+
+def _paired(quantity: str, gap: float, ours: Sample, theirs: Sample) -> Difference | None:
+    """Return a difference on the same samples, and of curvature with the same probes."""
+    mine, yours = (one.records[0] if one.records else None for one in (ours, theirs))
+    if isinstance(mine, OutcomesRecord) and isinstance(yours, OutcomesRecord):
+        paired_error = (100 * mine.stderr(yours), math.inf)
+        return Difference(quantity, gap, data=paired_error) if mine.pairs(yours) else None
+    if quantity not in _PAIRED or not (isinstance(mine, HessianRecord) and isinstance(yours, HessianRecord)):
+        return None
+    try:
+        found = differences(yours, mine)
+    except UserError:
+        return None
+    paired = (one for one in found if one.quantity == _PAIRED[quantity] and math.isfinite(one.stderr))
+    return next(paired, None)

@@ -1,0 +1,69 @@
+import math
+
+import pytest
+
+from fedscope.reproduce.artefacts.claims import judge
+from fedscope.reproduce.artefacts.gaps import Sample, Samples, difference, spread_between_seeds
+from fedscope.reproduce.recipes.quantities import Number
+from tests.records.test_outcomes import record
+
+
+def seeds(*values: float) -> Sample:
+    return Sample(tuple(Number(value, 0.1) for value in values), (None,) * len(values), 10)
+
+
+def column(quantity: str, **rows: Sample) -> Samples:
+    return {(row, "", quantity): sample for row, sample in rows.items()}
+
+
+ROWS = column("accuracy", A=seeds(40, 42), B=seeds(50, 51, 52), C=seeds(43), D=seeds(41))
+
+
+def test_the_spread_of_accuracies_is_pooled_as_it_is() -> None:
+    """(40, 42) has the variance 2 with one degree of freedom, (50, 51, 52) 1 with two: 4/3 with three."""
+    found = spread_between_seeds(ROWS, "", "accuracy")
+    assert found is not None
+    assert (found.value, found.dof, found.rows) == (pytest.approx(math.sqrt(4 / 3)), 3, ("A", "B"))
+    assert found.of(7.0) == found.value
+
+
+def test_the_spread_of_curvature_is_relative() -> None:
+    """(90, 110) and (9, 11) vary by √2/10 of their means alike."""
+    found = spread_between_seeds(column("trace", A=seeds(90, 110), B=seeds(9, 11)), "", "trace")
+    assert found is not None
+    assert found.value == pytest.approx(math.sqrt(2) / 10)
+    assert found.of(50.0) == pytest.approx(5 * math.sqrt(2))
+
+
+def test_without_two_seeds_there_is_no_spread() -> None:
+    assert spread_between_seeds(column("trace", A=seeds(1), B=seeds(2)), "", "trace") is None
+    assert spread_between_seeds(column("trace", A=seeds(1, 2)), "other", "trace") is None
+    assert spread_between_seeds(column("trace", A=seeds(1, 2)), "", "accuracy") is None
+
+
+def test_a_single_seed_borrows_the_spread_of_the_others() -> None:
+    spread = spread_between_seeds(ROWS, "", "accuracy")
+    gap = difference("accuracy", seeds(43), seeds(41), spread)
+    assert (gap.value, gap.data[1]) == (2, 3)
+    assert gap.stderr == pytest.approx(math.sqrt(2 * 4 / 3))
+    against_many = difference("accuracy", seeds(43), seeds(50, 51, 52), spread)
+    assert against_many.stderr == pytest.approx(math.sqrt(4 / 3 + 4 / 9))
+    (claim,) = judge(["C > D in accuracy"], ROWS, [""], ["A", "B", "C", "D"])
+    assert claim.verdict == "undecided"
+    assert "one seed; the spread between those of A and B" in claim.evidence[0]
+    alone = column("accuracy", C=seeds(43), D=seeds(41))
+    (claim,) = judge(["C > D in accuracy"], alone, [""], ["C", "D"])
+    assert claim.verdict == "holds"
+
+
+def test_accuracies_are_paired_over_the_test_samples() -> None:
+    """Of 200 samples 30 are right in the first alone, 10 in the second alone."""
+    first = record([True] * 130 + [False] * 70)
+    second = record([False] * 30 + [True] * 100 + [True] * 10 + [False] * 60)
+    ours = Sample((Number(65.0, 3.4),), (first,), 10)
+    theirs = Sample((Number(55.0, 3.5),), (second,), 10)
+    gap = difference("best_accuracy", ours, theirs)
+    assert gap.value == 10
+    assert gap.stderr == pytest.approx(100 * math.sqrt(38 / 199 / 200))
+    elsewhere = Sample((Number(55.0, 3.5),), (record([True] * 200, "other"),), 10)
+    assert difference("best_accuracy", ours, elsewhere).stderr == pytest.approx(math.hypot(3.4, 3.5))
