@@ -25,6 +25,7 @@ def test_a_measure_is_told_in_a_few_words() -> None:
     assert Measure("hessian", samples=1024).summary() == "hessian on 1,024 training samples"
     assert "up to 512" in Measure("hessian", samples=512, clients=True).summary()
     assert "41 × 41" in Measure("landscape").summary()
+    assert Measure("outcomes", split="test").summary() == "outcomes on all test samples"
     assert Measure("hessian").top_k == 1
 
 

@@ -60,6 +60,6 @@ class Measure:
             amount = "all" if self.samples is None else f"up to {self.samples:,}"
             probes = f", {self.client_probes} probes each" if self.client_probes else ""
             text = f"clients on {amount} of their own samples{probes}"
-        if self.kind != "hessian":
+        if self.kind in ("landscape", "objective"):
             text += f", {self.grid} × {self.grid} points"
         return text
