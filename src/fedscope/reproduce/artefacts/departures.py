@@ -57,18 +57,29 @@ def left_out(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
     shown = {column.published or label for label, column in recipe.columns.items()}
     columns = [label for label in whole.columns if label not in shown]
     seeds, published = {cell.seed for cell in cells}, preset(cells[0].use.name).seeds
-    of_row = {row: {cell.seed for cell in cells if cell.row == row} for row in recipe.rows}
-    fewer = [row for row, own in of_row.items() if 0 < len(own) < len(published)]
     found += [f"without {', '.join(rows)}"] if rows else []
     found += [f"without the columns {'; '.join(columns)}"] if columns else []
     if not seeds <= set(published):
         return [*found, f"seeds {_listed(published)} → {_listed(sorted(seeds))}"]
-    counts = dict.fromkeys(len(of_row[row]) for row in fewer)
-    for count in counts:
-        alike = [row for row in fewer if len(of_row[row]) == count]
-        which = f" ({', '.join(alike)})" if len(seeds) > count else ""
-        found.append(f"{count} of {len(published)} seeds{which}")
+    held: dict[tuple[str, str], set[int]] = {}
+    for cell in cells:
+        held.setdefault((cell.column, cell.row), set()).add(cell.seed)
+    for count in sorted({len(own) for own in held.values()} - {len(published)}):
+        fewer = {where: own for where, own in held.items() if len(own) == count}
+        found.append(f"{count} of {len(published)} seeds{_where(fewer, held)}")
     return found
+
+
+def _where(some: Collection[tuple[str, str]], every: Collection[tuple[str, str]]) -> str:
+    """Return the (column, row) places in words, a column whose rows are all among them by its name alone."""
+    if len(some) == len(every):
+        return ""
+    texts = []
+    for column in dict.fromkeys(column for column, _ in some):
+        rows = [row for at, row in some if at == column]
+        whole = len(rows) == sum(at == column for at, _ in every)
+        texts.append(", ".join(filter(None, [column, "" if whole else ", ".join(rows)])))
+    return f" ({'; '.join(texts)})"
 
 
 def _listed(numbers: Iterable[int]) -> str:
