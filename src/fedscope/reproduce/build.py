@@ -32,7 +32,8 @@ def build(
     plan, written = Plan(recipes, choices, place, partial=partial), list[Path]()
     faults = _run(plan.training_jobs(), place, say)
     plan.refresh(partial=partial or bool(faults))
-    faults |= _run(plan.measuring_jobs(), place, say) | plan.faults
+    failed = _run(plan.measuring_jobs(), place, say)
+    faults |= {title: why for title, why in failed.items() if title not in plan.optional} | plan.faults
     plan.refresh(partial=plan.partial)
     for run, round in plan.divergences().items():
         say(f"{run} diverged in round {round}: its cells say so; the run is not trained again")

@@ -178,6 +178,11 @@ class Plan:
         entries = [entry for own in self.diverged.values() for _, entry in own]
         return {one.run.name: one.manifest.diverged for one in entries if one.manifest.diverged}
 
+    @property
+    def optional(self) -> set[str]:
+        """The titles of jobs without whose result an artefact is whole: answers that pair accuracies."""
+        return {_title(path, wanted) for path, wanted in self.measures.values() if wanted.kind == "outcomes"}
+
     def training_jobs(self) -> list[Job]:
         """Return the work of the missing runs."""
         place = self.place

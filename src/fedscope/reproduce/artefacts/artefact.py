@@ -156,7 +156,9 @@ def _differs(value: float, error: float | None, paper: Printed | None) -> bool |
 
 def _complete(cells: Sequence[Cell], filled: Sequence[FilledCell]) -> bool:
     whole = [one for one in filled if one.match.round == one.cell.settings.rounds]
-    return len(whole) == len(cells) and all(len(one.records) == len(one.measures) for one in whole)
+    return len(whole) == len(cells) and all(
+        all(name in one.records for name in one.cell.measures) for one in whole
+    )
 
 
 def _compared(recipe: Recipe) -> list[str]:

@@ -83,6 +83,7 @@ class FilledCell:
                 "result": key(path, measures[name]),
             }
             for name, path in self.paths.items()
+            if name in self.cell.measures or name in self.records
         }
         return {
             **self.cell.describe(),
