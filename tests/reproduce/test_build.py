@@ -116,7 +116,7 @@ def test_uploads_that_went_too_early_are_said(place: Place, tmp_path: Path) -> N
     (filled,) = Plan((one,), moon, there).filled[one.name]
     Registry(registry).delete_clients(filled.match.entry.run)
     plan = Plan((one,), moon, there)
-        assert [one.kind for _, one in plan.measures.values()] == ["hessian", "outcomes"]
+    assert [one.kind for _, one in plan.measures.values()] == ["hessian", "outcomes"]
     assert all("were deleted; delete the run" in why for why in plan.faults.values())
     assert plan.outline().faults == plan.faults
     _, faults = build([one], moon, there, lambda _: None)
