@@ -212,6 +212,32 @@ def test_a_fault_empties_a_cell_and_no_more(place: Place, tmp_path: Path) -> Non
     assert "not run [85.48 ± 0.05]" in page
 
 
+def test_answers_that_cannot_be_told_leave_an_artefact_whole(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a run whose data are no longer at hand: its accuracies are not paired, and nothing else lacks."""
+
+    def failing(*_: object) -> None:
+        raise UserError("the data are gone")
+
+    monkeypatch.setitem(measuring._KINDS, "outcomes", failing)
+    one, said = recipe("fedfor/table2", "smoke"), list[str]()
+    registry = tmp_path / "registry"
+    shutil.copytree(place.registry, registry)
+    _, faults = build([one], Choices(), Place(registry, tmp_path / "kept"), said.append)
+    assert (faults, said) == ({}, [])
+    shutil.rmtree(registry / ANALYSIS)
+    _, faults = build([one], Choices(), Place(registry, tmp_path / "gone"), said.append)
+    assert faults == {}
+    assert any("the data are gone" in text for text in said)
+    paired, alone = (next(records(tmp_path / name))[1] for name in ("kept", "gone"))
+    assert paired.complete
+    assert alone.complete
+    assert [made.checkpoints for made in alone.runs] == [{}] * len(alone.runs)
+    assert all("outcomes of best" in made.checkpoints for made in paired.runs)
+    assert [cell.value for cell in paired.entries] == [cell.value for cell in alone.entries]
+
+
 def test_a_run_that_cannot_go_on_stands_in_its_cell_as_far_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,8 @@
 """What a record says of runs that were made up: values, marks, reductions, and what is missing."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,7 @@ from fedscope.reproduce.artefacts.artefact import assemble
 from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.recipes.cells import Choices, cells
 from fedscope.reproduce.recipes.spec import recipe
-from fedscope.reproduce.runs.inventory import RunInventory
+from fedscope.reproduce.runs.inventory import Match, RunInventory
 from tests.reproduce.runs.test_inventory import cell, held
 
 LISTED = ", ".join(map(str, preset("man/t2/delta0.3").seeds))
@@ -51,6 +53,37 @@ def test_seeds_give_mean_and_deviation(tmp_path: Path) -> None:
     assert found["complete"]
 
 
+def test_the_same_text_of_every_seed_is_said_once(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        held(tmp_path, f"s{seed}", cell("FedAvg", "", "man/figure2"), seed=seed, rounds=500)
+    found = record(tmp_path, "man/table1", "cpu", seeds=(1, 2), rows=("FedAvg",))
+    assert entry(found, "FedAvg", "rounds_to_target")["text"] == "500+"
+
+
+@pytest.mark.parametrize(
+    ("file", "round", "evaluate_on", "names"),
+    [
+        ("all.pt", {}, "test", ["outcomes of reported"]),
+        ("best.pt", {}, "test", []),  # the reported model was not kept
+        ("all.pt", {"domains": {"photo": 0.5}}, "test", []),  # a mean over domains, not over samples
+        ("all.pt", {}, "validation", []),
+    ],
+)  # fmt: skip
+def test_accuracies_on_all_test_samples_are_paired(
+    tmp_path: Path, file: str, round: dict[str, Any], evaluate_on: str, names: list[str]
+) -> None:
+    wanted = cell("FedAvg", "", "man/figure2")
+    wanted = replace(
+        wanted, quantities=("accuracy",),
+        settings=wanted.settings.model_copy(update={"evaluate_on": evaluate_on, "eval_model": "all"}),
+    )  # fmt: skip
+    held(tmp_path, "run", wanted, file).write_metrics(
+        Round(round=n, accuracy=0.5, seconds=1.0, **round) for n in range(1, wanted.settings.rounds + 1)
+    )
+    (run,) = RunInventory(Registry(tmp_path)).runs[wanted.identity]
+    assert list(FilledCell(wanted, Match(run, wanted.settings.rounds), tmp_path).measures) == names
+
+
 def test_a_run_that_diverged_is_told_in_its_cell(tmp_path: Path) -> None:
     run = held(tmp_path, "lost", cell("FedAvg", "", "man/figure2"), rounds=500, done=7, finished=False)
     run.write_manifest(run.manifest().model_copy(update={"diverged": 7}))
@@ -79,7 +112,7 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     assert found[:3] == [
         "without FedSAM, FedSAM+MAN, FedDyn, FedDyn+MAN, FedDC, FedDC+MAN",
         "without the columns δ = 0.6",
-        "1 of 3 seeds",
+        "1 of 3 seeds (δ = 0.3)",
     ]
     assert not any("without" in text for text in record(tmp_path, "man/table2", "paper")["reductions"])
 

@@ -5,7 +5,7 @@ import pytest
 from fedscope.records.hessian import HessianRecord
 from fedscope.reproduce.artefacts.claims import Claim, Printed, Statement
 from fedscope.reproduce.artefacts.claims import judge as judge_all
-from fedscope.reproduce.artefacts.gaps import Sample, Samples, difference
+from fedscope.reproduce.artefacts.differences import Sample, Samples, difference
 from fedscope.reproduce.recipes.quantities import Number, from_record, mean
 from tests.figures.records import curvature
 

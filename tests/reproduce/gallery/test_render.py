@@ -56,7 +56,7 @@ Nobody 2024.
 | A\|B\_{x} | 500+ [≈ 46.5] | (1.50 ± 0.20)×10⁻⁹ [lost] |
 | Gone | not run [40.90] |  |
 
-± standard deviation over seeds  
+± standard deviation over seeds (δ = 0.3: FedAvg)  
 ± standard error of the measurement, of one seed: the spread between trainings is in no error  
 [ ]: the paper's value  
 ≈: not printed there; from x  

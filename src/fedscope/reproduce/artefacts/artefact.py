@@ -16,8 +16,8 @@ from fedscope.records.entries import Record
 from fedscope.reproduce.artefacts import costs, departures
 from fedscope.reproduce.artefacts.claims import Claim, Statement, judge
 from fedscope.reproduce.artefacts.departures import DIVERGED, DRAWN
+from fedscope.reproduce.artefacts.differences import Sample, Samples
 from fedscope.reproduce.artefacts.filled import FilledCell
-from fedscope.reproduce.artefacts.gaps import Sample, Samples
 from fedscope.reproduce.artefacts.readings import grid_of, readings_of
 from fedscope.reproduce.recipes.cells import Cell
 from fedscope.reproduce.recipes.published import Printed, printed, table
@@ -135,10 +135,8 @@ def _entry(
     values = [number.value for number in sample.numbers]
     entry |= {"each": values, "round": sample.round}
     if any(value is None for value in values):
-        return {
-            **entry,
-            "text": ", ".join(n.text if n.value is None else f"{n.value:g}" for n in sample.numbers),
-        }
+        texts = [n.text if n.value is None else f"{n.value:g}" for n in sample.numbers]
+        return {**entry, "text": ", ".join(texts if len(set(texts)) > 1 else texts[:1])}
     average, error, _ = mean(sample.numbers)
     std = spread([float(v) for v in values if v is not None]) if len(values) > 1 else None
     differs = _differs(average, error, paper) if recipe.scale.name != "smoke" else None

@@ -7,7 +7,7 @@ lies on the other side, and is *undecided* where one may be zero, or while a row
 columns it holds if it holds in all, and does not if it does not in one. The differences behind all statements
 of a page are judged together (:func:`fedscope.records.differences.judged`): all verdicts are right with 95 %.
 
-How large the error of a difference is says :mod:`fedscope.reproduce.artefacts.gaps`. With one seed, and no
+The error of a difference is that of :mod:`fedscope.reproduce.artefacts.differences`. With one seed, and no
 known spread between trainings, it is the measurements' own; the evidence says so.
 """
 
@@ -19,7 +19,7 @@ from typing import Literal
 
 from fedscope.figures.numbers import format_estimate
 from fedscope.records.differences import Difference, judged
-from fedscope.reproduce.artefacts.gaps import Sample, Samples, Spread, difference, spread_between_seeds
+from fedscope.reproduce.artefacts.differences import Sample, Samples, Spread, difference, spread_between_seeds
 from fedscope.reproduce.recipes.quantities import QUANTITIES
 
 Verdict = Literal["holds", "does not hold", "undecided"]
@@ -206,7 +206,7 @@ def _compare(place: _Place, name: str, found: Difference) -> _Compared:
 
 
 def _borrowed(spread: Spread | None) -> str:
-    return f"; the spread between those of {' and '.join(spread.rows)}" if spread else ""
+    return f", the spread between seeds of {' and '.join(spread.rows)}" if spread else ""
 
 
 def _at(sample: Sample) -> str:

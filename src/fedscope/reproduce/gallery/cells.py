@@ -58,9 +58,11 @@ def legend(record: ArtefactRecord) -> list[str]:
     """Return the meaning of the marks in the table."""
     entries, found = record.entries, []
     papers = [entry.paper for entry in entries if entry.paper]
-    if any(entry.seeds > 1 for entry in entries):
-        found.append("± standard deviation over seeds")
-    if any(entry.seeds == 1 and entry.error for entry in entries):
+    several = [entry for entry in entries if entry.seeds > 1]
+    alone = any(entry.seeds == 1 and entry.error for entry in entries)
+    if several:
+        found.append(f"± standard deviation over seeds{f' ({_places(several)})' if alone else ''}")
+    if alone:
         found.append(
             "± standard error of the measurement, of one seed: the spread between trainings is in no error"
         )
@@ -85,6 +87,14 @@ def legend(record: ArtefactRecord) -> list[str]:
             who = [e.row for e in entries if e.paper and e.paper.note == note]
             found.append(f"the paper's value of {', '.join(dict.fromkeys(who))}: {note}")
     return found
+
+
+def _places(entries: Sequence[Cell]) -> str:
+    """Return the rows of each column, once."""
+    rows: dict[str, dict[str, None]] = {}
+    for entry in entries:
+        rows.setdefault(entry.column, {})[entry.row] = None
+    return "; ".join((f"{column}: " if column else "") + ", ".join(own) for column, own in rows.items())
 
 
 def _incomparable(entry: Cell) -> bool:

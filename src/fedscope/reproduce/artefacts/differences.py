@@ -47,9 +47,9 @@ class Spread:
     relative: bool  # to a row's mean
     rows: tuple[str, ...]
 
-    def of(self, mean: float) -> float:
+    def of(self, average: float) -> float:
         """Return the standard deviation between trainings of a row with this mean."""
-        return self.value * abs(mean) if self.relative else self.value
+        return self.value * abs(average) if self.relative else self.value
 
 
 def spread_between_seeds(samples: Samples, column: str, quantity: str) -> Spread | None:

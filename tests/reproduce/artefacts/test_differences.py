@@ -3,7 +3,7 @@ import math
 import pytest
 
 from fedscope.reproduce.artefacts.claims import judge
-from fedscope.reproduce.artefacts.gaps import Sample, Samples, difference, spread_between_seeds
+from fedscope.reproduce.artefacts.differences import Sample, Samples, difference, spread_between_seeds
 from fedscope.reproduce.recipes.quantities import Number
 from tests.records.test_outcomes import record
 
@@ -51,7 +51,7 @@ def test_a_single_seed_borrows_the_spread_of_the_others() -> None:
     assert against_many.stderr == pytest.approx(math.sqrt(4 / 3 + 4 / 9))
     (claim,) = judge(["C > D in accuracy"], ROWS, [""], ["A", "B", "C", "D"])
     assert claim.verdict == "undecided"
-    assert "one seed; the spread between those of A and B" in claim.evidence[0]
+    assert "(one seed, the spread between seeds of A and B)" in claim.evidence[0]
     alone = column("accuracy", C=seeds(43), D=seeds(41))
     (claim,) = judge(["C > D in accuracy"], alone, [""], ["C", "D"])
     assert claim.verdict == "holds"
