@@ -164,8 +164,8 @@ def test_exact_counts_decide_without_errors() -> None:
 def test_records_of_the_same_samples_are_paired() -> None:
     """The batches' own differences are all 1: their spread, and so the error, is 0."""
 
-    def record(shift: float, **changes: object) -> HessianRecord:
-        batches = [10 + shift, 20 + shift, 60 + shift]
+    def record(shift: float, *, last: float = 60.0, **changes: object) -> HessianRecord:
+        batches = [10 + shift, 20 + shift, last + shift]
         entry = {"value": 30 + shift, "samples": [30 + shift] * 3, "batches": batches, "stderr_data": 15.0}
         content = curvature(
             batch_sizes=[4, 4, 4],
@@ -180,6 +180,10 @@ def test_records_of_the_same_samples_are_paired() -> None:
     assert gap.stderr == pytest.approx(0, abs=1e-9)
     apart = Sample((Number(31.0, 15.0),), (record(1, samples_sha256="b"),), 5)
     assert difference("trace", ours, apart).stderr == pytest.approx(15 * math.sqrt(2))
+    # Differences of (0, 0, 3) have the standard error 1, beside the seeds' of (30, 32) and (31, 33), √2.
+    many = Sample((Number(30.0, 15.0), Number(32.0, 15.0)), (record(0, last=63.0), None), 5)
+    others = Sample((Number(31.0, 15.0), Number(33.0, 15.0)), (record(0), None), 5)
+    assert difference("trace", many, others).stderr == pytest.approx(math.sqrt(2 + 1))
 
 
 def test_statements_have_a_grammar() -> None:

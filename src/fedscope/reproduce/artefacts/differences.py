@@ -1,9 +1,12 @@
 """The difference of two rows of a table, and its error.
 
-Where both rows have two seeds or more, the error is that over the seeds (Welch 1947). Where one has a single
-seed, the spread between trainings is taken from the rows of the same column that have several: of accuracies
-as it is, of curvature relative to the mean, since larger numbers vary more. It is pooled over these rows.
-Where no row has several, the error is the measurements' own: of accuracies over the test samples, of
+The error is that over the trainings and that over the samples together. Over the trainings, where both rows
+have two seeds or more, it is that of the two means (Welch 1947). Where one has a single seed, the spread is
+taken from the rows of the same column that have several, and pooled over them: of accuracies as it is, of
+curvature relative to the mean, since larger numbers vary more. All trainings are measured on the same
+samples, whose error their spread does not have: it is that of the first seeds' difference, paired.
+
+Where no row has several seeds, the error is the measurements' own: of accuracies over the test samples, of
 curvature over samples and probes, in both paired where the two rows were measured on the same ones.
 """
 
@@ -12,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fedscope.errors import UserError
-from fedscope.records.differences import Difference, differences
+from fedscope.records.differences import EXACT, Difference, differences
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.outcomes import OutcomesRecord
 from fedscope.reproduce.recipes.quantities import QUANTITIES, Number, mean, spread
@@ -80,18 +83,20 @@ def difference(quantity: str, ours: Sample, theirs: Sample, between: Spread | No
     """
     mine, mine_error, mine_dof = mean(ours.numbers)
     yours, yours_error, yours_dof = mean(theirs.numbers)
-    gap, fewest = mine - yours, min(len(ours.numbers), len(theirs.numbers))
-    if fewest == 1 and between:
-        parts = (between.of(average) ** 2 / len(one.numbers)
-                 for average, one in ((mine, ours), (yours, theirs)))  # fmt: skip
-        return Difference(quantity, gap, data=(math.sqrt(sum(parts)), between.dof))
-    if len(ours.numbers) == len(theirs.numbers) == 1:
-        paired = _paired(quantity, gap, ours, theirs)
-        if paired:
-            return paired
-    if mine_error is None or yours_error is None:
-        return Difference(quantity, gap, data=(math.nan, math.inf))
-    return Difference(quantity, gap, data=combined((mine_error, mine_dof), (yours_error, yours_dof)))
+    gap, counts = mine - yours, (len(ours.numbers), len(theirs.numbers))
+    paired = _paired(quantity, gap, ours, theirs)
+    if max(counts) == 1 and not between and paired:
+        return paired
+    if min(counts) == 1 and between:
+        parts = (between.of(average) ** 2 / count
+                 for average, count in zip((mine, yours), counts, strict=True))  # fmt: skip
+        over_seeds = (math.sqrt(sum(parts)), float(between.dof))
+    elif mine_error is None or yours_error is None:
+        over_seeds = (math.nan, math.inf)
+    else:
+        over_seeds = combined((mine_error, mine_dof), (yours_error, yours_dof))
+    over_samples = paired.data if paired and (between or min(counts) > 1) else EXACT
+    return Difference(quantity, gap, data=combined(over_seeds, over_samples))
 
 
 def _paired(quantity: str, gap: float, ours: Sample, theirs: Sample) -> Difference | None:
