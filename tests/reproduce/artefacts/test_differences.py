@@ -67,11 +67,11 @@ def test_accuracies_are_paired_over_the_test_samples() -> None:
     assert gap.value == 10
     assert gap.stderr == pytest.approx(100 * math.sqrt(38 / 199 / 200))
     more = (Number(66.0, 3.4), Number(64.0, 3.4))
-    spread = spread_between_seeds(
-        column("best_accuracy", A=Sample(more, (first,) * 2, 10)), "", "best_accuracy"
-    )
-    for one, own in ((Sample(more, (first,) * 2, 10), 2 / 2 + 2), (ours, 2 + 2)):
+    several = Sample(more, (first, first), 10)
+    spread = spread_between_seeds(column("best_accuracy", A=several), "", "best_accuracy")
+    for one, own in ((several, 2 / 2 + 2), (ours, 2 + 2)):
         together = difference("best_accuracy", one, theirs, spread)
         assert together.stderr == pytest.approx(math.sqrt(own + 1e4 * 38 / 199 / 200))
+        assert together.data[1] == 1
     elsewhere = Sample((Number(55.0, 3.5),), (record([True] * 200, "other"),), 10)
     assert difference("best_accuracy", ours, elsewhere).stderr == pytest.approx(math.hypot(3.4, 3.5))

@@ -4,7 +4,8 @@ The error is that over the trainings and that over the samples together. Over th
 have two seeds or more, it is that of the two means (Welch 1947). Where one has a single seed, the spread is
 taken from the rows of the same column that have several, and pooled over them: of accuracies as it is, of
 curvature relative to the mean, since larger numbers vary more. All trainings are measured on the same
-samples, whose error their spread does not have: it is that of the first seeds' difference, paired.
+samples, whose error their spread does not have: it is that of the first seeds' difference, paired. The
+degrees of freedom are the trainings' alone, so that a further error never makes a verdict.
 
 Where no row has several seeds, the error is the measurements' own: of accuracies over the test samples, of
 curvature over samples and probes, in both paired where the two rows were measured on the same ones.
@@ -96,7 +97,8 @@ def difference(quantity: str, ours: Sample, theirs: Sample, between: Spread | No
     else:
         over_seeds = combined((mine_error, mine_dof), (yours_error, yours_dof))
     over_samples = paired.data if paired and (between or min(counts) > 1) else EXACT
-    return Difference(quantity, gap, data=combined(over_seeds, over_samples))
+    stderr, _ = combined(over_seeds, over_samples)
+    return Difference(quantity, gap, data=(stderr, over_seeds[1]))
 
 
 def _paired(quantity: str, gap: float, ours: Sample, theirs: Sample) -> Difference | None:
