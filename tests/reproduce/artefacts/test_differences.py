@@ -39,6 +39,8 @@ def test_the_spread_of_curvature_is_relative() -> None:
 def test_without_two_seeds_there_is_no_spread() -> None:
     assert spread_between_seeds(column("trace", A=seeds(1), B=seeds(2)), "", "trace") is None
     assert spread_between_seeds(column("trace", A=seeds(1, 2)), "other", "trace") is None
+    diverged = Sample((*seeds(1, 2).numbers, Number(None)), (None,) * 3, 10)
+    assert spread_between_seeds(column("trace", A=diverged), "", "trace") is None
     assert spread_between_seeds(column("trace", A=seeds(1, 2)), "", "accuracy") is None
 
 
