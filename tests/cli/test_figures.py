@@ -16,8 +16,9 @@ def test_list_says_what_is_missing(fedscope: Command) -> None:
 
 def test_dry_run_prints_commands_and_does_nothing(fedscope: Command) -> None:
     done = fedscope(
-        "figures", "build", "man/table2", "--dry-run", "--only", "fedavg+man", "--registry", "none"
-    )
+        "figures", "build", "man/table2", "--dry-run", "--only", "fedavg+man", "--seeds", "83217",
+        "--registry", "none",
+    )  # fmt: skip
     assert done.code == 0
     assert "--preset man/t2/delta0.3 --method fedavg+man --rounds" not in done.out  # 500 is the preset's
     assert "--keep-every 150" in done.out

@@ -32,7 +32,10 @@ def test_runs_are_drawn_from_the_registry_and_again_from_the_record(fedscope: Co
 def test_sharpness_is_what_hessian_left(fedscope: Command, run: Run) -> None:
     arguments = ("--samples", "47", "--batch-size", "16", "--probes", "2", "--threads", "1")
     measured = fedscope("hessian", "tiny", *arguments, "--json", "-").json
-    others = [{}, {"split": "test"}, {"operator": "ggn"}, {"bn": "batch"}, {"engine": "pyhessian"}]
+    others = [
+        {}, {"split": "test"}, {"operator": "ggn"}, {"bn": "batch"}, {"engine": "pyhessian"},
+        {"augmented": True}, {"loss": "cross-entropy + MAN term"},
+    ]  # fmt: skip
     for place, change in enumerate(others):
         strange = measured | {"problem": measured["problem"] | change}
         sealed = json.dumps({"record": strange, "sha256": digest(strange)})
@@ -53,11 +56,14 @@ def test_sharpness_is_what_hessian_left(fedscope: Command, run: Run) -> None:
 def test_a_record_ends_at_the_round_of_its_checkpoint(fedscope: Command, run: Run) -> None:
     tiny = ("--clients", "2", "--rounds", "2", "--epochs", "1", "--model", "mlp_digits", "--name", "kept")
     assert fedscope("train", *tiny, "--keep-every", "1").code == 0
+    for which in ("kept@1", "kept"):
+        assert fedscope("hessian", which, "--samples", "32", "--probes", "2", "--json", "h.json").code == 0
     done = fedscope("plot-runs", "kept@1", "--json", "-", "--out", "a.png")
     assert done.code == 0, done.err
     (record,) = done.json
     first = Run(run.folder.with_name("kept")).metrics()[0]
     assert (record["at"]["round"], record["metrics"]["round"]) == (1, [1])
+    assert [one["round"] for one in record["curvature"]] == [1]
     assert record["at"]["accuracy"] == first.accuracy
 
 

@@ -22,7 +22,7 @@ def record(right: list[bool], samples: str = "s") -> OutcomesRecord:
 @pytest.mark.parametrize("count", [1, 7, 8, 13])
 def test_answers_come_back_in_order(count: int) -> None:
     right = [bool(bit) for bit in np.random.default_rng(count).integers(0, 2, count)]
-    assert record(right).answers.tolist() == right
+    assert f"{record(right).bits:0{count}b}" == "".join("1" if one else "0" for one in right)
     assert record(right).accuracy == pytest.approx(sum(right) / count)
 
 
@@ -33,6 +33,7 @@ def test_the_paired_error_is_mcnemars() -> None:
     variance = (30 + 10 - (30 - 10) ** 2 / 200) / 199
     assert record(first).stderr(record(second)) == pytest.approx(math.sqrt(variance / 200))
     assert record(first).stderr(record(first)) == 0
+    assert math.isnan(record([True]).stderr(record([False])))
 
 
 def test_the_paired_error_covers_the_spread_of_draws() -> None:

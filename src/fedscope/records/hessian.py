@@ -45,13 +45,19 @@ class Problem(Plain):
     reading: str | None = None
     parameters: str | None = None  # patterns of names; None: all parameters
     bn: str | None = None
+    loss: str | None = None  # another than cross-entropy
+    augmented: bool = False  # each sample once, as in training
     form_reason: str | None = None  # why no faster form of the network was used
 
     @property
     def is_usual(self) -> bool:
-        """Whether it is of the whole Hessian, by our own estimators."""
-        kind = (self.operator, self.engine, self.reading, self.parameters)
-        return kind == ("hessian", "fedscope", "paper", None)
+        """Whether it is of the whole Hessian, by our own estimators, of the samples as they are.
+
+        On the data of a run the loss is cross-entropy; one's own data may have another.
+        """
+        kind = (self.operator, self.engine, self.reading, self.parameters, self.augmented)
+        own_loss = self.loss is None or self.split is None
+        return kind == ("hessian", "fedscope", "paper", None, False) and own_loss
 
 
 class Layer(Eigenvalue):

@@ -10,8 +10,6 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from fedscope.records.hessian import Checkpoint, Problem
@@ -22,7 +20,9 @@ OUTCOMES_SCHEMA = "fedscope/outcomes/1"
 
 def packed(right: Sequence[bool]) -> str:
     """Return (N,) answers as text: base64 of a bit each, the first the highest of its byte."""
-    return base64.b64encode(np.packbits(np.asarray(right, dtype=bool)).tobytes()).decode()
+    size = -(-len(right) // 8)
+    bits = "".join("1" if one else "0" for one in right).ljust(8 * size, "0")
+    return base64.b64encode(int(bits, 2).to_bytes(size)).decode()
 
 
 class OutcomesRecord(Plain):
@@ -42,21 +42,24 @@ class OutcomesRecord(Plain):
         return self
 
     @property
-    def answers(self) -> NDArray[np.bool_]:
-        """(N,) whether each sample was classified right."""
-        bits = np.frombuffer(base64.b64decode(self.right), np.uint8)
-        return np.unpackbits(bits, count=self.problem.samples).astype(bool)
+    def bits(self) -> int:
+        """The answers as one number, the first sample the highest bit."""
+        return int.from_bytes(base64.b64decode(self.right)) >> -self.problem.samples % 8
 
     @property
     def accuracy(self) -> float:
         """The share of right answers."""
-        return float(self.answers.mean())
+        return self.bits.bit_count() / self.problem.samples
 
     def pairs(self, other: "OutcomesRecord") -> bool:
         """Say whether both were tested on the same samples."""
         return self.samples_sha256 == other.samples_sha256
 
     def stderr(self, other: "OutcomesRecord") -> float:
-        """Return the standard error of the difference of the two accuracies, paired over the samples."""
-        gaps = self.answers.astype(float) - other.answers
-        return math.sqrt(gaps.var(ddof=1) / len(gaps))
+        """Return the standard error of the accuracies' difference, paired over the samples; NaN for one."""
+        samples, ours, theirs = self.problem.samples, self.bits, other.bits
+        if samples < 2:
+            return math.nan
+        gained, lost = (ours & ~theirs).bit_count(), (theirs & ~ours).bit_count()
+        variance = (gained + lost - (gained - lost) ** 2 / samples) / (samples - 1)
+        return math.sqrt(variance / samples)

@@ -106,13 +106,15 @@ _BESIDE = ("device", "threads", "stack", "compile", "save_clients", "keep_every"
 
 
 def _hashes(store: Registry, run: Run, reference: str) -> dict[str, Record]:
-    """Return round and average of the run's kept global models and of the one named, by content hash."""
+    """Return round and average of the run's global models up to the one named, by content hash."""
     paths = [*map(run.after_round, run.rounds()), store.resolve(run.name), store.resolve(reference)]
-    found: dict[str, Record] = {}
-    for path in paths:
-        info, sha256 = describe_checkpoint(path)
-        found[sha256] = {"round": info.round, "average": info.average}
-    return found
+    described = [describe_checkpoint(path) for path in paths]
+    until = described[-1][0].round
+    return {
+        sha256: {"round": info.round, "average": info.average}
+        for info, sha256 in described
+        if info.round <= until
+    }
 
 
 def _curvatures(folder: Path) -> Iterator[HessianRecord]:

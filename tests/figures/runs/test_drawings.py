@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -131,6 +132,14 @@ def test_layers_stand_from_the_input_down() -> None:
         draw([bare], "layers")
 
 
+def test_how_long_a_run_went_on_does_not_part_seeds_at_a_round() -> None:
+    first, longer = record(), record(seed=1)
+    longer["settings"] = {"lr": 0.1, "rounds": 999}
+    other = longer | {"settings": {"lr": 9.0}}
+    assert [len(group.records) for group in groups([first, longer])] == [2]
+    assert [len(group.records) for group in groups([first, other])] == [1, 1]
+
+
 def test_what_is_not_there_is_refused() -> None:
     empty = record(metrics={name: [] for name in record()["metrics"]})
     with pytest.raises(UserError, match=r"fedavg-0 .*metrics"):
@@ -155,10 +164,16 @@ def test_the_headline_shows_the_numbers_of_table_2() -> None:
     points = groups(shown)
     assert len(points) == 8
     for group in points:
-        (one,) = group.records
-        (measured,) = [c for c in one.curvature if c.samples == 4096]
-        for quantity, found in (("lambda_max", measured.lambda_max), ("trace", measured.trace)):
-            assert (found.value, found.stderr) == pytest.approx(printed[group.name, quantity])
+        measured = [c for one in group.records for c in one.curvature if c.samples == 4096]
+        assert len(measured) == len(group.records) == (3 if "FedAvg" in group.name else 1)
+        for quantity in ("lambda_max", "trace"):
+            value, error = printed[group.name, quantity]
+            found = [getattr(one, quantity) for one in measured]
+            assert fmean(one.value for one in found) == pytest.approx(value)
+            if len(found) == 1:
+                assert found[0].stderr == pytest.approx(error)
+    captions = " ".join(text.get_text() for text in figure.texts)
+    assert "3 seeds of FedAvg and FedAvg+MAN, one of the others" in captions
     drawn = sorted(places(figure.axes[0], 0))
     values = [value for (_, quantity), (value, _) in printed.items() if quantity == "lambda_max"]
     assert drawn == pytest.approx(sorted(values))

@@ -61,10 +61,14 @@ def draw(records: Sequence[RunCurves], kind: Kind, *, title: str = "") -> Figure
 
 
 def groups(records: Sequence[RunCurves]) -> list[Group]:
-    """Return the runs grouped by everything but the seed, named by method where each has its own."""
+    """Return the runs grouped by everything but the seed, named by method where each has its own.
+
+    Of two runs after the same round it does not count how many rounds each was to have.
+    """
     found: dict[str, list[RunCurves]] = {}
     for record in records:
-        key = (record.method, record.dataset, record.settings, record.at.round, record.at.average)
+        trained = {name: value for name, value in record.settings.items() if name != "rounds"}
+        key = (record.method, record.dataset, trained, record.at.round, record.at.average)
         found.setdefault(repr(key), []).append(record)
     methods = [method_name(own[0].method) for own in found.values()]
     names = methods if len(set(methods)) == len(methods) else [own[0].run for own in found.values()]
@@ -141,16 +145,26 @@ def _tradeoff(found: Sequence[Group], heights: Sequence[Sequence[Reach]], y_labe
             for name, pick in QUANTITIES.items()
         }
         points.append(Point(group.name, across, _mean(np.array(height))))
-    return tradeoff_figure(points, y_label=y_label, title=title, caption=_conditions(records, samples))
+    return tradeoff_figure(points, y_label=y_label, title=title, caption=_conditions(found, samples))
 
 
-def _conditions(records: Sequence[RunCurves], samples: int) -> str:
+def _conditions(found: Sequence[Group], samples: int) -> str:
+    records = [record for group in found for record in group.records]
     parts = [", ".join(dict.fromkeys(data_name(record.dataset) for record in records))]
     rounds = sorted({record.at.round for record in records})
     parts.append(f"round {rounds[0]}" if len(rounds) == 1 else f"rounds {rounds[0]} to {rounds[-1]}")
-    seeds = len({record.seed for record in records})
-    parts.append("one seed" if seeds == 1 else f"{seeds} seeds")
-    return f"{', '.join(parts)}; curvature on {samples:,} training samples; bars: 95 % intervals"
+    parts.append(_seeds(found))
+    return f"{', '.join(parts)}; curvature on {samples:,} training samples; bars: 95\N{NO-BREAK SPACE}% intervals"
+
+
+def _seeds(found: Sequence[Group]) -> str:
+    """Return how many seeds each group has, in words."""
+    counts = [len(group.records) for group in found]
+    if len(set(counts)) == 1:
+        return "one seed" if counts[0] == 1 else f"{counts[0]} seeds"
+    most = [group.name for group, count in zip(found, counts, strict=True) if count == max(counts)]
+    rest = "one" if sorted(set(counts))[:-1] == [1] else f"{min(counts)} or more"
+    return f"{max(counts)} seeds of {' and '.join(most)}, {rest} of the others"
 
 
 def _layers(found: Sequence[Group], title: str) -> Figure:
@@ -163,7 +177,7 @@ def _layers(found: Sequence[Group], title: str) -> Figure:
         names,
         {group.name: values[place] for place, group in enumerate(found)},
         title=title,
-        caption=_conditions(records, samples),
+        caption=_conditions(found, samples),
     )
 
 
