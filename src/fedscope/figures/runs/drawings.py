@@ -154,7 +154,8 @@ def _conditions(found: Sequence[Group], samples: int) -> str:
     rounds = sorted({record.at.round for record in records})
     parts.append(f"round {rounds[0]}" if len(rounds) == 1 else f"rounds {rounds[0]} to {rounds[-1]}")
     parts.append(_seeds(found))
-    return f"{', '.join(parts)}; curvature on {samples:,} training samples; bars: 95\N{NO-BREAK SPACE}% intervals"
+    bars = "bars: 95\N{NO-BREAK SPACE}% intervals"
+    return f"{', '.join(parts)}; curvature on {samples:,} training samples; {bars}"
 
 
 def _seeds(found: Sequence[Group]) -> str:
