@@ -18,6 +18,7 @@ from fedscope.models.resnet import (
     Shortcut,
     resnet18,
     resnet20,
+    resnet8,
     resnet56_bottleneck,
     resnet_digits,
 )
@@ -63,6 +64,10 @@ NETWORKS = {
     ),
     "convnet_tiny_gn": Network(
         convnet_tiny_gn, "Yashwanth et al. 2024 (WACV, MAN)", ("tinyimagenet",), 200, 3, 64
+    ),
+    "resnet8": Network(
+        resnet8, f"{_HE}, section 4.2", (), 100, 3, 32,
+        least=1, residual=True, shortcuts=get_args(Shortcut),
     ),
     "resnet20": Network(
         resnet20, f"{_HE}, section 4.2", ("imbalanced_cifar10", "cifar10"), 10, 3, 32,

@@ -198,6 +198,16 @@ def resnet18(classes: int, channels: int = 3, head: bool = False) -> ResNet:
     return ResNet(large_stem(channels, 64), groups, 512, classes, head)
 
 
+def resnet8(classes: int, channels: int = 3, head: bool = False, shortcut: Shortcut | None = None) -> ResNet:
+    """Return ResNet-8, of He et al. 2016, section 4.2: basic blocks 1-1-1 of 16/32/64 channels.
+
+    Made for (B, channels, 32, 32) with the ``shortcut`` A, which is the default; the paper's own
+    depths, 6n + 2, begin at 20.
+    """
+    groups = grouped(partial(basic, shortcut=shortcut or "A"), 16, (16, 32, 64), (1, 1, 1))
+    return ResNet(small_stem(channels, 16), groups, 64, classes, head)
+
+
 def resnet20(classes: int, channels: int = 3, head: bool = False, shortcut: Shortcut | None = None) -> ResNet:
     """Return the CIFAR ResNet-20 of He et al. 2016, section 4.2: basic blocks 3-3-3 of 16/32/64 channels.
 
