@@ -16,9 +16,9 @@ from fedscope.models.perceptron import mlp_digits
 from fedscope.models.resnet import (
     ResNet,
     Shortcut,
+    resnet8,
     resnet18,
     resnet20,
-    resnet8,
     resnet56_bottleneck,
     resnet_digits,
 )
