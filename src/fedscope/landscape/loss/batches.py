@@ -3,10 +3,12 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset
 
 from fedscope.errors import UserError
 from fedscope.landscape.loss.streamed import Batch, Streamed, streamed
@@ -47,7 +49,7 @@ class Batches:
         self._order: Tensor | None = None
 
     @classmethod
-    def from_iterable(cls, loader: Iterable[object], batch_size: int = 256) -> "Batches":
+    def from_iterable(cls, loader: Iterable[object] | Dataset[Any], batch_size: int = 256) -> "Batches":
         """Return the batches of a loader or a data set, the same in every pass.
 
         An item is a pair (inputs, targets); or a dict, which is both: the model gets it by name and the loss
@@ -66,10 +68,10 @@ class Batches:
             UserError: no batch, an empty batch, or an item that is neither or whose tensors differ in length.
         """
         found = streamed(loader, _pair, batch_size)
-        return cls._of([_pair(item) for item in loader] if found is None else found)
+        return cls._of([_pair(item) for item in iter(loader)] if found is None else found)
 
     @classmethod
-    def of(cls, data: "Batches | Iterable[object]", batch_size: int = 256) -> "Batches":
+    def of(cls, data: "Data", batch_size: int = 256) -> "Batches":
         """Return ``data`` as batches: as they are, of one pair (inputs, targets), or :meth:`from_iterable`.
 
         A pair's tensors may be NumPy arrays. A tuple of two pairs, or a list, is an iterable of batches.
@@ -190,6 +192,10 @@ class Batches:
 
         found = self._pairs.mapped(both) if isinstance(self._pairs, Streamed) else map(both, self)
         return Batches._of(found, self._order, self.population)
+
+
+Data = Batches | Dataset[Any] | Iterable[object]
+"""Batches, or what :meth:`Batches.of` makes some of."""
 
 
 def _together(group: list[Batch]) -> list[Batch]:

@@ -1,7 +1,7 @@
 """A model's mean loss as a function of one flat vector of its trainable parameters."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import Any
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
-from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.loss.batches import Batches, Data
 from fedscope.landscape.loss.batchnorm import frozen_copy, has_batch_statistics, written_buffers
 from fedscope.landscape.loss.bn_folding import Fold
 from fedscope.landscape.loss.checks import close, largest, once_differentiable
@@ -59,7 +59,7 @@ class FlatLoss:
         self,
         model: nn.Module,
         loss_fn: LossFunction,
-        batches: Batches | Iterable[object],
+        batches: Data,
         *,
         bn: BatchNormMode = "eval",
         parameters: Sequence[str] | None = None,

@@ -3,7 +3,7 @@
 import hashlib
 import weakref
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import torch
@@ -12,7 +12,7 @@ from torch.distributed import ProcessGroup
 
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
-from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.loss.batches import Data
 from fedscope.landscape.loss.checks import (
     check_repeats,
     check_symmetric,
@@ -70,7 +70,7 @@ class LossOperator(Operator):
         self,
         model: nn.Module,
         loss_fn: LossFunction,
-        batches: Batches | Iterable[object],
+        batches: Data,
         *,
         bn: BatchNormMode = "eval",
         parameters: Sequence[str] | None = None,
