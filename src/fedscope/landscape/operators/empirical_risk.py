@@ -98,6 +98,7 @@ class LossOperator(Operator):
             blocks=tuple(zip(self.names, self.numels, strict=True)),
             weights=self._loss.batches.sizes,
             population=self._loss.batches.population,
+            shapes=self._loss.shapes,
         )
         self._memory = memory
         self._group = group
