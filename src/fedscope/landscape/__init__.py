@@ -6,6 +6,7 @@ from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.batchnorm import frozen_copy
 from fedscope.landscape.loss.state_space import StateSpace
 from fedscope.landscape.operators.base import LambdaOperator, Operator, Product
+from fedscope.landscape.operators.by_batch.batch_mean import BatchMean
 from fedscope.landscape.operators.empirical_fisher import EmpiricalFisher
 from fedscope.landscape.operators.gauss_newton import GaussNewton
 from fedscope.landscape.operators.hessian import Hessian
@@ -25,6 +26,7 @@ from fedscope.landscape.surfaces.surface import surface
 
 __all__ = [
     "Axis",
+    "BatchMean",
     "Batches",
     "CrossClient",
     "Density",

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing.spawn import spawn
 
-from fedscope.landscape import EmpiricalFisher, GaussNewton, Hessian, Operator, surface
+from fedscope.landscape import EmpiricalFisher, GaussNewton, Hessian, surface
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.surfaces.point_cache import PointFile
 from tests.landscape.cases import convnet
@@ -16,14 +16,20 @@ from tests.landscape.skipping import images, skipping
 KINDS: list[type[LossOperator]] = [Hessian, GaussNewton, EmpiricalFisher]
 
 
-def _products(operator: Operator) -> list[torch.Tensor]:
+def _products(operator: LossOperator) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
     rows = torch.randn(2, 81, dtype=torch.float64, generator=generator)
     product = operator.product(rows[0], onto=rows)
     assert product.forms is not None
     assert product.onto is not None
     block = operator.products(rows)
-    return [product.vector, product.forms, product.onto, *(each.vector for each in block)]
+    return [
+        product.vector,
+        product.forms,
+        product.onto,
+        *(each.vector for each in block),
+        operator.gradient(),
+    ]
 
 
 def _given_up(kind: type[LossOperator], group: dist.ProcessGroup | None) -> tuple[torch.Tensor, str | None]:
