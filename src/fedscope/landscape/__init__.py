@@ -15,6 +15,7 @@ from fedscope.landscape.spectral.diagonal import deflated_diagonal, diagonal
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.hutchinson_trace import trace
 from fedscope.landscape.spectral.layer_blocks import layer_eigenpairs, layer_patterns
+from fedscope.landscape.spectral.linear_systems import Solution, solve
 from fedscope.landscape.spectral.results import Density, Diagonal, Eigenpairs, Estimate, Trace
 from fedscope.landscape.spectral.slq_density import spectral_density
 from fedscope.landscape.spectral.subspace_overlap import principal_cosines, subspace_overlap
@@ -42,6 +43,7 @@ __all__ = [
     "Networks",
     "Operator",
     "Product",
+    "Solution",
     "StateSpace",
     "Surface",
     "Trace",
@@ -60,6 +62,7 @@ __all__ = [
     "principal_cosines",
     "rademacher",
     "random_directions",
+    "solve",
     "spectral_density",
     "subspace_overlap",
     "surface",
