@@ -24,6 +24,7 @@ __all__ = [
     "Hessian",
     "LambdaOperator",
     "Mark",
+    "MonteCarloFisher",
     "Networks",
     "Operator",
     "Product",

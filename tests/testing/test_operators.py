@@ -6,7 +6,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedscope.landscape import EmpiricalFisher, GaussNewton, Hessian, LambdaOperator, Operator, Product
+from fedscope.landscape import (
+    EmpiricalFisher,
+    GaussNewton,
+    Hessian,
+    LambdaOperator,
+    MonteCarloFisher,
+    Operator,
+    Product,
+)
 from fedscope.landscape.operators.product_cache import Journaled
 from fedscope.testing import OperatorConformance
 from tests.landscape.cases import Case, mlp
@@ -41,6 +49,11 @@ class TestGaussNewton(OperatorConformance):
 class TestEmpiricalFisher(OperatorConformance):
     def operator(self) -> Operator:
         return _of(EmpiricalFisher, mlp())
+
+
+class TestMonteCarloFisher(OperatorConformance):
+    def operator(self) -> Operator:
+        return _of(MonteCarloFisher, mlp())
 
 
 class TestAMultiple(OperatorConformance):

@@ -10,6 +10,7 @@ from fedscope.landscape.operators.by_batch.batch_mean import BatchMean
 from fedscope.landscape.operators.empirical_fisher import EmpiricalFisher
 from fedscope.landscape.operators.gauss_newton import GaussNewton
 from fedscope.landscape.operators.hessian import Hessian
+from fedscope.landscape.operators.monte_carlo_fisher import MonteCarloFisher
 from fedscope.landscape.operators.probes import orthogonal, rademacher
 from fedscope.landscape.spectral.diagonal import deflated_diagonal, diagonal
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
@@ -40,6 +41,7 @@ __all__ = [
     "Hessian",
     "LambdaOperator",
     "Mark",
+    "MonteCarloFisher",
     "Networks",
     "Operator",
     "Product",

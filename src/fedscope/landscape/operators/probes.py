@@ -22,9 +22,21 @@ Sampler = Callable[[int, torch.Generator, torch.dtype, torch.device], Iterator[T
 """(n, generator, dtype, device) ↦ probes of shape (n,)."""
 
 
-def default_generator() -> torch.Generator:
-    """Return a fresh CPU generator seeded with ``DEFAULT_SEED``: a call without one repeats itself."""
-    return torch.Generator().manual_seed(DEFAULT_SEED)
+def generator_of(generator: torch.Generator | None = None, seed: int | None = None) -> torch.Generator:
+    """Return what a call draws from, by the one rule of all public functions.
+
+    That is the ``generator`` given, which the draws advance; or a fresh one on the CPU of the ``seed`` given;
+    or one of ``DEFAULT_SEED``, so that a call without either repeats itself. Global generators are neither
+    read nor changed.
+
+    Raises:
+        UserError: both are given.
+    """
+    if generator is not None and seed is not None:
+        raise UserError("give generator or seed, not both: a generator has its own seed")
+    if generator is not None:
+        return generator
+    return torch.Generator().manual_seed(DEFAULT_SEED if seed is None else seed)
 
 
 def rademacher(

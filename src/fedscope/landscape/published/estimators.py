@@ -24,7 +24,7 @@ from fedscope.choices import Pairs
 from fedscope.landscape.heterogeneity.results import CrossClient
 from fedscope.landscape.heterogeneity.similarity import compare
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.operators.probes import default_generator, rademacher
+from fedscope.landscape.operators.probes import generator_of, rademacher
 from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.spectral.results import Estimate
 
@@ -68,7 +68,7 @@ def published_trace(
         tol: relative change of the running mean that ends the iteration.
         progress: called after every product.
     """
-    probes = rademacher(op.shape[0], generator or default_generator(), op.dtype, op.device)
+    probes = rademacher(op.shape[0], generator_of(generator), op.dtype, op.device)
     lengths = [length for _, length in op.blocks]
     total = torch.zeros(len(lengths), dtype=torch.float64)
     mean = 0.0
@@ -102,7 +102,7 @@ def published_eigenpairs(
         tol: relative change of the Rayleigh quotient that ends the iteration.
         progress: called after every product.
     """
-    generator = generator or default_generator()
+    generator = generator_of(generator)
     vectors: list[Tensor] = []
     values: list[float] = []
     iterations: list[int] = []

@@ -19,7 +19,7 @@ from torch import Tensor
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.krylov_basis import Subspace
-from fedscope.landscape.operators.probes import Sampler, default_generator, ended, probe_products, rademacher
+from fedscope.landscape.operators.probes import Sampler, ended, generator_of, probe_products, rademacher
 from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.spectral.deflation import affordable, growing
 from fedscope.landscape.spectral.probe_tally import TraceTally, remainder
@@ -60,7 +60,7 @@ def diagonal(
         raise UserError(f"{probes} probes were asked for; a standard error needs at least 2")
     if not 1 <= groups <= probes:
         raise UserError(f"{groups} groups of {probes} probes: choose 1 to {probes} groups, or more probes")
-    generator = generator or default_generator()
+    generator = generator_of(generator)
     seed = generator.initial_seed()
     vectors = sampler(op.shape[0], generator, op.dtype, op.device)
     by_group = torch.empty(groups, op.shape[0], dtype=torch.float64, device=op.device)

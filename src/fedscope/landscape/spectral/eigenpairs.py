@@ -23,7 +23,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.operators.probes import default_generator
+from fedscope.landscape.operators.probes import generator_of
 from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.spectral.data_error import SKETCH, eigenvalue_errors, most_bias, sample_errors
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
@@ -89,7 +89,7 @@ def top_eigenpairs(
     rows = max_basis or max(20 + 2 * pairs, MEMORY // (n * op.dtype.itemsize) - SKETCH)
     if rows < min(pairs + 2, n):
         raise UserError(f"max_basis = {rows} is too small for {pairs} pairs: take at least {pairs + 2}")
-    generator = generator or default_generator()
+    generator = generator_of(generator)
     seed = generator.initial_seed()
     search = _Search(op, wanted, tol, generator, budget, rows, progress)
     found = search.first(starting_vector(op, start, generator), 1.0 if start is None else RANDOM_PART)

@@ -21,7 +21,7 @@ from fedscope.choices import MIN_PROBES
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator, Product
 from fedscope.landscape.operators.krylov_basis import Subspace
-from fedscope.landscape.operators.probes import Sampler, default_generator, ended, probe_products, rademacher
+from fedscope.landscape.operators.probes import Sampler, ended, generator_of, probe_products, rademacher
 from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.spectral.deflation import (
     STEPS,
@@ -84,7 +84,7 @@ def trace(
         raise UserError(f"{most} probes were asked for; at least 1 is needed")
     if probes is None and min_probes < 2:
         raise UserError(f"min_probes is {min_probes}; a standard error needs at least 2")
-    generator = generator or default_generator()
+    generator = generator_of(generator)
     seed = generator.initial_seed()
     vectors = sampler(op.shape[0], generator, op.dtype, op.device)
     tally = TraceTally(op, known, signs=sampler is rademacher)

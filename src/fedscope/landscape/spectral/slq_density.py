@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.operators.probes import Sampler, default_generator, ended, rademacher
+from fedscope.landscape.operators.probes import Sampler, ended, generator_of, rademacher
 from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from fedscope.landscape.spectral.results import Density, Probed, probe_mean
@@ -63,7 +63,7 @@ def spectral_density(
         raise UserError(
             f"probes, steps, points and sigma must be positive: {probes}, {steps}, {points}, {sigma}"
         )
-    generator = generator or default_generator()
+    generator = generator_of(generator)
     seed = generator.initial_seed()
     steps = min(steps, op.shape[0])
     nodes, weights, matvecs = [], [], 0

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvTransposeNd
 
 from fedscope.errors import UserError
-from fedscope.landscape.operators.probes import default_generator
+from fedscope.landscape.operators.probes import generator_of
 from fedscope.landscape.surfaces.results import Mark
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def random_directions(model: nn.Module, generator: torch.Generator | None = None
         model: its parameters that require a gradient, in the order of ``named_parameters``.
         generator: draws the directions; a fixed default if not given.
     """
-    generator = generator or default_generator()
+    generator = generator_of(generator)
     transposed = {id(m.weight): m.groups for m in model.modules() if isinstance(m, _ConvTransposeNd)}
     parameters = [(p.detach(), transposed.get(id(p))) for p in model.parameters() if p.requires_grad]
     first, second = (
