@@ -39,6 +39,18 @@ def generator_of(generator: torch.Generator | None = None, seed: int | None = No
     return torch.Generator().manual_seed(DEFAULT_SEED if seed is None else seed)
 
 
+def seed_of(generator: torch.Generator | None = None, seed: int | None = None) -> int:
+    """Return the seed of a call that has several streams: ``seed``, or one that the ``generator`` draws.
+
+    Raises:
+        UserError: both are given.
+    """
+    own = generator_of(generator, seed)
+    if generator is None:
+        return own.initial_seed()
+    return int(torch.randint(1 << 62, (), generator=own, device=own.device))
+
+
 def rademacher(
     n: int, generator: torch.Generator, dtype: torch.dtype, device: torch.device
 ) -> Iterator[Tensor]:

@@ -55,6 +55,7 @@ def published_trace(
     op: Operator,
     *,
     generator: torch.Generator | None = None,
+    seed: int | None = None,
     max_iterations: int = MAX_ITERATIONS,
     tol: float = TOLERANCE,
     progress: Progress | None = None,
@@ -63,12 +64,13 @@ def published_trace(
 
     Args:
         op: symmetric operator.
-        generator: draws the probes; a fixed default if not given.
+        generator: draws the probes.
+        seed: of such a generator instead; 0 if neither is given.
         max_iterations: most probes.
         tol: relative change of the running mean that ends the iteration.
         progress: called after every product.
     """
-    probes = rademacher(op.shape[0], generator_of(generator), op.dtype, op.device)
+    probes = rademacher(op.shape[0], generator_of(generator, seed), op.dtype, op.device)
     lengths = [length for _, length in op.blocks]
     total = torch.zeros(len(lengths), dtype=torch.float64)
     mean = 0.0
@@ -88,6 +90,7 @@ def published_eigenpairs(
     *,
     k: int = 1,
     generator: torch.Generator | None = None,
+    seed: int | None = None,
     max_iterations: int = MAX_ITERATIONS,
     tol: float = TOLERANCE,
     progress: Progress | None = None,
@@ -97,12 +100,13 @@ def published_eigenpairs(
     Args:
         op: symmetric operator.
         k: pairs wanted.
-        generator: draws the Gaussian starts; a fixed default if not given.
+        generator: draws the Gaussian starts.
+        seed: of such a generator instead; 0 if neither is given.
         max_iterations: most products for each; the last quotient is returned if it comes to that.
         tol: relative change of the Rayleigh quotient that ends the iteration.
         progress: called after every product.
     """
-    generator = generator_of(generator)
+    generator = generator_of(generator, seed)
     vectors: list[Tensor] = []
     values: list[float] = []
     iterations: list[int] = []

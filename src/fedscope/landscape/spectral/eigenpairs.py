@@ -44,6 +44,7 @@ def top_eigenpairs(
     which: Which = "largest",
     tol: float = 1e-3,
     generator: torch.Generator | None = None,
+    seed: int | None = None,
     start: Start | None = None,
     max_matvecs: int | None = None,
     max_basis: int | None = None,
@@ -65,7 +66,8 @@ def top_eigenpairs(
         k: pairs wanted at an end, 1 ≤ k ≤ n (n/2 for both).
         which: the algebraically ``largest``, ``smallest`` or ``both``; values are descending in any case.
         tol: residual relative to |λ_max|.
-        generator: draws the Gaussian start; a fixed default if not given.
+        generator: draws the Gaussian start.
+        seed: of such a generator instead; 0 if neither is given.
         start: eigenvectors from a smaller sample or a neighbouring checkpoint, see ``starting_vector``. Then
             the residuals alone say when to stop, after three products at least: a start that is mostly known
             certifies little for its few products.
@@ -77,8 +79,8 @@ def top_eigenpairs(
         progress: called after every product, with no known total.
 
     Raises:
-        UserError: k, ``which``, ``max_matvecs`` or ``max_basis`` out of range, or a ``start`` of another
-            length.
+        UserError: k, ``which``, ``max_matvecs`` or ``max_basis`` out of range, a ``start`` of another
+            length, or both ``generator`` and ``seed`` given.
     """
     n = op.shape[0]
     wanted = Wanted.of(n, k, which)
@@ -89,7 +91,7 @@ def top_eigenpairs(
     rows = max_basis or max(20 + 2 * pairs, MEMORY // (n * op.dtype.itemsize) - SKETCH)
     if rows < min(pairs + 2, n):
         raise UserError(f"max_basis = {rows} is too small for {pairs} pairs: take at least {pairs + 2}")
-    generator = generator_of(generator)
+    generator = generator_of(generator, seed)
     seed = generator.initial_seed()
     search = _Search(op, wanted, tol, generator, budget, rows, progress)
     found = search.first(starting_vector(op, start, generator), 1.0 if start is None else RANDOM_PART)

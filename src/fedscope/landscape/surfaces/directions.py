@@ -48,7 +48,9 @@ def eigen_directions(pairs: "Eigenpairs", name: str = "eigen") -> Directions:
     return Directions(name, (first, second), ("eigenvector 1", "eigenvector 2"))
 
 
-def random_directions(model: nn.Module, generator: torch.Generator | None = None) -> Directions:
+def random_directions(
+    model: nn.Module, generator: torch.Generator | None = None, *, seed: int | None = None
+) -> Directions:
     """Return two Gaussian directions, filter-normalised (Li et al. 2018, section 4).
 
     Each filter is scaled to the norm of the model's filter: what makes one output channel, a slice along the
@@ -58,9 +60,13 @@ def random_directions(model: nn.Module, generator: torch.Generator | None = None
 
     Args:
         model: its parameters that require a gradient, in the order of ``named_parameters``.
-        generator: draws the directions; a fixed default if not given.
+        generator: draws the directions.
+        seed: of such a generator instead; 0 if neither is given.
+
+    Raises:
+        UserError: both ``generator`` and ``seed`` are given.
     """
-    generator = generator_of(generator)
+    generator = generator_of(generator, seed)
     transposed = {id(m.weight): m.groups for m in model.modules() if isinstance(m, _ConvTransposeNd)}
     parameters = [(p.detach(), transposed.get(id(p))) for p in model.parameters() if p.requires_grad]
     first, second = (
