@@ -20,6 +20,8 @@ __all__ = [
     "Eigenpairs",
     "EmpiricalFisher",
     "Estimate",
+    "Estimated",
+    "Estimator",
     "GaussNewton",
     "Hessian",
     "LambdaOperator",

@@ -14,6 +14,7 @@ from fedscope.landscape.operators.monte_carlo_fisher import MonteCarloFisher
 from fedscope.landscape.operators.probes import orthogonal, rademacher
 from fedscope.landscape.spectral.diagonal import deflated_diagonal, diagonal
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
+from fedscope.landscape.spectral.estimator import Estimated, Estimator
 from fedscope.landscape.spectral.hutchinson_trace import trace
 from fedscope.landscape.spectral.layer_blocks import layer_eigenpairs, layer_patterns
 from fedscope.landscape.spectral.linear_systems import Solution, solve
@@ -37,6 +38,8 @@ __all__ = [
     "Eigenpairs",
     "EmpiricalFisher",
     "Estimate",
+    "Estimated",
+    "Estimator",
     "GaussNewton",
     "Hessian",
     "LambdaOperator",
