@@ -34,6 +34,7 @@ __all__ = [
     "StateSpace",
     "Surface",
     "Trace",
+    "as_operator",
     "barrier",
     "best_plane",
     "cross_client",

@@ -5,6 +5,7 @@ from fedscope.landscape.heterogeneity.results import CrossClient
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.batchnorm import frozen_copy
 from fedscope.landscape.loss.state_space import StateSpace
+from fedscope.landscape.operators.adapters import as_operator
 from fedscope.landscape.operators.base import LambdaOperator, Operator, Product
 from fedscope.landscape.operators.by_batch.batch_mean import BatchMean
 from fedscope.landscape.operators.empirical_fisher import EmpiricalFisher
@@ -52,6 +53,7 @@ __all__ = [
     "StateSpace",
     "Surface",
     "Trace",
+    "as_operator",
     "barrier",
     "best_plane",
     "cross_client",

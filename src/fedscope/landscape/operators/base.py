@@ -252,8 +252,9 @@ class LambdaOperator(Operator):
         device: torch.device | str = "cpu",
         *,
         blocks: Blocks | None = None,
+        shapes: Sequence[torch.Size] | None = None,
     ) -> None:
-        super().__init__(n, dtype=dtype, device=device, blocks=blocks)
+        super().__init__(n, dtype=dtype, device=device, blocks=blocks, shapes=shapes)
         self._matvec = matvec
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
