@@ -17,14 +17,15 @@ from fedscope.errors import UserError
 from fedscope.landscape.operators.algebra.combination import Combination
 from fedscope.landscape.operators.algebra.exports import DENSE_MEMORY, dense, scipy_operator
 from fedscope.landscape.operators.algebra.named_tensors import Blocks, flattened, unflattened
+from fedscope.landscape.printing import Printed
 from fedscope.statistics.intervals import finite_population
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
 
 
-@dataclass(frozen=True)
-class Product:
+@dataclass(frozen=True, repr=False)
+class Product(Printed):
     """A v and, where A is a weighted mean over batches A_b, what each batch's part of it says."""
 
     vector: Tensor  # (n,) in the operator's dtype
@@ -32,8 +33,8 @@ class Product:
     onto: Tensor | None = None  # (B, r) float64: uᵢᵀA_b v for the rows uᵢ that were given
 
 
-@dataclass(frozen=True)
-class DiagonalParts:
+@dataclass(frozen=True, repr=False)
+class DiagonalParts(Printed):
     """What batches' diagonals look like to m probes z: the parts x_b = z ⊙ A_b z, each with mean diag A_b.
 
     Inner products of parts of different probes are unbiased for those of the diagonals.
@@ -290,12 +291,7 @@ class Wrapper(Operator):
 
     def __init__(self, base: Operator) -> None:
         super().__init__(
-            base.shape[0],
-            dtype=base.dtype,
-            device=base.device,
-            blocks=base.blocks,
-            weights=base.weights,
-            population=base.population,
-            shapes=base.shapes,
-        )
+            base.shape[0], dtype=base.dtype, device=base.device, blocks=base.blocks, shapes=base.shapes,
+            weights=base.weights, population=base.population,
+        )  # fmt: skip
         self._base = base

@@ -26,6 +26,7 @@ from fedscope.landscape.heterogeneity.similarity import compare
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.probes import generator_of, rademacher
 from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.printing import Printed
 from fedscope.landscape.spectral.results import Estimate
 
 MAX_ITERATIONS = 100
@@ -33,8 +34,8 @@ TOLERANCE = 1e-3
 _TINY = 1e-6
 
 
-@dataclass(frozen=True)
-class PublishedTrace:
+@dataclass(frozen=True, repr=False)
+class PublishedTrace(Printed):
     """A running mean of zᵀHz when it stopped, whole and by parameter tensor."""
 
     value: float
@@ -42,8 +43,8 @@ class PublishedTrace:
     iterations: int  # products
 
 
-@dataclass(frozen=True)
-class PublishedEigenpairs:
+@dataclass(frozen=True, repr=False)
+class PublishedEigenpairs(Printed):
     """Eigenvalues of largest magnitude as power iteration left them, in the order found."""
 
     values: Tensor  # (k,) float64

@@ -9,14 +9,15 @@ from torch.nn.modules.conv import _ConvTransposeNd
 
 from fedscope.errors import UserError
 from fedscope.landscape.operators.probes import generator_of
+from fedscope.landscape.printing import Printed
 from fedscope.landscape.surfaces.results import Mark
 
 if TYPE_CHECKING:
     from fedscope.landscape.spectral.results import Eigenpairs
 
 
-@dataclass(frozen=True)
-class Directions:
+@dataclass(frozen=True, repr=False)
+class Directions(Printed):
     """One or two directions through a point of weight space, what they are called, and what lies near them.
 
     Vectors and origin are (n,), over the trainable parameters, or (n + s,), over the coordinates of
