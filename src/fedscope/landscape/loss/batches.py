@@ -114,6 +114,11 @@ class Batches:
             dealt = tuple((some(inputs, part), some(targets, part)) for part in parts)
         return Batches._of(dealt, self.order[torch.cat(list(parts))], self.population)
 
+    def with_targets(self, targets: Iterable[Tree]) -> "Batches":
+        """Return the same batches with other targets, a tree for each."""
+        pairs = ((inputs, other) for (inputs, _), other in zip(self, targets, strict=True))
+        return Batches._of(pairs, self._order, self.population)
+
     def joined(self, most: int) -> Iterator[Batch]:
         """Yield the samples in the same order, small batches joined to such of at most ``most`` samples.
 

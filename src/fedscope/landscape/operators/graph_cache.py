@@ -126,6 +126,10 @@ class Graphs:
         """Return the numbers of batch b's parts."""
         return range(len(self._parts[b]))
 
+    def samples(self, b: int, part: int) -> Batch:
+        """Return the part's samples."""
+        return self._parts[b][part]
+
     def share(self, b: int, part: int) -> float:
         """Return the part's fraction of batch b's samples."""
         return _length(self._parts[b][part]) / self._batches.sizes[b]
