@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from fedscope.api.train import train
     from fedscope.landscape import (
         Axis,
-        BatchMean,
         Batches,
+        BatchMean,
         CrossClient,
         Density,
         Diagonal,

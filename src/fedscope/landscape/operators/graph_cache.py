@@ -128,7 +128,8 @@ class Graphs:
 
     def samples(self, b: int, part: int) -> Batch:
         """Return the part's samples."""
-        return self._parts[b][part]
+        rows, (inputs, targets) = self._parts[b][part], self._batches[b]
+        return some(inputs, rows), some(targets, rows)
 
     def share(self, b: int, part: int) -> float:
         """Return the part's fraction of batch b's samples."""
@@ -142,8 +143,7 @@ class Graphs:
         """Return the graph of a part. The caller drops it before asking for the next."""
         if (b, part) in self._kept:
             return self._kept[b, part]
-        rows, (inputs, targets) = self._parts[b][part], self._batches[b]
-        graph, self._losses[b, part] = self._build(some(inputs, rows), some(targets, rows))
+        graph, self._losses[b, part] = self._build(*self.samples(b, part))
         if len(self._kept) < self.plan.kept:
             self._kept[b, part] = graph
         return graph

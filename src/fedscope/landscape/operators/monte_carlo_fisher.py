@@ -76,7 +76,7 @@ class MonteCarloFisher(LossOperator):
         super().__init__(
             model,
             lambda outputs, tree: loss_fn(outputs, tree["targets"]),
-            given.with_targets({"targets": targets} for _, targets in given),
+            given.mapped(lambda pair: (pair[0], {"targets": pair[1]})),
             bn=bn, parameters=parameters, memory=memory, deal=deal, group=group,
         )  # fmt: skip
         self._likelihood = self._recognised()
