@@ -305,10 +305,16 @@ def test_a_fault_of_ours_is_not_the_store_s() -> None:
         place.size("objects/a")
 
 
-def test_a_backend_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "gcsfs", None)
-    with pytest.raises(UserError, match=r"pip install 'fedscope\[remote\]'"):
-        remote("gs://bucket/runs")
+@pytest.mark.parametrize(
+    ("module", "url", "extra"),
+    [("gcsfs", "gs://bucket/runs", "remote"), ("huggingface_hub", "hf://datasets/somebody/runs", "hub")],
+)
+def test_a_backend_that_is_not_installed_is_named(
+    module: str, url: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(UserError, match=rf"needs {module}: pip install 'fedscope\[{extra}\]'"):
+        remote(url)
 
 
 def test_the_hub_takes_one_file_at_a_time() -> None:

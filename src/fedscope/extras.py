@@ -1,0 +1,26 @@
+"""Optional packages, each imported where it is used, and the extra of ``fedscope`` that installs it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fedscope.errors import UserError
+
+
+@contextmanager
+def needed(extra: str, what: str) -> Iterator[None]:
+    """Answer an import that fails inside, because a package is not installed, with how to install it.
+
+    Args:
+        extra: the optional dependencies of ``pyproject.toml`` that have the package.
+        what: what needs it, the subject of the message.
+
+    Raises:
+        UserError: a package is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        name = str(error.name)
+        if name.partition(".")[0] == "fedscope":
+            raise
+        raise UserError(f"{what} needs {name}: pip install 'fedscope[{extra}]'") from error
