@@ -11,7 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from fedscope.errors import UserError
-from fedscope.extras import needed
+from fedscope.extras import needed, versions
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -31,9 +31,17 @@ def data():
 HIDING = """
 import io, json, pkgutil, shlex, sys
 from contextlib import redirect_stderr, redirect_stdout
-from importlib import import_module
+from importlib import import_module, metadata
 
 sys.modules.update(dict.fromkeys({hidden!r}))
+recorded = metadata.Distribution.from_name.__func__
+
+def not_hidden(cls, name):
+    if name in {packages!r}:
+        raise metadata.PackageNotFoundError(name)
+    return recorded(cls, name)
+
+metadata.Distribution.from_name = classmethod(not_hidden)
 import torch
 import fedscope
 from fedscope.cli.main import call
@@ -88,12 +96,12 @@ REFUSED = {
 }
 
 
-def optional() -> list[str]:
-    """Return the modules of all that extras install and the core does not."""
+def optional() -> dict[str, str]:
+    """Return package → module of all that extras install and the core does not."""
     core = {Requirement(one).name for one in PROJECT["dependencies"]}
     extras = {name: few for name, few in PROJECT["optional-dependencies"].items() if name != "test"}
     every = {Requirement(one).name for few in extras.values() for one in few} - {"fedscope"}
-    return sorted(MODULES.get(name, name.replace("-", "_")) for name in every - core)
+    return {name: MODULES.get(name, name.replace("-", "_")) for name in sorted(every - core)}
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +112,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Any:
     (folder / "parquet").mkdir()
     for split in ("train", "test"):
         (folder / "parquet" / f"{split}-00000-of-00001.parquet").write_bytes(b"PAR1")
-    code = HIDING.format(hidden=optional(), lines=[*WORKS, *REFUSED])
+    code = HIDING.format(hidden=[*optional().values()], packages=[*optional()], lines=[*WORKS, *REFUSED])
     environment = {"PYTHONPATH": f"{folder}:{ROOT / 'src'}", "FEDSCOPE_CACHE": str(folder / "cache"),
                    "OMP_NUM_THREADS": "1", "PATH": ""}  # fmt: skip
     done = subprocess.run(
@@ -116,8 +124,10 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def test_the_hidden_modules_are_those_of_the_extras() -> None:
-    assert {"sklearn", "datasets", "pyarrow", "plotly", "jinja2", "fsspec", "tensorboard"} <= set(optional())
-    assert not {"torch", "PIL", "safetensors", "pydantic"} & set(optional())
+    assert {"sklearn", "datasets", "pyarrow", "plotly", "jinja2", "fsspec", "tensorboard"} <= set(
+        optional().values()
+    )
+    assert not {"torch", "PIL", "safetensors", "pydantic"} & set(optional().values())
 
 
 @pytest.mark.parametrize("line", WORKS)
@@ -140,6 +150,10 @@ def test_every_module_can_be_imported_or_names_its_extra(said: Any) -> None:
     assert {name.split(".")[1] for name in refused} == {"report", "reproduce", "checkpoints", "workflows"}
     assert all("pip install 'fedscope[" in text for text in refused.values()), refused
     assert "fedscope.landscape" not in " ".join(refused)
+
+
+def test_versions_are_of_what_is_installed() -> None:
+    assert list(versions(["numpy", "no-such-package", "torch"])) == ["numpy", "torch"]
 
 
 def test_a_fault_inside_the_package_is_no_missing_extra() -> None:

@@ -1,7 +1,8 @@
 """Optional packages, each imported where it is used, and the extra of ``fedscope`` that installs it."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
 
 from fedscope.errors import UserError
 
@@ -24,3 +25,12 @@ def needed(extra: str, what: str) -> Iterator[None]:
         if name.partition(".")[0] == "fedscope":
             raise
         raise UserError(f"{what} needs {name}: pip install 'fedscope[{extra}]'") from error
+
+
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """Return the version of each of the packages that is installed."""
+    found = {}
+    for name in packages:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
