@@ -15,7 +15,11 @@ from fedscope.extras import needed, versions
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-MODULES = {"scikit-learn": "sklearn", "pillow": "PIL"}  # where a package's name is not its module's
+MODULES = {
+    "scikit-learn": "sklearn",
+    "pillow": "PIL",
+    "mlflow-skinny": "mlflow",
+}  # where a package's name is not its module's
 
 MINE = """
 import torch
@@ -88,6 +92,9 @@ WORKS = (
 REFUSED = {
     "train --rounds 1 --registry r": "train",
     "train --dataset cifar10 --rounds 1 --registry r --data-dir parquet": "train",
+    f"train {OWN} --rounds 1 --registry r --name a --log tensorboard": "tensorboard",
+    f"train {OWN} --rounds 1 --registry r --name b --log wandb": "wandb",
+    f"train {OWN} --rounds 1 --registry r --name c --log mlflow": "mlflow",
     "demo": "report",
     "report own --registry r": "report",
     f"plot-landscape mine.pt {OWN} --out landscape.html": "report",

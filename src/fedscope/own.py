@@ -18,6 +18,7 @@ from fedscope.errors import UserError
 
 MODELS, DATASETS = "fedscope.models", "fedscope.datasets"  # entry points of other packages
 METHODS = "fedscope.methods"
+LOGGERS = "fedscope.loggers"
 SHOWN = 8  # of a hash
 
 
