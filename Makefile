@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: demo test test-real docs lint check mutants clean
+.PHONY: demo test test-real docs pictures lint check mutants clean
 
 demo: $(STAMP)
 	$(BIN)/fedscope demo
@@ -18,6 +18,10 @@ test-real: $(STAMP)
 # The site, in build/site: index.html opens from the disk. A link that leads nowhere ends the build.
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+# The pictures of the pages, by the pages' own code; they are committed.
+pictures: $(STAMP)
+	PYTHONPATH=docs $(BIN)/python -m builder.pictures
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from builder.blocks import Block, Blocks
 
-PAGES = [block for block in Blocks(Path(__file__).parents[1] / "docs").all if block.page.startswith("coming_from/")]
+PAGES = [
+    block for block in Blocks(Path(__file__).parents[1] / "docs").all if block.page.startswith("coming_from/")
+]
 RECIPES = {
     f"{block.page.removeprefix('coming_from/').removesuffix('.md')}-{number}": block
     for number, block in enumerate(PAGES)
@@ -33,7 +36,7 @@ def imported(recipe: Block) -> set[str]:
 
 def lacking(recipe: Block) -> list[str]:
     """The packages that a recipe imports and that are not here; Flower may be in a Python of its own."""
-    elsewhere = {"flwr"} if PYTHON != sys.executable else set()
+    elsewhere = {"flwr"} if sys.executable != PYTHON else set()
     return [name for name in sorted(imported(recipe) - elsewhere) if not importlib.util.find_spec(name)]
 
 
@@ -52,7 +55,9 @@ def test_both_give_the_same_number(name: str, tmp_path: Path, programs: Path) ->
     if lacking(recipe):
         pytest.skip(f"needs {', '.join(lacking(recipe))}")
     # pfl runs in a process that was not forked alone
-    python = PYTHON if "flwr" in imported(recipe) else sys.executable if "pfl" in imported(recipe) else "python"
+    python = (
+        PYTHON if "flwr" in imported(recipe) else sys.executable if "pfl" in imported(recipe) else "python"
+    )
     lines = ["set -e", f"PATH={programs}:{Path(sys.executable).parent}:$PATH"]
     for block in PAGES[: PAGES.index(recipe)]:
         if block.page == recipe.page and block.language == "sh":

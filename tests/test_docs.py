@@ -4,26 +4,19 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable
-from itertools import groupby
 from pathlib import Path
 
 import pytest
-from builder.blocks import Block, Blocks, blocks_of
+
+from builder.blocks import blocks_of
 from builder.pages import titles
+from builder.running import pictures, script, units
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-TUTORIAL = ["tutorial/train.md", "tutorial/measure.md", "tutorial/draw.md", "tutorial/own.md"]
 RUN = ("sh", "python")
-
-
-def units() -> dict[str, list[Block]]:
-    """The blocks that run in one folder: of a page, or of the whole tutorial."""
-    found = {page: list(blocks) for page, blocks in groupby(Blocks(DOCS).all, key=lambda block: block.page)}
-    tutorial = [block for page in TUTORIAL for block in found.pop(page)]
-    found["tutorial"] = tutorial
-    return {unit: blocks for unit, blocks in found.items() if any(one.language in RUN for one in blocks)}
+# the recipes have a test of their own
+UNITS = {name: page for name, page in units(DOCS).items() if not name.startswith("coming_from/")}
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -31,11 +24,8 @@ def blocks(page: Path, language: str) -> list[str]:
     return [block.code for block in found if block.language == language]
 
 
-def install(page: Iterable[Block], folder: Path) -> None:
-    """Write the files that blocks are, and what an installer would make of a pyproject.toml, into ``folder``."""
-    for block in page:
-        if block.name:
-            (folder / block.name).write_text(block.code, encoding="utf-8")
+def install(folder: Path) -> None:
+    """Write what an installer would make of a page's pyproject.toml."""
     if not (folder / "pyproject.toml").exists():
         return
     project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
@@ -49,36 +39,24 @@ def install(page: Iterable[Block], folder: Path) -> None:
     (record / "entry_points.txt").write_text("\n".join(points))
 
 
-def commands(page: list[Block], folder: Path) -> Iterable[str]:
-    """Yield the lines of a shell that run the blocks in their order; a file that another block names is its."""
-    for number, block in enumerate(page):
-        if block.language == "sh":
-            yield block.code
-        elif block.language == "python" and not is_named(block, page):
-            file = block.name or f"block_{number}.py"
-            (folder / file).write_text(block.code, encoding="utf-8")
-            yield f"python {file}"
-
-
-def is_named(block: Block, page: list[Block]) -> bool:
-    """Say whether another block runs a block, or imports it."""
-    if block.name is None:
-        return False
-    module = block.name.removesuffix(".py")
-    used = re.compile(rf"\b{module}\.py\b|\b{module}:\w|^(?:from|import) {module}\b", re.MULTILINE)
-    return any(used.search(other.code) for other in page if other is not block)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("unit", units())
+@pytest.mark.parametrize("unit", UNITS)
 def test_the_code_runs(unit: str, tmp_path: Path, programs: Path) -> None:
-    page = units()[unit]
-    install(page, tmp_path)
-    lines = list(commands(page, tmp_path))
+    page = UNITS[unit]
+    lines = script(page, tmp_path)
+    install(tmp_path)
     path = f"{programs}:{Path(sys.executable).parent}"
-    script = "\n".join(["set -e", f"PATH={path}:$PATH", f"export PYTHONPATH={tmp_path}", *lines])
-    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    setting = f"PATH={path}:$PATH\nexport PYTHONPATH={tmp_path}\n"
+    done = subprocess.run(["bash", "-c", setting + lines], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    assert [name for name in pictures(page, DOCS) if not (tmp_path / name).exists()] == []
+
+
+def test_every_picture_is_shown_and_small() -> None:
+    shown = {name for page in UNITS.values() for name in pictures(page, DOCS)}
+    kept = list((DOCS / "pictures").iterdir())
+    assert {path.name for path in kept} == shown
+    assert all(path.stat().st_size < 100_000 for path in kept)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(DOCS).as_posix())
