@@ -1,8 +1,9 @@
 """The blocks of code in the pages, all of which the tests run: where a command or a name is used."""
 
+import ast
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -59,17 +60,17 @@ class Blocks:
 
     def using(self, name: str) -> Block | None:
         """Return the shortest block of Python that uses a name of ``fedscope``; None where none does."""
-        used = re.compile(rf"\b{re.escape(name)}\b")
-        found = [
-            block
-            for block in self.all
-            if block.language == "python"
-            and re.search(r"\bfedscope\b", block.code)
-            and used.search(_code(block))
-        ]
+        found = [block for block in self.all if block.language == "python" and name in used(block.code)]
         return min(found, key=lambda block: len(block.code), default=None)
 
 
-def _code(block: Block) -> str:
-    """Return a block without its comments and texts, in which a name is no use of it."""
-    return re.sub(r'"""(?:.|\n)*?"""|"[^"\n]*"|#.*', "", block.code)
+@cache
+def used(code: str) -> frozenset[str]:
+    """Return the names that code imports from ``fedscope`` or takes from it as ``fedscope.NAME``."""
+    found = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "fedscope":
+            found |= {alias.name for alias in node.names}
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "fedscope":
+            found.add(node.attr)
+    return frozenset(found)

@@ -46,7 +46,8 @@ EXTENDING = {
 def home(name: str) -> tuple[str, str]:
     """Return the page that a name of ``fedscope`` is on, and the module that defines it."""
     kind = getattr(fedscope, name)
-    module = str(getattr(kind, "__module__", "fedscope"))
+    # a package that can be called is the function of its name
+    module = f"fedscope.api.{name}" if inspect.ismodule(kind) else str(kind.__module__)
     return next(page for prefix, page in GROUPS.items() if f"{module}.".startswith(f"{prefix}.")), module
 
 
@@ -56,6 +57,7 @@ def groups() -> dict[str, list[tuple[str, str]]]:
     for name in fedscope.__all__:
         page, module = home(name)
         found[page].append((name, module))
+    found["runs"] += [("TrainSettings", "fedscope.api.train"), ("On", "fedscope.api.sources")]
     found["extending"] = [(name, module) for module, names in EXTENDING.items() for name in names]
     return {page: names for page, names in found.items() if names}
 
@@ -95,9 +97,9 @@ def _page(title: str, names: list[tuple[str, str]], blocks: Blocks) -> str:
     if all(name in fedscope.__all__ for name, _ in names):
         parts.append("All of these are imported from `fedscope`.\n")
     else:
-        parts.append("Imported from the module that is named with each.\n")
+        parts.append("Those with a longer name are imported from the module that it names.\n")
     for name, module in names:
-        short = f"    options:\n      heading: {name}\n" if module not in EXTENDING else ""
+        short = f"    options:\n      heading: {name}\n" if name in fedscope.__all__ else ""
         parts.append(f"::: {module}.{name}\n{short}")
         parts.append(_fields(module, name))
         example = blocks.using(name)

@@ -26,7 +26,7 @@ def units(docs: Path) -> dict[str, list[Block]]:
 
 
 def script(page: Sequence[Block], folder: Path) -> str:
-    """Write the files that blocks are into a folder, and return the shell script that runs all in their order."""
+    """Write the files that blocks are into a folder, and return the shell script that runs all in order."""
     lines = ["set -e"]
     for number, block in enumerate(page):
         file = block.name or f"block_{number}.py"
@@ -41,7 +41,7 @@ def script(page: Sequence[Block], folder: Path) -> str:
     return "\n".join(lines)
 
 
-def _is_named(block: Block, page: Sequence[Block]) -> bool:
+def _named(block: Block, page: Sequence[Block]) -> bool:
     """Say whether another block runs a block, or imports it."""
     if block.name is None:
         return False
