@@ -71,6 +71,6 @@ def used(code: str) -> frozenset[str]:
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "fedscope":
             found |= {alias.name for alias in node.names}
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "fedscope":
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "fedscope":
             found.add(node.attr)
     return frozenset(found)

@@ -75,7 +75,7 @@ def _field(model: type[BaseModel], name: str, info: FieldInfo, hint: Any, told: 
 @cache
 def meanings(kind: type) -> dict[str, str]:
     """Return what the comments at the fields of a class say, at the end of the line or on the lines above."""
-    if kind.__module__.split(".")[0] != "fedscope":
+    if kind.__module__.split(".")[0] in ("builtins", "pydantic", "typing"):
         return {}
     origin = getattr(kind, "__pydantic_generic_metadata__", {}).get("origin") or kind
     source = textwrap.dedent(inspect.getsource(origin))

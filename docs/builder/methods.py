@@ -93,7 +93,7 @@ def _page(method: Method, costs: dict[str, Any]) -> str:
     if kin:
         parts.append(f"In the same family: {', '.join(f'[{name}]({name}.md)' for name in kin)}.\n")
     rows = [[WORDS[name], escaped(str(facts[name]))] for name in FACTS if name in WORDS and facts[name]]
-    parts.append("## State and traffic\n\n" + table(["", ""], rows))
+    parts.append("## State and traffic\n\n" + table(["of a run", "with this method"], rows))
     parts.append("P is the number of parameters, P+Q that with BatchNorm's statistics.\n")
     if facts["options"]:
         parts.append("## Options\n\nOf `fedscope train`, as `--set NAME=VALUE`.\n")

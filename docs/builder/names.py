@@ -57,6 +57,7 @@ def groups() -> dict[str, list[tuple[str, str]]]:
     for name in fedscope.__all__:
         page, module = home(name)
         found[page].append((name, module))
+    found["runs"].sort(key=lambda entry: entry[0][0].isupper())  # functions first
     found["runs"] += [("TrainSettings", "fedscope.api.train"), ("On", "fedscope.api.sources")]
     found["extending"] = [(name, module) for module, names in EXTENDING.items() for name in names]
     return {page: names for page, names in found.items() if names}
@@ -94,10 +95,11 @@ def _fields(module: str, name: str) -> str:
 
 def _page(title: str, names: list[tuple[str, str]], blocks: Blocks) -> str:
     parts = [f"# {title}\n"]
-    if all(name in fedscope.__all__ for name, _ in names):
-        parts.append("All of these are imported from `fedscope`.\n")
+    others = [f"`{name}`" for name, _ in names if name not in fedscope.__all__]
+    if len(others) == len(names):
+        parts.append("Each is imported from the module in its heading.\n")
     else:
-        parts.append("Those with a longer name are imported from the module that it names.\n")
+        parts.append(f"Imported from `fedscope`{', but for ' * bool(others)}{' and '.join(others)}.\n")
     for name, module in names:
         short = f"    options:\n      heading: {name}\n" if name in fedscope.__all__ else ""
         parts.append(f"::: {module}.{name}\n{short}")

@@ -37,8 +37,8 @@ def make(page: Sequence[Block]) -> list[str]:
 
 def small(source: Path, target: Path) -> None:
     """Write a picture in few colours and at most 1,100 pixels wide."""
-    with Image.open(source) as image:
-        image = image.convert("RGB")
+    with Image.open(source) as found:
+        image = found.convert("RGB")
         image.thumbnail((1100, 1100), Image.Resampling.LANCZOS)
         target.parent.mkdir(exist_ok=True)
         image.quantize(COLORS, dither=Image.Dither.NONE).save(target, optimize=True)

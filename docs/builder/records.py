@@ -95,7 +95,8 @@ def _page(title: str, written: str, models: tuple[type[BaseModel], ...]) -> str:
             parts.append(f"Schema `{schema}`.\n")
         parts.append(prose(_summary(model)) + "\n")
         rows = [[f"`{one.name}`", one.words, one.unit, prose(one.meaning)] for one in told(model)]
-        parts.append(table(["field", "type", "unit", "meaning"], rows))
+        told_as = table(["field", "type", "unit", "meaning"], rows)
+        parts.append(f'<div class="fields" markdown>\n\n{told_as}\n</div>\n')
     return "\n".join(parts)
 
 

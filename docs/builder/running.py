@@ -34,9 +34,7 @@ def script(page: Sequence[Block], folder: Path) -> str:
             (folder / file).write_text(block.code, encoding="utf-8")
         if block.language == "sh":
             lines.append(block.code)
-        elif (
-            block.language == "python" and not _is_named(block, page) and (block.page, file) not in ELSEWHERE
-        ):
+        elif block.language == "python" and (block.page, file) not in ELSEWHERE and not _named(block, page):
             lines.append(f"python {file}")
     return "\n".join(lines)
 

@@ -83,6 +83,7 @@ def test_the_minimum_is_filled(floor: float) -> None:
     row = int(height * (1 - box.y0 - box.height * (1 - 0.53) / 2))
     assert pixels[row - 9 : row + 10, column - 9 : column + 10, :3].min(axis=2).max() < 0.95
 
+
 def test_limits_camera_heights_and_colours_are_shared() -> None:
     figure = landscape_figure([bowl(curvature=5.0, span=0.5), bowl(curvature=2.0)], NAMES[:2])
     contours, spaces = _contours(figure), _spaces(figure)
