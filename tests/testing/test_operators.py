@@ -6,10 +6,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedscope.landscape import EmpiricalFisher, GaussNewton, Hessian, LambdaOperator, Operator, Product
+from fedscope.landscape import (
+    BatchMean,
+    EmpiricalFisher,
+    GaussNewton,
+    Hessian,
+    LambdaOperator,
+    MonteCarloFisher,
+    Operator,
+    Product,
+)
 from fedscope.landscape.operators.product_cache import Journaled
-from fedscope.testing import OperatorConformance
+from fedscope.testing import BatchMeanConformance, OperatorConformance
 from tests.landscape.cases import Case, mlp
+from tests.testing.laws import broken_laws
 
 
 def matrix(n: int = 7) -> Tensor:
@@ -25,22 +35,27 @@ class TestAMatrix(OperatorConformance):
         return matrix()
 
 
-class TestHessian(OperatorConformance):
-    def operator(self) -> Operator:
+class TestHessian(BatchMeanConformance):
+    def operator(self) -> BatchMean:
         return _of(Hessian, mlp())
 
     def dense(self) -> Tensor:
         return mlp().dense()
 
 
-class TestGaussNewton(OperatorConformance):
-    def operator(self) -> Operator:
+class TestGaussNewton(BatchMeanConformance):
+    def operator(self) -> BatchMean:
         return _of(GaussNewton, mlp())
 
 
-class TestEmpiricalFisher(OperatorConformance):
-    def operator(self) -> Operator:
+class TestEmpiricalFisher(BatchMeanConformance):
+    def operator(self) -> BatchMean:
         return _of(EmpiricalFisher, mlp())
+
+
+class TestMonteCarloFisher(BatchMeanConformance):
+    def operator(self) -> BatchMean:
+        return _of(MonteCarloFisher, mlp())
 
 
 class TestAMultiple(OperatorConformance):
@@ -62,7 +77,7 @@ class TestProductsFromDisk(OperatorConformance):
         return Journaled(_of(Hessian, mlp()), self.folder / "products", below=self.folder)
 
 
-def _of(kind: Callable[..., Operator], case: Case) -> Operator:
+def _of(kind: Callable[..., BatchMean], case: Case) -> BatchMean:
     return kind(case.model, case.loss_fn, case.batches)
 
 
@@ -77,18 +92,6 @@ class Broken(OperatorConformance):
 
     def dense(self) -> Tensor:
         return matrix()
-
-
-def _laws(suite: OperatorConformance) -> dict[str, str]:
-    """Return the laws that a suite finds broken, with what it says."""
-    found = {}
-    for name in dir(suite):
-        if name.startswith("test_"):
-            try:
-                getattr(suite, name)()
-            except AssertionError as error:
-                found[name.removeprefix("test_")] = str(error)
-    return found
 
 
 def _writes(v: Tensor) -> Tensor:
@@ -118,7 +121,7 @@ class _Drifting:
     ],
 )
 def test_a_broken_law_is_named(times: Callable[[Tensor], Tensor], law: str) -> None:
-    assert law in _laws(Broken(times))
+    assert law in broken_laws(Broken(times))
 
 
 class _Forms(LambdaOperator):
@@ -141,8 +144,8 @@ def test_forms_that_do_not_add_up_are_named() -> None:
         def operator(self) -> Operator:
             return _Forms()
 
-    assert "forms" in _laws(Wrong())["batches_add_up"]
+    assert "forms" in broken_laws(Wrong())["batches_add_up"]
 
 
 def test_an_honest_matrix_breaks_none() -> None:
-    assert _laws(Broken(matrix().mv)) == {}
+    assert broken_laws(Broken(matrix().mv)) == {}

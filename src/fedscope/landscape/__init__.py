@@ -9,15 +9,20 @@ from fedscope.landscape.heterogeneity.results import CrossClient
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.batchnorm import frozen_copy
 from fedscope.landscape.loss.state_space import StateSpace
+from fedscope.landscape.operators.adapters import as_operator
 from fedscope.landscape.operators.base import LambdaOperator, Operator, Product
+from fedscope.landscape.operators.by_batch.batch_mean import BatchMean
 from fedscope.landscape.operators.empirical_fisher import EmpiricalFisher
 from fedscope.landscape.operators.gauss_newton import GaussNewton
 from fedscope.landscape.operators.hessian import Hessian
+from fedscope.landscape.operators.monte_carlo_fisher import MonteCarloFisher
 from fedscope.landscape.operators.probes import orthogonal, rademacher
 from fedscope.landscape.spectral.diagonal import deflated_diagonal, diagonal
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
+from fedscope.landscape.spectral.estimator import Estimated, Estimator
 from fedscope.landscape.spectral.hutchinson_trace import trace
 from fedscope.landscape.spectral.layer_blocks import layer_eigenpairs, layer_patterns
+from fedscope.landscape.spectral.linear_systems import Solution, solve
 from fedscope.landscape.spectral.results import Density, Diagonal, Eigenpairs, Estimate, Trace
 from fedscope.landscape.spectral.slq_density import spectral_density
 from fedscope.landscape.spectral.subspace_overlap import principal_cosines, subspace_overlap
@@ -29,6 +34,7 @@ from fedscope.landscape.surfaces.surface import surface
 
 __all__ = [
     "Axis",
+    "BatchMean",
     "Batches",
     "CrossClient",
     "Density",
@@ -37,16 +43,21 @@ __all__ = [
     "Eigenpairs",
     "EmpiricalFisher",
     "Estimate",
+    "Estimated",
+    "Estimator",
     "GaussNewton",
     "Hessian",
     "LambdaOperator",
     "Mark",
+    "MonteCarloFisher",
     "Networks",
     "Operator",
     "Product",
+    "Solution",
     "StateSpace",
     "Surface",
     "Trace",
+    "as_operator",
     "barrier",
     "best_plane",
     "cross_client",
@@ -62,6 +73,7 @@ __all__ = [
     "principal_cosines",
     "rademacher",
     "random_directions",
+    "solve",
     "spectral_density",
     "subspace_overlap",
     "surface",

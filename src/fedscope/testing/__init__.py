@@ -1,8 +1,15 @@
-"""Laws that every operator and every method keeps, as test classes to inherit: for plug-ins of one's own.
+"""Laws that operators, estimators and methods keep, as test classes to inherit: for plug-ins of one's own.
 
-    class TestMyOperator(OperatorConformance):
+    class TestMyOperator(OperatorConformance):  # or BatchMeanConformance
         def operator(self) -> Operator:
             return MyOperator(...)
+
+    class TestMyEstimator(EstimatorConformance):
+        def estimate(self, op, **draws):
+            return my_estimator(op, **draws)
+
+        def truth(self, matrix: Tensor) -> float:
+            return float(matrix.trace())
 
     class TestMyMethod(MethodConformance):
         def method(self) -> Method:
@@ -11,7 +18,9 @@
 pytest collects the subclass and runs each law on what its factory method returns.
 """
 
+from fedscope.testing.batch_means import BatchMeanConformance
+from fedscope.testing.estimators import EstimatorConformance
 from fedscope.testing.methods import MethodConformance
 from fedscope.testing.operators import OperatorConformance
 
-__all__ = ["MethodConformance", "OperatorConformance"]
+__all__ = ["BatchMeanConformance", "EstimatorConformance", "MethodConformance", "OperatorConformance"]

@@ -7,6 +7,7 @@ matrix too. Tolerances are relative to the size of the product: ``tol`` is 1e-9 
 import torch
 from torch import Tensor
 
+from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator
 
 
@@ -60,14 +61,23 @@ class OperatorConformance:
         assert abs(left - right) <= most, f"A is not symmetric: ⟨w, A v⟩ = {left}, ⟨A w, v⟩ = {right}"
 
     def test_several_vectors_at_once_are_one_after_the_other(self) -> None:
-        """``products``, ``matmat`` and ``to_scipy`` are the same operator."""
+        """``products``, ``@`` and ``to_scipy`` are the same operator."""
         op, rows = self._with_vectors(3)
         single = torch.stack([op.matvec(v) for v in rows])
         together = torch.stack([product.vector for product in op.products(torch.stack(rows))])
         self._same(together, single, "products() differs from matvec()")
-        self._same(op.matmat(torch.stack(rows, dim=1)), single.T, "matmat() differs from matvec()")
+        self._same(op @ torch.stack(rows, dim=1), single.T, "A @ columns differs from matvec()")
         exported = torch.as_tensor(op.to_scipy() @ rows[0].cpu().numpy())
         self._same(exported, single[0].cpu(), "to_scipy() differs from matvec()")
+
+    def test_it_scales_and_is_damped_as_a_matrix(self) -> None:
+        """(3 − 2A) v = 3v − 2 A v, in the whole and in each batch's quadratic form."""
+        op, (v,) = self._with_vectors(1)
+        found, plain = (-2 * op).damped(3).product(v), op.product(v)
+        self._same(found.vector, 3 * v - 2 * plain.vector, "3 − 2A")
+        if plain.forms is not None and found.forms is not None:
+            square = v.double() @ v.double()
+            self._same(found.forms, 3 * square - 2 * plain.forms, "the forms of 3 − 2A")
 
     def test_batches_add_up(self) -> None:
         """vᵀA v = Σ_b (n_b/N)·vᵀA_b v, and the same of inner products with other rows."""
@@ -126,7 +136,7 @@ class OperatorConformance:
         op = self.operator()
         try:
             op.matvec(torch.zeros(op.shape[0] + 1, dtype=op.dtype, device=op.device))
-        except ValueError:
+        except UserError:
             return
         raise AssertionError("a vector of n + 1 numbers is taken")
 

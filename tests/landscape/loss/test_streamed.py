@@ -17,7 +17,7 @@ from torch.utils.data import (
     TensorDataset,
 )
 
-from fedscope import Batches, Hessian, top_eigenpairs, trace
+from fedscope import Batches, Hessian, MonteCarloFisher, top_eigenpairs, trace
 from fedscope.errors import UserError
 from fedscope.landscape.loss import streamed
 from fedscope.landscape.loss.trees import count
@@ -83,6 +83,28 @@ def test_curvature_has_the_same_bits_streamed() -> None:
         found.append((top.values, top.stderr_data, torch.tensor(trace(H, probes=4).samples), H.fingerprint))
     assert all(torch.equal(*pair) for pair in zip(found[0][:3], found[1][:3], strict=True))
     assert found[0][3] == found[1][3]
+
+
+@pytest.mark.usefixtures("reads_again")
+def test_other_targets_go_with_their_samples_and_leave_the_inputs_where_they_are() -> None:
+    given = Batches.of(TensorDataset(INPUTS, LABELS), 16).dealt(6)
+    targets = [{"of": labels + 10} for _, labels in given]
+    found = given.with_targets(targets)
+    assert found.is_streamed
+    for batches in (found, found.dealt(7, seed=1)):
+        assert all(torch.equal(y["of"], LABELS[_places(x)] + 10) for x, y in batches)
+    H = [MonteCarloFisher(_model(), cross_entropy, data, seed=2) for data in (PLAIN, _loader())]
+    v = torch.ones(H[0].shape[0])
+    assert torch.equal(H[0] @ v, H[1] @ v)
+    assert H[1].loss.batches.is_streamed
+
+
+def _places(inputs: Tensor) -> Tensor:
+    return (inputs[:, None] == INPUTS).all(2).int().argmax(1)
+
+
+def _loader() -> DataLoader[Any]:
+    return DataLoader(TensorDataset(INPUTS, LABELS), batch_size=16)
 
 
 @pytest.mark.usefixtures("reads_again")

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import get_args
 
+import torch
 from torch import Tensor
 
 from fedscope.choices import CLIENT_RTOL, Pairs, Reading
@@ -20,7 +21,7 @@ from fedscope.landscape.heterogeneity.results import CrossClient
 from fedscope.landscape.heterogeneity.similarity import Comparison, compare, has_equals, relative_reach
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.krylov_basis import Subspace
-from fedscope.landscape.operators.probes import DEFAULT_SEED
+from fedscope.landscape.operators.probes import seed_of
 from fedscope.landscape.operators.progress import Progress, continued
 from fedscope.landscape.spectral.diagonal import deflated_diagonal
 from fedscope.landscape.spectral.results import Estimate, probe_mean
@@ -37,7 +38,8 @@ def cross_client(
     max_probes: int = 1024,
     min_probes: int | None = None,
     aim: Reading = "parameter",
-    seed: int = DEFAULT_SEED,
+    generator: torch.Generator | None = None,
+    seed: int | None = None,
     pairs: Pairs = "distinct",
     groups: int = 16,
     estimator: Diagonals = deflated_diagonal,
@@ -67,7 +69,8 @@ def cross_client(
         max_probes: an end to the search for ``rtol``: the H_N of like clients has no relative precision.
         min_probes: with ``rtol``, the probes of the first stage; by default two for each group.
         aim: the reading whose intervals ``rtol`` is about.
-        seed: of the generator that every client's probes are drawn from.
+        generator: draws the seed of the stream that every client's probes are drawn from.
+        seed: given instead; 0 if neither is given.
         pairs: average over ``distinct`` pairs, or over the whole matrix, ``all_including_self``, as the
             published script does: that multiplies H_N by (K−1)/K and makes H_D ((K−1)·H_D + 1)/K.
         groups: G, at least 3 and at most ``probes``; the errors have G − 1 degrees of freedom.
@@ -82,7 +85,8 @@ def cross_client(
 
     Raises:
         UserError: fewer than 2 clients, fewer than 3 groups, unknown ``pairs``, both ``rtol`` and ``probes``,
-            one of ``sample_probes``, or clients whose parameters differ in names or sizes.
+            or ``generator`` and ``seed``, one of ``sample_probes``, or clients whose parameters differ in
+            names or sizes.
     """
     if pairs not in get_args(Pairs):
         raise UserError(f"pairs is {pairs!r}; choose one of {', '.join(get_args(Pairs))}")
@@ -93,6 +97,7 @@ def cross_client(
     if probes is None and isinstance(operators, Iterator):
         raise UserError("rtol needs the operators in several stages; give a list of them, not an iterator")
     goal = CLIENT_RTOL if rtol is None else rtol
+    seed = seed_of(generator, seed)
     tally = ClientDiagonals(seed, groups, estimator, known=known, memory=basis_memory, progress=progress)
     tally.add(operators, min(min_probes or 2 * groups, max_probes) if probes is None else probes)
     found = _compared(tally, pairs)

@@ -36,6 +36,12 @@ def fisher_forms(loss: FlatLoss, inputs: Tree, targets: Tree, v: Tensor) -> Tens
     return _first(lambda t: _losses(loss, outputs(t), targets), v)[1].square()
 
 
+def drawn_forms(loss: FlatLoss, inputs: Tree, residuals: Along, v: Tensor) -> Tensor:
+    """Return n·mean_s (r_isᵀJ_i v)² (n,) for residuals (n, S, …) as a function of the outputs (n, …)."""
+    at, slope = _first(_outputs(loss, inputs, v), v)
+    return len(at) * (residuals(at) * slope[:, None]).flatten(2).sum(2).square().mean(1)
+
+
 def _outputs(loss: FlatLoss, inputs: Tree, v: Tensor) -> Along:
     center, direction = loss.split(loss.center), loss.split(v)
     positional, named = arguments(mapped(Tensor.contiguous, cloned(inputs)))  # as GroupNorm needs them

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, default_collate
 
-from fedscope.landscape.loss.trees import Tree, leaves
+from fedscope.landscape.loss.trees import Tree, joined, leaves, some
 
 Batch = tuple[Tree, Tree]
 HELD = 256 << 20  # bytes up to which a data set is read once and kept
@@ -50,6 +50,15 @@ class Streamed(Sequence[Batch]):
         """Return batches of the samples at these places, counted through all batches in their order."""
         rows = torch.cat(self.parts)
         return Streamed(self._read, [rows[part] for part in parts])
+
+    def with_targets(self, targets: Sequence[Tree]) -> "Streamed":
+        """Return the batches with other targets, a tree for each, which are kept."""
+        rows, read, every = torch.cat(self.parts), self._read, joined(list(targets))
+
+        def both(places: Tensor) -> Batch:
+            return read(rows[places])[0], some(every, places)
+
+        return Streamed(both, list(torch.arange(len(rows)).split(list(self.sizes))))
 
     def mapped(self, function: Callable[[Batch], Batch]) -> "Streamed":
         """Return the batches with ``function`` applied to each one that is read."""

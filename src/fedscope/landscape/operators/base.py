@@ -5,25 +5,27 @@ rows of a basis. Several vectors are the rows of a matrix, so that each is conti
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from numbers import Real
+from typing import TYPE_CHECKING, overload
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from fedscope.errors import UserError
+from fedscope.landscape.operators.algebra.combination import Combination
+from fedscope.landscape.operators.algebra.exports import DENSE_MEMORY, dense, scipy_operator
+from fedscope.landscape.operators.algebra.named_tensors import Blocks, flattened, unflattened
+from fedscope.landscape.printing import Printed
 from fedscope.statistics.intervals import finite_population
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
 
-Blocks = tuple[tuple[str, int], ...]
-"""Names and lengths of consecutive stretches of coordinates, in order; the lengths sum to n."""
 
-
-@dataclass(frozen=True)
-class Product:
+@dataclass(frozen=True, repr=False)
+class Product(Printed):
     """A v and, where A is a weighted mean over batches A_b, what each batch's part of it says."""
 
     vector: Tensor  # (n,) in the operator's dtype
@@ -31,8 +33,8 @@ class Product:
     onto: Tensor | None = None  # (B, r) float64: uᵢᵀA_b v for the rows uᵢ that were given
 
 
-@dataclass(frozen=True)
-class DiagonalParts:
+@dataclass(frozen=True, repr=False)
+class DiagonalParts(Printed):
     """What batches' diagonals look like to m probes z: the parts x_b = z ⊙ A_b z, each with mean diag A_b.
 
     Inner products of parts of different probes are unbiased for those of the diagonals.
@@ -54,7 +56,10 @@ class Operator(ABC):
         blocks: named stretches of coordinates (one per parameter tensor); one block if not given.
         weights: sample counts of the B batches that A is the weighted mean of, or ``None``.
         population: how many samples those were drawn from, see ``Batches``; ``None``: infinitely many.
+        shapes: of the tensors that the blocks are, for vectors by name; flat if not given.
     """
+
+    __array_ufunc__ = None  # so that NumPy's numbers leave ``2 * H`` to the operator
 
     def __init__(
         self,
@@ -65,11 +70,14 @@ class Operator(ABC):
         blocks: Blocks | None = None,
         weights: tuple[int, ...] | None = None,
         population: int | None = None,
+        shapes: Sequence[torch.Size] | None = None,
     ) -> None:
         self.shape = (n, n)
         self.dtype = dtype
         self.device = torch.device(device)
         self.blocks: Blocks = blocks or (("all", n),)
+        flat = [torch.Size([length]) for _, length in self.blocks]
+        self.shapes: tuple[torch.Size, ...] = tuple(flat if shapes is None else shapes)
         self.weights = weights
         self.population = population
         if sum(length for _, length in self.blocks) != n:
@@ -95,20 +103,20 @@ class Operator(ABC):
             onto: (r, n) rows whose inner products with each batch's A_b v are wanted as well.
 
         Raises:
-            ValueError: ``v`` has another shape.
+            UserError: ``v`` has another shape.
         """
         if v.shape != (self.shape[0],):
-            raise ValueError(f"the vector has shape {tuple(v.shape)}; expected ({self.shape[0]},)")
+            raise UserError(f"the vector has shape {tuple(v.shape)}; expected ({self.shape[0]},)")
         return self._apply(v.to(self.device, self.dtype)[None], onto)[0]
 
     def products(self, rows: Tensor) -> list[Product]:
         """Return the products with the m rows of an (m, n) matrix, from one pass over the data.
 
         Raises:
-            ValueError: ``rows`` has another shape.
+            UserError: ``rows`` has another shape.
         """
         if rows.ndim != 2 or rows.shape[1] != self.shape[0]:
-            raise ValueError(f"the rows have shape {tuple(rows.shape)}; expected (m, {self.shape[0]})")
+            raise UserError(f"the rows have shape {tuple(rows.shape)}; expected (m, {self.shape[0]})")
         return self._apply(rows.to(self.device, self.dtype), None) if len(rows) else []
 
     def sample_forms(self, v: Tensor) -> Tensor | None:
@@ -138,32 +146,100 @@ class Operator(ABC):
         found = self.products(V.T.contiguous())
         return torch.stack([product.vector for product in found], dim=1) if found else torch.empty_like(V)
 
+    @overload
+    def __matmul__(self, v: Tensor) -> Tensor: ...
+
+    @overload
+    def __matmul__(self, v: Mapping[str, Tensor]) -> dict[str, Tensor]: ...
+
+    def __matmul__(self, v: Tensor | Mapping[str, Tensor]) -> Tensor | dict[str, Tensor]:
+        """Return A v for a vector (n,), columns (n, m) or tensors by name; the answer has the same form.
+
+        Raises:
+            UserError: another shape, a name too few or too many, or something else than tensors.
+        """
+        if isinstance(v, Mapping):
+            return self.unflatten(self.matvec(self.flatten(v)))
+        if not isinstance(v, Tensor):
+            raise UserError(
+                f"H @ v takes a tensor or a dict of tensors, not {type(v).__name__}; NumPy arrays go to "
+                "H.to_scipy() @ v"
+            )
+        if v.ndim not in (1, 2) or v.shape[0] != self.shape[0]:
+            n = self.shape[0]
+            raise UserError(f"v has shape {tuple(v.shape)}; H @ v takes ({n},), or ({n}, m) for m columns")
+        return self.matvec(v) if v.ndim == 1 else self.matmat(v)
+
+    def flatten(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Return tensors by name as one (n,) vector of the operator.
+
+        Raises:
+            UserError: a name is missing or unknown, or a tensor has another shape.
+        """
+        return flattened(tensors, self.blocks, self.shapes).to(self.device, self.dtype)
+
+    def unflatten(self, v: Tensor) -> dict[str, Tensor]:
+        """Return views of a (n,) vector by the names of the blocks, in their shapes.
+
+        Raises:
+            UserError: the vector has another shape.
+        """
+        return unflattened(v, self.blocks, self.shapes)
+
+    def to_dense(self, *, memory: int = DENSE_MEMORY) -> Tensor:
+        """Return A as a (n, n) tensor in the operator's dtype, on its device, at n products.
+
+        Args:
+            memory: bytes that it may take.
+
+        Raises:
+            UserError: it takes more.
+        """
+        return dense(self, memory)
+
     def to_scipy(self) -> "LinearOperator":
         """Return the operator for SciPy's solvers, in the NumPy dtype of the same name.
 
         For a dtype that NumPy lacks (bfloat16) that is float32, which holds its numbers exactly.
         """
-        from scipy.sparse.linalg import LinearOperator
+        return scipy_operator(self)
 
-        def numbers(tensor: Tensor) -> np.ndarray:
-            return (tensor.float() if self.dtype == torch.bfloat16 else tensor).cpu().numpy()
+    def _combination(self) -> Combination:
+        return Combination({self: 1.0})
 
-        def apply(v: np.ndarray) -> np.ndarray:
-            return numbers(self.matvec(torch.as_tensor(v.reshape(-1))))
-
-        def apply_all(V: np.ndarray) -> np.ndarray:
-            return numbers(self.matmat(torch.as_tensor(V)))
-
-        dtype = numbers(torch.empty(0, dtype=self.dtype)).dtype
-        return LinearOperator(self.shape, matvec=apply, rmatvec=apply, matmat=apply_all, dtype=dtype)
+    def damped(self, by: float) -> "Operator":
+        """Return A + c·1 for c = ``by``, at no further product."""
+        return _Combined(self._combination().shifted(float(by)))
 
     def __add__(self, other: "Operator") -> "Operator":
-        return _Sum(self, other)
+        if isinstance(other, Operator):
+            return _Combined(self._combination().plus(other._combination()))
+        if not isinstance(other, Real):
+            return NotImplemented
+        if other == 0:
+            return self
+        raise UserError(f"a number is no operator: H.damped({other}) adds {other} times the identity")
+
+    def __radd__(self, other: int) -> "Operator":  # sum() begins with 0
+        return self + other  # type: ignore[operator,no-any-return]
+
+    def __sub__(self, other: "Operator") -> "Operator":
+        return self + (-other) if isinstance(other, Operator) else NotImplemented
+
+    def __neg__(self) -> "Operator":
+        return -1.0 * self
 
     def __mul__(self, factor: float) -> "Operator":
-        return _Scaled(self, factor)
+        if not isinstance(factor, Real):
+            return NotImplemented
+        return _Combined(self._combination().times(float(factor)))
 
     __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> "Operator":
+        if not isinstance(divisor, Real):
+            return NotImplemented
+        return self * (1 / float(divisor))
 
 
 class LambdaOperator(Operator):
@@ -177,48 +253,37 @@ class LambdaOperator(Operator):
         device: torch.device | str = "cpu",
         *,
         blocks: Blocks | None = None,
+        shapes: Sequence[torch.Size] | None = None,
     ) -> None:
-        super().__init__(n, dtype=dtype, device=device, blocks=blocks)
+        super().__init__(n, dtype=dtype, device=device, blocks=blocks, shapes=shapes)
         self._matvec = matvec
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
         return [Product(self._matvec(v), None) for v in rows]
 
 
-class _Sum(Operator):
-    """A + B; forms add where both are means over batches of the same sizes."""
+class _Combined(Operator):
+    """Σ_i c_i A_i + s·1, see :mod:`fedscope.landscape.operators.algebra.combination`."""
 
-    def __init__(self, left: Operator, right: Operator) -> None:
-        for what in ("shape", "dtype", "device"):
-            ours, theirs = getattr(left, what), getattr(right, what)
-            if ours != theirs:
-                raise ValueError(f"operators of different {what} cannot be added: {ours} and {theirs}")
-        super().__init__(
-            left.shape[0],
-            dtype=left.dtype,
-            device=left.device,
-            blocks=left.blocks if left.blocks == right.blocks else None,
-            weights=left.weights if left.weights == right.weights else None,
-            population=left.population if left.population == right.population else None,
-        )
-        self._terms = (left, right)
+    def __init__(self, terms: Combination) -> None:
+        super().__init__(**terms.space())
+        self._terms = terms
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
-        pairs = zip(*(term._apply(rows, onto) for term in self._terms), strict=True)
-        shared = self.weights is not None
-        return [
-            Product(
-                left.vector + right.vector,
-                _added(left.forms, right.forms) if shared else None,
-                _added(left.onto, right.onto) if shared else None,
-            )
-            for left, right in pairs
-        ]
+        return self._terms.products(rows, onto, self.weights is not None)
+
+    def _combination(self) -> Combination:
+        return self._terms
 
     def sample_forms(self, v: Tensor) -> Tensor | None:
-        """Return the sum of both terms' forms."""
-        left, right = (term.sample_forms(v) for term in self._terms)
-        return _added(left, right) if self.weights is not None else None
+        """Return the terms' forms, combined."""
+        if self.weights is None:
+            return None
+        return self._terms.sample_forms(v.to(self.device, self.dtype))
+
+    def diagonal_parts(self, probes: Tensor, onto: Tensor) -> DiagonalParts | None:
+        """Return those of a multiple or damped operator; None for a sum."""
+        return self._terms.diagonal_parts(probes, onto)
 
 
 class Wrapper(Operator):
@@ -226,44 +291,7 @@ class Wrapper(Operator):
 
     def __init__(self, base: Operator) -> None:
         super().__init__(
-            base.shape[0],
-            dtype=base.dtype,
-            device=base.device,
-            blocks=base.blocks,
-            weights=base.weights,
-            population=base.population,
-        )
+            base.shape[0], dtype=base.dtype, device=base.device, blocks=base.blocks, shapes=base.shapes,
+            weights=base.weights, population=base.population,
+        )  # fmt: skip
         self._base = base
-
-
-class _Scaled(Wrapper):
-    """c·A."""
-
-    def __init__(self, base: Operator, factor: float) -> None:
-        super().__init__(base)
-        self._factor = factor
-
-    def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
-        def scaled(part: Tensor | None) -> Tensor | None:
-            return None if part is None else self._factor * part
-
-        return [
-            Product(self._factor * product.vector, scaled(product.forms), scaled(product.onto))
-            for product in self._base._apply(rows, onto)
-        ]
-
-    def sample_forms(self, v: Tensor) -> Tensor | None:
-        """Return the multiples of the base's forms."""
-        found = self._base.sample_forms(v)
-        return None if found is None else self._factor * found
-
-    def diagonal_parts(self, probes: Tensor, onto: Tensor) -> DiagonalParts | None:
-        """Return the multiples of the base's parts."""
-        found, c = self._base.diagonal_parts(probes, onto), self._factor
-        return found and DiagonalParts(
-            c * found.blocks, c * found.onto, c**2 * found.gram, c**2 * found.whole
-        )
-
-
-def _added(left: Tensor | None, right: Tensor | None) -> Tensor | None:
-    return None if left is None or right is None else left + right

@@ -21,18 +21,18 @@ from fedscope.landscape.loss.checks import (
     once_differentiable,
     once_error,
 )
+from fedscope.landscape.loss.derivatives import joined, pulled
 from fedscope.landscape.loss.flat_loss import SAMPLE, FlatLoss, LossFunction, signs
 from fedscope.landscape.loss.forms import Form
 from fedscope.landscape.loss.mean_loss import check_loss, is_mean
 from fedscope.landscape.loss.trees import Tree, count, flat, octets, some
-from fedscope.landscape.operators.base import DiagonalParts, Operator, Product
+from fedscope.landscape.operators.base import DiagonalParts, Product
+from fedscope.landscape.operators.by_batch.batch_mean import BatchMean
+from fedscope.landscape.operators.by_batch.parallel import add_up, share
 from fedscope.landscape.operators.graph_cache import Cost, Graph, Graphs, Plan, cut, measured
-from fedscope.landscape.operators.parallel import add_up, share
-
-_IMAGES = 256 << 20  # bytes of the batches' products that wait to be projected together
 
 
-class LossOperator(Operator):
+class LossOperator(BatchMean):
     """A = Σ_b (n_b/N)·A_b over the parameters that require a gradient, or over some of them.
 
     Batches are weighted by their sample counts and summed in float64; parameters the loss does not use
@@ -97,9 +97,10 @@ class LossOperator(Operator):
             blocks=tuple(zip(self.names, self.numels, strict=True)),
             weights=self._loss.batches.sizes,
             population=self._loss.batches.population,
+            shapes=self._loss.shapes,
+            group=group,
         )
         self._memory = memory
-        self._group = group
         self._prepared: Graphs | None = None
         self._verified = False
 
@@ -134,6 +135,20 @@ class LossOperator(Operator):
         for tensor in (self._loss.center, self._loss.losses, product):
             digest.update(octets(tensor))
         return digest.hexdigest()
+
+    def gradient(self) -> Tensor:
+        """Return the gradient of the mean loss at the model's weights, (n,) in the operator's dtype."""
+        graphs, total = self._graphs(), torch.zeros_like(self._loss.center, dtype=torch.float64)
+        self._loss.load(self._loss.center)
+        with torch.enable_grad(), self._loss.exact(), self._loss.plainly():
+            for b in share(len(self._loss.batches), self._group):
+                weight = self._loss.batches.sizes[b] / self._loss.batches.samples
+                for part in graphs.parts(b):
+                    loss = self._loss.on_batch(*graphs.samples(b, part))
+                    slope = joined(pulled((loss,), self._loss.parameters, (torch.ones_like(loss),)))
+                    total.add_(slope, alpha=weight * graphs.share(b, part))
+        add_up(self._group, total)
+        return total.to(self.dtype)
 
     @abstractmethod
     def _graph(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
@@ -171,13 +186,13 @@ class LossOperator(Operator):
         return found
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
-        products = self._products(rows, onto)
+        products = self._mean(rows, onto)
         if not self._verified:
             self._verified = True
             if reason := self._difference():
                 self._loss.give_up_form(reason)
                 self._prepared = None
-                products = self._products(rows, onto)
+                products = self._mean(rows, onto)
         return products
 
     def _difference(self) -> str:
@@ -197,31 +212,8 @@ class LossOperator(Operator):
         found = differing.nonzero().flatten().tolist()
         return f"its loss would differ in batch {found[0] + 1} of {count}" if found else ""
 
-    def _products(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
-        count = len(self._loss.batches)
-        totals = torch.zeros_like(rows, dtype=torch.float64)
-        forms = totals.new_zeros(len(rows), count)
-        projections = None if onto is None else totals.new_zeros(len(rows), count, len(onto))
-        mine, some_at_a_time = share(count, self._group), max(1, _IMAGES // (rows.numel() * rows.itemsize))
-        for first in range(0, len(mine), some_at_a_time):
-            together, images = mine[first : first + some_at_a_time], []
-            for b in together:
-                products = self._on_batch(rows, b)
-                totals.add_(products, alpha=self._loss.batches.sizes[b] / self._loss.batches.samples)
-                forms[:, b] = torch.linalg.vecdot(rows.double(), products)
-                if onto is not None:
-                    images.append(products.to(self.dtype))
-            if onto is not None and projections is not None:
-                inner = (onto @ torch.cat(images).T).T.double()
-                projections[:, list(together)] = inner.view(len(together), len(rows), -1).transpose(0, 1)
-        add_up(self._group, totals, forms, projections)
-        return [
-            Product(total.to(self.dtype), forms[i], None if projections is None else projections[i])
-            for i, total in enumerate(totals)
-        ]
-
-    def _on_batch(self, rows: Tensor, b: int) -> Tensor:
-        """Return A_b v for the m rows, (m, n) float64."""
+    def batch_products(self, b: int, rows: Tensor) -> Tensor:
+        """Return A_b v for the m rows of an (m, n) matrix, in float64."""
         graphs, products = self._graphs(), torch.zeros_like(rows, dtype=torch.float64)
         for part in graphs.parts(b):
             with torch.enable_grad(), self._loss.exact():
@@ -230,23 +222,11 @@ class LossOperator(Operator):
                     product.add_(self._times(graph, v), alpha=graphs.share(b, part))
         return products
 
-    @torch.no_grad()
     def diagonal_parts(self, probes: Tensor, onto: Tensor) -> DiagonalParts:
         """Return each batch's part of z ⊙ A z for the m rows of an (m, n) matrix of ±1, at m products."""
-        probes, onto = probes.to(self.device, self.dtype), onto.to(self.device, self.dtype)
         if not self._verified:
-            self._apply(probes[:1], None)
-        m, count, totals = len(probes), len(self._loss.batches), torch.zeros_like(probes, dtype=torch.float64)
-        blocks = totals.new_zeros(m, count, len(self.blocks))
-        inner, gram = totals.new_zeros(m, count, len(onto)), totals.new_zeros(count, m, m)
-        for b in share(count, self._group):
-            parts = self._on_batch(probes, b).mul_(probes)
-            totals.add_(parts, alpha=self._loss.batches.sizes[b] / self._loss.batches.samples)
-            blocks[:, b] = torch.stack([piece.sum(1) for piece in parts.split(list(self.numels), 1)], 1)
-            inner[:, b] = (parts.to(self.dtype) @ onto.T).double()
-            gram[b] = parts @ parts.T
-        add_up(self._group, totals, blocks, inner, gram)
-        return DiagonalParts(blocks, inner, gram, totals @ totals.T)
+            self._apply(probes[:1].to(self.device, self.dtype), None)
+        return super().diagonal_parts(probes, onto)
 
     def _graphs(self) -> Graphs:
         """Return the graphs; at the first call, look at what they rest on and cost."""

@@ -126,6 +126,11 @@ class Graphs:
         """Return the numbers of batch b's parts."""
         return range(len(self._parts[b]))
 
+    def samples(self, b: int, part: int) -> Batch:
+        """Return the part's samples."""
+        rows, (inputs, targets) = self._parts[b][part], self._batches[b]
+        return some(inputs, rows), some(targets, rows)
+
     def share(self, b: int, part: int) -> float:
         """Return the part's fraction of batch b's samples."""
         return _length(self._parts[b][part]) / self._batches.sizes[b]
@@ -138,8 +143,7 @@ class Graphs:
         """Return the graph of a part. The caller drops it before asking for the next."""
         if (b, part) in self._kept:
             return self._kept[b, part]
-        rows, (inputs, targets) = self._parts[b][part], self._batches[b]
-        graph, self._losses[b, part] = self._build(some(inputs, rows), some(targets, rows))
+        graph, self._losses[b, part] = self._build(*self.samples(b, part))
         if len(self._kept) < self.plan.kept:
             self._kept[b, part] = graph
         return graph

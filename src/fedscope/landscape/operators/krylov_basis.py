@@ -17,10 +17,11 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator, Product, Wrapper
+from fedscope.landscape.printing import Printed
 
 
-@dataclass(frozen=True)
-class Subspace:
+@dataclass(frozen=True, repr=False)
+class Subspace(Printed):
     """An orthonormal basis Q with A's products: A Qᵀ = Qᵀ T + q bᵀ."""
 
     basis: Tensor  # (m, n) in the operator's dtype: Q, one vector per row

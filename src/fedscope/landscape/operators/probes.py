@@ -22,9 +22,33 @@ Sampler = Callable[[int, torch.Generator, torch.dtype, torch.device], Iterator[T
 """(n, generator, dtype, device) ↦ probes of shape (n,)."""
 
 
-def default_generator() -> torch.Generator:
-    """Return a fresh CPU generator seeded with ``DEFAULT_SEED``: a call without one repeats itself."""
-    return torch.Generator().manual_seed(DEFAULT_SEED)
+def generator_of(generator: torch.Generator | None = None, seed: int | None = None) -> torch.Generator:
+    """Return what a call draws from, by the one rule of all public functions.
+
+    That is the ``generator`` given, which the draws advance; or a fresh one on the CPU of the ``seed`` given;
+    or one of ``DEFAULT_SEED``, so that a call without either repeats itself. Global generators are neither
+    read nor changed.
+
+    Raises:
+        UserError: both are given.
+    """
+    if generator is not None and seed is not None:
+        raise UserError("give generator or seed, not both: a generator has its own seed")
+    if generator is not None:
+        return generator
+    return torch.Generator().manual_seed(DEFAULT_SEED if seed is None else seed)
+
+
+def seed_of(generator: torch.Generator | None = None, seed: int | None = None) -> int:
+    """Return the seed of a call that has several streams: ``seed``, or one that the ``generator`` draws.
+
+    Raises:
+        UserError: both are given.
+    """
+    own = generator_of(generator, seed)
+    if generator is None:
+        return own.initial_seed()
+    return int(torch.randint(1 << 62, (), generator=own, device=own.device))
 
 
 def rademacher(

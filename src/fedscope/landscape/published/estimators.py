@@ -24,8 +24,9 @@ from fedscope.choices import Pairs
 from fedscope.landscape.heterogeneity.results import CrossClient
 from fedscope.landscape.heterogeneity.similarity import compare
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.operators.probes import default_generator, rademacher
+from fedscope.landscape.operators.probes import generator_of, rademacher
 from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.printing import Printed
 from fedscope.landscape.spectral.results import Estimate
 
 MAX_ITERATIONS = 100
@@ -33,8 +34,8 @@ TOLERANCE = 1e-3
 _TINY = 1e-6
 
 
-@dataclass(frozen=True)
-class PublishedTrace:
+@dataclass(frozen=True, repr=False)
+class PublishedTrace(Printed):
     """A running mean of zᵀHz when it stopped, whole and by parameter tensor."""
 
     value: float
@@ -42,8 +43,8 @@ class PublishedTrace:
     iterations: int  # products
 
 
-@dataclass(frozen=True)
-class PublishedEigenpairs:
+@dataclass(frozen=True, repr=False)
+class PublishedEigenpairs(Printed):
     """Eigenvalues of largest magnitude as power iteration left them, in the order found."""
 
     values: Tensor  # (k,) float64
@@ -55,6 +56,7 @@ def published_trace(
     op: Operator,
     *,
     generator: torch.Generator | None = None,
+    seed: int | None = None,
     max_iterations: int = MAX_ITERATIONS,
     tol: float = TOLERANCE,
     progress: Progress | None = None,
@@ -63,12 +65,13 @@ def published_trace(
 
     Args:
         op: symmetric operator.
-        generator: draws the probes; a fixed default if not given.
+        generator: draws the probes.
+        seed: of such a generator instead; 0 if neither is given.
         max_iterations: most probes.
         tol: relative change of the running mean that ends the iteration.
         progress: called after every product.
     """
-    probes = rademacher(op.shape[0], generator or default_generator(), op.dtype, op.device)
+    probes = rademacher(op.shape[0], generator_of(generator, seed), op.dtype, op.device)
     lengths = [length for _, length in op.blocks]
     total = torch.zeros(len(lengths), dtype=torch.float64)
     mean = 0.0
@@ -88,6 +91,7 @@ def published_eigenpairs(
     *,
     k: int = 1,
     generator: torch.Generator | None = None,
+    seed: int | None = None,
     max_iterations: int = MAX_ITERATIONS,
     tol: float = TOLERANCE,
     progress: Progress | None = None,
@@ -97,12 +101,13 @@ def published_eigenpairs(
     Args:
         op: symmetric operator.
         k: pairs wanted.
-        generator: draws the Gaussian starts; a fixed default if not given.
+        generator: draws the Gaussian starts.
+        seed: of such a generator instead; 0 if neither is given.
         max_iterations: most products for each; the last quotient is returned if it comes to that.
         tol: relative change of the Rayleigh quotient that ends the iteration.
         progress: called after every product.
     """
-    generator = generator or default_generator()
+    generator = generator_of(generator, seed)
     vectors: list[Tensor] = []
     values: list[float] = []
     iterations: list[int] = []

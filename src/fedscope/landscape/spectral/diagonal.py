@@ -19,7 +19,7 @@ from torch import Tensor
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.krylov_basis import Subspace
-from fedscope.landscape.operators.probes import Sampler, default_generator, ended, probe_products, rademacher
+from fedscope.landscape.operators.probes import Sampler, ended, generator_of, probe_products, rademacher
 from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.spectral.deflation import affordable, growing
 from fedscope.landscape.spectral.probe_tally import TraceTally, remainder
@@ -34,6 +34,7 @@ def diagonal(
     probes: int = 64,
     sampler: Sampler = rademacher,
     generator: torch.Generator | None = None,
+    seed: int | None = None,
     groups: int = 8,
     progress: Progress | None = None,
 ) -> Diagonal:
@@ -49,18 +50,19 @@ def diagonal(
         known: a basis with its products by ``op``; its part of the diagonal is exact.
         probes: products to take, at least 2.
         sampler: distribution of the probes.
-        generator: draws the probes; a fixed default if not given.
+        generator: draws the probes.
+        seed: of such a generator instead; 0 if neither is given.
         groups: G, at most ``probes``.
         progress: called after every product.
 
     Raises:
-        UserError: fewer than 2 probes, or ``groups`` outside 1…probes.
+        UserError: fewer than 2 probes, ``groups`` outside 1…probes, or both ``generator`` and ``seed``.
     """
     if probes < 2:
         raise UserError(f"{probes} probes were asked for; a standard error needs at least 2")
     if not 1 <= groups <= probes:
         raise UserError(f"{groups} groups of {probes} probes: choose 1 to {probes} groups, or more probes")
-    generator = generator or default_generator()
+    generator = generator_of(generator, seed)
     seed = generator.initial_seed()
     vectors = sampler(op.shape[0], generator, op.dtype, op.device)
     by_group = torch.empty(groups, op.shape[0], dtype=torch.float64, device=op.device)
@@ -99,7 +101,8 @@ def deflated_diagonal(
     *,
     known: Subspace | None = None,
     probes: int,
-    generator: torch.Generator,
+    generator: torch.Generator | None = None,
+    seed: int | None = None,
     groups: int = 8,
     progress: Progress | None = None,
 ) -> Diagonal:
@@ -114,12 +117,14 @@ def deflated_diagonal(
         probes: products to take beside the ``probes // 2`` of a new basis (fewer where 2 GiB hold no more).
         generator: draws the probes, and one number that decides the basis: operators that are given
             generators of the same state see the same probes, however their bases come about.
+        seed: of such a generator instead; 0 if neither is given.
         groups: of the probes, as in :func:`diagonal`.
         progress: called after every probe, and once for the basis.
 
     Raises:
         UserError: as :func:`diagonal`.
     """
+    generator = generator_of(generator, seed)
     start, rows, spent = _basis_stream(generator), min(probes // 2, affordable(op)), 0
     if known is None and rows > 0:
         known = growing(op, None, start, rows)(rows)

@@ -1,4 +1,4 @@
-"""The algebraically largest or smallest eigenvalues, each with its residual, and certified not to skip one.
+"""The outermost eigenvalues, each with its residual, and certified not to skip one.
 
 Thick-restarted Lanczos finds them. The residual ‖Hv − λv‖ follows from the coefficients that the
 orthogonalisation measured, with a bound on what storing rows in the operator's dtype lost, and costs no
@@ -23,14 +23,13 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.operators.probes import default_generator
+from fedscope.landscape.operators.probes import generator_of
 from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.spectral.data_error import SKETCH, eigenvalue_errors, most_bias, sample_errors
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from fedscope.landscape.spectral.krylov.missed import Look, look
 from fedscope.landscape.spectral.krylov.ritz import Goal, Ritz, Wanted, Which
 from fedscope.landscape.spectral.krylov.starting_vector import RANDOM_PART, Start, starting_vector
-from fedscope.landscape.spectral.krylov.unseen import MOST
 from fedscope.landscape.spectral.results import Eigenpairs
 
 MEMORY = 4 << 30  # bytes
@@ -44,6 +43,7 @@ def top_eigenpairs(
     which: Which = "largest",
     tol: float = 1e-3,
     generator: torch.Generator | None = None,
+    seed: int | None = None,
     start: Start | None = None,
     max_matvecs: int | None = None,
     max_basis: int | None = None,
@@ -52,20 +52,22 @@ def top_eigenpairs(
 ) -> Eigenpairs:
     """Return the k eigenpairs at an end of the spectrum of a symmetric operator, or at both.
 
-    Stops when every residual ‖Hv − λv‖ is at most tol·|λ_max| (for the smallest: tol times the largest size),
-    of several values and of the smallest also ``OWN`` of its own size, or ten roundings of the operator's
-    dtype at the size of its largest Ritz value, where that is more; and when an eigenvalue further out by
-    more than ``OWN`` of the last one's size, copies included, has been passed over with a probability of at
-    most 0.1 %. Or when ``max_matvecs`` products are spent: then ``converged`` is False, the residuals say how
-    far it came, and ``certified`` which values are known to be the i-th. After a product that is not finite
-    all is NaN.
+    Stops when every residual ‖Hv − λv‖ is at most tol·|λ_max| (tol times the largest size, unless the
+    ``largest`` are wanted), of several values and of the smallest also ``OWN`` of its own size, or ten
+    roundings of the operator's dtype at the size of its largest Ritz value, where that is more; and when an
+    eigenvalue further out by more than ``OWN`` of the last one's size, copies included, has been passed over
+    with a probability of at most 0.1 %. Or when ``max_matvecs`` products are spent: then ``converged`` is
+    False, the residuals say how far it came, and ``certified`` which values are known to be the i-th. After
+    a product that is not finite all is NaN.
 
     Args:
         op: symmetric operator on n coordinates.
         k: pairs wanted at an end, 1 ≤ k ≤ n (n/2 for both).
-        which: the algebraically ``largest``, ``smallest`` or ``both``; values are descending in any case.
+        which: the algebraically ``largest``, ``smallest`` or ``both``, or those of largest ``magnitude`` at
+            whichever end; values are descending in any case.
         tol: residual relative to |λ_max|.
-        generator: draws the Gaussian start; a fixed default if not given.
+        generator: draws the Gaussian start.
+        seed: of such a generator instead; 0 if neither is given.
         start: eigenvectors from a smaller sample or a neighbouring checkpoint, see ``starting_vector``. Then
             the residuals alone say when to stop, after three products at least: a start that is mostly known
             certifies little for its few products.
@@ -77,8 +79,8 @@ def top_eigenpairs(
         progress: called after every product, with no known total.
 
     Raises:
-        UserError: k, ``which``, ``max_matvecs`` or ``max_basis`` out of range, or a ``start`` of another
-            length.
+        UserError: k, ``which``, ``max_matvecs`` or ``max_basis`` out of range, a ``start`` of another
+            length, or both ``generator`` and ``seed`` given.
     """
     n = op.shape[0]
     wanted = Wanted.of(n, k, which)
@@ -89,7 +91,7 @@ def top_eigenpairs(
     rows = max_basis or max(20 + 2 * pairs, MEMORY // (n * op.dtype.itemsize) - SKETCH)
     if rows < min(pairs + 2, n):
         raise UserError(f"max_basis = {rows} is too small for {pairs} pairs: take at least {pairs + 2}")
-    generator = generator or default_generator()
+    generator = generator_of(generator, seed)
     seed = generator.initial_seed()
     search = _Search(op, wanted, tol, generator, budget, rows, progress)
     found = search.first(starting_vector(op, start, generator), 1.0 if start is None else RANDOM_PART)
@@ -197,20 +199,20 @@ def _certified(
         return found
     if not krylov.finite:
         return torch.zeros_like(found)
-    margins, theta = goal.margins(values), torch.linalg.eigvalsh(krylov.projected)
-    ends = torch.cat([(values + margins)[: goal.wanted.high], (values - margins)[goal.wanted.high :]])
-    outside = (ends > theta[-1]) | (ends < theta[0])
-    pairs = zip(ends.tolist(), outside.tolist(), strict=True)
-    return found & torch.tensor([out and krylov.unseen(end, random_part) <= MOST for end, out in pairs])
+    (low, high), theta = goal.reaches(values), torch.linalg.eigvalsh(krylov.projected)
+    outside = (low < theta[0]) & (high > theta[-1])
+    seen = [
+        out and all(krylov.unseen(end, random_part) <= goal.most for end in ends)
+        for out, *ends in zip(outside.tolist(), low.tolist(), high.tolist(), strict=True)
+    ]
+    return found & torch.tensor(seen)
 
 
 def _restart(krylov: Lanczos, wanted: Wanted) -> None:
     """Keep the Ritz vectors nearest the wanted ends, half of what is beyond those wanted."""
-    m = krylov.steps
-    size = (m + wanted.pairs) // 2
-    low = round(size * wanted.low / wanted.pairs)
-    kept = torch.cat([torch.arange(low), torch.arange(m - (size - low), m)])
-    krylov.restart(torch.linalg.eigh(krylov.projected)[1][:, kept])
+    theta, s = torch.linalg.eigh(krylov.projected)
+    kept = wanted.outermost(theta, (krylov.steps + wanted.pairs) // 2)
+    krylov.restart(s[:, kept.sort().values])
 
 
 def _result(op: Operator, krylov: Lanczos, ritz: Ritz, certified: Tensor) -> Eigenpairs:
@@ -273,8 +275,8 @@ def _joined(known: Eigenpairs, more: Eigenpairs) -> Eigenpairs:
 
 def _outermost(found: Eigenpairs, wanted: Wanted) -> Eigenpairs:
     """Return the wanted ones of descending pairs."""
-    count = len(found.values)
-    return found.some(count - 1 - wanted.among(count))
+    ascending = found.values.flip(0)
+    return found.some(len(ascending) - 1 - wanted.among(ascending))
 
 
 def _undefined(op: Operator, k: int, spent: int, seed: int) -> Eigenpairs:

@@ -21,7 +21,7 @@ from fedscope.choices import MIN_PROBES
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator, Product
 from fedscope.landscape.operators.krylov_basis import Subspace
-from fedscope.landscape.operators.probes import Sampler, default_generator, ended, probe_products, rademacher
+from fedscope.landscape.operators.probes import Sampler, ended, generator_of, probe_products, rademacher
 from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.spectral.deflation import (
     STEPS,
@@ -45,6 +45,7 @@ def trace(
     probes: int | None = None,
     sampler: Sampler = rademacher,
     generator: torch.Generator | None = None,
+    seed: int | None = None,
     max_probes: int = 1000,
     min_probes: int = MIN_PROBES,
     max_basis: int | None = None,
@@ -65,7 +66,8 @@ def trace(
         rtol: the standard error wanted, relative to the value; 0.05 if neither this nor ``probes`` is given.
         probes: take exactly so many instead.
         sampler: distribution of the probes.
-        generator: draws the probes; a fixed default if not given.
+        generator: draws the probes.
+        seed: of such a generator instead; 0 if neither is given.
         max_probes: an end to the search for ``rtol``: a trace near zero has no relative precision.
         min_probes: with ``rtol``, the probes of the first stage.
         max_basis: with ``rtol``, Lanczos enlarges the basis (or begins one) up to so many rows, as long as it
@@ -75,7 +77,8 @@ def trace(
         progress: called after every product; the total is known with ``probes`` only.
 
     Raises:
-        UserError: both ``rtol`` and ``probes`` given, fewer than 1 probe, or a first stage of fewer than 2.
+        UserError: both ``rtol`` and ``probes`` given, or both ``generator`` and ``seed``; fewer than 1 probe,
+            or a first stage of fewer than 2.
     """
     if rtol is not None and probes is not None:
         raise UserError("give rtol or probes, not both: one says when to stop, the other how many to take")
@@ -84,7 +87,7 @@ def trace(
         raise UserError(f"{most} probes were asked for; at least 1 is needed")
     if probes is None and min_probes < 2:
         raise UserError(f"min_probes is {min_probes}; a standard error needs at least 2")
-    generator = generator or default_generator()
+    generator = generator_of(generator, seed)
     seed = generator.initial_seed()
     vectors = sampler(op.shape[0], generator, op.dtype, op.device)
     tally = TraceTally(op, known, signs=sampler is rademacher)

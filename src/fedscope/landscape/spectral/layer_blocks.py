@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 
 from fedscope.landscape.operators.base import Operator
+from fedscope.landscape.operators.probes import seed_of
 from fedscope.landscape.operators.progress import Progress, continued
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.results import Eigenpairs
@@ -20,7 +21,8 @@ def layer_eigenpairs(
     *,
     k: int = 1,
     tol: float = 1e-3,
-    seed: int = 0,
+    generator: torch.Generator | None = None,
+    seed: int | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Eigenpairs]:
     """Return the k largest eigenpairs of each layer's block, by pattern.
@@ -34,20 +36,23 @@ def layer_eigenpairs(
         layers: a pattern each, such as ``layer1.*`` (:mod:`fnmatch`).
         k: pairs of each, as many as a small layer has at most.
         tol: residual relative to the layer's own |λ_max|.
-        seed: of the starting vectors; a layer's does not depend on which others are asked for.
+        generator: draws the seed of the starting vectors; a layer's does not depend on which others are
+            asked for.
+        seed: given instead; 0 if neither is given.
         progress: called after every product with the number of all so far.
 
     Raises:
-        UserError: a pattern without a match, or k below 1.
+        UserError: a pattern without a match, k below 1, or both ``generator`` and ``seed``.
     """
     found: dict[str, Eigenpairs] = {}
+    seed = seed_of(generator, seed)
     for layer in layers:
         operator, spent = restricted([layer]), sum(pairs.matvecs for pairs in found.values())
         pairs = top_eigenpairs(
             operator,
             k=min(k, operator.shape[0]),
             tol=tol,
-            generator=torch.Generator().manual_seed(seed),
+            seed=seed,
             by_sample=False,
             progress=continued(progress, spent),
         )

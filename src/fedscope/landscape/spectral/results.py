@@ -36,6 +36,9 @@ class Estimate(Printed):
     low: float = -math.inf  # the least that the true value can be
     high: float = math.inf  # the most
 
+    def __repr__(self) -> str:
+        return f"Estimate({self.value:.6g} ± {self.stderr:.6g})"
+
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return Student's confidence interval, or Wilson's where the variance has a slope.
 
@@ -130,8 +133,8 @@ def _lognormal(estimate: Estimate, level: float) -> tuple[float, float]:
     return low, high
 
 
-@dataclass(frozen=True)
-class Probed:
+@dataclass(frozen=True, repr=False)
+class Probed(Printed):
     """Probes with their products, for another estimate from the same ones."""
 
     vectors: Tensor  # (r, n): z

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.operators.probes import Sampler, default_generator, ended, rademacher
+from fedscope.landscape.operators.probes import Sampler, ended, generator_of, rademacher
 from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from fedscope.landscape.spectral.results import Density, Probed, probe_mean
@@ -32,6 +32,7 @@ def spectral_density(
     steps: int = 40,
     sampler: Sampler = rademacher,
     generator: torch.Generator | None = None,
+    seed: int | None = None,
     sigma: float | None = None,
     points: int = 1001,
     probed: Probed | None = None,
@@ -48,7 +49,8 @@ def spectral_density(
         probes: M; a complete set (``orthogonal``) with ``steps`` = n gives the exact density.
         steps: Lanczos steps per probe, at most n are taken.
         sampler: distribution of the starting vectors.
-        generator: draws them; a fixed default if not given.
+        generator: draws them.
+        seed: of such a generator instead; 0 if neither is given.
         sigma: standard deviation of the smoothing, in units of the eigenvalues; by default 1% of the range of
             the nodes (of their largest magnitude if they coincide, 0.01 if all are zero).
         points: m, of a uniform grid that covers all nodes with a margin of 6σ.
@@ -57,13 +59,14 @@ def spectral_density(
         progress: called after every product; the total counts ``steps`` for each probe.
 
     Raises:
-        UserError: a number below 1, or a grid coarser than σ, which would not integrate to one.
+        UserError: a number below 1, a grid coarser than σ, which would not integrate to one, or both
+            ``generator`` and ``seed`` given.
     """
     if min(probes, steps, points) < 1 or (sigma is not None and sigma <= 0):
         raise UserError(
             f"probes, steps, points and sigma must be positive: {probes}, {steps}, {points}, {sigma}"
         )
-    generator = generator or default_generator()
+    generator = generator_of(generator, seed)
     seed = generator.initial_seed()
     steps = min(steps, op.shape[0])
     nodes, weights, matvecs = [], [], 0

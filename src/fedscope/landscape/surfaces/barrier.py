@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
+from fedscope.landscape.printing import Printed
 from fedscope.landscape.surfaces.results import Surface
 
 
-@dataclass(frozen=True)
-class Barrier:
+@dataclass(frozen=True, repr=False)
+class Barrier(Printed):
     """The largest excess of the loss over the straight line between the two ends' losses."""
 
     height: float  # 0 where the loss nowhere exceeds that line

@@ -8,15 +8,16 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvTransposeNd
 
 from fedscope.errors import UserError
-from fedscope.landscape.operators.probes import default_generator
+from fedscope.landscape.operators.probes import generator_of
+from fedscope.landscape.printing import Printed
 from fedscope.landscape.surfaces.results import Mark
 
 if TYPE_CHECKING:
     from fedscope.landscape.spectral.results import Eigenpairs
 
 
-@dataclass(frozen=True)
-class Directions:
+@dataclass(frozen=True, repr=False)
+class Directions(Printed):
     """One or two directions through a point of weight space, what they are called, and what lies near them.
 
     Vectors and origin are (n,), over the trainable parameters, or (n + s,), over the coordinates of
@@ -48,7 +49,9 @@ def eigen_directions(pairs: "Eigenpairs", name: str = "eigen") -> Directions:
     return Directions(name, (first, second), ("eigenvector 1", "eigenvector 2"))
 
 
-def random_directions(model: nn.Module, generator: torch.Generator | None = None) -> Directions:
+def random_directions(
+    model: nn.Module, generator: torch.Generator | None = None, *, seed: int | None = None
+) -> Directions:
     """Return two Gaussian directions, filter-normalised (Li et al. 2018, section 4).
 
     Each filter is scaled to the norm of the model's filter: what makes one output channel, a slice along the
@@ -58,9 +61,13 @@ def random_directions(model: nn.Module, generator: torch.Generator | None = None
 
     Args:
         model: its parameters that require a gradient, in the order of ``named_parameters``.
-        generator: draws the directions; a fixed default if not given.
+        generator: draws the directions.
+        seed: of such a generator instead; 0 if neither is given.
+
+    Raises:
+        UserError: both ``generator`` and ``seed`` are given.
     """
-    generator = generator or default_generator()
+    generator = generator_of(generator, seed)
     transposed = {id(m.weight): m.groups for m in model.modules() if isinstance(m, _ConvTransposeNd)}
     parameters = [(p.detach(), transposed.get(id(p))) for p in model.parameters() if p.requires_grad]
     first, second = (

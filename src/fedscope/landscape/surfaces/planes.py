@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
+from fedscope.landscape.printing import Printed
 from fedscope.landscape.surfaces.directions import Directions
 from fedscope.landscape.surfaces.results import Mark
 
@@ -26,8 +27,8 @@ MARGIN = 1 / 8  # beyond the outermost marks, of their extent; on 41 points a li
 RESOLUTION = 2**-22  # of the weights' norm: networks nearer than float32 can tell are one
 
 
-@dataclass(frozen=True)
-class Networks:
+@dataclass(frozen=True, repr=False)
+class Networks(Printed):
     """Points of one weight space.
 
     Attributes:

@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import ProcessGroup
 
-from fedscope.landscape.operators.parallel import add_up, share
+from fedscope.landscape.operators.by_batch.parallel import add_up, share
 from fedscope.landscape.surfaces.evaluator import Point, Points, Row
 from fedscope.landscape.surfaces.point_cache import PointFile
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator, Product
 from fedscope.landscape.operators.krylov_basis import Subspace
-from fedscope.landscape.operators.probes import default_generator, rademacher
+from fedscope.landscape.operators.probes import generator_of, rademacher
 from fedscope.landscape.spectral.krylov.unseen import unseen
 
 _PIECE = 1 << 18  # numbers of the basis read at a time: they stay in a core's cache
@@ -61,7 +61,7 @@ class Lanczos:
         self._generator = generator
         self._sketched = sketched if by_batch and len(op.weights or ()) > 1 else 0
         self._signs_and_rows = torch.empty(self._sketched + 1, op.shape[0], dtype=op.dtype, device=op.device)
-        signs = rademacher(op.shape[0], default_generator(), op.dtype, op.device)
+        signs = rademacher(op.shape[0], generator_of(), op.dtype, op.device)
         for row in range(self._sketched):
             self._signs_and_rows[row] = next(signs) / math.sqrt(self._sketched)
         self._measured = torch.zeros(1, 1, dtype=torch.float64)  # H, with room to grow

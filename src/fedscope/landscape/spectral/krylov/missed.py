@@ -15,7 +15,6 @@ from fedscope.landscape.operators.base import Operator, Product, Wrapper
 from fedscope.landscape.operators.krylov_basis import without
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from fedscope.landscape.spectral.krylov.ritz import Goal
-from fedscope.landscape.spectral.krylov.unseen import MOST
 
 
 class Deflated(Wrapper):
@@ -97,7 +96,7 @@ def look(
             break
         theta, s = torch.linalg.eigh(krylov.projected)
         further = ((theta > limits[1]) | (theta < limits[0])).nonzero().flatten()
-        if not len(further) and all(krylov.unseen(limit) <= MOST for limit in limits):
+        if not len(further) and all(krylov.unseen(limit) <= goal.most for limit in limits):
             break
         residuals = krylov.residuals(theta[further], s[:, further])
         if len(further) and bool((residuals <= goal.tolerances(theta[further])).all()):

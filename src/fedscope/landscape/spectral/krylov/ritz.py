@@ -12,17 +12,19 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
+from fedscope.landscape.spectral.krylov.unseen import MOST
 
-Which = Literal["largest", "smallest", "both"]
+Which = Literal["largest", "smallest", "both", "magnitude"]
 OWN = 5e-3  # of an eigenvalue's own size: what it is known to, and what another beside it may differ by
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """How many eigenvalues are wanted at the lower and at the upper end."""
+    """How many eigenvalues are wanted at the lower and at the upper end, or of the largest magnitudes."""
 
-    low: int
-    high: int
+    low: int = 0
+    high: int = 0
+    either: int = 0
 
     @classmethod
     def of(cls, n: int, k: int, which: Which) -> "Wanted":
@@ -37,24 +39,30 @@ class Wanted:
         if not 1 <= k <= most:
             ends = "at both ends" if which == "both" else "at an end"
             raise UserError(f"k = {k} eigenpairs {ends} of an operator of size {n}; choose 1 to {most}")
+        if which == "magnitude":
+            return cls(either=k)
         return cls(low=0 if which == "largest" else k, high=0 if which == "smallest" else k)
 
     @property
     def pairs(self) -> int:
         """All of them."""
-        return self.low + self.high
+        return self.low + self.high + self.either
 
     @property
     def alone(self) -> bool:
         """Whether no end has several, so that copies of an eigenvalue do not count."""
-        return max(self.low, self.high) == 1
+        return max(self.low, self.high, self.either) == 1
 
-    def among(self, ascending: int) -> Tensor:
-        """Return their positions among so many ascending values, descending; all where they are few."""
-        if self.pairs >= ascending:
-            return torch.arange(ascending).flip(0)
-        high = torch.arange(ascending - self.high, ascending).flip(0)
-        return torch.cat([high, torch.arange(self.low).flip(0)])
+    def among(self, ascending: Tensor) -> Tensor:
+        """Return their positions among ascending values, descending; all where they are few."""
+        return self.outermost(ascending, min(self.pairs, len(ascending)))
+
+    def outermost(self, ascending: Tensor, size: int) -> Tensor:
+        """Return the positions of so many of the ascending values, shared among the ends, descending."""
+        if self.either:
+            return ascending.abs().argsort(descending=True, stable=True)[:size].sort(descending=True).values
+        low, count = round(size * self.low / self.pairs), len(ascending)
+        return torch.cat([torch.arange(count - (size - low), count).flip(0), torch.arange(low).flip(0)])
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,7 @@ class Goal:
         """
         goal = torch.full_like(values, self.tol * self.scale)
         own = OWN * values.abs()
-        if self.wanted.high > 1 or self.wanted.low:
+        if self.wanted.low or not self.wanted.alone:
             goal = torch.minimum(goal, own)
         return goal.clamp(min=10 * self.eps * self.size)
 
@@ -84,9 +92,28 @@ class Goal:
         least = max(10 * self.eps * self.size, torch.finfo(values.dtype).tiny)
         return (max(OWN, self.tol) * values.abs()).clamp(min=least)
 
+    def reaches(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Return for each of the (k,) wanted values, descending, below and above which none may be missed.
+
+        That is −∞ or ∞ where the other end is not wanted.
+        """
+        margins, wanted = self.margins(values), self.wanted
+        if wanted.either:
+            return -values.abs() - margins, values.abs() + margins
+        nowhere, at_top = torch.full_like(values, math.inf), torch.arange(len(values)) < wanted.high
+        return torch.where(at_top, -nowhere, values - margins), torch.where(at_top, values + margins, nowhere)
+
+    @property
+    def most(self) -> float:
+        """The probability that is accepted of having missed a value, at an end."""
+        return MOST / 2 if self.wanted.either else MOST
+
     def limits(self, values: Tensor) -> tuple[float, float]:
         """Return below and above which no other value may lie than the (k,) wanted ones, descending."""
         ends, wanted = self.margins(values), self.wanted
+        if wanted.either:
+            reach = float((values.abs() + ends).min())
+            return -reach, reach
         low = float((values - ends)[len(values) - wanted.low]) if wanted.low else -math.inf
         high = float((values + ends)[wanted.high - 1]) if wanted.high else math.inf
         return low, high
@@ -107,11 +134,14 @@ class Ritz:
     def of(cls, krylov: Lanczos, wanted: Wanted, tol: float) -> "Ritz":
         """Return those of a process's basis so far."""
         theta, s = torch.linalg.eigh(krylov.projected)
-        positions, size = wanted.among(len(theta)), float(theta.abs().max())
+        positions, size = wanted.among(theta), float(theta.abs().max())
         values, chosen = theta[positions], s[:, positions]
-        scale = size if wanted.low else abs(float(theta[-1]))
+        scale = size if wanted.low or wanted.either else abs(float(theta[-1]))
         goal = Goal(wanted, tol, size, scale, torch.finfo(krylov.basis.dtype).eps)
-        inner = theta[len(theta) // 2] if wanted.low and wanted.high else theta[-1 if wanted.low else 0]
+        if wanted.either:
+            inner = theta[theta.abs().argmin()]
+        else:
+            inner = theta[len(theta) // 2] if wanted.low and wanted.high else theta[-1 if wanted.low else 0]
         return cls(positions, values, chosen, krylov.residuals(values, chosen), goal, float(inner))
 
     @property

@@ -7,23 +7,30 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing.spawn import spawn
 
-from fedscope.landscape import EmpiricalFisher, GaussNewton, Hessian, Operator, surface
+from fedscope.landscape import EmpiricalFisher, GaussNewton, Hessian, MonteCarloFisher, surface
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.surfaces.point_cache import PointFile
 from tests.landscape.cases import convnet
 from tests.landscape.skipping import images, skipping
 
+SHARED: list[type[LossOperator]] = [Hessian, GaussNewton, MonteCarloFisher]
 KINDS: list[type[LossOperator]] = [Hessian, GaussNewton, EmpiricalFisher]
 
 
-def _products(operator: Operator) -> list[torch.Tensor]:
+def _products(operator: LossOperator) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
     rows = torch.randn(2, 81, dtype=torch.float64, generator=generator)
     product = operator.product(rows[0], onto=rows)
     assert product.forms is not None
     assert product.onto is not None
     block = operator.products(rows)
-    return [product.vector, product.forms, product.onto, *(each.vector for each in block)]
+    return [
+        product.vector,
+        product.forms,
+        product.onto,
+        *(each.vector for each in block),
+        operator.gradient(),
+    ]
 
 
 def _given_up(kind: type[LossOperator], group: dist.ProcessGroup | None) -> tuple[torch.Tensor, str | None]:
@@ -51,8 +58,7 @@ def _work(rank: int, folder: str) -> None:
     try:
         case = convnet()
         found = [
-            _products(kind(case.model, case.loss_fn, case.batches, group=dist.group.WORLD))
-            for kind in (Hessian, GaussNewton)
+            _products(kind(case.model, case.loss_fn, case.batches, group=dist.group.WORLD)) for kind in SHARED
         ]
         torch.save(found, Path(folder) / f"{rank}.pt")
         torch.save([_given_up(kind, dist.group.WORLD) for kind in KINDS], Path(folder) / f"plain{rank}.pt")
@@ -67,7 +73,7 @@ def test_two_processes_give_what_one_gives_and_the_same_bits(tmp_path: Path) -> 
     spawn(_work, args=(str(tmp_path),), nprocs=2)
     first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
     case = convnet()
-    for kind, ours, theirs in zip((Hessian, GaussNewton), first, second, strict=True):
+    for kind, ours, theirs in zip(SHARED, first, second, strict=True):
         for expected, a, b in zip(
             _products(kind(case.model, case.loss_fn, case.batches)), ours, theirs, strict=True
         ):

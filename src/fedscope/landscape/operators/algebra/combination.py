@@ -1,0 +1,139 @@
+"""Linear combinations A = Σ_i c_i A_i + s·1 of operators: sums, differences, multiples and damping are such.
+
+What batches say goes along: where all A_i are means over batches of the same sizes, the part of batch b is
+Σ_i c_i A_ib + s·1. The inner products in ``DiagonalParts`` of a sum have some between its terms, which the
+terms do not tell: they are known for c·A + s·1 alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from fedscope.errors import UserError
+
+if TYPE_CHECKING:
+    from fedscope.landscape.operators.base import DiagonalParts, Operator, Product
+
+
+@dataclass(frozen=True)
+class Combination:
+    """Factors c_i of distinct operators A_i, one at least, and the multiple s of the identity."""
+
+    factors: "dict[Operator, float]"
+    shift: float = 0.0
+
+    def plus(self, other: "Combination") -> "Combination":
+        """Return the sum; an operator in both is one term."""
+        factors = dict(self.factors)
+        for operator, factor in other.factors.items():
+            factors[operator] = factors.get(operator, 0.0) + factor
+        return Combination(factors, self.shift + other.shift)
+
+    def times(self, factor: float) -> "Combination":
+        """Return the multiple."""
+        return Combination({op: factor * c for op, c in self.factors.items()}, factor * self.shift)
+
+    def shifted(self, by: float) -> "Combination":
+        """Return the sum with ``by`` times the identity."""
+        return replace(self, shift=self.shift + by)
+
+    def space(self) -> dict[str, Any]:
+        """Return the arguments of ``Operator`` that all terms share; None for what they do not agree in.
+
+        Raises:
+            UserError: the terms differ in size, dtype or device.
+        """
+        first, *others = self.factors
+        for what in ("shape", "dtype", "device"):
+            for other in others:
+                ours, theirs = getattr(first, what), getattr(other, what)
+                if ours != theirs:
+                    raise UserError(f"operators of different {what} cannot be added: {ours} and {theirs}")
+
+        def shared(what: str) -> Any:
+            value = getattr(first, what)
+            return value if all(getattr(other, what) == value for other in others) else None
+
+        blocks, shapes = shared("blocks"), shared("shapes")
+        return {
+            "n": first.shape[0],
+            "dtype": first.dtype,
+            "device": first.device,
+            "blocks": blocks if shapes else None,
+            "shapes": shapes if blocks else None,
+            "weights": shared("weights"),
+            "population": shared("population"),
+        }
+
+    def products(self, rows: Tensor, onto: Tensor | None, by_batch: bool) -> "list[Product]":
+        """Return the products with the rows of an (m, n) matrix.
+
+        Args:
+            rows: the vectors.
+            onto: (r, n) rows whose inner products with the batches' products are wanted.
+            by_batch: whether the terms' batches are the same.
+        """
+        found = [term._apply(rows, onto) for term in self.factors]
+        factors = list(self.factors.values())
+        products = []
+        for v, *of_terms in zip(rows, *found, strict=True):
+            vector = _sum(factors, [term.vector for term in of_terms])
+            forms = _sum(factors, [term.forms for term in of_terms]) if by_batch else None
+            inner = _sum(factors, [term.onto for term in of_terms]) if by_batch else None
+            assert vector is not None
+            if self.shift:
+                vector = vector + self.shift * v
+                forms = None if forms is None else forms + self.shift * _square(v)
+                if inner is not None and onto is not None:
+                    inner = inner + self.shift * (onto @ v).double()
+            products.append(replace(of_terms[0], vector=vector, forms=forms, onto=inner))
+        return products
+
+    def sample_forms(self, v: Tensor) -> Tensor | None:
+        """Return Σ_i c_i vᵀA_i v + s·‖v‖² of each sample."""
+        return _sum(
+            [*self.factors.values(), self.shift],
+            [*(term.sample_forms(v) for term in self.factors), _square(v)],
+        )
+
+    def diagonal_parts(self, probes: Tensor, onto: Tensor) -> "DiagonalParts | None":
+        """Return those of c·A + s·1: a part x_b becomes c·x_b + s; None for several terms."""
+        if len(self.factors) > 1:
+            return None
+        ((op, c),) = self.factors.items()
+        found, s = op.diagonal_parts(probes, onto), self.shift
+        if found is None:
+            return None
+        device = found.blocks.device
+        lengths = torch.tensor([length for _, length in op.blocks], dtype=torch.float64, device=device)
+        counts = torch.tensor(op.weights or (), dtype=torch.float64, device=device)
+        sums = found.blocks.sum(2)  # (m, B): 1ᵀx_b
+        means = sums @ (counts / counts.sum())
+        both: Callable[[Tensor], Tensor] = lambda of: of[..., :, None] + of[..., None, :]  # noqa: E731
+        constant = s**2 * op.shape[0]
+        return replace(
+            found,
+            blocks=c * found.blocks + s * lengths,
+            onto=c * found.onto + s * onto.double().sum(1).to(device),
+            gram=c**2 * found.gram + c * s * both(sums.T) + constant,
+            whole=c**2 * found.whole + c * s * both(means) + constant,
+        )
+
+
+def _sum(factors: list[float], parts: list[Tensor | None]) -> Tensor | None:
+    """Return Σ c·part; None where a part is missing."""
+    total: Tensor | None = None
+    for factor, part in zip(factors, parts, strict=True):
+        if part is None:
+            return None
+        term = part if factor == 1 else factor * part
+        total = term if total is None else total + term
+    return total
+
+
+def _square(v: Tensor) -> Tensor:
+    wide = v.double()
+    return wide @ wide

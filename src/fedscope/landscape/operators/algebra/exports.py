@@ -1,0 +1,55 @@
+"""An operator as a dense matrix, and as SciPy has it."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedscope.errors import UserError
+
+if TYPE_CHECKING:
+    from scipy.sparse.linalg import LinearOperator
+
+    from fedscope.landscape.operators.base import Operator
+
+DENSE_MEMORY = 4 << 30  # bytes
+_ROWS_MEMORY = 1 << 27  # bytes of the rows in float64 that are multiplied together
+
+
+def dense(op: "Operator", memory: int) -> Tensor:
+    """Return an operator as a (n, n) tensor, at n products.
+
+    Raises:
+        UserError: it takes more than ``memory`` bytes.
+    """
+    n = op.shape[0]
+    if (size := n**2 * op.dtype.itemsize) > memory:
+        raise UserError(
+            f"a dense {n:,} × {n:,} matrix takes {size / 2**30:,.1f} GiB, memory is {memory / 2**30:,.1f} "
+            "GiB: take some of the parameters, or what needs products alone (top_eigenpairs, trace, solve)"
+        )
+    found = torch.empty(n, n, dtype=op.dtype, device=op.device)
+    for columns in torch.arange(n, device=op.device).split(max(1, _ROWS_MEMORY // (8 * n))):
+        units = torch.zeros(len(columns), n, dtype=op.dtype, device=op.device)
+        units[torch.arange(len(columns)), columns] = 1
+        for column, product in zip(columns, op.products(units), strict=True):
+            found[:, column] = product.vector
+    return found
+
+
+def scipy_operator(op: "Operator") -> "LinearOperator":
+    """Return an operator for SciPy's solvers, in the NumPy dtype of the same name; float32 for bfloat16."""
+    from scipy.sparse.linalg import LinearOperator
+
+    def numbers(tensor: Tensor) -> np.ndarray:
+        return (tensor.float() if op.dtype == torch.bfloat16 else tensor).cpu().numpy()
+
+    def apply(v: np.ndarray) -> np.ndarray:
+        return numbers(op.matvec(torch.as_tensor(v.reshape(-1))))
+
+    def apply_all(V: np.ndarray) -> np.ndarray:
+        return numbers(op.matmat(torch.as_tensor(V)))
+
+    dtype = numbers(torch.empty(0, dtype=op.dtype)).dtype
+    return LinearOperator(op.shape, matvec=apply, rmatvec=apply, matmat=apply_all, dtype=dtype)

@@ -1,0 +1,1 @@
+"""Means over batches, and how processes share the batches."""

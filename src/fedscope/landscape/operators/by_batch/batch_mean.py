@@ -1,0 +1,120 @@
+"""Operators that are means over batches: a subclass says what a batch's product is, and gets error bars.
+
+What the parts say is all that the data's errors rest on: their quadratic forms, their inner products with the
+rows of a basis, and their diagonals. They come with the products and cost none.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.distributed import ProcessGroup
+
+from fedscope.errors import UserError
+from fedscope.landscape.operators.algebra.named_tensors import Blocks
+from fedscope.landscape.operators.base import DiagonalParts, Operator, Product
+from fedscope.landscape.operators.by_batch.parallel import add_up, share
+
+_IMAGES = 256 << 20  # bytes of the batches' products that wait to be projected together
+
+
+class BatchMean(Operator):
+    """A = Σ_b (n_b/N)·A_b for symmetric (n, n) matrices A_b of B batches with n_b samples, N in all.
+
+    Sums over batches are in float64. For error bars over the samples the batches must be independent draws:
+    samples stored by class, say, are to be dealt to batches at random (``Batches.dealt``).
+
+    Args:
+        n: rows and columns.
+        weights: the n_b, at least one batch.
+        dtype: of the vectors it takes and returns.
+        device: where they live.
+        blocks: named stretches of coordinates; one block if not given.
+        shapes: of the tensors that the blocks are; flat if not given.
+        population: how many samples the N were drawn from, see ``Batches``; ``None``: infinitely many.
+        group: processes that share the batches, see :class:`LossOperator`.
+
+    Raises:
+        UserError: no batch, or one without samples.
+    """
+
+    def __init__(
+        self,
+        n: int,
+        *,
+        weights: Sequence[int],
+        dtype: torch.dtype = torch.float64,
+        device: torch.device | str = "cpu",
+        blocks: Blocks | None = None,
+        shapes: Sequence[torch.Size] | None = None,
+        population: int | None = None,
+        group: ProcessGroup | None = None,
+    ) -> None:
+        if not weights or min(weights) < 1:
+            raise UserError(f"the batches have {tuple(weights)} samples; give one batch or more, none empty")
+        super().__init__(
+            n, dtype=dtype, device=device, blocks=blocks, shapes=shapes, weights=tuple(weights),
+            population=population,
+        )  # fmt: skip
+        self._counts = tuple(weights)
+        self._group = group
+
+    @abstractmethod
+    def batch_products(self, b: int, rows: Tensor) -> Tensor:
+        """Return A_b v for the m rows of an (m, n) matrix: (m, n), float64 where sums are to be exact.
+
+        Args:
+            b: the batch, from 0.
+            rows: in the operator's dtype, on its device; not to be written to.
+        """
+
+    def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
+        return self._mean(rows, onto)
+
+    def _mean(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
+        count = len(self._counts)
+        totals = torch.zeros_like(rows, dtype=torch.float64)
+        forms = totals.new_zeros(len(rows), count)
+        projections = None if onto is None else totals.new_zeros(len(rows), count, len(onto))
+        mine, some_at_a_time = share(count, self._group), max(1, _IMAGES // (rows.numel() * rows.itemsize))
+        for first in range(0, len(mine), some_at_a_time):
+            together, images = mine[first : first + some_at_a_time], []
+            for b in together:
+                products = self._products_of(b, rows)
+                totals.add_(products, alpha=self._counts[b] / sum(self._counts))
+                forms[:, b] = torch.linalg.vecdot(rows.double(), products)
+                if onto is not None:
+                    images.append(products.to(self.dtype))
+            if onto is not None and projections is not None:
+                inner = (onto @ torch.cat(images).T).T.double()
+                projections[:, list(together)] = inner.view(len(together), len(rows), -1).transpose(0, 1)
+        add_up(self._group, totals, forms, projections)
+        return [
+            Product(total.to(self.dtype), forms[i], None if projections is None else projections[i])
+            for i, total in enumerate(totals)
+        ]
+
+    def _products_of(self, b: int, rows: Tensor) -> Tensor:
+        products = self.batch_products(b, rows)
+        if products.shape != rows.shape:
+            raise ValueError(
+                f"the products of batch {b} have shape {tuple(products.shape)}; expected {tuple(rows.shape)}"
+            )
+        return products.double()
+
+    @torch.no_grad()
+    def diagonal_parts(self, probes: Tensor, onto: Tensor) -> DiagonalParts:
+        """Return each batch's part of z ⊙ A z for the m rows of an (m, n) matrix of ±1, at m products."""
+        probes, onto = probes.to(self.device, self.dtype), onto.to(self.device, self.dtype)
+        m, count, totals = len(probes), len(self._counts), torch.zeros_like(probes, dtype=torch.float64)
+        blocks, lengths = totals.new_zeros(m, count, len(self.blocks)), [length for _, length in self.blocks]
+        inner, gram = totals.new_zeros(m, count, len(onto)), totals.new_zeros(count, m, m)
+        for b in share(count, self._group):
+            parts = self._products_of(b, probes) * probes
+            totals.add_(parts, alpha=self._counts[b] / sum(self._counts))
+            blocks[:, b] = torch.stack([piece.sum(1) for piece in parts.split(lengths, 1)], 1)
+            inner[:, b] = (parts.to(self.dtype) @ onto.T).double()
+            gram[b] = parts @ parts.T
+        add_up(self._group, totals, blocks, inner, gram)
+        return DiagonalParts(blocks, inner, gram, totals @ totals.T)

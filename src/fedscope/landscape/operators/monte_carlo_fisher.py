@@ -1,0 +1,197 @@
+"""The Fisher information with labels drawn from the model itself, an unbiased estimate of Gauss–Newton.
+
+For a loss that is the negative logarithm of a likelihood the Fisher information, over labels drawn from the
+model's own distribution, is the generalised Gauss–Newton matrix JᵀH_f J (Martens 2020, section 9.2); at the
+labels of the data, as in ``EmpiricalFisher``, it is not (Kunstner, Hennig and Balles 2019). With r the
+gradient, in the outputs f, of the loss at the label drawn, E[r rᵀ] = H_f:
+
+- cross-entropy: y ~ softmax(f), r = softmax(f) − e_y;
+- mean squared error over d outputs, (1/d)·‖f − y‖²: y ~ N(f, d/2), r = −√(2/d)·ε with ε ~ N(0, 1).
+
+A loss that is a mean over places as well, tokens say, has independent labels at each; the factor 1/M of its M
+places in a batch goes into r as 1/√M.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.distributed import ProcessGroup
+
+from fedscope.choices import BatchNormMode
+from fedscope.errors import UserError
+from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.loss.checks import close
+from fedscope.landscape.loss.derivatives import joined, pulled
+from fedscope.landscape.loss.flat_loss import SAMPLE, LossFunction
+from fedscope.landscape.loss.sample_curvature import drawn_forms
+from fedscope.landscape.loss.trees import Tree, some
+from fedscope.landscape.operators.empirical_risk import LossOperator
+from fedscope.landscape.operators.gauss_newton import one_tensor
+from fedscope.landscape.operators.graph_cache import Graph
+from fedscope.landscape.operators.probes import generator_of
+
+_IGNORED = -100  # the label of padding, as of PyTorch's cross-entropy
+
+
+class MonteCarloFisher(LossOperator):
+    """F = (1/N)·Σ_i (1/S)·Σ_s J_iᵀ r_is r_isᵀ J_i with r_is at labels that the model draws: E[F] = JᵀH_f J.
+
+    The labels are drawn once, so that this is one fixed matrix, positive semi-definite and of a rank of at
+    most S·N. A sample's labels do not depend on how samples are batched or dealt. The error bars over the
+    samples take in what the labels scatter. S times the numbers of the outputs are held with each graph.
+    Arguments and errors as of :class:`LossOperator`, and:
+
+    Args:
+        samples: S, labels of each sample.
+        generator: draws them.
+        seed: of such a generator instead; 0 if neither is given.
+
+    Raises:
+        UserError: the loss is no mean cross-entropy or squared error (class weights and label smoothing are
+            no likelihoods), ``samples`` is below 1, or both ``generator`` and ``seed`` are given.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss_fn: LossFunction,
+        batches: Batches | Iterable[object],
+        *,
+        samples: int = 1,
+        generator: torch.Generator | None = None,
+        seed: int | None = None,
+        bn: BatchNormMode = "eval",
+        parameters: Sequence[str] | None = None,
+        memory: int | None = None,
+        deal: int | None = None,
+        group: ProcessGroup | None = None,
+    ) -> None:
+        if samples < 1:
+            raise UserError(f"samples is {samples}; draw at least 1 label for each sample")
+        generator = generator_of(generator, seed)
+        given = Batches.of(batches)
+        super().__init__(
+            model,
+            lambda outputs, tree: loss_fn(outputs, tree["targets"]),
+            given.mapped(lambda pair: (pair[0], {"targets": pair[1]})),
+            bn=bn, parameters=parameters, memory=memory, deal=deal, group=group,
+        )  # fmt: skip
+        self._likelihood = self._recognised()
+        self._loss.batches = self._loss.batches.with_targets(self._drawn(samples, generator))
+
+    @torch.no_grad()
+    def _recognised(self) -> "_Likelihood":
+        """Return the likelihood that the loss is the negative logarithm of, told by some samples."""
+        inputs, tree = next(iter(self._loss.batches))
+        if not self._loss.coupled:
+            inputs, tree = some(inputs, slice(SAMPLE)), some(tree, slice(SAMPLE))
+        with self._loss.plainly(), self._loss.exact():
+            outputs = one_tensor(self._loss.outputs(inputs))
+            loss = self._loss.of(outputs, tree)
+        for likelihood in _LIKELIHOODS:
+            own = likelihood.loss(outputs, tree["targets"])
+            if own is not None and close(loss, own, outputs.dtype, beside=float(outputs.abs().max())):
+                return likelihood
+        raise UserError(
+            "the loss is neither the mean cross-entropy nor the mean squared error of outputs and targets "
+            "(without class weights or label smoothing), so that no labels can be drawn from it; take "
+            "GaussNewton"
+        )
+
+    @torch.no_grad()
+    def _drawn(self, labels: int, generator: torch.Generator) -> list[Tree]:
+        """Return each batch's targets with the labels drawn, from a stream for each sample."""
+        batches = self._loss.batches
+        seeds = torch.randint(1 << 62, (batches.samples,), generator=generator, device=generator.device).cpu()
+        streams = (torch.Generator().manual_seed(seed) for seed in seeds[batches.order].tolist())
+        found = []
+        with self._loss.plainly(), self._loss.exact():
+            for inputs, tree in batches:
+                outputs = one_tensor(self._loss.outputs(inputs))
+                each = [self._likelihood.draw(output, labels, next(streams)) for output in outputs]
+                found.append({**tree, "drawn": torch.stack(each)})
+        return found
+
+    def _residuals(self, outputs: Tensor, tree: Tree) -> Tensor:
+        """Return r/√M, (n, S, …) as the outputs (n, …), so that A_b is the mean over s of Σ_i Jᵀr rᵀJ."""
+        return self._likelihood.residuals(outputs.detach(), tree["targets"], tree["drawn"])
+
+    def _graph(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
+        outputs = one_tensor(self._loss.outputs(inputs))
+        self._check_used(outputs)
+        dual = torch.zeros_like(outputs, requires_grad=True)
+        transposed = pulled((outputs,), self._loss.parameters, (dual,), again=True)  # Jᵀu, linear in u
+        loss = self._loss.of(outputs.detach(), targets)
+        return (*transposed, outputs, dual, self._residuals(outputs, targets)), loss
+
+    def _times(self, graph: Graph, v: Tensor) -> Tensor:
+        *transposed, outputs, dual, residuals = graph
+        (pushed,) = pulled(transposed, (dual,), self._loss.split(v))  # Jv
+        along = (residuals * pushed[:, None]).flatten(2).sum(2) / residuals.shape[1]  # (n, S)
+        back = torch.einsum("ns,nsk->nk", along, residuals.flatten(2)).view_as(outputs)
+        return joined(pulled((outputs,), self._loss.parameters, (back,)))
+
+    def _forms(self, inputs: Tree, targets: Tree, v: Tensor) -> Tensor:
+        return drawn_forms(self._loss, inputs, lambda outputs: self._residuals(outputs, targets), v)
+
+
+@dataclass(frozen=True)
+class _Likelihood:
+    """What labels are drawn from."""
+
+    loss: Callable[[Tensor, Tree], Tensor | None]
+    """(outputs, targets) ↦ its mean negative logarithm, up to a constant; None where shapes do not fit."""
+    draw: Callable[[Tensor, int, torch.Generator], Tensor]
+    """(the outputs (…) of one sample, S, stream) ↦ S draws."""
+    residuals: Callable[[Tensor, Tree, Tensor], Tensor]
+    """(outputs (n, …), targets, draws (n, S, …)) ↦ r/√M, (n, S, …)."""
+
+
+def _categorical(classes: int) -> _Likelihood:
+    """Return that of cross-entropy, for outputs with the classes along this dimension."""
+
+    def loss(outputs: Tensor, targets: Tree) -> Tensor | None:
+        if not isinstance(targets, Tensor) or outputs.ndim < 2:
+            return None
+        logits, soft = outputs.movedim(classes, 1), targets.is_floating_point()
+        if targets.shape != (outputs.shape if soft else logits[:, 0].shape):
+            return None
+        return nn.functional.cross_entropy(logits, targets.movedim(classes, 1) if soft else targets)
+
+    def draw(output: Tensor, labels: int, stream: torch.Generator) -> Tensor:
+        chances = output.double().movedim(classes if classes < 0 else classes - 1, -1).softmax(-1)
+        uniform = torch.rand(labels, *chances.shape[:-1], generator=stream, dtype=torch.float64)
+        below = uniform.to(output.device)[..., None] > chances.cumsum(-1)
+        return below.sum(-1).clamp(max=chances.shape[-1] - 1)
+
+    def residuals(outputs: Tensor, targets: Tensor, drawn: Tensor) -> Tensor:
+        chances = outputs.movedim(classes, -1).softmax(-1)
+        off = chances[:, None] - nn.functional.one_hot(drawn, chances.shape[-1])
+        meant = torch.ones_like(off[:, 0, ..., 0])
+        if not targets.is_floating_point():
+            meant = (targets != _IGNORED).to(off.dtype)
+        scaled = off * (meant / meant.sum().sqrt())[:, None, ..., None]
+        return scaled.movedim(-1, classes if classes < 0 else classes + 1)
+
+    return _Likelihood(loss, draw, residuals)
+
+
+def _squared_error() -> _Likelihood:
+    def loss(outputs: Tensor, targets: Tree) -> Tensor | None:
+        if not isinstance(targets, Tensor) or targets.shape != outputs.shape:
+            return None
+        return nn.functional.mse_loss(outputs, targets)
+
+    def draw(output: Tensor, labels: int, stream: torch.Generator) -> Tensor:
+        return torch.randn(labels, *output.shape, generator=stream, dtype=torch.float64).to(output)
+
+    def residuals(outputs: Tensor, targets: Tree, drawn: Tensor) -> Tensor:
+        return math.sqrt(2 / outputs.numel()) * drawn
+
+    return _Likelihood(loss, draw, residuals)
+
+
+_LIKELIHOODS = (_categorical(1), _categorical(-1), _squared_error())
