@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: demo test test-real lint check mutants clean
+.PHONY: demo test test-real docs pictures lint check mutants clean
 
 demo: $(STAMP)
 	$(BIN)/fedscope demo
@@ -14,6 +14,14 @@ test: $(STAMP)
 # The tests that `make test` skips without the real CIFAR files: FEDSCOPE_DATA=FOLDER make test-real
 test-real: $(STAMP)
 	$(BIN)/pytest -m real_data
+
+# The site, in build/site: index.html opens from the disk. A link that leads nowhere ends the build.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+# The pictures of the pages, by the pages' own code; they are committed.
+pictures: $(STAMP)
+	PYTHONPATH=docs $(BIN)/python -m builder.pictures
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -11,6 +11,7 @@ import runpy
 import signal
 import socket
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -87,6 +88,8 @@ def _answer(client: socket.socket) -> None:
     code = 1
     try:
         code = _call(program, arguments)
+    except Exception:
+        traceback.print_exc()
     finally:
         with suppress(BrokenPipeError):
             sys.stdout.flush()

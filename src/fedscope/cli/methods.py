@@ -48,7 +48,7 @@ def show(method: str, json_target: str | None) -> None:
     if facts is None:
         from fedscope.federated.methods import parse
 
-        facts = _describe(parse(method))
+        facts = describe(parse(method))
     if console.in_json(json_target, facts):
         return
     rows = [[name.replace("_", " "), str(facts[name])] for name in FACTS if facts[name]]
@@ -56,7 +56,7 @@ def show(method: str, json_target: str | None) -> None:
     rows = [
         [
             option["name"], str(option["default"]),
-            "" if option["code"] == option["default"] else str(option["code"]), _meaning(option),
+            "" if option["code"] == option["default"] else str(option["code"]), meaning(option),
         ]
         for option in facts["options"]
     ]  # fmt: skip
@@ -70,7 +70,7 @@ def _facts() -> tuple[list[dict[str, Any]], list[str]]:
     from fedscope.federated.methods import known, set_aside
     from fedscope.federated.record.method import Method
 
-    methods = [_describe(method) for method in known().values() if isinstance(method, Method)]
+    methods = [describe(method) for method in known().values() if isinstance(method, Method)]
     return methods, list(map(str, set_aside()))
 
 
@@ -80,7 +80,7 @@ FACTS = (
 )  # fmt: skip
 
 
-def _describe(method: "Method") -> dict[str, Any]:
+def describe(method: "Method") -> dict[str, Any]:
     """Return what there is to know about a method, as plain data."""
     from fedscope.federated.methods import ALIASES
 
@@ -134,7 +134,7 @@ def _bounds(option: "Option") -> str:
     return option.bounds() if bounded else ""
 
 
-def _meaning(option: dict[str, Any]) -> str:
+def meaning(option: dict[str, Any]) -> str:
     """Return what an option means and may be."""
     allowed = " | ".join(option["choices"]) or option["bounds"]
     return str(option["help"]) + (f" [{allowed}]" if allowed else "")

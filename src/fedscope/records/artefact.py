@@ -16,27 +16,27 @@ ARTEFACT_SCHEMA = "fedscope/artefact/1"
 class PaperValue(Plain):
     """What the paper prints in a cell, in its own digits; an empty value is lost there."""
 
-    value: str
-    std: str
-    inferred: bool
-    note: str
+    value: str  # as printed; empty: lost in the paper's text
+    std: str  # as printed; empty: none
+    inferred: bool  # whether the paper does not print it in that cell
+    note: str  # what is odd about it
 
 
 class Cell(Plain):
     """A quantity of a row under a column."""
 
-    row: str
-    column: str
-    quantity: str
-    value: float | None  # None: see the text
-    std: float | None  # over seeds
-    error: float | None  # of the measurement
-    seeds: Count
-    each: Many[float | None]  # of every seed
-    text: str | None
-    round: Count | None
-    paper: PaperValue | None
-    differs: bool | None  # from the paper's
+    row: str  # its label
+    column: str  # its label
+    quantity: str  # its name
+    value: float | None  # mean over seeds; None: see the text
+    std: float | None  # standard deviation over seeds (n − 1)
+    error: float | None  # standard error of the measurement
+    seeds: Count  # how many runs
+    each: Many[float | None]  # the value of every seed
+    text: str | None  # what stands in the cell in the place of a number
+    round: Count | None  # that the runs have come to [rounds]
+    paper: PaperValue | None  # what the paper prints; None: nothing
+    differs: bool | None  # from the paper's by more than twice the combined error; None: not compared
 
     @property
     def spread(self) -> float | None:
@@ -47,34 +47,35 @@ class Cell(Plain):
 class Claim(Plain):
     """A statement of the paper, and what the numbers here say of it."""
 
-    statement: str
-    verdict: Literal["holds", "does not hold", "undecided"]
-    evidence: Many[str]
+    statement: str  # of the paper
+    verdict: Literal["holds", "does not hold", "undecided"]  # of all statements of the page together, at 95 %
+    evidence: Many[str]  # the differences that decide
 
 
 class Grid(Plain):
     """A table without runs."""
 
-    header: Many[str]
-    rows: Many[Many[str]]
-    text_columns: Count = 1
+    header: Many[str]  # titles of the columns
+    rows: Many[Many[str]]  # cells
+    text_columns: Count = 1  # how many of the first columns are text
 
 
 class Sweep(Plain):
     """The option that a figure's rows differ in."""
 
-    option: str
-    label: str
+    option: str  # its name
+    label: str  # of the axis
     values: dict[str, float | None]  # of each row; None: a row without it
 
 
 class Drawn(Plain):
     """What a figure draws of a run: its accuracies, or what was measured of it."""
 
-    row: str
-    column: str
-    seed: int
-    accuracy: Many[Number] = ()
+    row: str  # its label
+    column: str  # its label
+    seed: int  # of the run
+    accuracy: Many[Number] = ()  # on the test split by round, in [0, 1]
+    # what was measured; None: nothing is drawn but the accuracy
     record: Annotated[
         HessianRecord | LandscapeRecord | ObjectiveRecord | None, Field(union_mode="left_to_right")
     ] = None
@@ -83,34 +84,34 @@ class Drawn(Plain):
 class UsedCheckpoint(Plain):
     """A checkpoint that was measured, and the name of the result."""
 
-    file: str
-    sha256: str
-    result: str
+    file: str  # within the run
+    sha256: str  # hash of the tensors
+    result: str  # name of the result in the registry's cache
 
 
 class UsedRun(Plain):
     """A run that stands in a cell."""
 
-    row: str
-    column: str
-    run: str
-    round: Count
-    checkpoints: dict[str, UsedCheckpoint]
-    seed: int | None = None  # None: of an older record, as what follows
+    row: str  # its label
+    column: str  # its label
+    run: str  # its name
+    round: Count  # that stands in the cell [rounds]
+    checkpoints: dict[str, UsedCheckpoint]  # that were measured, by what was measured of them
+    seed: int | None = None  # of the training; None of an older record, as what follows
     accuracy: Number = math.nan  # on the test data, in its round
-    core_seconds: Number = math.nan  # of its training up to there
+    core_seconds: Number = math.nan  # of its training up to there [s]
 
 
 class ReadingCell(Plain):
     """A measured quantity of a method under a reading, beside the printed one."""
 
-    row: str
-    quantity: str
+    row: str  # label of the method
+    quantity: str  # its name
     measured: float  # geometric mean over draws and seeds
-    round: Count  # that it was measured at
+    round: Count  # that it was measured at [rounds]
     growth: float  # from that round to the last; 1 at the last
     expected: float  # at the last round, with weight decay where the reading has it
-    printed: float
+    printed: float  # in the paper
 
     @property
     def ratio(self) -> float:
@@ -121,10 +122,10 @@ class ReadingCell(Plain):
 class ReadingResult(Plain):
     """One reading against all printed numbers."""
 
-    name: str
+    name: str  # of the reading
     settings: dict[str, str]  # by axis
-    draws: Count
-    entries: Many[ReadingCell]
+    draws: Count  # of samples
+    entries: Many[ReadingCell]  # a number each
     sampling_spread: dict[str, float]  # of one draw, by quantity; of logarithms
     log_likelihood: float  # relative to the best reading's
     share: float  # posterior, under equal priors
@@ -137,18 +138,18 @@ class ReadingResult(Plain):
 class AxisShare(Plain):
     """The share of all readings with one setting, and the best of them."""
 
-    axis: str
-    value: str
-    readings: Count
-    share: float
+    axis: str  # what the setting is of
+    value: str  # the setting
+    readings: Count  # that have it
+    share: float  # of the likelihood of all readings
 
 
 class Sensitivity(Plain):
     """The best reading under other errors."""
 
-    change: str
-    best: str
-    share: float
+    change: str  # of the stated errors
+    best: str  # the best reading then
+    share: float  # its share then
     usual: float  # the share there of the reading that is best as stated
 
 
@@ -156,16 +157,16 @@ class ReadingsResult(Plain):
     """What the authors of a table may have measured, by likelihood."""
 
     results: Many[ReadingResult]  # the most likely first
-    axes: Many[AxisShare]
-    sensitivities: Many[Sensitivity]
-    training_spread: dict[str, float]
-    spread_source: str
-    growth_spread: float
-    correlation: float
-    common: dict[str, float]
-    dof: float | None  # None: infinite
+    axes: Many[AxisShare]  # shares by setting
+    sensitivities: Many[Sensitivity]  # to the stated errors
+    training_spread: dict[str, float]  # between trainings, by quantity; of logarithms
+    spread_source: str  # where that is from
+    growth_spread: float  # of the growth; of logarithms
+    correlation: float  # of λ_max and trace of one method
+    common: dict[str, float]  # spread of an error that all rows share, by quantity
+    dof: float | None  # degrees of freedom; None: infinite
     growth: dict[str, float]  # of the base reading, by quantity
-    grown_on: Many[str]
+    grown_on: Many[str]  # the runs that it was measured on
     incomplete: Many[str]  # readings that some method was not measured under
     open: dict[str, str]  # settings that were not measured, and why
 
@@ -173,26 +174,26 @@ class ReadingsResult(Plain):
 class ArtefactRecord(Plain):
     """A table or figure."""
 
-    schema_name: Literal["fedscope/artefact/1"] = Field(alias="schema")
-    recipe: str
-    title: str
-    printed_in: str
-    source: str
-    kind: str
-    scale: str
-    why: Many[str]
-    reductions: Many[str]
-    provisional: Many[str]
-    notes: Many[str]
-    command: str
-    complete: bool
-    rows: Many[str]
-    columns: Many[str]
+    schema_name: Literal["fedscope/artefact/1"] = Field(alias="schema")  # name and version of this format
+    recipe: str  # its name, as ``fedscope figures build`` takes it
+    title: str  # of the table or figure
+    printed_in: str  # its number in the paper
+    source: str  # the paper
+    kind: str  # of recipe: table, curves, landscape, …
+    scale: str  # ``paper``, ``cpu`` or ``smoke``
+    why: Many[str]  # reasons of the scale
+    reductions: Many[str]  # departures from the published experiment
+    provisional: Many[str]  # settings that no source gives
+    notes: Many[str]  # what else to know
+    command: str  # that builds it again
+    complete: bool  # whether no run and no measurement is missing
+    rows: Many[str]  # labels in order
+    columns: Many[str]  # labels in order
     quantities: dict[str, str]  # their titles by name
-    entries: Many[Cell]
-    claims: Many[Claim]
-    drawn: Many[Drawn]
-    runs: Many[UsedRun]
-    grid: Grid | None = None
-    sweep: Sweep | None = None
-    readings: ReadingsResult | None = None
+    entries: Many[Cell]  # every cell
+    claims: Many[Claim]  # the paper's statements
+    drawn: Many[Drawn]  # what a figure draws, a run each
+    runs: Many[UsedRun]  # that stand in the cells
+    grid: Grid | None = None  # of a table without runs
+    sweep: Sweep | None = None  # of a figure over an option
+    readings: ReadingsResult | None = None  # of a recipe of kind ``readings``

@@ -18,22 +18,22 @@ Matrix = Many[Many[Number]]  # (K, K)
 class ByReading(Plain, Generic[Value]):
     """A quantity in either reading; None where a reading was not measured."""
 
-    tensor: Value | None = None
-    parameter: Value | None = None
+    tensor: Value | None = None  # of block traces, one per parameter tensor
+    parameter: Value | None = None  # of the diagonal's entries, one per parameter
 
 
 class Means(ByReading[Estimate]):
     """The mean over pairs of clients."""
 
-    tensor: Estimate | None
-    parameter: Estimate | None
+    tensor: Estimate | None  # of block traces, one per parameter tensor
+    parameter: Estimate | None  # of the diagonal's entries, one per parameter
 
 
 class BySymbol(Plain, Generic[Value]):
     """What H_N and H_D of every pair of clients have."""
 
-    H_N: ByReading[Value] | None = None
-    H_D: ByReading[Value] | None = None
+    H_N: ByReading[Value] | None = None  # (‖D_k‖ − ‖D_j‖)² of each pair [(loss/w²)²]
+    H_D: ByReading[Value] | None = None  # the cosine of D_k and D_j of each pair
 
     def of(self, symbol: Symbol, reading: Reading) -> Value | None:
         """Return what one of them has in one reading."""
@@ -44,26 +44,34 @@ class BySymbol(Plain, Generic[Value]):
 class CrossClient(Plain):
     """How much the curvature of the clients' models differs."""
 
-    clients: Count
-    pairs: Literal["distinct", "all_including_self"]
-    H_N: Means
-    H_D: Means
-    weights: str | None = None
-    data: str | None = None
-    probes: Count | Many[Count] = 0  # of each client, where it differs from client to client
-    converged: bool | None = None
-    numbers: Several[Count] = ()
-    rounds: Several[Count | None] = ()  # that each client's weights are of
-    traces: Several[Estimate] = ()
-    lambda_max: Several[Eigenvalue] = ()
-    overlap_k: int | None = None
-    overlap: Several[Number] = ()
-    matrices: BySymbol[Matrix] | None = None
-    matrices_resolved: BySymbol[Many[Many[bool]]] | None = None
-    populations: BySymbol[Estimate] | None = None  # of what the clients' samples were drawn from
+    clients: Count  # how many were compared
+    pairs: Literal["distinct", "all_including_self"]  # that the means are over
+    H_N: Means  # Hessian norm: mean over pairs of (‖D_k‖ − ‖D_j‖)² [(loss/w²)²]
+    H_D: Means  # Hessian direction: mean over pairs of the cosine of D_k and D_j, from −1 to 1
+    weights: str | None = None  # ``client`` or ``global``: whose weights were measured
+    data: str | None = None  # ``own`` or ``global``: on each client's own rows, or on the same for all
+    probes: Count | Many[Count] = 0  # of each client, where it differs from client to client [probes]
+    # rows of the Krylov bases in which the diagonals are exact; None of an older record
+    deflated: Count | None = None
+    aim: Reading | None = None  # the reading whose intervals ``--client-rtol`` was about; None: fixed probes
+    converged: bool | None = None  # whether these intervals are as narrow as was asked for
+    numbers: Several[Count] = ()  # the clients' numbers; none of an older record
+    rounds: Several[Count | None] = ()  # that each client's weights are of [rounds]
+    traces: Several[Estimate] = ()  # the trace of each client's Hessian [loss/w²]
+    lambda_max: Several[Eigenvalue] = ()  # the largest eigenvalue of each client's Hessian
+    overlap_k: int | None = None  # eigenvectors in each eigenspace of ``overlap``
+    overlap: Several[Number] = ()  # of each client's leading eigenspace with the global model's, from 0 to 1
+    # whether all these eigenvectors reached ``--tol``; None of an older record
+    overlap_converged: bool | None = None
+    # ‖D_k‖² of each client; None of an older record [(loss/w²)²]
+    squared_norms: ByReading[Many[Estimate]] | None = None
+    matrices: BySymbol[Matrix] | None = None  # the value of each pair; NaN on the diagonal
+    matrices_resolved: BySymbol[Many[Many[bool]]] | None = None  # whether the value of each pair is resolved
+    # H_N and H_D of all that the clients' samples were drawn from
+    populations: BySymbol[Estimate] | None = None
     uploads: dict[str, str] | None = None  # the clients' files and their hashes
     rows: str | None = None  # "redrawn": the run did not store which rows the clients hold
-    rows_sha256: str | None = None
+    rows_sha256: str | None = None  # hash of the rows that the clients hold
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:

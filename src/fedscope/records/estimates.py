@@ -15,7 +15,7 @@ Errors = tuple[tuple[float, float], ...]  # known standard errors, each with its
 class Entry(Plain):
     """A value with standard errors."""
 
-    value: Number
+    value: Number  # the value; of a curvature in [loss/w²]
 
     @property
     def errors(self) -> Errors:
@@ -34,16 +34,18 @@ class Entry(Plain):
 class Eigenvalue(Entry):
     """An eigenvalue, its residual ‖Hv − λv‖, and its error over the samples."""
 
-    residual: Number
-    stderr_data: Number
-    bias_data: Number = math.nan  # by which it is too high on so few samples; NaN of an older record
-    bias_most: Number = math.nan  # what ``bias_data`` may be; NaN of an older record
+    residual: Number  # ‖Hv − λv‖ of the unit vector v: an eigenvalue lies within it [loss/w²]
+    stderr_data: Number  # standard error over the samples [loss/w²]
+    # by which it is too high on so few samples; NaN of an older record [loss/w²]
+    bias_data: Number = math.nan
+    bias_most: Number = math.nan  # the most that ``bias_data`` may be; NaN of an older record [loss/w²]
     dof_data: Number = math.nan  # degrees of freedom of ``stderr_data``; NaN of an older record
-    interval: Interval | None = None
+    interval: Interval | None = None  # 95 %, of the population's value: without the bias [loss/w²]
     certified: bool | None = None  # known to be the i-th; None of an older record
-    effective_samples: Number = math.nan  # how many samples carry it; NaN where their parts are not known
-    batches: Many[Number] | None = None  # its part from each batch
-    by_sample: Many[Number] | None = None  # the first eigenvalue's part from each sample
+    # how many samples carry it; NaN where their parts are not known [samples]
+    effective_samples: Number = math.nan
+    batches: Many[Number] | None = None  # its part from each batch, vᵀH_b v [loss/w²]
+    by_sample: Many[Number] | None = None  # the first eigenvalue's part from each sample, vᵀH_i v [loss/w²]
 
     @property
     def errors(self) -> Errors:
@@ -55,10 +57,10 @@ class Eigenvalue(Entry):
 class Estimate(Entry):
     """A value and its standard error over probes."""
 
-    stderr: Number
-    interval: Interval | None = None
-    resolved: bool | None = None  # None: of an older record
-    dof: Freedom = math.inf
+    stderr: Number  # standard error over probes, in the unit of the value
+    interval: Interval | None = None  # 95 %, cut to the range of the quantity
+    resolved: bool | None = None  # whether value and interval say anything; None of an older record
+    dof: Freedom = math.inf  # degrees of freedom of ``stderr``
 
     @property
     def errors(self) -> Errors:

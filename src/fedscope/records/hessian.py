@@ -17,12 +17,13 @@ HESSIAN_SCHEMA = "fedscope/hessian/1"
 class Checkpoint(Plain):
     """Which weights were measured."""
 
+    # hash of the tensors: names, types, shapes, numbers
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{1,64}$")]
-    path: str = ""
-    run: str | None = None  # None: a file that lies in no run
-    round: Count | None = None
-    client: Count | None = None  # None: a global model
-    average: str | None = None  # which of the global models
+    path: str = ""  # of the file, as it was named
+    run: str | None = None  # its run; None: a file that lies in no run
+    round: Count | None = None  # rounds completed when the weights were taken [rounds]
+    client: Count | None = None  # number of the client; None: a global model
+    average: str | None = None  # which of the global models: ``cld``, ``sel``, ``all`` or ``sent``
 
     @property
     def other_average(self) -> str | None:
@@ -33,20 +34,27 @@ class Checkpoint(Plain):
 class Problem(Plain):
     """Network, samples and operator."""
 
-    samples: Count
-    population: Count | None = None  # that they were drawn from; None: infinite, or of an older record
-    model: str | None = None
-    method: str | None = None
-    dataset: str | None = None
-    split: str | None = None
-    seed: int | None = None
-    operator: str = "hessian"
-    engine: str | None = None
+    samples: Count  # that were measured on [samples]
+    # that they were drawn from; None: infinite, or of an older record [samples]
+    population: Count | None = None
+    batch_size: Count | None = None  # samples at a time; None of an older record [samples]
+    model: str | None = None  # the network: of the catalogue, or MODULE:FACTORY
+    method: str | None = None  # that the run was trained with
+    dataset: str | None = None  # of the catalogue, or MODULE:FACTORY
+    split: str | None = None  # ``train``, ``validation`` or ``test``; None: of the user's own data
+    seed: int | None = None  # of the draw of samples and of the probes
+    dtype: str | None = None  # of weights and products; None of an older record
+    device: str | None = None  # that computed; None of an older record
+    threads: Count | None = None  # of the processor; None of an older record
+    operator: str = "hessian"  # ``hessian``, ``ggn`` or ``fisher``
+    engine: str | None = None  # ``fedscope`` or ``pyhessian``
+    # ``paper`` or ``code``: as the paper defines the metrics, or as its scripts compute them
     reading: str | None = None
     parameters: str | None = None  # patterns of names; None: all parameters
-    bn: str | None = None
+    bn: str | None = None  # statistics of BatchNorm: ``eval``, ``recalibrate`` or ``batch``
     loss: str | None = None  # another than cross-entropy
-    augmented: bool = False  # each sample once, as in training
+    augmented: bool = False  # whether each sample was measured once as augmented in training
+    form: str | None = None  # of the network: ``fast`` or ``plain``; None of an older record
     form_reason: str | None = None  # why no faster form of the network was used
 
     @property
@@ -63,19 +71,22 @@ class Problem(Plain):
 class Layer(Eigenvalue):
     """λ_max of a layer's own block."""
 
-    name: str
+    name: str  # of the layer
 
 
 class Trace(Entry):
     """The trace, with its errors over probes and over samples."""
 
-    stderr_probe: Number
-    stderr_data: Number
-    interval: Interval | None = None
-    probes: Count = 0
+    stderr_probe: Number  # standard error over the random probes [loss/w²]
+    stderr_data: Number  # standard error over the samples [loss/w²]
+    interval: Interval | None = None  # 95 %, of the population's value: both errors together [loss/w²]
+    probes: Count = 0  # random vectors that were taken [probes]
+    # dimensions of the Krylov basis in which the trace is exact; None of an older record
+    deflated: Count | None = None
+    # whether the precision that was asked for is reached; None: none was asked for
     converged: bool | None = None
-    samples: Many[Number] | None = None  # its part from each probe
-    batches: Many[Number] | None = None  # and from each batch
+    samples: Many[Number] | None = None  # its part from each probe [loss/w²]
+    batches: Many[Number] | None = None  # its part from each batch [loss/w²]
 
     @property
     def errors(self) -> Errors:
@@ -88,19 +99,25 @@ class Trace(Entry):
 class NegativeMass(Estimate):
     """The share of eigenvalues below ``below``."""
 
-    below: float | None = None  # None, of an older record: below zero, which the nodes' signs do not tell
+    # minus ``sigma``; None, of an older record: below zero, which the nodes' signs do not tell [loss/w²]
+    below: float | None = None
 
 
 class Density(Plain):
     """The spectral density on a grid, with each point's 95 % band."""
 
-    grid: Many[Number]
-    density: Many[Number]
+    grid: Many[Number]  # where the density is given [loss/w²]
+    density: Many[Number]  # share of eigenvalues per unit, at each point; its integral is 1
+    # lower and upper ends of each point's 95 % interval over probes; None where unknown
     band: Annotated[tuple[Many[Number], ...], Field(strict=False, min_length=2, max_length=2)] | None = None
+    # standard deviation of the Gaussian that smooths it [loss/w²]
     sigma: Annotated[float, Field(gt=0, allow_inf_nan=False)]
-    negative_mass: NegativeMass
-    nodes: Many[Many[Number]] = ()  # of the quadrature, a row for each probe; none of an older record
-    weights: Many[Many[Number]] = ()
+    probes: Count | None = None  # random starts; None of an older record [probes]
+    negative_mass: NegativeMass  # the share of eigenvalues below minus ``sigma``
+    # of the quadrature, a row for each probe; none of an older record [loss/w²]
+    nodes: Many[Many[Number]] = ()
+    weights: Many[Many[Number]] = ()  # of the nodes: each row adds up to 1
+    moments: Many[Estimate] = ()  # mean of the eigenvalues and mean of their squares; none of an older record
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
@@ -115,39 +132,41 @@ class Density(Plain):
 class Compared(Plain):
     """A difference to the first of several records, or a distance from it, which has no verdict."""
 
-    quantity: str
+    quantity: str  # as tables call it
     to: str  # SHA-256 of the first record's checkpoint
-    value: Number
-    stderr: Number
-    interval: Interval | None
+    value: Number  # this record's value less the first one's
+    stderr: Number  # standard error of the difference, of probes and samples together
+    interval: Interval | None  # 95 %, of this difference alone
     p: Number = math.nan  # of no difference
-    joint_p: Number = math.nan  # adjusted for the other differences of the table (Holm 1979)
+    joint_p: Number = math.nan  # ``p`` adjusted for the other differences of the table (Holm 1979)
+    # from ``joint_p`` at 5 %; None: a distance, which has no sign
     verdict: Literal["lower", "higher", "undecided"] | None
 
 
 class HessianRecord(Plain):
     """What was measured of one checkpoint."""
 
-    schema_name: Literal["fedscope/hessian/1"] = Field(alias="schema")
-    checkpoint: Checkpoint
-    problem: Problem
-    samples_sha256: str | None = None  # None of an older record
-    batch_sizes: Many[Count] = ()  # none of an older record
-    lambda_max: Eigenvalue
-    eigenvalues: Many[Eigenvalue]
-    both_ends: bool = False  # the last half of the eigenvalues are the smallest
-    layers: Several[Layer] = ()
-    converged: bool | None = None
-    noise: Number = math.nan  # of rounding, in λ_max
-    trace: Trace
-    density: Density | None
-    cross_client: CrossClient | None
-    influence: Influence | None = None  # None where it was not asked for, or the samples' parts are not known
-    matvecs: int = 0
-    seconds: float = 0.0
-    versions: dict[str, str] = Field(default_factory=dict)
-    operator_sha256: str | None = None  # None of an older record
-    reused: bool = False  # found, not measured
+    schema_name: Literal["fedscope/hessian/1"] = Field(alias="schema")  # name and version of this format
+    checkpoint: Checkpoint  # which weights were measured
+    problem: Problem  # on which samples, of which operator
+    samples_sha256: str | None = None  # of inputs and targets; None of an older record
+    batch_sizes: Many[Count] = ()  # none of an older record [samples]
+    lambda_max: Eigenvalue  # the largest eigenvalue: the first of ``eigenvalues``
+    eigenvalues: Many[Eigenvalue]  # the ``--top-k`` largest, descending
+    both_ends: bool = False  # whether the last half of the eigenvalues are the smallest
+    layers: Several[Layer] = ()  # λ_max of each layer's own diagonal block (``--layers``)
+    converged: bool | None = None  # whether every eigenvalue reached ``--tol``
+    noise: Number = math.nan  # what rounding may have moved λ_max by [loss/w²]
+    trace: Trace  # the trace and its errors
+    density: Density | None  # of the eigenvalues (``--density``)
+    cross_client: CrossClient | None  # the clients compared (``--clients``)
+    influence: Influence | None = None  # which samples carry λ_max; None: not asked for, or not known
+    matvecs: int = 0  # Hessian–vector products that were computed [products]
+    seconds: float = 0.0  # wall time [s]
+    versions: dict[str, str] = Field(default_factory=dict)  # of fedscope and the packages that computed
+    operator_sha256: str | None = None  # what a kept result is found by; None of an older record
+    reused: bool = False  # whether it was found in the registry, not measured
+    non_finite: Count = 0  # numbers that are null because they were not finite
     differences: Many[Compared] = ()  # to the first of several records that are printed together
 
     @property

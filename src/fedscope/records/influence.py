@@ -18,27 +18,27 @@ Record = dict[str, object]
 class Portion(Plain):
     """Some of the samples, and their share of λ_max."""
 
-    samples: Count
-    share: Number  # NaN where λ_max is not positive
+    samples: Count  # how many they are [samples]
+    share: Number  # their part of the sum of all q; NaN where λ_max is not positive
 
 
 class Group(Portion):
     """The samples of a class, or of a client."""
 
-    number: int
+    number: int  # of the class, or of the client
     name: str | None = None  # of the class, where the data set has names
     stderr: Number  # of the share, over draws of the samples
-    mean: Number  # of the group's q
+    mean: Number  # of the group's q [loss/w²]
 
 
 class Influential(Plain):
     """One sample."""
 
     row: Count  # of the data set's split; without ``split`` a position in the user's own data
-    label: int | None
+    label: int | None  # its class; None where targets are no classes
     clients: Many[Count]  # that hold it; none where it is not known, or no client does
-    part: Number  # q = vᵀH_i v
-    share: Number
+    part: Number  # q = vᵀH_i v [loss/w²]
+    share: Number  # its part of the sum of all q
 
 
 class Influence(Plain):
@@ -49,9 +49,9 @@ class Influence(Plain):
     negative: Portion  # the samples whose q is negative
     by_class: Many[Group] | None  # the largest share first; None where targets are no classes
     by_client: Many[Group] | None  # None where it is not known who holds the samples
-    clients_reason: str | None = None  # why not
+    clients_reason: str | None = None  # why it is not known who holds the samples
     rows: Literal["stored", "redrawn"] | None = None  # where it is known who holds which rows from
-    rows_sha256: str | None = None
+    rows_sha256: str | None = None  # hash of the rows that the clients hold
     largest: Many[Influential]  # the samples of the largest q, the largest first
 
 

@@ -1,5 +1,6 @@
 """The loss on a slice: the record of ``fedscope plot-landscape --json``, ``fedscope/landscape/1``."""
 
+import math
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -14,48 +15,57 @@ LANDSCAPE_SCHEMA = "fedscope/landscape/1"
 class Axis(Plain):
     """One direction of a slice, and the coordinates along it."""
 
-    name: str
+    name: str  # what the direction is
+    # coordinates of the grid, ascending [norms of the direction]
     values: Annotated[tuple[Finite, ...], Field(strict=False, min_length=1)]
 
 
 class Mark(Plain):
     """A known network, at its orthogonal projection on the slice."""
 
-    label: str
+    label: str  # as pictures show it
     at: Many[Finite]  # a coordinate per axis
-    distance: Finite  # from the slice, in units of the weights
+    distance: Finite  # from the slice [weights]
 
 
 class Barrier(Plain):
     """The highest point of the loss above the straight line between two networks' losses."""
 
-    height: Number
-    at: Number
+    height: Number  # above the straight line; 0 where the loss is nowhere above it [loss]
+    at: Number  # coordinate of the highest point
 
 
 class StepCurvature(Plain):
     """Second differences of the surface about its centre, an axis each."""
 
-    values: Many[Number]
-    steps: Many[Number]
+    values: Many[Number]  # NaN where the grid does not hold the three points [loss/w²]
+    steps: Many[Number]  # half the width of each difference
 
 
 class Surface(Plain):
     """The loss and other metrics on the grid of a line or a plane; NaN where they are not finite."""
 
-    schema_name: Literal["fedscope/landscape/1"] = Field(alias="schema")
+    schema_name: Literal["fedscope/landscape/1"] = Field(alias="schema")  # name and version of this format
+    # one of a line, two of a plane
     axes: Annotated[tuple[Axis, ...], Field(strict=False, min_length=1, max_length=2)]
-    loss: Grid
-    directions: str
-    center_loss: Number
-    non_finite: Count = 0
-    stderr: Grid | None = None  # of the loss, over samples; None: not asked for
-    metrics: dict[str, Grid] = Field(default_factory=dict)
+    loss: Grid  # mean over the samples, at every point [loss]
+    directions: str  # what ``--directions`` was
+    center_loss: Number  # at the origin [loss]
+    non_finite: Count = 0  # points and other numbers that are null because they were not finite
+    stderr: Grid | None = None  # of the loss, over samples; None: not asked for [loss]
+    metrics: dict[str, Grid] = Field(default_factory=dict)  # further grids by name (``--metric``)
+    metrics_stderr: dict[str, Grid] = Field(default_factory=dict)  # their standard errors over samples
+    center_metrics: dict[str, Number] = Field(default_factory=dict)  # their values at the origin
     computed: Grid | None = None  # which points were evaluated; None: all
+    points: Count | None = None  # how many were evaluated; None of an older record
     interpolation_error: float | None = None  # of the others, relative; None: there are none
-    marks: Several[Mark] = ()
+    statistics: str | None = None  # of BatchNorm: how they were had at each point; None of an older record
+    precision: str | None = None  # ``fp32``, ``bf16`` or ``fp64``; None of an older record
+    # largest relative difference to float32 that was seen; None: not looked for
+    precision_error: float | None = None
+    marks: Several[Mark] = ()  # known networks
     path: bool = False  # the marks are a trajectory, in order
-    part: str | None = None  # of an objective
+    part: str | None = None  # of an objective: its name
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
@@ -73,20 +83,23 @@ class LandscapeRecord(Surface):
     """The loss around a checkpoint, or through several."""
 
     checkpoint: Checkpoint  # at the centre
-    problem: Problem
-    curvature: Several[Number] = ()  # the eigenvalues along the axes, where these are eigenvectors
-    surface_curvature: Several[Number] = ()  # along the axes, at the centre
+    problem: Problem  # on which samples, of which network
+    curvature: Several[Number] = ()  # the eigenvalues along the axes, where these are eigenvectors [loss/w²]
+    surface_curvature: Several[Number] = ()  # second derivative along each axis, at the centre [loss/w²]
+    # second difference along each axis, over one step of the grid
     step_curvature: StepCurvature | None = None
-    barrier: Barrier | None = None
-    networks: Several[Checkpoint] = ()
+    barrier: Barrier | None = None  # of a line between two networks
+    networks: Several[Checkpoint] = ()  # all that the slice was laid through
     directions_of: Checkpoint | None = None  # where the directions were found, if elsewhere
-    versions: dict[str, str] = Field(default_factory=dict)
+    converged: bool | None = None  # whether the eigenvectors reached their precision; None: there are none
+    seconds: Number = math.nan  # wall time; NaN of an older record [s]
+    versions: dict[str, str] = Field(default_factory=dict)  # of fedscope and the packages that computed
 
 
 class ObjectiveRecord(Plain):
     """The surfaces of an objective's parts around a checkpoint, all on one plane; it has no schema's name."""
 
-    checkpoint: Checkpoint
-    problem: Problem
-    parts: Many[Surface]
-    versions: dict[str, str] = Field(default_factory=dict)
+    checkpoint: Checkpoint  # at the centre
+    problem: Problem  # on which samples, of which network
+    parts: Many[Surface]  # a surface for each part, and for the sum
+    versions: dict[str, str] = Field(default_factory=dict)  # of fedscope and the packages that computed

@@ -28,12 +28,12 @@ def packed(right: Sequence[bool]) -> str:
 class OutcomesRecord(Plain):
     """Right and wrong answers of a checkpoint, in the order of the split's rows."""
 
-    schema_name: Literal["fedscope/outcomes/1"] = Field(alias="schema")
-    checkpoint: Checkpoint
-    problem: Problem
-    samples_sha256: str
-    right: str  # as :func:`packed` writes it
-    versions: dict[str, str] = Field(default_factory=dict)
+    schema_name: Literal["fedscope/outcomes/1"] = Field(alias="schema")  # name and version of this format
+    checkpoint: Checkpoint  # which weights were tested
+    problem: Problem  # on which samples
+    samples_sha256: str  # of inputs and targets
+    right: str  # base64 of a bit per sample, the first the highest of its byte: 1 is right
+    versions: dict[str, str] = Field(default_factory=dict)  # of fedscope and the packages that computed
 
     @model_validator(mode="after")
     def _is_whole(self) -> "OutcomesRecord":

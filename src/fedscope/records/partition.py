@@ -13,12 +13,12 @@ PARTITION_SCHEMA = "fedscope/partition/1"
 class Division(Plain):
     """The kind of a partition and those of its parameters that it takes."""
 
-    kind: str
-    clients: Count
-    alpha: float | None = None
-    exhausted: str | None = None
-    phi: float | None = None
-    rho: float | None = None
+    kind: str  # as ``--partition`` names it
+    clients: Count  # how many
+    alpha: float | None = None  # concentration of the Dirichlet distribution
+    exhausted: str | None = None  # what a client gets of a class that is used up: ``redraw`` or ``refill``
+    phi: float | None = None  # share of the data that a client draws (``longtail_stateless``)
+    rho: float | None = None  # the rarest class over the most frequent (``longtail_stateless``)
 
 
 class PartitionRecord(Plain):
@@ -28,19 +28,20 @@ class PartitionRecord(Plain):
     half the sum of their distances to the shares of the training part that is divided.
     """
 
-    schema_name: Literal["fedscope/partition/1"] = Field(alias="schema")
+    schema_name: Literal["fedscope/partition/1"] = Field(alias="schema")  # name and version of this format
     run: str | None  # None: no run was named
-    rows: Literal["stored", "redrawn"] | None  # of the run
-    dataset: str
-    fingerprint: str
-    train_samples: Count
-    partition: Division
-    fresh_each_round: bool
-    seed: int
-    classes: Many[str]
-    counts: Many[Many[Count]]  # (clients, classes)
-    sizes: Many[Count]  # a client each, as what follows
-    effective_classes: Many[float]
-    total_variation: Many[float]
-    mean_total_variation: float
-    versions: dict[str, str]
+    # whether the run stored its rows or they were drawn again; None: no run
+    rows: Literal["stored", "redrawn"] | None
+    dataset: str  # its name
+    fingerprint: str  # SHA-256 of its content
+    train_samples: Count  # that are divided [samples]
+    partition: Division  # how they are divided
+    fresh_each_round: bool  # whether every round has clients of its own: these are the first's
+    seed: int  # of the draw
+    classes: Many[str]  # names
+    counts: Many[Many[Count]]  # a row per client, a column per class [samples]
+    sizes: Many[Count]  # of each client [samples]
+    effective_classes: Many[float]  # of each client: the exponential of the entropy of its class shares
+    total_variation: Many[float]  # of each client: half the sum of the distances to the shares of all
+    mean_total_variation: float  # over the clients
+    versions: dict[str, str]  # of fedscope and the packages that computed

@@ -21,55 +21,55 @@ SCHEMA = "fedscope/run-curves/1"
 class Place(Plain):
     """The checkpoint that a record is of."""
 
-    round: Count
+    round: Count  # rounds completed [rounds]
     average: str  # which of the global models
-    sha256: str
-    accuracy: Number
+    sha256: str  # hash of the tensors
+    accuracy: Number  # on the test split, in [0, 1]
 
 
 class Metrics(Plain):
     """A run's metrics by round."""
 
-    round: Many[Count]
-    accuracy: Many[Number]
-    loss: Many[Number]
-    train_loss: Many[Number]
-    bytes: Many[Number]  # sent by server and clients, up to each round
+    round: Many[Count]  # numbers of the rounds
+    accuracy: Many[Number]  # on the test split, in [0, 1]
+    loss: Many[Number]  # on the test split [loss]
+    train_loss: Many[Number]  # of the round's clients, weighted by size [loss]
+    bytes: Many[Number]  # sent by server and clients, up to each round [bytes]
 
 
 class LayerEstimate(Estimate):
     """λ_max of a layer's own block."""
 
-    name: str
+    name: str  # of the layer
 
 
 class Curvature(Plain):
     """What was measured of one of the models that the run kept."""
 
-    sha256: str
-    round: Count
-    average: str
-    samples: Count
-    lambda_max: Estimate
-    trace: Estimate
-    layers: Many[LayerEstimate]
+    sha256: str  # hash of the tensors
+    round: Count  # rounds completed [rounds]
+    average: str  # which of the global models
+    samples: Count  # that were measured on [samples]
+    lambda_max: Estimate  # largest eigenvalue [loss/w²]
+    trace: Estimate  # trace [loss/w²]
+    layers: Many[LayerEstimate]  # λ_max of each layer's own block
 
 
 class RunCurves(Plain):
     """A run: its metrics up to a checkpoint, and the curvature of the models that it kept."""
 
-    schema_name: Literal["fedscope/run-curves/1"] = Field(alias="schema")
-    run: str
-    registry_option: str = ""
-    method: str
-    seed: int
-    settings: dict[str, Any]
-    dataset: str
-    test_samples: Count | None
-    at: Place
-    metrics: Metrics
-    curvature: Many[Curvature]
-    versions: dict[str, str]
+    schema_name: Literal["fedscope/run-curves/1"] = Field(alias="schema")  # name and version of this format
+    run: str  # its name
+    registry_option: str = ""  # what names its registry on the command line
+    method: str  # that it was trained with
+    seed: int  # of the training
+    settings: dict[str, Any]  # all settings of the run; null for one that is not known
+    dataset: str  # its name
+    test_samples: Count | None  # that the accuracy is of; None: not known [samples]
+    at: Place  # the checkpoint that the curves end at
+    metrics: Metrics  # by round, up to it
+    curvature: Many[Curvature]  # of the models that the run kept
+    versions: dict[str, str]  # of fedscope and the packages that trained
 
 
 def provenance(records: Sequence[RunCurves]) -> dict[str, Any]:

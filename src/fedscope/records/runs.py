@@ -29,7 +29,7 @@ class Stated(Plain):
 class RunRecord(Plain):
     """What ``fedscope runs show --json`` prints of a run, and what a report adds to it."""
 
-    manifest: Manifest
+    manifest: Manifest  # the run as written when it started
     metrics: Several[Round] = ()  # a round each
     checkpoints: dict[str, str] = Field(default_factory=dict)  # the files' hashes by name
     asked: Several[str] = ()  # paths of the checkpoints that the report was asked for

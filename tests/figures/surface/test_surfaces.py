@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
@@ -62,6 +63,25 @@ def test_every_count_draws_inside_the_page_without_overlap(count: int) -> None:
         assert not any(box.overlaps(other) for other in boxes[index + 1 :])
     assert figure.get_figwidth() in (style.SINGLE_COLUMN, style.WIDE_COLUMN, style.DOUBLE_COLUMN)
     assert figure.get_figheight() < 9.5
+
+
+@pytest.mark.parametrize("floor", [0.0101, 0.0118, 0.0137, 0.0158, 0.0172, 0.0195])
+def test_the_minimum_is_filled(floor: float) -> None:
+    """Rounding of a logarithm does not carry it below the lowest band, where nothing is drawn."""
+    plane = bowl(points=21)
+    line = plane.axes[0].values
+    loss = floor + (line[:, None] - 0.53) ** 2 + (line[None, :] + 0.53) ** 2  # lowest between the points
+    figure = landscape_figure([replace(plane, loss=loss)], ["FedAvg"], kind="contour")
+    buffer = io.BytesIO()
+    with style.paper_style():
+        figure.savefig(buffer, format="png", dpi=200)
+    buffer.seek(0)
+    pixels = plt.imread(buffer)
+    height, width, _ = pixels.shape
+    box = _contours(figure)[0].get_position()
+    column = int(width * (box.x0 + box.width * (1 + 0.53) / 2))
+    row = int(height * (1 - box.y0 - box.height * (1 - 0.53) / 2))
+    assert pixels[row - 9 : row + 10, column - 9 : column + 10, :3].min(axis=2).max() < 0.95
 
 
 def test_limits_camera_heights_and_colours_are_shared() -> None:

@@ -64,13 +64,13 @@ class ModelSpec(Record):
     plain network.
     """
 
-    name: str
+    name: str  # of the catalogue, or MODULE:FACTORY
     classes: Positive | None = None  # None: a network of the user's own, to be named at every use
-    channels: Positive | None = None
+    channels: Positive | None = None  # of the images; None as ``classes``
     head: bool = False  # MOON's projection before the classifier
     shortcut: Literal["A", "B"] | None = None  # where the network was published with both; None: its default
     keep: Annotated[float, Field(gt=0, le=1)] = 1.0  # stochastic depth: of the last block, in eval mode too
-    schedule: Literal["code", "paper"] = "code"
+    schedule: Literal["code", "paper"] = "code"  # of stochastic depth over the blocks
     source: str = Field("", exclude_if=operator.not_)  # SHA-256 of the file of one that is MODULE:FACTORY
 
     @property
@@ -82,11 +82,11 @@ class ModelSpec(Record):
 class DataSpec(Record):
     """A data set, its augmentation pipeline, and the SHA-256 of its content; or only its name."""
 
-    name: str
-    augmentation: str = "none"
-    fingerprint: str = ""
-    train_samples: Positive | None = None
-    test_samples: Positive | None = None
+    name: str  # of the catalogue, or MODULE:FACTORY
+    augmentation: str = "none"  # the pipeline that trained on it
+    fingerprint: str = ""  # SHA-256 of the content; empty: not known
+    train_samples: Positive | None = None  # in the training split; None: not known [samples]
+    test_samples: Positive | None = None  # in the test split; None: not known [samples]
     source: str = Field("", exclude_if=operator.not_)  # SHA-256 of the file of data that is MODULE:FACTORY
 
 
@@ -94,7 +94,7 @@ class Settings(Record):
     """Everything that determines the bits of a run; the fields are the options of ``fedscope train``."""
 
     method: str = "fedavg"
-    options: dict[str, bool | int | float | str] = {}
+    options: dict[str, bool | int | float | str] = {}  # of the method, by name (``--set``)
     reading: Literal["paper", "code"] = "paper"
     dataset: str = "digits"
     test_data: str | None = Field(None, exclude_if=operator.not_)  # of a data set of the user's own
@@ -180,7 +180,7 @@ class Settings(Record):
 class PresetUse(Record):
     """The preset that a run started from, what the user changed, and which of its values no source gives."""
 
-    name: str
+    name: str  # as ``fedscope presets list`` has it
     overridden: tuple[str, ...] = ()  # settings and options
     provisional: dict[str, str] = {}  # setting or option → why its value is only a proposal
 
@@ -198,9 +198,9 @@ class Added(Record):
 class RowsSpec(Record):
     """The rows of the training set that clients hold: how many each, and a hash of counts and rows."""
 
-    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-    counts: tuple[Annotated[int, Field(ge=0)], ...]
-    validation: Annotated[int, Field(ge=0)] = 0  # held out of all clients' rows
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]  # of counts and rows
+    counts: tuple[Annotated[int, Field(ge=0)], ...]  # of each client [samples]
+    validation: Annotated[int, Field(ge=0)] = 0  # held out of all clients' rows [samples]
 
     @model_validator(mode="after")
     def _fit_memory(self) -> "RowsSpec":
@@ -212,9 +212,9 @@ class RowsSpec(Record):
 class MethodCode(Record):
     """Another package's method, and a hash of the package's source files."""
 
-    method: str
-    package: str = ""
-    version: str = ""
+    method: str  # its name
+    package: str = ""  # that brings it
+    version: str = ""  # of the package
     source: str = ""  # SHA-256; "" where there are no files
 
     @property
@@ -226,22 +226,22 @@ class MethodCode(Record):
 class Manifest(Record):
     """A run, as written when it starts."""
 
-    format: Literal["fedscope/run/2"] = "fedscope/run/2"
-    name: Name
-    created: Moment
-    settings: Settings
-    model: ModelSpec
-    data: DataSpec
-    versions: dict[str, str]
+    format: Literal["fedscope/run/2"] = "fedscope/run/2"  # name and version of this format
+    name: Name  # of the run
+    created: Moment  # when it started, UTC
+    settings: Settings  # all options of the training
+    model: ModelSpec  # the network
+    data: DataSpec  # the data set
+    versions: dict[str, str]  # of fedscope and the packages that trained
     # None of an older or an added run, and where every round's clients are new: see Round.rows
     rows: RowsSpec | None = Field(None, exclude_if=operator.not_)
-    preset: PresetUse | None = None
+    preset: PresetUse | None = None  # that it started from
     methods: tuple[MethodCode, ...] = Field((), exclude_if=operator.not_)  # of other packages
     sends: bool = Field(False, exclude_if=operator.not_)  # clients start from another model than is kept
     sealed_metrics: bool = True  # each line of metrics.jsonl carries a check; not so in format 1
     partial: bool = False  # an import of single checkpoints: the others are elsewhere
     clients_deleted: bool = False  # by `runs delete --clients`, after the last round
-    added: Added | None = None
+    added: Added | None = None  # of a run that another program trained
     diverged: Positive | None = None  # the round that left loss or weights not finite: the last
     extended: tuple[Positive, ...] = ()  # the numbers of rounds that it was to have before --resume --rounds
 
@@ -258,30 +258,32 @@ class Manifest(Record):
 class Score(Plain):
     """Accuracy and loss on a test set: None where they were not measured, or are not finite."""
 
-    accuracy: Finite | None = None
-    loss: Finite | None = None
+    accuracy: Finite | None = None  # in [0, 1]; None: not measured, or not finite
+    loss: Finite | None = None  # None: not measured, or not finite [loss]
 
 
 class Round(Score):
     """One line of ``metrics.jsonl``: the scores and costs of a round; it may have further fields."""
 
-    round: Positive
-    train_loss: Finite | None = None  # of its clients, weighted by size
-    train_accuracy: Finite | None = None
+    round: Positive  # its number, from 1
+    train_loss: Finite | None = None  # of its clients, weighted by size [loss]
+    train_accuracy: Finite | None = None  # on the clients' own augmented data, under ``post_bn``
     validation: Score | None = None  # on the rows held out of training
-    accuracies: dict[str, Finite | None] = Field(default_factory=dict)  # where there are several models
+    # of each global model, where there are several
+    accuracies: dict[str, Finite | None] = Field(default_factory=dict)
     domains: dict[str, Finite | None] = Field(default_factory=dict)  # accuracy by domain
-    lr: Finite | None = None
+    lr: Finite | None = None  # learning rate
     shifted: bool = False  # the concepts shifted before it
-    clients: list[Annotated[int, Field(ge=0)]] = Field(default_factory=list)
+    clients: list[Annotated[int, Field(ge=0)]] = Field(default_factory=list)  # that took part
     rows: RowsSpec | None = None  # of its clients, where every round's are new
-    bytes_down: NonNegative = 0
-    bytes_up: NonNegative = 0
-    gradients: NonNegative = 0
-    workers: Positive = 1
-    peak_memory_bytes: list[Annotated[int, Field(ge=0)]] = Field(default_factory=list)  # of each worker
-    seconds: NonNegative = 0.0
-    seconds_in: dict[str, NonNegative] = Field(default_factory=dict)  # by phase; none in older runs
+    bytes_down: NonNegative = 0  # sent to them [bytes]
+    bytes_up: NonNegative = 0  # sent by them [bytes]
+    gradients: NonNegative = 0  # of the task loss that they computed [mini-batches]
+    workers: Positive = 1  # processes that trained
+    # of each worker so far [bytes]
+    peak_memory_bytes: list[Annotated[int, Field(ge=0)]] = Field(default_factory=list)
+    seconds: NonNegative = 0.0  # wall time [s]
+    seconds_in: dict[str, NonNegative] = Field(default_factory=dict)  # by phase; none in older runs [s]
 
     @property
     def deciding(self) -> float | None:
@@ -292,19 +294,19 @@ class Round(Score):
 class CheckpointInfo(Record):
     """A checkpoint: which weights these are, and everything needed to rebuild their network and data."""
 
-    format: Literal["fedscope/checkpoint/2"] = "fedscope/checkpoint/2"
-    run: Name
-    kind: Literal["global", "client"]
+    format: Literal["fedscope/checkpoint/2"] = "fedscope/checkpoint/2"  # name and version of this format
+    run: Name  # its name
+    kind: Literal["global", "client"]  # the server's model, or a client's
     round: Annotated[int, Field(ge=0)]  # rounds completed when the weights were taken
-    client: int | None = None
+    client: int | None = None  # its number; None: a global model
     # which global model: as in Settings.eval_model, or what clients started from where that is another
     average: Literal["cld", "sel", "all", "sent"] = "cld"
     samples: Positive | None  # n_k of a client; all training samples for the global model; None: unknown
-    metrics: dict[str, Finite | None] = {}  # null where not finite
-    settings: Settings
-    model: ModelSpec
-    data: DataSpec
-    versions: dict[str, str]
+    metrics: dict[str, Finite | None] = {}  # of its round; null where not finite
+    settings: Settings  # all options of the training
+    model: ModelSpec  # the network
+    data: DataSpec  # the data set
+    versions: dict[str, str]  # of fedscope and the packages that trained
     labels: tuple[int, ...] = Field((), exclude_if=operator.not_)  # of the classes, under concept shift
     rows: str = Field("", exclude_if=operator.not_)  # RowsSpec.sha256 of what the clients held; "": unknown
 

@@ -223,7 +223,8 @@ def _between(panel: Panel, scale: Scale) -> tuple[Grid, Grid, Grid]:
     x, y = (np.linspace(ends[0], ends[-1], FINE) for ends in (panel.x, panel.y))
     heights = scale.height(panel.values)
     fine = np.clip(RectBivariateSpline(panel.x, panel.y, heights)(x, y), heights.min(), heights.max())
-    return x, y, 10.0**fine if scale.log else fine
+    # the logarithm's rounding may carry the minimum below the lowest band, where nothing is drawn
+    return x, y, np.maximum(10.0**fine, scale.low) if scale.log else fine
 
 
 def _fill(axes: Axes, panel: Panel, scale: Scale) -> None:

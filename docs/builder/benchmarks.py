@@ -1,0 +1,103 @@
+"""The tables of the benchmarks' page, from the records that the benchmarks wrote."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from builder.markdown import table
+
+MEASURES = {
+    "curvature": "products, eigenvalues and trace beside PyHessian, hessian-eigenthings, curvlinops",
+    "landscapes": "a point of a surface beside a plain loop and loss-landscapes; adaptive grids",
+    "training": "samples per second beside a bare loop, pfl and Flower",
+    "products": "products that sharing between quantities and rounds saves",
+    "coverage": "how often 95 % intervals hold the truth on networks trained on CIFAR-10",
+    "methods": "accuracy, time and cost of every method",
+}
+
+
+def part(root: Path, name: str) -> str:
+    """Return the table of that name."""
+    makers = {
+        "files": _files,
+        "products": _products,
+        "algorithms": _algorithms,
+        "points": _points,
+        "training": _training,
+    }
+    return makers[name](root / "benchmarks")
+
+
+def _read(folder: Path, name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+    return content
+
+
+def _machines(content: Any) -> Iterator[dict[str, Any]]:
+    """Yield every machine that a record names."""
+    if isinstance(content, dict):
+        if isinstance(content.get("machine"), dict):
+            yield content["machine"]
+        for inner in content.values():
+            yield from _machines(inner)
+    if isinstance(content, list):
+        for inner in content:
+            yield from _machines(inner)
+
+
+def _files(folder: Path) -> str:
+    rows = []
+    for name, measures in MEASURES.items():
+        machines = list(_machines(_read(folder, name)))
+        cpus = " or ".join(sorted({machine["cpu"] for machine in machines}))
+        torch = ", ".join(sorted({str(machine["torch"]) for machine in machines}))
+        day = max((machine["date"][:10] for machine in machines), default="")
+        rows.append([f"`{name}.py`", measures, cpus, torch, day])
+    return table(["benchmark", "what it measures", "processor", "torch", "last run"], rows)
+
+
+def _products(folder: Path) -> str:
+    found = _read(folder, "curvature")["resnet20"]["product"]["contestants"]
+    rows = [
+        [
+            name,
+            f"{median(seconds):.2f}",
+            f"{found['times_fedscope'][name]:.2f}",
+            f"{found['peak_bytes'][name] / 1e9:.2f}",
+        ]
+        for name, seconds in found["seconds"].items()
+    ]
+    return table(["contestant", "seconds", "× fedscope", "peak memory, GB"], rows)
+
+
+def _algorithms(folder: Path) -> str:
+    found = _read(folder, "curvature")["resnet20"]
+    titles = {"top1": "λ_max, residual 1e-3", "top20": "top 20, residual 1e-3", "trace": "trace to 1 %"}
+    rows = [
+        [title, name, str(one["products"])]
+        for key, title in titles.items()
+        for name, one in found[key]["contestants"].items()
+    ]
+    return table(["asked for", "contestant", "products"], rows)
+
+
+def _points(folder: Path) -> str:
+    content = _read(folder, "landscapes")
+    rows = [
+        [f"`{network}`", name, f"{median(seconds):.2f}", f"{one['speed']['times_fedscope'][name]:.2f}"]
+        for network, one in content.items()
+        if isinstance(one, dict)
+        for name, seconds in one["speed"]["seconds_per_point"].items()
+    ]
+    return table(["network", "contestant", "seconds per point", "× fedscope"], rows)
+
+
+def _training(folder: Path) -> str:
+    rows = [
+        [group["title"], name, f"{one['samples_per_second']:,.0f}"]
+        for group in _read(folder, "training")["groups"]
+        for name, one in group["contestants"].items()
+    ]
+    return table(["work", "contestant", "samples per second"], rows)

@@ -1,0 +1,54 @@
+"""How the blocks of a page run: its files are written, and its lines are one script."""
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from builder.blocks import Block, Blocks
+
+# its pages go on from one to the next
+TUTORIAL = ("tutorial/train.md", "tutorial/measure.md", "tutorial/draw.md", "tutorial/own.md")
+
+# blocks that are shown and not run here, by page and file, and where they are run instead
+ELSEWHERE: Mapping[tuple[str, str], str] = {
+    ("foreign.md", "server_app.py"): "tests/adoption/flower_app.py, where Flower is installed",
+}
+
+
+def units(docs: Path) -> dict[str, list[Block]]:
+    """Return the blocks that run in one folder: of a page, or of the whole tutorial."""
+    found = {page: list(blocks) for page, blocks in groupby(Blocks(docs).all, key=lambda block: block.page)}
+    found["tutorial"] = [block for page in TUTORIAL for block in found.pop(page)]
+    return {
+        unit: page for unit, page in found.items() if any(one.language in ("sh", "python") for one in page)
+    }
+
+
+def script(page: Sequence[Block], folder: Path) -> str:
+    """Write the files that blocks are into a folder, and return the shell script that runs all in order."""
+    lines = ["set -e"]
+    for number, block in enumerate(page):
+        file = block.name or f"block_{number}.py"
+        if block.language == "python" or block.name:
+            (folder / file).write_text(block.code, encoding="utf-8")
+        if block.language == "sh":
+            lines.append(block.code)
+        elif block.language == "python" and (block.page, file) not in ELSEWHERE and not _named(block, page):
+            lines.append(f"python {file}")
+    return "\n".join(lines)
+
+
+def _named(block: Block, page: Sequence[Block]) -> bool:
+    """Say whether another block runs a block, or imports it."""
+    if block.name is None:
+        return False
+    module = block.name.removesuffix(".py")
+    used = re.compile(rf"\b{module}\.py\b|\b{module}:\w|^(?:from|import) {module}\b", re.MULTILINE)
+    return any(used.search(other.code) for other in page if other is not block)
+
+
+def pictures(page: Sequence[Block], docs: Path) -> list[str]:
+    """Return the names of the pictures that pages show from their own code."""
+    text = "".join((docs / name).read_text(encoding="utf-8") for name in {block.page for block in page})
+    return re.findall(r"!\[[^\]]*\]\((?:\.\./)?pictures/([\w-]+\.png)\)", text)
