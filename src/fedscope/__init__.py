@@ -1,19 +1,89 @@
 """fedscope: how flat, and how consistent across clients, the minima of federated-learning methods are.
 
-The names of :mod:`fedscope.landscape` are here too, imported when they are first used: this file imports
-nothing heavy, so that ``fedscope --help`` is quick.
+What the commands do is here as functions: :func:`train`, :func:`measure`, :func:`compare`,
+:func:`landscape`, :func:`report`, :func:`load`, and :class:`Registry`; and so are the names of
+:mod:`fedscope.landscape`. All are imported when they are first used: this file imports nothing heavy, so that
+``fedscope --help`` is quick.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedscope.api.compare import Comparison, compare
+    from fedscope.api.landscape import Landscape, landscape
+    from fedscope.api.load import Checkpoint, load
+    from fedscope.api.measure import Curvature, measure
+    from fedscope.api.registry import Registry
+    from fedscope.api.report import Report, report
+    from fedscope.api.run import Run
+    from fedscope.api.train import train
+    from fedscope.landscape import (
+        Axis,
+        Batches,
+        BatchMean,
+        CrossClient,
+        Density,
+        Diagonal,
+        Directions,
+        Eigenpairs,
+        EmpiricalFisher,
+        Estimate,
+        Estimated,
+        Estimator,
+        GaussNewton,
+        Hessian,
+        LambdaOperator,
+        Mark,
+        MonteCarloFisher,
+        Networks,
+        Operator,
+        Product,
+        Solution,
+        StateSpace,
+        Surface,
+        Trace,
+        as_operator,
+        barrier,
+        best_plane,
+        cross_client,
+        deflated_diagonal,
+        diagonal,
+        eigen_directions,
+        frozen_copy,
+        layer_eigenpairs,
+        layer_patterns,
+        line_between,
+        orthogonal,
+        plane_through,
+        principal_cosines,
+        rademacher,
+        random_directions,
+        solve,
+        spectral_density,
+        subspace_overlap,
+        surface,
+        top_eigenpairs,
+        trace,
+    )
 
 __version__ = "0.1.0"
+
+_FACE = {
+    "Checkpoint": "load", "Comparison": "compare", "Curvature": "measure", "Landscape": "landscape",
+    "Registry": "registry", "Report": "report", "Run": "run", "compare": "compare", "load": "load",
+    "measure": "measure", "train": "train",
+}  # fmt: skip
+_CALLABLE = ("landscape", "report")  # modules that are functions too
 
 __all__ = [
     "Axis",
     "BatchMean",
     "Batches",
+    "Checkpoint",
+    "Comparison",
     "CrossClient",
+    "Curvature",
     "Density",
     "Diagonal",
     "Directions",
@@ -25,11 +95,15 @@ __all__ = [
     "GaussNewton",
     "Hessian",
     "LambdaOperator",
+    "Landscape",
     "Mark",
     "MonteCarloFisher",
     "Networks",
     "Operator",
     "Product",
+    "Registry",
+    "Report",
+    "Run",
     "Solution",
     "StateSpace",
     "Surface",
@@ -37,32 +111,42 @@ __all__ = [
     "as_operator",
     "barrier",
     "best_plane",
+    "compare",
     "cross_client",
     "deflated_diagonal",
     "diagonal",
     "eigen_directions",
     "frozen_copy",
+    "landscape",
     "layer_eigenpairs",
     "layer_patterns",
     "line_between",
+    "load",
+    "measure",
     "orthogonal",
     "plane_through",
     "principal_cosines",
     "rademacher",
     "random_directions",
+    "report",
     "solve",
     "spectral_density",
     "subspace_overlap",
     "surface",
     "top_eigenpairs",
     "trace",
+    "train",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("fedscope.landscape"), name)
+    if name in _CALLABLE:
+        return import_module(f"fedscope.{name}")
+    if name in _FACE:
+        return getattr(import_module(f"fedscope.api.{_FACE[name]}"), name)
+    if name in __all__:
+        return getattr(import_module("fedscope.landscape"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -7,23 +7,49 @@ the user has to name it.
 """
 
 import hashlib
+import itertools
 import sys
+from collections.abc import Callable
 from functools import cache
 from importlib import invalidate_caches
 from importlib.machinery import PathFinder
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import ModuleType
 
 from fedscope.errors import UserError
 
 MODELS, DATASETS = "fedscope.models", "fedscope.datasets"  # entry points of other packages
 METHODS = "fedscope.methods"
+SESSION = "fedscope_session"  # the module of what a Python session gave as objects, which no file holds
 SHOWN = 8  # of a hash
 
 
 def is_own(name: str) -> bool:
     """Say whether ``name`` is MODULE:FACTORY, and not of a catalogue."""
     return ":" in name
+
+
+def reference_to(factory: Callable[[], object]) -> str:
+    """Return MODULE:NAME of a function or class; one that no file holds is put into the session's module.
+
+    Functions of the running script or notebook are among these: importing their file would run it again.
+    """
+    module, name = getattr(factory, "__module__", "__main__"), getattr(factory, "__qualname__", "")
+    if module != "__main__" and name and getattr(sys.modules.get(module), name, None) is factory:
+        return f"{module}:{name}"
+    session = sys.modules.setdefault(SESSION, ModuleType(SESSION))
+    stem = "".join(letter if letter.isalnum() else "_" for letter in name.rpartition(".")[2]) or "given"
+    numbered = (f"{stem}_{number}" for number in itertools.count(2))
+    names = itertools.chain([stem], numbered)
+    found = next(free for free in names if getattr(session, free, factory) is factory)
+    setattr(session, found, factory)
+    return f"{SESSION}:{found}"
+
+
+def is_of_session(reference: str) -> bool:
+    """Say whether a reference is to an object that was given in a Python session, this one or another."""
+    return reference.partition(":")[0] == SESSION
 
 
 @cache
@@ -59,6 +85,11 @@ def _is_here(reference: str) -> bool:
     """Say whether the module is in the working directory itself, and not installed below it."""
     file = _found(reference.partition(":")[0], [str(Path.cwd())])
     return file is not None and file == located(reference)
+
+
+def _is_there(reference: str) -> bool:
+    module, _, name = reference.partition(":")
+    return hasattr(sys.modules.get(module), name)
 
 
 def digest(*references: str) -> str:
@@ -100,6 +131,15 @@ def vouched(references: tuple[str, ...], recorded: str, flag: str, group: str, *
     Raises:
         UserError: they must not be run without being named, or are not found.
     """
+    gone = [one for one in references if is_of_session(one) and not _is_there(one)]
+    if gone and not named:
+        raise UserError(
+            f"the run was trained with {gone[0].partition(':')[2]}, an object of a Python session that has "
+            f"ended; give it again: model= and data=, or {flag} MODULE:FACTORY"
+        )
+    references = tuple(one for one in references if not is_of_session(one))
+    if not references:
+        return ""
     what, mend = " and ".join(references), f"{flag} {references[0]}"
     files = {reference: located(reference) for reference in references}
     lost = [reference.partition(":")[0] for reference, file in files.items() if file is None]

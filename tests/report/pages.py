@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fedscope import report
+import fedscope.report as report
 from fedscope.records.reading import hessians, landscapes
 from fedscope.records.runs import RunRecord
 

@@ -98,7 +98,7 @@ def _facts() -> tuple[list[Facts], dict[str, str]]:
 @click.option(
     "--shortcut",
     type=click.Choice(["A", "B"]),
-    help="Shortcuts of resnet20: padding, or projection. [default: A]",
+    help="Shortcuts of resnet8 and resnet20: padding, or projection. [default: A]",
 )
 @shared.json_target
 def show(json_target: str | None, **given: Any) -> None:

@@ -1,5 +1,9 @@
-"""Curvature and loss landscapes of any PyTorch model: operators, and plain functions of them."""
+"""Curvature and loss landscapes of any PyTorch model: operators, and plain functions of them.
 
+The module can be called: ``fedscope.landscape(...)`` is :func:`fedscope.api.landscape.landscape`.
+"""
+
+from fedscope.callable_module import make_callable
 from fedscope.landscape.heterogeneity.cross_client import cross_client
 from fedscope.landscape.heterogeneity.results import CrossClient
 from fedscope.landscape.loss.batches import Batches
@@ -76,3 +80,5 @@ __all__ = [
     "top_eigenpairs",
     "trace",
 ]
+
+make_callable(__name__, "fedscope.api.landscape:landscape")

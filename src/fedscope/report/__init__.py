@@ -1,11 +1,13 @@
 """The interactive HTML report: one self-contained file from plain records, which works offline.
 
-Nothing is computed here, and the same records give the same bytes.
+Nothing is computed here, and the same records give the same bytes. The module can be called:
+``fedscope.report(...)`` is :func:`fedscope.api.report.report`.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
+from fedscope.callable_module import make_callable
 from fedscope.errors import UserError
 from fedscope.figures.surface.from_records import draw
 from fedscope.figures.surface.surfaces import MOST_CHECKPOINTS
@@ -21,6 +23,8 @@ from fedscope.report.summary import summary
 __all__ = ["landscape_page", "report_page"]
 
 MOST_NAMED = 4  # subjects in the page's title
+
+make_callable(__name__, "fedscope.api.report:report")
 
 
 def report_page(

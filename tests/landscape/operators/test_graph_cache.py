@@ -101,7 +101,7 @@ def test_as_many_graphs_as_fit_are_kept_and_the_others_rebuilt() -> None:
         built.append(len(inputs))
         return (inputs,), torch.tensor(float(len(built)))
 
-    data = list(Batches(torch.zeros(10, 1), torch.zeros(10), 4))  # 4, 4, 2 samples
+    data = Batches(torch.zeros(10, 1), torch.zeros(10), 4)  # 4, 4, 2 samples
     graphs = Graphs(build, data, Cost(10, 1), most=2, memory=40)  # 12 bytes each, five of them
     assert [len(graphs.parts(b)) for b in range(3)] == [2, 2, 1]
     assert (graphs.plan.kept, graphs.plan.graphs, graphs.plan.size) == (2, 5, 12)

@@ -17,7 +17,7 @@ HELP = {
     "test_data": "MODULE:FACTORY of what to evaluate on, with data of your own. [default: a fifth]",
     "model": "A network of `fedscope models list`, or MODULE:FACTORY. [default: the data set's]",
     "head": "Projection head before the classifier. [default: the method's]",
-    "shortcut": "Shortcuts of resnet20: padding, or projection. [default: A]",
+    "shortcut": "Shortcuts of resnet8 and resnet20: padding, or projection. [default: A]",
     "augmentation": "Pipeline of the data set, such as fedalign, man or none. [default: its first]",
     "partition": "Who holds what: iid, dirichlet_balanced, dirichlet_equal… (docs/partitions.md).",
     "alpha": "Dirichlet concentration; smaller is more heterogeneous.",

@@ -115,7 +115,7 @@ def panels_figure(
             axes.append(
                 page.figure.add_axes(box, sharey=first) if beside else page.figure.add_axes(box, sharex=first)
             )
-            _draw_panel(axes[-1], panel, looks, x_scale)
+            draw_panel(axes[-1], panel, looks, x_scale)
             axes[-1].tick_params(labelleft=not beside or not place, labelbottom=beside or panel is panels[-1])
             axes[-1].xaxis.label.set_visible(beside or panel is panels[-1])
             axes[-1].yaxis.label.set_visible(not beside or not place)
@@ -124,9 +124,14 @@ def panels_figure(
     return page.figure
 
 
-def _draw_panel(
-    axes: Axes, panel: Panel, looks: Mapping[str, dict[str, Any]], x_scale: Literal["linear", "log"]
+def draw_panel(
+    axes: Axes,
+    panel: Panel,
+    looks: Mapping[str, dict[str, Any]] | None = None,
+    x_scale: Literal["linear", "log"] = "linear",
 ) -> None:
+    """Draw a panel's lines, but no legend; ``looks`` are matplotlib's settings of each by its label."""
+    looks = looks or dict(zip((line.label for line in panel.lines), _looks(panel.lines), strict=True))
     axes.set(xlabel=style.typeset(panel.x_label), ylabel=style.typeset(panel.y_label))
     axes.set_title(style.typeset(panel.title), fontsize=style.TEXT_SIZE, pad=3)
     axes.set_xscale(x_scale)

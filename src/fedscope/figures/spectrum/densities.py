@@ -59,31 +59,48 @@ def density_figure(
         one if isinstance(one, Density) else Density.read(finite(density_entry(one))) for one in densities
     ]
     labels = labels or [f"spectrum {number}" for number in range(1, len(shown) + 1)]
-    curves = [(np.array(one.grid), np.array(one.density)) for one in shown]
-    low, high = density_range([density for _, density in curves])
-    markers = [float("nan")] * len(curves) if lambda_max is None else lambda_max
     notes = wrapped(caption, width=width, size=style.SMALL_SIZE)
-    legend = LEGEND_LINE * (len(curves) + len(notes)) + 0.05
+    legend = LEGEND_LINE * (len(shown) + len(notes)) + 0.05
     with style.paper_style():
         page = Page(width=width, height=TOP + legend + AXES_HEIGHT + BOTTOM)
         box = page.box(left=LEFT, top=TOP + legend, width=width - LEFT - RIGHT, height=AXES_HEIGHT)
         page.write_notes(notes, top=TOP, step=LEGEND_LINE)
         axes = page.figure.add_axes(box)
-        for index, (curve, label, marker) in enumerate(zip(curves, labels, markers, strict=True)):
-            line = style.curve_look(index)
-            _draw_curve(axes, curve, label, marker, line)
-            _draw_band(axes, curve[0], shown[index].band, line["color"])
-        axes.set_yscale("log")
-        axes.set(ylim=(low, high), xlabel="eigenvalue", ylabel="density")
-        axes.yaxis.set_major_locator(LogLocator(numticks=7))
-        axes.yaxis.set_minor_locator(NullLocator())
-        _scale_eigenvalues(axes, x_scale, sigma=max(one.sigma for one in shown))
-        axes.spines[["top", "right"]].set_visible(False)
+        draw_densities(axes, shown, labels, lambda_max=lambda_max, x_scale=x_scale)
         # the legend stands above the axes, where no curve can run into it
         axes.legend(
             loc="lower left", bbox_to_anchor=(0, 1.01), borderaxespad=0, labelspacing=0.25, handlelength=3
         )
     return page.figure
+
+
+def draw_densities(
+    axes: Axes,
+    densities: Sequence[Density],
+    labels: Sequence[str],
+    *,
+    lambda_max: Sequence[float] | None = None,
+    x_scale: Literal["symlog", "linear"] = "symlog",
+) -> None:
+    """Draw the densities of records with their bands and scales, but without a legend.
+
+    Raises:
+        UserError: none is positive anywhere.
+        ValueError: when the numbers of densities, labels and eigenvalues differ.
+    """
+    curves = [(np.array(one.grid), np.array(one.density)) for one in densities]
+    low, high = density_range([density for _, density in curves])
+    markers = [float("nan")] * len(curves) if lambda_max is None else lambda_max
+    for index, (curve, label, marker) in enumerate(zip(curves, labels, markers, strict=True)):
+        line = style.curve_look(index)
+        _draw_curve(axes, curve, label, marker, line)
+        _draw_band(axes, curve[0], densities[index].band, line["color"])
+    axes.set_yscale("log")
+    axes.set(ylim=(low, high), xlabel="eigenvalue", ylabel="density")
+    axes.yaxis.set_major_locator(LogLocator(numticks=7))
+    axes.yaxis.set_minor_locator(NullLocator())
+    _scale_eigenvalues(axes, x_scale, sigma=max(one.sigma for one in densities))
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _draw_curve(

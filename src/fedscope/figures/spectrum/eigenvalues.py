@@ -51,11 +51,6 @@ def eigenvalue_figure(
     """
     if not 1 <= len(spectra) <= MOST_CURVES:
         raise UserError(f"one figure shows 1 to {MOST_CURVES} spectra, not {len(spectra)}: make several")
-    ends = [spectra, smallest if smallest is not None else [()] * len(spectra)]
-    finite = np.array([entry.value for end in ends for one in end for entry in one])
-    finite = finite[np.isfinite(finite)]
-    if not finite.size:
-        raise UserError("no eigenvalue is finite, so there is no spectrum to draw; see --json")
     with style.paper_style():
         notes = wrapped(caption, width=width, size=style.SMALL_SIZE)
         legend = LEGEND_LINE * (len(spectra) + len(notes)) + 0.05
@@ -63,22 +58,43 @@ def eigenvalue_figure(
         box = page.box(left=LEFT, top=TOP + legend, width=width - LEFT - RIGHT, height=AXES_HEIGHT)
         page.write_notes(notes, top=TOP, step=LEGEND_LINE)
         axes = page.figure.add_axes(box)
-        for index, (upper, lower, label) in enumerate(zip(*ends, labels, strict=True)):
-            # side by side, or bars would cover each other
-            shift = (index - (len(spectra) - 1) / 2) * min(APART, 0.4 / len(spectra))
-            _draw_curve(axes, upper, label, index, shift)
-            if lower:
-                _draw_curve(axes, lower, "_same as above", index, shift)
-        _scale(axes, finite)
-        longest = max(map(len, spectra))
-        axes.set_xlim(1 - 0.02 * longest - 0.2, longest + 0.02 * longest + 0.2)
-        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
-        axes.set(xlabel="index from either end" if smallest else "index", ylabel="eigenvalue")
-        axes.spines[["top", "right"]].set_visible(False)
+        draw_eigenvalues(axes, spectra, labels, smallest=smallest)
         axes.legend(
             loc="lower left", bbox_to_anchor=(0, 1.01), borderaxespad=0, labelspacing=0.25, handlelength=3
         )
     return page.figure
+
+
+def draw_eigenvalues(
+    axes: Axes,
+    spectra: Sequence[Sequence[Eigenvalue]],
+    labels: Sequence[str],
+    *,
+    smallest: Sequence[Sequence[Eigenvalue]] | None = None,
+) -> None:
+    """Draw the eigenvalues with their intervals and scales, but without a legend.
+
+    Raises:
+        UserError: no eigenvalue is finite.
+        ValueError: when the numbers of spectra and labels differ.
+    """
+    ends = [spectra, smallest if smallest is not None else [()] * len(spectra)]
+    finite = np.array([entry.value for end in ends for one in end for entry in one])
+    finite = finite[np.isfinite(finite)]
+    if not finite.size:
+        raise UserError("no eigenvalue is finite, so there is no spectrum to draw; see --json")
+    for index, (upper, lower, label) in enumerate(zip(*ends, labels, strict=True)):
+        # side by side, or bars would cover each other
+        shift = (index - (len(spectra) - 1) / 2) * min(APART, 0.4 / len(spectra))
+        _draw_curve(axes, upper, label, index, shift)
+        if lower:
+            _draw_curve(axes, lower, "_same as above", index, shift)
+    _scale(axes, finite)
+    longest = max(map(len, spectra))
+    axes.set_xlim(1 - 0.02 * longest - 0.2, longest + 0.02 * longest + 0.2)
+    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
+    axes.set(xlabel="index from either end" if smallest else "index", ylabel="eigenvalue")
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _draw_curve(axes: Axes, spectrum: Sequence[Eigenvalue], label: str, index: int, shift: float) -> None:

@@ -87,6 +87,19 @@ def profile_figure(
         return _draw(lines, names, title=title, caption=caption, width=width)
 
 
+def draw_profile(axes: Axes, surface: Surface, label: str, *, metric: str = "loss") -> None:
+    """Draw one metric along one line.
+
+    Raises:
+        UserError: it is a plane, a line of one point, no value is finite, or the metric was not computed.
+    """
+    line = _line(surface, label, None, [metric], 0)
+    if not np.isfinite(line.values[metric]).any():
+        raise UserError(f"no {metric} on the line is finite: choose a smaller --span")
+    _draw_metric(axes, [line], metric, (float(line.x[0]), float(line.x[-1])))
+    axes.set_xlabel(style.typeset(line.axis))
+
+
 def _line(surface: Surface, label: str, barrier: Barrier | None, names: Sequence[str], index: int) -> _Line:
     if len(surface.axes) != 1:
         raise UserError(f"'{label}' is a plane and no profile: draw planes and profiles apart")

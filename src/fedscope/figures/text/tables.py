@@ -6,6 +6,7 @@ Built from Hessian records, so that a table can be made again from files without
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
@@ -35,6 +36,26 @@ class Table:
         lines = [_row(cells) for cells in (self.columns, rule, *self.rows)]
         notes = [f"- {note}" for note in self.notes]
         return "\n".join([f"**{self.title}**", "", *lines, *([""] if notes else []), *notes]) + "\n"
+
+    def text(self) -> str:
+        """Return the table as aligned text: first column left, the others right."""
+        rows = [self.columns, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join([cells[0].ljust(widths[0]), *map(str.rjust, cells[1:], widths[1:])]) for cells in rows
+        ]
+        return "\n".join([self.title, *(line.rstrip() for line in lines)])
+
+    def html(self) -> str:
+        """Return the table as HTML, its notes under it."""
+        head = "".join(f"<th>{escape(cell)}</th>" for cell in self.columns)
+        rows = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in self.rows)
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
+        return (
+            f"<table><caption>{escape(self.title)}</caption><thead><tr>{head}</tr></thead>"
+            f"<tbody>{body}</tbody></table>{f'<ul>{notes}</ul>' if notes else ''}"
+        )
 
 
 def hessian_table(records: Sequence[HessianRecord]) -> Table:

@@ -1,16 +1,19 @@
 """The samples behind a curvature operator: fixed, in a fixed order, with their counts."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset
 
 from fedscope.errors import UserError
+from fedscope.landscape.loss.streamed import Batch, Streamed, streamed
 from fedscope.landscape.loss.trees import Tree, count, joined, leaves, mapped, octets, some, split
 
-Batch = tuple[Tree, Tree]
 SMALLEST = 8  # samples of a batch that others are cut into
 
 
@@ -41,25 +44,44 @@ class Batches:
         if population is not None and population < count(inputs):
             raise UserError(f"{count(inputs)} samples cannot be drawn from a population of {population}")
         self.population = population
-        self._pairs = tuple(zip(split(inputs, batch_size), split(targets, batch_size), strict=True))
+        pairs = zip(split(inputs, batch_size), split(targets, batch_size), strict=True)
+        self._pairs: Sequence[Batch] = tuple(pairs)
         self._order: Tensor | None = None
 
     @classmethod
-    def from_iterable(cls, loader: Iterable[object]) -> "Batches":
-        """Run once through ``loader`` (an iterator will do) and keep its batches in the order they came.
+    def from_iterable(cls, loader: Iterable[object] | Dataset[Any], batch_size: int = 256) -> "Batches":
+        """Return the batches of a loader or a data set, the same in every pass.
 
         An item is a pair (inputs, targets); or a dict, which is both: the model gets it by name and the loss
         whole.
 
+        A ``torch.utils.data.Dataset`` with an index, a ``datasets.Dataset``, or a ``DataLoader`` of one is
+        read row by row, in an order of its own: ascending where the loader only shuffles. What exceeds
+        256 MiB is read again in every pass, so that it need not fit memory or device; loader workers are not
+        used. Anything else (an iterator will do) is run through once, and kept in the order it came.
+
+        Args:
+            loader: what to read.
+            batch_size: samples per batch of a data set; a loader has its own.
+
         Raises:
             UserError: no batch, an empty batch, or an item that is neither or whose tensors differ in length.
         """
-        return cls._of([_pair(item) for item in loader])
+        found = streamed(loader, _pair, batch_size)
+        return cls._of([_pair(item) for item in iter(loader)] if found is None else found)
 
     @classmethod
-    def of(cls, data: "Batches | Iterable[object]") -> "Batches":
-        """Return ``data``, if it is no such thing yet run through once (:meth:`from_iterable`)."""
-        return data if isinstance(data, cls) else cls.from_iterable(data)
+    def of(cls, data: "Data", batch_size: int = 256) -> "Batches":
+        """Return ``data`` as batches: as they are, of one pair (inputs, targets), or :meth:`from_iterable`.
+
+        A pair's tensors may be NumPy arrays. A tuple of two pairs, or a list, is an iterable of batches.
+        """
+        if isinstance(data, cls):
+            return data
+        if isinstance(data, tuple) and len(data) == 2 and not all(map(_is_batch, data)):
+            inputs, targets = (_as_tensors(side) for side in data)
+            return cls(inputs, targets, batch_size)
+        return cls.from_iterable(data, batch_size)
 
     def dealt(self, least: int, seed: int = 0) -> "Batches":
         """Return the samples dealt at random to ``least`` batches of near-equal size, or as many as here are.
@@ -71,19 +93,39 @@ class Batches:
         """
         samples, smallest = self.samples, min(SMALLEST, *self.sizes)
         batches = max(len(self), min(least, samples // smallest))
-        try:
-            inputs, targets = (joined([pair[side] for pair in self]) for side in (0, 1))
-        except UserError:
-            return self
         order = torch.randperm(samples, generator=torch.Generator().manual_seed(seed))
         parts = [part.sort().values for part in order.tensor_split(batches)]
-        dealt = ((some(inputs, part), some(targets, part)) for part in parts)
-        return Batches._of(dealt, self.order[torch.cat(parts)], self.population)
+        try:
+            return self.taken(parts)
+        except UserError:
+            return self
 
-    def with_targets(self, targets: Iterable[Tree]) -> "Batches":
-        """Return the same batches with other targets, a tree for each."""
-        pairs = ((inputs, other) for (inputs, _), other in zip(self, targets, strict=True))
-        return Batches._of(pairs, self._order, self.population)
+    def taken(self, parts: Sequence[Tensor]) -> "Batches":
+        """Return batches of the samples at these places (n_b,), counted through all batches in their order.
+
+        Raises:
+            UserError: the batches cannot be joined, such as those of sequences of several lengths.
+        """
+        dealt: Sequence[Batch]
+        if isinstance(self._pairs, Streamed):
+            dealt = self._pairs.taken(parts)
+        else:
+            inputs, targets = (joined([pair[side] for pair in self]) for side in (0, 1))
+            dealt = tuple((some(inputs, part), some(targets, part)) for part in parts)
+        return Batches._of(dealt, self.order[torch.cat(list(parts))], self.population)
+
+    def each(self, function: Callable[[Batch], Batch]) -> "Batches":
+        """Return the batches with ``function`` applied to each, now or whenever it is read."""
+        found = self._pairs.mapped(function) if isinstance(self._pairs, Streamed) else map(function, self)
+        return Batches._of(found, self._order, self.population)
+
+    def beside(self, extras: Sequence[Mapping[str, Tensor]]) -> "Batches":
+        """Return the batches with further entries of their targets, which are dicts; a mapping for each."""
+        if isinstance(self._pairs, Streamed):
+            return Batches._of(self._pairs.beside(extras), self._order, self.population)
+        pairs = zip(self, extras, strict=True)
+        both = ((inputs, {**targets, **extra}) for (inputs, targets), extra in pairs)
+        return Batches._of(both, self._order, self.population)
 
     def joined(self, most: int) -> Iterator[Batch]:
         """Yield the samples in the same order, small batches joined to such of at most ``most`` samples.
@@ -103,7 +145,8 @@ class Batches:
         cls, pairs: Iterable[Batch], order: Tensor | None = None, population: int | None = None
     ) -> "Batches":
         batches = cls.__new__(cls)
-        batches._pairs, batches._order, batches.population = tuple(pairs), order, population
+        batches._pairs = pairs if isinstance(pairs, Streamed) else tuple(pairs)
+        batches._order, batches.population = order, population
         if not batches._pairs:
             raise UserError("the data has no batches; give at least one sample")
         return batches
@@ -111,7 +154,14 @@ class Batches:
     @property
     def sizes(self) -> tuple[int, ...]:
         """Samples in each batch."""
+        if isinstance(self._pairs, Streamed):
+            return self._pairs.sizes
         return tuple(count(inputs) for inputs, _ in self._pairs)
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether they are read again in every pass."""
+        return isinstance(self._pairs, Streamed)
 
     @property
     def samples(self) -> int:
@@ -127,7 +177,7 @@ class Batches:
     def sha256(self) -> str:
         """Hash of all samples, their order and how they are batched."""
         digest = hashlib.sha256(f"{self.sizes}".encode())
-        for tensor in leaves(self._pairs):
+        for tensor in (tensor for pair in self for tensor in leaves(pair)):
             digest.update(f"{tensor.dtype} {tuple(tensor.shape)}\0".encode())
             digest.update(octets(tensor))
         return digest.hexdigest()
@@ -138,14 +188,26 @@ class Batches:
     def __iter__(self) -> Iterator[Batch]:
         return iter(self._pairs)
 
+    def __getitem__(self, b: int) -> Batch:
+        return self._pairs[b]
+
     def to(self, device: torch.device | str, dtype: torch.dtype) -> "Batches":
-        """Return the batches on ``device``; floating tensors in ``dtype``, labels as they are."""
+        """Return the batches on ``device``; floating tensors in ``dtype``, labels as they are.
+
+        What is read in every pass is moved when it is read.
+        """
 
         def moved(tensor: Tensor) -> Tensor:
             return tensor.to(device, dtype) if tensor.is_floating_point() else tensor.to(device)
 
-        pairs = ((mapped(moved, inputs), mapped(moved, targets)) for inputs, targets in self)
-        return Batches._of(pairs, self._order, self.population)
+        def both(pair: Batch) -> Batch:
+            return mapped(moved, pair[0]), mapped(moved, pair[1])
+
+        return self.each(both)
+
+
+Data = Batches | Dataset[Any] | Iterable[object]
+"""Batches, or what :meth:`Batches.of` makes some of."""
 
 
 def _together(group: list[Batch]) -> list[Batch]:
@@ -155,6 +217,20 @@ def _together(group: list[Batch]) -> list[Batch]:
         return [(joined([inputs for inputs, _ in group]), joined([targets for _, targets in group]))]
     except UserError:
         return group
+
+
+def _is_batch(item: object) -> bool:
+    """Say whether an item of a tuple is a batch: a pair, or a dict."""
+    return isinstance(item, Mapping) or (isinstance(item, tuple | list) and len(item) == 2)
+
+
+def _as_tensors(tree: Tree) -> Tree:
+    """Return the tree with its NumPy arrays as tensors."""
+    if isinstance(tree, np.ndarray):
+        return torch.as_tensor(tree)
+    if isinstance(tree, Mapping):
+        return {name: _as_tensors(item) for name, item in tree.items()}
+    return tuple(map(_as_tensors, tree)) if isinstance(tree, tuple | list) else tree
 
 
 def _pair(item: object) -> Batch:

@@ -1,10 +1,9 @@
 """A model's mean loss as a function of one flat vector of its trainable parameters."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
-from itertools import islice
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
-from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.loss.batches import Batches, Data
 from fedscope.landscape.loss.batchnorm import frozen_copy, has_batch_statistics, written_buffers
 from fedscope.landscape.loss.bn_folding import Fold
 from fedscope.landscape.loss.checks import close, largest, once_differentiable
@@ -60,7 +59,7 @@ class FlatLoss:
         self,
         model: nn.Module,
         loss_fn: LossFunction,
-        batches: Batches | Iterable[object],
+        batches: Data,
         *,
         bn: BatchNormMode = "eval",
         parameters: Sequence[str] | None = None,
@@ -236,8 +235,7 @@ class FlatLoss:
 
     def differs(self, b: int, found: Tensor) -> bool:
         """Say whether batch b's loss at ``center`` in the present form is another than the network's."""
-        batch = next(islice(self.batches, b, None))
-        own = self._loss_of(b, *batch)
+        own = self._loss_of(b, *self.batches[b])
         return not close(own, found, self.dtype, beside=self._sizes[b])
 
     def give_up_form(self, reason: str) -> None:

@@ -1,12 +1,15 @@
 """Whether a loss is a mean over samples, as weighting batches by their counts requires."""
 
+from itertools import islice
+
 import torch
 from torch import Tensor, nn
 
 from fedscope.errors import UserError
-from fedscope.landscape.loss.batches import Batch, Batches
+from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.checks import close
 from fedscope.landscape.loss.flat_loss import SAMPLE, FlatLoss, LossFunction
+from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import Tree, count, joined, some
 
 
@@ -98,7 +101,7 @@ def _same(whole: float, mean: float) -> bool:
 
 def _first(batches: Batches) -> Batch:
     """Return the first batch; of one or two samples, which have no parts, with the next ones."""
-    taken = list(batches)[: 1 if batches.sizes[0] > 2 else SAMPLE]
+    taken = list(islice(batches, 1 if batches.sizes[0] > 2 else SAMPLE))
     try:
         return joined([inputs for inputs, _ in taken]), joined([targets for _, targets in taken])
     except UserError:  # of several lengths

@@ -3,9 +3,8 @@
 import hashlib
 import weakref
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +12,7 @@ from torch.distributed import ProcessGroup
 
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
-from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.loss.batches import Data
 from fedscope.landscape.loss.checks import (
     check_repeats,
     check_symmetric,
@@ -71,7 +70,7 @@ class LossOperator(BatchMean):
         self,
         model: nn.Module,
         loss_fn: LossFunction,
-        batches: Batches | Iterable[object],
+        batches: Data,
         *,
         bn: BatchNormMode = "eval",
         parameters: Sequence[str] | None = None,
@@ -172,13 +171,15 @@ class LossOperator(BatchMean):
         if self._loss.coupled:
             return None
         v = v.to(self.device, self.dtype)
-        batches = list(self._loss.batches.joined(self.plan.together))
-        starts = [0, *accumulate(count(inputs) for inputs, _ in batches)]
-        found = torch.zeros(starts[-1], dtype=torch.float64, device=self.device)
+        found = torch.zeros(self._loss.batches.samples, dtype=torch.float64, device=self.device)
+        start, mine = 0, share(len(self._loss.batches), self._group)
         try:
             with self._loss.forward_mode():
-                for b in share(len(batches), self._group):
-                    found[starts[b] : starts[b + 1]] = self._forms(*batches[b], v)
+                for turn, (inputs, targets) in enumerate(self._loss.batches.joined(self.plan.together)):
+                    end = start + count(inputs)
+                    if turn in mine:
+                        found[start:end] = self._forms(inputs, targets, v)
+                    start = end
         except Exception:  # whatever a network or a loss raises that is not made for forward mode
             return None
         add_up(self._group, found)
@@ -230,7 +231,7 @@ class LossOperator(BatchMean):
     def _graphs(self) -> Graphs:
         """Return the graphs; at the first call, look at what they rest on and cost."""
         if self._prepared is None:
-            batches, whole = list(self._loss.batches), self._loss.coupled
+            batches, whole = self._loss.batches, self._loss.coupled
             cost = self._checked_cost(*batches[0])
             longest = max(self._loss.batches.sizes)
             most = longest if whole else cost.fitting(longest, self._memory)

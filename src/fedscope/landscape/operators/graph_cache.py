@@ -10,7 +10,7 @@ free: the same inputs give the same bits.
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
-from fedscope.landscape.loss.batches import Batch
+from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import Tree, count, leaves, some
 
 Graph = tuple[Tensor, ...]
@@ -91,25 +92,28 @@ class Graphs:
     def __init__(
         self,
         build: Build,
-        batches: Sequence[Batch],
+        batches: Batches,
         size: Callable[[int], int],
         *,
         most: int,
         memory: int | None,
     ) -> None:
-        self._build = build
-        self._parts = [cut(batch, most) for batch in batches]
-        sizes = [size(count(inputs)) for parts in self._parts for inputs, _ in parts]
-        longest = max(count(inputs) for inputs, _ in batches)
+        self._build, self._batches = build, batches
+        self._parts = [slices(samples, most) for samples in batches.sizes]
+        counts = [_length(part) for parts in self._parts for part in parts]
+        sizes = [size(samples) for samples in counts]
+        longest = max(batches.sizes)
         if memory is not None and max(sizes) > memory and most == longest > 1:
             raise UserError(
                 f"the graph of a batch of {longest} takes about {max(sizes) / 2**20:.0f} MiB, memory is "
                 f"{memory / 2**20:.0f} MiB, and a batch whose samples interact (bn='batch', or a loss that "
                 "is no mean over samples) cannot be cut: give more memory or smaller batches"
             )
-        budget = _free(next(leaves(batches[0])).device) if memory is None else memory
+        if memory is None:  # of what is read again in every pass no graph is kept
+            memory = max(sizes) if batches.is_streamed else _free(next(leaves(batches[0])).device)
+        budget = memory
         self.plan = Plan(
-            max(count(inputs) for parts in self._parts for inputs, _ in parts),
+            max(counts),
             len(sizes),
             _kept(sizes, budget),
             max(sizes),
@@ -124,11 +128,12 @@ class Graphs:
 
     def samples(self, b: int, part: int) -> Batch:
         """Return the part's samples."""
-        return self._parts[b][part]
+        rows, (inputs, targets) = self._parts[b][part], self._batches[b]
+        return some(inputs, rows), some(targets, rows)
 
     def share(self, b: int, part: int) -> float:
         """Return the part's fraction of batch b's samples."""
-        return count(self._parts[b][part][0]) / sum(count(inputs) for inputs, _ in self._parts[b])
+        return _length(self._parts[b][part]) / self._batches.sizes[b]
 
     def loss(self, b: int) -> Tensor:
         """Return batch b's mean loss, as it came with the graphs of all its parts."""
@@ -138,7 +143,7 @@ class Graphs:
         """Return the graph of a part. The caller drops it before asking for the next."""
         if (b, part) in self._kept:
             return self._kept[b, part]
-        graph, self._losses[b, part] = self._build(*self._parts[b][part])
+        graph, self._losses[b, part] = self._build(*self.samples(b, part))
         if len(self._kept) < self.plan.kept:
             self._kept[b, part] = graph
         return graph
@@ -173,10 +178,17 @@ def _saved_bytes(build: Callable[[], Graph]) -> tuple[Graph, int]:
 
 def cut(batch: Batch, most: int) -> list[Batch]:
     """Return a batch in near-equal parts of at most ``most`` samples."""
-    samples = count(batch[0])
+    return [(some(batch[0], rows), some(batch[1], rows)) for rows in slices(count(batch[0]), most)]
+
+
+def slices(samples: int, most: int) -> list[slice]:
+    """Return near-equal stretches of at most ``most`` samples."""
     rows = torch.arange(samples).tensor_split(math.ceil(samples / most))
-    parts = [slice(int(part[0]), int(part[-1]) + 1) for part in rows]
-    return [(some(batch[0], part), some(batch[1], part)) for part in parts]
+    return [slice(int(part[0]), int(part[-1]) + 1) for part in rows]
+
+
+def _length(rows: slice) -> int:
+    return int(rows.stop) - int(rows.start)
 
 
 def _kept(sizes: list[int], budget: int) -> int:

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
-from fedscope.landscape.loss.batches import Batch, Batches
+from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.batchnorm import frozen_copy
 from fedscope.landscape.loss.flat_loss import LossFunction
+from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import mapped
 from fedscope.landscape.operators.probes import DEFAULT_SEED
 from fedscope.landscape.spectral.results import Eigenpairs, Trace

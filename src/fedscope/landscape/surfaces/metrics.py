@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from fedscope.errors import UserError
 from fedscope.factories import reason
-from fedscope.landscape.loss.batches import Batch
 from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction
+from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import Tree, cloned, count, mapped
 from fedscope.statistics.intervals import data_stderr
 

@@ -1,7 +1,7 @@
 """The loss, and other numbers, on a line or a plane through weight space: L(o + a·d₀ + b·d₁)."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from torch.distributed import ProcessGroup
 
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
-from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.loss.batches import Batches, Data
 from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.surfaces.adaptive import Grid, Mask, interpolated, refined, relative_error
@@ -32,7 +32,7 @@ Coordinates = Sequence[float] | Tensor
 def surface(
     model: nn.Module,
     loss_fn: LossFunction,
-    batches: Batches | Iterable[object],
+    batches: Data,
     *,
     directions: Directions | tuple[Tensor, ...],
     values: Sequence[Coordinates] | None = None,

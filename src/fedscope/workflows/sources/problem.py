@@ -20,7 +20,7 @@ from fedscope.factories import called, imported, reason
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.landscape.loss.mean_loss import NoMeanError, check_mean
-from fedscope.landscape.loss.trees import Tree, joined, some
+from fedscope.landscape.loss.trees import Tree, joined
 from fedscope.models import catalogue as model_catalogue
 from fedscope.models import own
 from fedscope.workflows.sources.samples import MOST, Source, data_of, draw
@@ -151,6 +151,18 @@ def _filled(model: nn.Module, state: dict[str, Tensor], source: Source, path: Pa
 def _own(path: Path, source: Source, batches: Batches, rows: Tensor | None) -> Problem:
     model, notes, sha256 = own_network(path, source)
     loss_fn = imported(source.loss, "--loss") if source.loss else cross_entropy
+    return own_problem(Problem(model, loss_fn, batches, source, path, sha256, None, notes, rows))
+
+
+def own_problem(problem: Problem) -> Problem:
+    """Return the problem of a user's own network and data, with its loss tried on the first batch.
+
+    Small data whose loss is no mean over samples becomes one batch.
+
+    Raises:
+        UserError: network or loss fail on the data, or the loss is no mean over samples.
+    """
+    source, batches, loss_fn = problem.source, problem.batches, problem.loss_fn
 
     def named(output: Any, targets: Tree) -> Tensor:
         try:
@@ -160,20 +172,20 @@ def _own(path: Path, source: Source, batches: Batches, rows: Tensor | None) -> P
             raise UserError(f"the first batch of {source.data} fails in {name}: {reason(error)}") from error
 
     try:
-        check_mean(model, named, batches)
+        check_mean(problem.model, named, batches)
     except NoMeanError:
         if source.batch_size or batches.samples > MOST:
             raise
         whole = [tuple(joined(list(parts)) for parts in zip(*batches, strict=True))]
-        batches = Batches.from_iterable(whole)
-        notes = (*notes, f"the loss is no mean over samples: all {batches.samples} are one batch")
+        note = f"the loss is no mean over samples: all {batches.samples} are one batch"
+        return replace(problem, batches=Batches.from_iterable(whole), notes=(*problem.notes, note))
     except UserError:
         raise
     except Exception as error:  # whatever the user's network raises
         raise UserError(
             f"the first batch of {source.data} fails in {source.model}: {reason(error)}"
         ) from error
-    return Problem(model, loss_fn, batches, source, path, sha256, None, notes, rows)
+    return problem
 
 
 def own_network(path: Path, source: Source) -> tuple[nn.Module, tuple[str, ...], str]:
@@ -195,12 +207,20 @@ def _own_batches(source: Source) -> tuple[Batches, Tensor | None]:
         raise
     except Exception as error:  # whatever the user's loader raises
         raise UserError(f"--data {source.data}: {reason(error)}") from error
+    return own_samples(batches, source)
+
+
+def own_samples(batches: Batches, source: Source) -> tuple[Batches, Tensor | None]:
+    """Return the source's draw of a user's own samples, and which they are; None where all are taken.
+
+    Raises:
+        UserError: batches that cannot be joined, of sequences of several lengths, say, are to be drawn from.
+    """
+    rows = draw(batches.samples, source)
     try:
-        inputs, targets = joined(list(batches))
+        chosen = batches.taken(rows.split(source.batch_of(len(rows))))
     except UserError:  # padded to a length of their own, say: they can be taken as they are
         if source.samples or source.batch_size:
             raise
         return batches.to(source.device, source.dtype), None
-    rows = draw(batches.samples, source)
-    inputs, targets = (some(part, rows) for part in (inputs, targets))
-    return Batches(inputs, targets, source.batch_of(len(rows))).to(source.device, source.dtype), rows
+    return chosen.to(source.device, source.dtype), rows

@@ -1,0 +1,1 @@
+"""The Python face: what the commands do, as functions of what a notebook holds."""

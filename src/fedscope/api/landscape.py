@@ -1,0 +1,138 @@
+"""The loss around checkpoints or networks, or through them."""
+
+from collections.abc import Sequence
+from typing import Any, Unpack
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedscope.api.reporting import reporter
+from fedscope.api.shown import Drawn, axes_of
+from fedscope.api.sources import On, Weights, names_of, problems_of, registry_folder, targets_of
+from fedscope.checkpoints.file.checkpoint import versions
+from fedscope.checkpoints.registry.registry import Registry
+from fedscope.choices import BatchNormMode
+from fedscope.errors import UserError
+from fedscope.figures import own_axes
+from fedscope.figures.numbers import format_estimate
+from fedscope.figures.provenance import made_from
+from fedscope.figures.style import paper_style
+from fedscope.figures.surface.from_records import draw
+from fedscope.figures.surface.surfaces import Kind
+from fedscope.figures.text.labels import label
+from fedscope.figures.text.tables import Table
+from fedscope.landscape.surfaces.fused_forward import Precision
+from fedscope.records.landscape import LandscapeRecord
+from fedscope.workflows.landscape.checkpoints import landscapes
+from fedscope.workflows.landscape.named_slices import THROUGH, DirectionsName, Plane
+from fedscope.workflows.landscape.scan import scan
+
+
+class Landscape(Drawn):
+    """Planes, or lines, of the loss; :attr:`records` has them as ``plot-landscape --json`` prints them."""
+
+    def __init__(self, records: Sequence[LandscapeRecord]) -> None:
+        self.records = tuple(records)
+
+    def __getitem__(self, place: int) -> "Landscape":
+        return Landscape([self.records[place]])
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def table(self) -> Table:
+        """Return of each one its centre's loss, the range on the grid, and the axes."""
+        rows = [
+            (
+                label(record.checkpoint), format_estimate(record.center_loss), *_range(record),
+                " × ".join(f"{axis.name} ({len(axis.values)})" for axis in record.axes),
+            )
+            for record in self.records
+        ]  # fmt: skip
+        return Table(
+            "Loss landscape", ("checkpoint", "centre", "lowest", "highest", "axes (points)"), tuple(rows), ()
+        )
+
+    def to_dict(self) -> Any:
+        """Return the record of schema ``fedscope/landscape/1``; of several a list."""
+        found = [record.to_json() for record in self.records]
+        return found[0] if len(found) == 1 else found
+
+    def origin(self) -> dict[str, Any]:
+        """Return checkpoints and settings."""
+        return made_from(self.records)
+
+    def figure(self, kind: Kind = "both", *, metric: str = "loss") -> Figure:
+        """Return the picture: surfaces above contours (``both``), one of them, or a ``heat`` map."""
+        return draw(self.records, kind=kind, metric=metric)
+
+    def plot(
+        self, ax: Axes | None = None, *, kind: Kind = "contour", metric: str = "loss", place: int = 0
+    ) -> Axes:
+        """Draw one plane as a ``contour``, ``heat`` or ``surface`` plot, a line as a curve; return the axes.
+
+        Raises:
+            UserError: the axes do not suit the kind, or there is nothing to draw.
+        """
+        record = self.records[place]
+        surface = kind == "surface" and len(record.axes) == 2
+        axes = axes_of(ax, height=2.8, space=surface)
+        with paper_style():
+            own_axes.plane(axes, record, kind=kind, metric=metric)
+        return axes
+
+
+def landscape(
+    *what: Weights,
+    directions: DirectionsName = "eigen",
+    grid: int | tuple[int, ...] = 41,
+    span: float = 1.0,
+    metrics: Sequence[str] = (),
+    adaptive: float | None = None,
+    precision: Precision = "fp32",
+    bn: BatchNormMode = "eval",
+    rounds: str | None = None,
+    recompute: bool = False,
+    **on: Unpack[On],
+) -> Landscape:
+    """Compute the loss on a plane or line around each checkpoint or network, or through several checkpoints.
+
+    Args:
+        *what: as for :func:`measure`; none: the registry's newest run.
+        directions: ``eigen``, ``ggn`` or ``random``, around each; of checkpoints also ``line`` through two,
+            ``points`` through three, ``pca`` of a trajectory, ``clients`` around the global model.
+        grid: points along the axes, or along each.
+        span: the axes run from −span to span; through several, span times as far as these reach.
+        metrics: beside the loss: ``accuracy``, or MODULE:FUNCTION.
+        adaptive: evaluate only the points that it takes to interpolate the others to this relative error.
+        precision: of the network's arithmetic, ``fp32`` or ``bf16``.
+        bn: BatchNorm's statistics, see :func:`measure`.
+        rounds: FIRST:LAST:STEP or ``all``: these rounds of the runs, along the last one's directions.
+        recompute: evaluate again what the registry has.
+        **on: samples, data and place, see :class:`On`.
+
+    Raises:
+        UserError: a checkpoint, data or option is wrong; the message says how to mend it.
+    """
+    plane = Plane(
+        directions=directions, grid=grid, span=span, bn=bn, metrics=tuple(metrics), adaptive=adaptive,
+        precision=precision, versions=versions(),
+    )  # fmt: skip
+    report = reporter(progress=on.get("progress", False))
+    named = names_of(what, on)
+    if named is not None:
+        return Landscape(landscapes(targets_of(*named, on), plane, report, rounds=rounds, again=recompute))
+    if directions in THROUGH or rounds:
+        raise UserError("lines and planes through several networks take checkpoints; save the networks first")
+    keep = Registry(registry_folder(on)).analysis
+    found = [
+        scan(problem, plane, report.stage, keep=keep if problem.path.exists() else None, again=recompute)
+        for problem in problems_of(what, on)
+    ]
+    return Landscape(found)
+
+
+def _range(record: LandscapeRecord) -> tuple[str, str]:
+    values = [value for row in record.loss for value in (row if isinstance(row, tuple) else (row,))]
+    finite = [value for value in values if value == value and abs(value) != float("inf")]
+    return (format_estimate(min(finite)), format_estimate(max(finite))) if finite else ("–", "–")

@@ -1,0 +1,172 @@
+"""The curvature of one checkpoint or network: λ_max, trace, density, and how clients differ."""
+
+from collections.abc import Sequence
+from typing import Any, Unpack
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedscope.api.reporting import reporter
+from fedscope.api.shown import Drawn, axes_of
+from fedscope.api.sources import On, Weights, problems_of, registry_folder
+from fedscope.checkpoints.file.checkpoint import versions
+from fedscope.checkpoints.registry.registry import Registry
+from fedscope.choices import BatchNormMode, OperatorName
+from fedscope.figures import own_axes
+from fedscope.figures.provenance import made_from
+from fedscope.figures.spectrum.from_records import Kind, draw
+from fedscope.figures.style import paper_style
+from fedscope.figures.text.tables import Table, hessian_table
+from fedscope.records.cross_client import CrossClient
+from fedscope.records.estimates import Eigenvalue
+from fedscope.records.hessian import Density, HessianRecord, Trace
+from fedscope.records.influence import Influence
+from fedscope.workflows.curvature.influence import images_of
+from fedscope.workflows.curvature.measure import measure as measured
+from fedscope.workflows.requests import CrossClientRequest, Request
+from fedscope.workflows.sources.problem import Problem
+
+
+class Curvature(Drawn):
+    """What was measured of one checkpoint; :attr:`record` has it as ``fedscope hessian --json`` prints it."""
+
+    def __init__(self, record: HessianRecord, problem: Problem) -> None:
+        self.record = record
+        self._problem = problem
+
+    @property
+    def lambda_max(self) -> Eigenvalue:
+        """The largest eigenvalue: ``value``, ``residual``, ``stderr_data``, the 95 % ``interval``."""
+        return self.record.lambda_max
+
+    @property
+    def eigenvalues(self) -> tuple[Eigenvalue, ...]:
+        """The leading ones, descending; with ``both_ends`` the smallest follow."""
+        return self.record.eigenvalues
+
+    @property
+    def trace(self) -> Trace:
+        """The trace: ``value``, ``stderr_probe``, ``stderr_data``, the 95 % ``interval``."""
+        return self.record.trace
+
+    @property
+    def density(self) -> Density | None:
+        """The eigenvalue density; None unless asked for."""
+        return self.record.density
+
+    @property
+    def clients(self) -> CrossClient | None:
+        """H_N and H_D of the clients; None unless asked for."""
+        return self.record.cross_client
+
+    @property
+    def influence(self) -> Influence | None:
+        """Which samples make λ_max; None unless asked for."""
+        return self.record.influence
+
+    def table(self) -> Table:
+        """Return the table that ``fedscope hessian`` prints."""
+        return hessian_table([self.record])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record of schema ``fedscope/hessian/1``."""
+        return self.record.to_json()
+
+    def origin(self) -> dict[str, Any]:
+        """Return checkpoint and settings."""
+        return made_from([self.record])
+
+    def figure(self, kind: Kind | None = None) -> Figure:
+        """Return a picture: ``density``, ``eigenvalues``, ``clients``, ``bars`` or ``influence``.
+
+        By default the density if there is one, else the eigenvalues.
+
+        Raises:
+            UserError: what is shown was not measured.
+        """
+        kind = kind or ("density" if self.density else "eigenvalues")
+        images = images_of(self._problem, self.record) if kind == "influence" else None
+        return draw([self.record], kind, images)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the density, or without one the eigenvalues, and return the axes.
+
+        Raises:
+            UserError: nothing is finite.
+        """
+        axes = axes_of(ax)
+        with paper_style():
+            own_axes.spectra(axes, [self.record])
+        return axes
+
+
+def measure(
+    what: Weights | None = None,
+    *,
+    top_k: int = 1,
+    both_ends: bool = False,
+    layers: bool = False,
+    tol: float = 1e-3,
+    probes: int | None = None,
+    trace_rtol: float = 0.05,
+    density: bool = False,
+    influence: int | None = None,
+    clients: bool | CrossClientRequest = False,
+    operator: OperatorName = "hessian",
+    parameters: Sequence[str] = (),
+    bn: BatchNormMode = "eval",
+    recompute: bool = False,
+    **on: Unpack[On],
+) -> Curvature:
+    """Measure the curvature of the loss at one checkpoint or network.
+
+    Results of checkpoints are kept in the registry and found again; of a network that is given as an object
+    nothing is kept.
+
+    Args:
+        what: RUN, RUN@25, RUN@best, RUN@client3 or a file; a run, a checkpoint; a ``torch.nn.Module``, or a
+            state_dict, with ``data``. None: the registry's newest run.
+        top_k: how many of the largest eigenvalues.
+        both_ends: also as many of the smallest.
+        layers: also λ_max of each layer's own diagonal block.
+        tol: residual of each eigenpair, relative to λ_max.
+        probes: fixed number of the trace's probes, instead of ``trace_rtol``.
+        trace_rtol: standard error of the trace, relative to its value.
+        density: also the eigenvalue density.
+        influence: also which samples make λ_max, and so many of the largest.
+        clients: also H_N and H_D of the run's clients; how is a ``CrossClientRequest``.
+        operator: ``hessian``, ``ggn`` or ``fisher``.
+        parameters: patterns of names, such as ``layer3.*``: only their block.
+        bn: BatchNorm's statistics: ``eval`` as stored, ``recalibrate``, or the ``batch``'s own.
+        recompute: measure again what the registry has.
+        **on: samples, data and place, see :class:`On`.
+
+    Raises:
+        UserError: a checkpoint, data or option is wrong; the message says how to mend it.
+    """
+    crossing = clients if isinstance(clients, CrossClientRequest) else CrossClientRequest()
+    request = Request(
+        top_k=top_k,
+        both_ends=both_ends,
+        layers=layers,
+        tol=tol,
+        probes=probes,
+        trace_rtol=trace_rtol,
+        density=density,
+        influence=influence,
+        clients=bool(clients),
+        cross_client=crossing,
+        operator=operator,
+        parameters=tuple(parameters),
+        bn=bn,
+        versions=versions(),
+    )
+    (problem,) = problems_of(() if what is None else (what,), on)
+    return curvature_of(problem, request, on, again=recompute)
+
+
+def curvature_of(problem: Problem, request: Request, on: On, *, again: bool = False) -> Curvature:
+    """Return what a request measures of a problem; of a file's the registry keeps it."""
+    keep = Registry(registry_folder(on)).analysis if problem.path.exists() else None
+    stage = reporter(progress=on.get("progress", False)).stage
+    return Curvature(measured(problem, request, stage, keep=keep, again=again), problem)

@@ -1,0 +1,74 @@
+"""The registry of runs as a collection of Python."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fedscope.api.run import Run
+from fedscope.api.shown import Result
+from fedscope.api.sources import registry_folder
+from fedscope.checkpoints.registry.registry import Registry as Folder
+from fedscope.figures.text.tables import Table
+
+
+class Registry(Result):
+    """The runs in a folder, oldest first: ``registry["fedavg-digits"]``, ``for run in registry``.
+
+    Args:
+        folder: by default FEDSCOPE_REGISTRY, or ``checkpoints``.
+    """
+
+    def __init__(self, folder: str | Path | None = None) -> None:
+        self._registry = Folder(registry_folder({} if folder is None else {"registry": folder}))
+
+    @property
+    def folder(self) -> Path:
+        """Where it is."""
+        return self._registry.root
+
+    @property
+    def newest(self) -> Run:
+        """The newest run.
+
+        Raises:
+            UserError: there is none.
+        """
+        return Run(self._registry.newest())
+
+    def __iter__(self) -> Iterator[Run]:
+        runs = (run for run in self._registry.folders() if run.has_manifest)
+        return iter(sorted(map(Run, runs), key=lambda run: run.created))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._registry.has(name)
+
+    def __getitem__(self, name: str) -> Run:
+        """Return a run.
+
+        Raises:
+            UserError: there is none of that name; which there are.
+        """
+        return Run(self._registry.run(name))
+
+    def delete(self, name: str) -> None:
+        """Delete a run with all its files.
+
+        Raises:
+            UserError: there is none of that name.
+        """
+        self._registry.delete(self._registry.run(name))
+
+    def table(self) -> Table:
+        """Return a line per run."""
+        tables = [run.table() for run in self]
+        columns = tables[0].columns if tables else ("name",)
+        return Table(
+            f"Runs in {self.folder}", columns, tuple(row for table in tables for row in table.rows), ()
+        )
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Return each run's manifest and metrics."""
+        return [run.to_dict() for run in self]

@@ -1,0 +1,64 @@
+"""What the results of the Python face have in common: how they print, and axes to draw in."""
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedscope.figures.style import SINGLE_COLUMN, check_format, paper_style, save
+from fedscope.figures.text.tables import Table
+
+
+class Result(ABC):
+    """A result that prints as a table, and knows its JSON and its picture."""
+
+    @abstractmethod
+    def table(self) -> Table:
+        """Return the numbers as a table of text."""
+
+    @abstractmethod
+    def to_dict(self) -> Any:
+        """Return the numbers as plain data, as the command prints them with ``--json``."""
+
+    def __repr__(self) -> str:
+        return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+
+class Drawn(Result):
+    """A result with a picture."""
+
+    @abstractmethod
+    def figure(self) -> Figure:
+        """Return the picture as the command draws it, laid out for a paper."""
+
+    @abstractmethod
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw in ``ax``, or in new axes of pyplot, and return them."""
+
+    @abstractmethod
+    def origin(self) -> dict[str, Any]:
+        """Return what the picture was made from, for its file."""
+
+    def save(self, path: str | Path) -> None:
+        """Write :meth:`figure` to a .png, .pdf or .svg file, with what it was made from.
+
+        Raises:
+            UserError: another ending, or the file cannot be written.
+        """
+        check_format(Path(path))
+        save(self.figure(), Path(path), record=self.origin())
+
+
+def axes_of(ax: Axes | None, *, height: float = 2.4, space: bool = False) -> Axes:
+    """Return the caller's axes, or new ones of pyplot, ``height`` inches high, in the paper's style."""
+    if ax is not None:
+        return ax
+    with paper_style():
+        figure = pyplot.figure(figsize=(SINGLE_COLUMN, height), layout="constrained")
+        return figure.add_subplot(projection="3d" if space else None)

@@ -1,0 +1,189 @@
+"""Checkpoints, networks and data as users hold them, as the problems that are analysed."""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedscope.api.reporting import reporter
+from fedscope.checkpoints.file.checkpoint import content_hash
+from fedscope.checkpoints.foreign.fitting import fit
+from fedscope.checkpoints.foreign.reading import read
+from fedscope.choices import SplitName
+from fedscope.errors import UserError
+from fedscope.factories import called, imported
+from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.loss.flat_loss import LossFunction
+from fedscope.process import use_device
+from fedscope.workflows.sources.problem import Problem, own_problem, own_samples
+from fedscope.workflows.sources.problems import problems
+from fedscope.workflows.sources.samples import Source
+from fedscope.workflows.sources.targets import Targets
+
+
+class On(TypedDict, total=False):
+    """Where checkpoints are found, and on which samples they are analysed.
+
+    ``samples``: how many, a fixed draw; by default 1,024 of a run's own data, all of yours. ``data``: your
+    own: a pair (inputs, targets), a ``DataLoader``, a data set of PyTorch or Hugging Face, any iterable of
+    batches, ``Batches``, or MODULE:FACTORY. ``model``: the network of your own file: a module, a function
+    that makes one, or MODULE:FACTORY. ``loss``: (output, targets) ↦ the mean over the batch, or
+    MODULE:FUNCTION; by default cross-entropy. ``split``: of a run's data. ``batch_size``: by default 128, of
+    your own data fewer where that makes 16 batches. ``dtype`` and ``device``: by default float32 and a GPU if
+    there is one; of a module its own. ``seed``: of samples and probes. ``registry``: by default
+    FEDSCOPE_REGISTRY, or ``checkpoints``. ``data_dir``: folder of data sets, by default FEDSCOPE_DATA.
+    ``progress``: show bars on standard error.
+    """
+
+    samples: int | Literal["all"]
+    data: Any
+    model: Any
+    loss: LossFunction | str
+    split: SplitName
+    batch_size: int
+    dtype: Literal["float32", "float64"]
+    device: str
+    seed: int
+    registry: str | Path
+    data_dir: str | Path
+    progress: bool
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A checkpoint of a registry."""
+
+    name: str  # RUN, RUN@25, RUN@best…
+    registry: Path
+
+
+class Referring(ABC):
+    """A result that is a checkpoint of a registry, so that it can be measured itself."""
+
+    @property
+    @abstractmethod
+    def reference(self) -> Reference:
+        """Which checkpoint."""
+
+
+Weights = str | Path | Referring | nn.Module | Mapping[str, Tensor]
+"""RUN, RUN@25, RUN@best… or a file; a run or checkpoint; a network; or a state_dict."""
+
+
+def registry_folder(on: On) -> Path:
+    """Return the folder of the registry."""
+    return Path(on.get("registry", os.environ.get("FEDSCOPE_REGISTRY", "checkpoints")))
+
+
+def problems_of(what: Sequence[Weights], on: On) -> list[Problem]:
+    """Return a problem for each of several checkpoints or networks, all on the same samples.
+
+    Raises:
+        UserError: one of them, its network, or the data cannot be had; or one is a module or state_dict and
+            there is no ``data``.
+    """
+    named = names_of(what, on)
+    if named is not None:
+        return problems(targets_of(*named, on), reporter(progress=False))
+    if "data" not in on:
+        raise UserError(
+            "a network of your own is measured on data of yours: give data=(inputs, targets) or a loader"
+        )
+    batches = None
+    found = []
+    for one in what:
+        model, name, sha256, notes = _network(one, on)
+        source = _source(model, name, on)
+        if batches is None:
+            batches = own_samples(_batches(on["data"]), source)
+        model = _placed(model, source)
+        loss = on.get("loss", cross_entropy)
+        loss_fn = imported(loss, "--loss") if isinstance(loss, str) else loss
+        own = Problem(model, loss_fn, batches[0], source, Path(name), sha256, None, notes, batches[1])
+        found.append(own_problem(own))
+    return found
+
+
+def names_of(what: Sequence[Weights], on: On) -> tuple[list[str], Path] | None:
+    """Return the references of checkpoints and their registry; None where an object is among what is given.
+
+    Raises:
+        UserError: they are of several registries.
+    """
+    given = (on.get("data"), on.get("model"), on.get("loss"))
+    if not all(one is None or isinstance(one, str) for one in given):
+        return None
+    if any(isinstance(one, nn.Module | Mapping) for one in what):
+        return None
+    referring = [one.reference for one in what if isinstance(one, Referring)]
+    places = {one.registry.absolute() for one in referring}
+    if len(places) > 1 or (places and "registry" in on and places != {registry_folder(on).absolute()}):
+        raise UserError("the checkpoints lie in several registries; name files, or copy the runs to one")
+    place = referring[0].registry if referring else registry_folder(on)
+    return [one.reference.name if isinstance(one, Referring) else str(one) for one in what], place
+
+
+def targets_of(names: Sequence[str], registry: Path, on: On) -> Targets:
+    """Return checkpoints and samples as plain data."""
+    keys = ("samples", "split", "batch_size", "dtype", "device", "seed", "model", "data", "loss")
+    given: dict[str, Any] = {key: value for key, value in on.items() if key in keys}
+    folder = Path(on["data_dir"]) if "data_dir" in on else None
+    return Targets(registry, tuple(names), data_dir=folder, **given)
+
+
+def _network(one: Weights, on: On) -> tuple[nn.Module, str, str, tuple[str, ...]]:
+    """Return a network, its name, its content hash, and what was renamed in its file."""
+    if isinstance(one, nn.Module):
+        return one, type(one).__name__, content_hash(one.state_dict()), ()
+    if "model" not in on:
+        raise UserError(f"{_said(one)} is weights alone: give model=, a module or a function that makes one")
+    made = on["model"]
+    if not isinstance(made, nn.Module):
+        made = called(made, "--model") if isinstance(made, str) else made()
+    if not isinstance(made, nn.Module):
+        raise UserError(f"model= gave {type(made).__name__}, not a torch.nn.Module")
+    model = deepcopy(made)
+    held: Any = one if isinstance(one, Mapping) else read(Path(_said(one)))
+    fitted = fit(held, model.state_dict(keep_vars=True), _said(one))
+    model.load_state_dict(fitted.state)
+    return model.eval(), Path(_said(one)).name, content_hash(fitted.state), fitted.notes
+
+
+def _said(one: object) -> str:
+    return str(one) if isinstance(one, str | Path) else f"the {type(one).__name__}"
+
+
+def _source(model: nn.Module, name: str, on: On) -> Source:
+    first = next(iter(model.parameters()), torch.empty(0))
+    samples, loss = on.get("samples", "all"), on.get("loss")
+    if loss is not None and not isinstance(loss, str):
+        loss = str(getattr(loss, "__name__", type(loss).__name__))
+    return Source(
+        samples=None if samples == "all" else samples,
+        model=type(model).__name__,
+        data=on["data"] if isinstance(on["data"], str) else type(on["data"]).__name__,
+        loss=loss,
+        dtype=getattr(torch, on["dtype"]) if "dtype" in on else first.dtype,
+        device=use_device(on["device"], None) if "device" in on else first.device,
+        batch_size=on.get("batch_size"),
+        seed=on.get("seed", 0),
+    )
+
+
+def _batches(data: Any) -> Batches:
+    return Batches.from_iterable(called(data, "--data")) if isinstance(data, str) else Batches.of(data)
+
+
+def _placed(model: nn.Module, source: Source) -> nn.Module:
+    """Return the module, or a copy of it where it is on another device or of another dtype."""
+    first = next(iter(model.parameters()), None)
+    if first is None or (first.device, first.dtype) == (source.device, source.dtype):
+        return model
+    return deepcopy(model).to(source.device, source.dtype)
