@@ -48,8 +48,9 @@ class Checkpoint(Result):
     def table(self) -> Table:
         """Return network, data and weights."""
         entries = {**self._problem.checkpoint, **self._problem.description}
+        entries["sha256"] = self._problem.sha256[:12]
         shown = ("model", "method", "dataset", "split", "samples", "round", "sha256")
-        rows = [(name, str(entries[name])[:12]) for name in shown if entries.get(name) is not None]
+        rows = [(name, str(entries[name])) for name in shown if entries.get(name) is not None]
         return Table(self._problem.title, ("", ""), tuple(rows), self._problem.notes)
 
     def to_dict(self) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def train(
         data: of your own, instead of ``dataset``: MODULE:FACTORY, a function that returns data, or data: a
             pair (inputs, targets), a data set, a loader, or any other iterable of one of these per client.
         test_data: to evaluate on, the same; without it a fifth of the data is held out.
-        options: of the method, such as ``{"fedprox.mu": 0.1}``.
+        options: of the method, such as ``{"prox.mu": 0.1}``.
         name: of the run; None: METHOD-DATASET, with a number where it is taken.
         resume: continue the run ``name``, or with more ``rounds`` a finished one.
         registry: folder of the runs; by default FEDSCOPE_REGISTRY, or ``checkpoints``.

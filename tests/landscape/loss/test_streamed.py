@@ -86,6 +86,28 @@ def test_curvature_has_the_same_bits_streamed() -> None:
 
 
 @pytest.mark.usefixtures("reads_again")
+def test_other_targets_go_with_their_samples_and_leave_the_inputs_where_they_are() -> None:
+    given = Batches.of(TensorDataset(INPUTS, LABELS), 16).dealt(6)
+    targets = [{"of": labels + 10} for _, labels in given]
+    found = given.with_targets(targets)
+    assert found.is_streamed
+    for batches in (found, found.dealt(7, seed=1)):
+        assert all(torch.equal(y["of"], LABELS[_places(x)] + 10) for x, y in batches)
+    H = [MonteCarloFisher(_model(), cross_entropy, data, seed=2) for data in (PLAIN, _loader())]
+    v = torch.ones(H[0].shape[0])
+    assert torch.equal(H[0] @ v, H[1] @ v)
+    assert H[1].loss.batches.is_streamed
+
+
+def _places(inputs: Tensor) -> Tensor:
+    return (inputs[:, None] == INPUTS).all(2).int().argmax(1)
+
+
+def _loader() -> DataLoader[Any]:
+    return DataLoader(TensorDataset(INPUTS, LABELS), batch_size=16)
+
+
+@pytest.mark.usefixtures("reads_again")
 def test_one_product_reads_each_row_once_and_keeps_no_graph() -> None:
     data = Counted()
     H = Hessian(_model(), cross_entropy, DataLoader(data, batch_size=16))

@@ -114,18 +114,12 @@ class Batches:
             dealt = tuple((some(inputs, part), some(targets, part)) for part in parts)
         return Batches._of(dealt, self.order[torch.cat(list(parts))], self.population)
 
-    def each(self, function: Callable[[Batch], Batch]) -> "Batches":
-        """Return the batches with ``function`` applied to each, now or whenever it is read."""
-        found = self._pairs.mapped(function) if isinstance(self._pairs, Streamed) else map(function, self)
-        return Batches._of(found, self._order, self.population)
-
-    def beside(self, extras: Sequence[Mapping[str, Tensor]]) -> "Batches":
-        """Return the batches with further entries of their targets, which are dicts; a mapping for each."""
+    def with_targets(self, targets: Iterable[Tree]) -> "Batches":
+        """Return the same batches with other targets, a tree for each, which are kept."""
         if isinstance(self._pairs, Streamed):
-            return Batches._of(self._pairs.beside(extras), self._order, self.population)
-        pairs = zip(self, extras, strict=True)
-        both = ((inputs, {**targets, **extra}) for (inputs, targets), extra in pairs)
-        return Batches._of(both, self._order, self.population)
+            return Batches._of(self._pairs.with_targets(list(targets)), self._order, self.population)
+        pairs = ((inputs, other) for (inputs, _), other in zip(self, targets, strict=True))
+        return Batches._of(pairs, self._order, self.population)
 
     def joined(self, most: int) -> Iterator[Batch]:
         """Yield the samples in the same order, small batches joined to such of at most ``most`` samples.
@@ -200,10 +194,13 @@ class Batches:
         def moved(tensor: Tensor) -> Tensor:
             return tensor.to(device, dtype) if tensor.is_floating_point() else tensor.to(device)
 
-        def both(pair: Batch) -> Batch:
-            return mapped(moved, pair[0]), mapped(moved, pair[1])
+        return self.mapped(lambda pair: (mapped(moved, pair[0]), mapped(moved, pair[1])))
 
-        return self.each(both)
+    def mapped(self, function: Callable[[Batch], Batch]) -> "Batches":
+        """Return the batches with ``function`` applied to each; to one that is read in every pass, then."""
+        pairs = self._pairs
+        found = pairs.mapped(function) if isinstance(pairs, Streamed) else map(function, pairs)
+        return Batches._of(found, self._order, self.population)
 
 
 Data = Batches | Dataset[Any] | Iterable[object]

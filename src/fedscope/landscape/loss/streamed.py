@@ -61,6 +61,15 @@ class Streamed(Sequence[Batch]):
         held = [some(extras, part) for part in parts] if extras else []
         return Streamed(self._read, [rows[part] for part in parts], held)
 
+    def with_targets(self, targets: Sequence[Tree]) -> "Streamed":
+        """Return the batches with other targets, a tree for each, which are kept."""
+        rows, read, every = torch.cat(self.parts), self._read, joined(list(targets))
+
+        def both(places: Tensor) -> Batch:
+            return read(rows[places])[0], some(every, places)
+
+        return Streamed(both, list(torch.arange(len(rows)).split(list(self.sizes))))
+
     def mapped(self, function: Callable[[Batch], Batch]) -> "Streamed":
         """Return the batches with ``function`` applied to what is read of each one."""
         read = self._read

@@ -75,7 +75,7 @@ class MonteCarloFisher(LossOperator):
         super().__init__(
             model,
             lambda outputs, tree: loss_fn(outputs, tree["targets"]),
-            Batches.of(batches).each(lambda pair: (pair[0], {"targets": pair[1]})),
+            given.mapped(lambda pair: (pair[0], {"targets": pair[1]})),
             bn=bn, parameters=parameters, memory=memory, deal=deal, group=group,
         )  # fmt: skip
         self._likelihood = self._recognised()

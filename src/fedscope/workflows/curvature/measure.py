@@ -27,7 +27,7 @@ from fedscope.workflows.curvature.certified import Certified, Trail
 from fedscope.workflows.curvature.influence import check_separable, with_influence
 from fedscope.workflows.curvature.record import Estimates, measured_record, problem_entry
 from fedscope.workflows.progress import Stage
-from fedscope.workflows.requests import Request, check_request
+from fedscope.workflows.requests import Request, Resampling, check_request
 from fedscope.workflows.results.cache import ResultCache, key
 from fedscope.workflows.results.lookup import ALL, Criteria, Earlier, earlier, trimmed
 from fedscope.workflows.sources.problem import Problem
@@ -132,6 +132,8 @@ def _criteria(
 
 def _question(problem: Problem, request: Request, participants: Participants | None) -> Record:
     """Return what a result depends on beside the operator: everything but versions, which only label it."""
+    if request.reading == "paper":
+        request = replace(request, resampling=Resampling())  # has no effect
     return {
         **asdict(request),
         "versions": None,

@@ -1,0 +1,117 @@
+"""Curvature from Python: of runs as the command measures it, and of what a notebook holds."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+from matplotlib import pyplot
+from torch import nn
+from torch.func import functional_call, hessian
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, TensorDataset
+
+import fedscope
+from fedscope.cli.hessian import command
+from fedscope.errors import UserError
+from fedscope.records.hessian import HessianRecord
+
+INPUTS = torch.randn(60, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+LABELS = torch.arange(60) % 4
+
+
+def _net() -> nn.Module:
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 4)).double()
+
+
+def _dense(model: nn.Module) -> torch.Tensor:
+    names, shapes = zip(*((name, p.shape) for name, p in model.named_parameters()), strict=True)
+    sizes = [shape.numel() for shape in shapes]
+
+    def loss(flat: torch.Tensor) -> torch.Tensor:
+        pieces = (piece.view(shape) for piece, shape in zip(flat.split(sizes), shapes, strict=True))
+        return cross_entropy(functional_call(model, dict(zip(names, pieces, strict=True)), INPUTS), LABELS)
+
+    found: torch.Tensor = hessian(loss)(torch.cat([p.detach().reshape(-1) for p in model.parameters()]))
+    return found
+
+
+DATA = {
+    "a pair": (INPUTS, LABELS),
+    "arrays": (INPUTS.numpy(), LABELS.numpy()),
+    "a data set": TensorDataset(INPUTS, LABELS),
+    "a loader": DataLoader(TensorDataset(INPUTS, LABELS), batch_size=7, shuffle=True),
+    "batches": fedscope.Batches(INPUTS, LABELS, 9),
+    "a list": [(INPUTS[:30], LABELS[:30]), (INPUTS[30:], LABELS[30:])],
+}
+
+
+@pytest.mark.parametrize("held", DATA)
+def test_a_network_on_whatever_holds_its_data_has_its_own_eigenvalues(held: str) -> None:
+    model = _net()
+    found = fedscope.measure(model, data=DATA[held], top_k=3, tol=1e-8, trace_rtol=1e-3)
+    dense = torch.linalg.eigvalsh(_dense(model)).flip(0)
+    values = torch.tensor([one.value for one in found.eigenvalues], dtype=torch.float64)
+    torch.testing.assert_close(values, dense[:3], rtol=1e-8, atol=0)
+    low, high = found.trace.interval or (0, 0)
+    assert found.trace.value == pytest.approx(float(dense.sum()), rel=0.01)
+    assert low < float(dense.sum()) < high
+    assert found.record.problem.samples == 60
+
+
+def test_a_state_dict_and_a_file_need_a_network(tmp_path: Path) -> None:
+    model = _net()
+    torch.save(model.state_dict(), tmp_path / "w.pt")
+    asked = fedscope.measure(model, data=(INPUTS, LABELS)).lambda_max.value
+    for weights in (model.state_dict(), tmp_path / "w.pt", str(tmp_path / "w.pt")):
+        for network in (_net, _net()):
+            found = fedscope.measure(
+                weights, model=network, data=(INPUTS, LABELS), registry=tmp_path / "none"
+            )
+            assert found.lambda_max.value == asked
+    with pytest.raises(UserError, match="give model="):
+        fedscope.measure(model.state_dict(), data=(INPUTS, LABELS))
+    with pytest.raises(UserError, match="give data="):
+        fedscope.measure(model)
+    with pytest.raises(UserError, match="int, not a torch"):
+        fedscope.measure(model.state_dict(), model=lambda: 3, data=(INPUTS, LABELS))
+
+
+def test_a_loss_and_a_draw_of_ones_own() -> None:
+    model, targets = _net(), torch.zeros(60, 4, dtype=torch.float64)
+    found = fedscope.measure(model, data=(INPUTS, targets), loss=nn.MSELoss(), samples=20, seed=1)
+    assert found.record.problem.samples == 20
+    assert found.record.problem.loss == "MSELoss"
+    single = fedscope.measure(model, data=(INPUTS, targets), loss=nn.MSELoss(), dtype="float32")
+    assert next(model.parameters()).dtype == torch.float64
+    assert single.to_dict()["problem"]["dtype"] == "float32"
+
+
+def test_a_run_is_measured_as_the_command_does_it(registry: Path) -> None:
+    found = fedscope.measure("a", registry=registry, samples=64, clients=True, probes=4)
+    asked = ["a", "--registry", str(registry), "--samples", "64", "--clients", "--probes", "4"]
+    again = json.loads(CliRunner().invoke(command, [*asked, "--json"]).stdout)
+    assert again["reused"]
+    assert {**again, "reused": False} == HessianRecord.read(found.to_dict()).to_json()
+    assert found.clients
+    run = fedscope.Registry(registry)["a"]
+    assert fedscope.measure(run, samples=64, probes=4).record.reused
+    assert fedscope.measure(run.at(1), samples=64, probes=4).record.checkpoint.round == 1
+    assert fedscope.measure(registry=registry, samples=64, probes=4).record.checkpoint.run == "b"
+
+
+def test_a_result_prints_shortly_and_is_drawn(registry: Path, tmp_path: Path) -> None:
+    found = fedscope.measure("a", registry=registry, samples=64, probes=4, density=True)
+    assert repr(found).splitlines()[2].startswith("a@2")
+    assert len(repr(found)) < 400
+    assert "<td>a@2</td>" in found._repr_html_()
+    _, axes = pyplot.subplots(1, 2)
+    assert found.plot(axes[0]) is axes[0]
+    assert axes[0].get_ylabel() == "density"
+    assert fedscope.measure("a", registry=registry, samples=64, probes=4).plot().get_ylabel() == "eigenvalue"
+    found.save(tmp_path / "density.png")
+    assert (tmp_path / "density.png").stat().st_size > 10_000
+    with pytest.raises(UserError, match="clients"):
+        found.figure("clients")
