@@ -196,34 +196,3 @@ def test_a_data_set_without_rows_is_refused() -> None:
         Batches.of(DataLoader(TensorDataset(INPUTS[:0], LABELS[:0]), batch_size=4))
     with pytest.raises(UserError, match="pair"):
         Batches.of(TensorDataset(INPUTS), 4)
-
-
-@pytest.mark.usefixtures("reads_again")
-def test_what_is_held_beside_the_targets_stays_with_its_samples() -> None:
-    named = [data.each(lambda pair: (pair[0], {"y": pair[1]})) for data in _both()]
-    extras = [{"number": torch.arange(start, start + size)} for start, size in ((0, 32), (32, 32), (64, 6))]
-    again, held = (data.beside(extras) for data in named)
-    assert again.is_streamed
-    assert not held.is_streamed
-    parts = list(torch.randperm(70, generator=torch.Generator().manual_seed(0)).split(20))
-    for one, other in ((again, held), (again.taken(parts), held.taken(parts))):
-        assert one.sizes == other.sizes
-        for (inputs, targets), (inputs_held, targets_held) in zip(one, other, strict=True):
-            assert torch.equal(inputs, inputs_held)
-            assert all(torch.equal(targets[name], targets_held[name]) for name in ("y", "number"))
-            assert torch.equal(LABELS[targets["number"]], targets["y"])
-
-
-@pytest.mark.usefixtures("reads_again")
-def test_a_fisher_matrix_of_drawn_labels_and_a_gradient_read_again_too() -> None:
-    again, held = (MonteCarloFisher(_model(), cross_entropy, data, deal=3) for data in _both())
-    v = torch.ones(again.shape[0])
-    assert again.loss.batches.is_streamed
-    torch.testing.assert_close(again @ v, held @ v)
-    torch.testing.assert_close(again.gradient(), held.gradient())
-    assert torch.equal(again @ v, again @ v)
-
-
-def _both() -> tuple[Batches, Batches]:
-    """Batches that are read again, and the same ones held."""
-    return Batches.from_iterable(Counted(), 32), Batches(INPUTS, LABELS, 32)

@@ -18,19 +18,12 @@ _LOOKED_AT = 4  # samples that are read twice
 class Streamed(Sequence[Batch]):
     """Batches of the rows ``parts`` of a data set; ``read`` returns a batch of the rows that it is given.
 
-    The batch that was read last is kept, for a caller that takes it part by part. ``extras`` are entries of
-    each batch's targets that are not read, but held.
+    The batch that was read last is kept, for a caller that takes it part by part.
     """
 
-    def __init__(
-        self,
-        read: Callable[[Tensor], Batch],
-        parts: Sequence[Tensor],
-        extras: Sequence[Mapping[str, Tensor]] = (),
-    ) -> None:
+    def __init__(self, read: Callable[[Tensor], Batch], parts: Sequence[Tensor]) -> None:
         self._read = read
         self.parts = tuple(parts)
-        self._extras = tuple(extras)
         self._last: tuple[int, Batch] | None = None
 
     def __len__(self) -> int:
@@ -38,12 +31,11 @@ class Streamed(Sequence[Batch]):
 
     def __getitem__(self, b: Any) -> Any:
         if isinstance(b, slice):
-            return Streamed(self._read, self.parts[b], self._extras[b])
+            return Streamed(self._read, self.parts[b])
         b = range(len(self))[b]
         if self._last is None or self._last[0] != b:
             self._last = None  # before the next one is read: both need not fit
-            inputs, targets = self._read(self.parts[b])
-            self._last = b, (inputs, {**targets, **self._extras[b]} if self._extras else targets)
+            self._last = b, self._read(self.parts[b])
         return self._last[1]
 
     def __iter__(self) -> Iterator[Batch]:
@@ -57,9 +49,7 @@ class Streamed(Sequence[Batch]):
     def taken(self, parts: Sequence[Tensor]) -> "Streamed":
         """Return batches of the samples at these places, counted through all batches in their order."""
         rows = torch.cat(self.parts)
-        extras = joined(list(self._extras)) if self._extras else {}
-        held = [some(extras, part) for part in parts] if extras else []
-        return Streamed(self._read, [rows[part] for part in parts], held)
+        return Streamed(self._read, [rows[part] for part in parts])
 
     def with_targets(self, targets: Sequence[Tree]) -> "Streamed":
         """Return the batches with other targets, a tree for each, which are kept."""
@@ -71,13 +61,9 @@ class Streamed(Sequence[Batch]):
         return Streamed(both, list(torch.arange(len(rows)).split(list(self.sizes))))
 
     def mapped(self, function: Callable[[Batch], Batch]) -> "Streamed":
-        """Return the batches with ``function`` applied to what is read of each one."""
+        """Return the batches with ``function`` applied to each one that is read."""
         read = self._read
-        return Streamed(lambda rows: function(read(rows)), self.parts, self._extras)
-
-    def beside(self, extras: Sequence[Mapping[str, Tensor]]) -> "Streamed":
-        """Return the batches with further entries of their targets, which are dicts; a mapping for each."""
-        return Streamed(self._read, self.parts, extras)
+        return Streamed(lambda rows: function(read(rows)), self.parts)
 
 
 def streamed(data: object, pair: Callable[[object], Batch], batch_size: int) -> Sequence[Batch] | None:

@@ -72,6 +72,7 @@ class MonteCarloFisher(LossOperator):
         if samples < 1:
             raise UserError(f"samples is {samples}; draw at least 1 label for each sample")
         generator = generator_of(generator, seed)
+        given = Batches.of(batches)
         super().__init__(
             model,
             lambda outputs, tree: loss_fn(outputs, tree["targets"]),
@@ -79,7 +80,7 @@ class MonteCarloFisher(LossOperator):
             bn=bn, parameters=parameters, memory=memory, deal=deal, group=group,
         )  # fmt: skip
         self._likelihood = self._recognised()
-        self._loss.batches = self._loss.batches.beside(self._drawn(samples, generator))
+        self._loss.batches = self._loss.batches.with_targets(self._drawn(samples, generator))
 
     @torch.no_grad()
     def _recognised(self) -> "_Likelihood":
@@ -101,17 +102,17 @@ class MonteCarloFisher(LossOperator):
         )
 
     @torch.no_grad()
-    def _drawn(self, labels: int, generator: torch.Generator) -> list[dict[str, Tensor]]:
-        """Return the labels drawn for each batch, from a stream for each sample."""
+    def _drawn(self, labels: int, generator: torch.Generator) -> list[Tree]:
+        """Return each batch's targets with the labels drawn, from a stream for each sample."""
         batches = self._loss.batches
         seeds = torch.randint(1 << 62, (batches.samples,), generator=generator, device=generator.device).cpu()
         streams = (torch.Generator().manual_seed(seed) for seed in seeds[batches.order].tolist())
         found = []
         with self._loss.plainly(), self._loss.exact():
-            for inputs, _ in batches:
+            for inputs, tree in batches:
                 outputs = one_tensor(self._loss.outputs(inputs))
                 each = [self._likelihood.draw(output, labels, next(streams)) for output in outputs]
-                found.append({"drawn": torch.stack(each)})
+                found.append({**tree, "drawn": torch.stack(each)})
         return found
 
     def _residuals(self, outputs: Tensor, tree: Tree) -> Tensor:
