@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: demo test test-real docs pictures lint check mutants clean
+.PHONY: demo test test-real docs notebooks pictures lint check mutants clean
 
 demo: $(STAMP)
 	$(BIN)/fedscope demo
@@ -42,6 +42,11 @@ $(STAMP): pyproject.toml constraints.txt
 mutants: $(STAMP)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt cosmic-ray
 	$(BIN)/python benchmarks/mutants.py --json build/mutants.json
+
+# The notebooks, executed from their sources and stored with what they print and draw.
+notebooks: $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[notebooks]'
+	cd notebooks && PATH="$(abspath $(BIN)):$$PATH" $(abspath $(BIN))/jupytext --quiet --to ipynb --execute *.py
 
 clean:
 	rm -rf .venv demo build dist

@@ -13,6 +13,7 @@ GROUND = {
     "streams",
     "process",
     "own",
+    "callable_module",
     "factories",
     "statistics",
     "validation",

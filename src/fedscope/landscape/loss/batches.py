@@ -96,23 +96,26 @@ class Batches:
         order = torch.randperm(samples, generator=torch.Generator().manual_seed(seed))
         parts = [part.sort().values for part in order.tensor_split(batches)]
         try:
-            return self.taken(parts)
+            dealt = self._at(parts)
         except UserError:
             return self
+        return Batches._of(dealt, self.order[torch.cat(parts)], self.population)
 
     def taken(self, parts: Sequence[Tensor]) -> "Batches":
         """Return batches of the samples at these places (n_b,), counted through all batches in their order.
 
+        Their :attr:`order` is ascending again: what they are is said by the caller's places.
+
         Raises:
             UserError: the batches cannot be joined, such as those of sequences of several lengths.
         """
-        dealt: Sequence[Batch]
+        return Batches._of(self._at(parts), None, self.population)
+
+    def _at(self, parts: Sequence[Tensor]) -> Sequence[Batch]:
         if isinstance(self._pairs, Streamed):
-            dealt = self._pairs.taken(parts)
-        else:
-            inputs, targets = (joined([pair[side] for pair in self]) for side in (0, 1))
-            dealt = tuple((some(inputs, part), some(targets, part)) for part in parts)
-        return Batches._of(dealt, self.order[torch.cat(list(parts))], self.population)
+            return self._pairs.taken(parts)
+        inputs, targets = (joined([pair[side] for pair in self]) for side in (0, 1))
+        return tuple((some(inputs, part), some(targets, part)) for part in parts)
 
     def with_targets(self, targets: Iterable[Tree]) -> "Batches":
         """Return the same batches with other targets, a tree for each, which are kept."""
