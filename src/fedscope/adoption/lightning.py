@@ -1,0 +1,95 @@
+"""Lightning: the epochs of a Trainer as rounds of a run, by a callback.
+
+Trainer(callbacks=[RegisterEpochs("mine", model=network, dataset="mine")])
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from fedscope.adoption.recorder import SCORES, Recorder
+from fedscope.checkpoints.registry.registry import Run
+from fedscope.extras import needed
+
+with needed("lightning", "fedscope.adoption.lightning"):
+    from lightning.pytorch import Callback
+
+LOGGED = {"accuracy": "val_acc", "loss": "val_loss", "train_loss": "train_loss"}
+
+
+class RegisterEpochs(Callback):  # type: ignore[misc]  # of a package that mypy does not follow
+    """Registers the model after every ``every`` epochs as a round; the last epochs of a fit as one too.
+
+    Where several processes train, the first one registers. Strategies that shard the model are not
+    supported: their modules do not hold the whole state.
+
+    Args:
+        name: of the run; ``NAME-2`` and so on where it is taken.
+        model: a network of the catalogue by name, ``MODULE:FACTORY``, or the network itself. In the
+            LightningModule it may be a part, such as ``self.net``, but only once.
+        dataset: of the catalogue; or, with a network of one's own, any name.
+        registry: the folder of runs.
+        every: epochs of a round.
+        logged: score (accuracy, loss, train_loss) → the name under which the module logs it; by default
+            :data:`LOGGED`.
+        method: name for the tables.
+        data_dir: where the data set is.
+        augmentation: the pipeline whose normalisation the training uses; None: the set's first.
+
+    Raises:
+        UserError: there is no such network or data; in the first round, tensors that are not the network's.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        model: str | nn.Module,
+        dataset: str,
+        registry: Path | str = "checkpoints",
+        every: int = 1,
+        logged: Mapping[str, str] = LOGGED,
+        method: str | None = None,
+        data_dir: Path | None = None,
+        augmentation: str | None = None,
+    ) -> None:
+        self._recorder = Recorder(
+            name,
+            model=model,
+            dataset=dataset,
+            source="Lightning",
+            registry=registry,
+            method=method,
+            data_dir=data_dir,
+            augmentation=augmentation,
+        )
+        self._every, self._logged, self._epochs = every, dict(logged), 0
+
+    @property
+    def run(self) -> Run | None:
+        """The run, from the first round on."""
+        return self._recorder.run
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: nn.Module) -> None:
+        """Register a round where one ends; the validation of the epoch has been done by then."""
+        self._epochs += 1
+        if self._epochs % self._every == 0:
+            self._add(trainer, pl_module)
+
+    def on_train_end(self, trainer: Any, pl_module: nn.Module) -> None:
+        """Register what is left of the last round, and finish the run."""
+        if self._epochs % self._every:
+            self._add(trainer, pl_module)
+        if trainer.is_global_zero:
+            self._recorder.finish()
+
+    def _add(self, trainer: Any, module: nn.Module) -> None:
+        if trainer.is_global_zero:
+            state: Mapping[str, Tensor] = module.state_dict()
+            self._recorder.add(self._recorder.newest + 1, state, self._scores(trainer.callback_metrics))
+
+    def _scores(self, found: Mapping[str, Any]) -> dict[str, float]:
+        names = {score: self._logged[score] for score in SCORES if score in self._logged}
+        return {score: float(found[name]) for score, name in names.items() if name in found}

@@ -1,0 +1,115 @@
+"""A training loop of one's own: its rounds and clients in the registry, a line for each.
+
+with RegisterRounds("mine", model=network, dataset="mine", clients="last") as register:
+    for _ in range(rounds):
+        ...
+        register.round(network, {"accuracy": accuracy}, clients=uploads)
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from torch import Tensor, nn
+
+from fedscope.adoption.recorder import Clients, Recorder
+from fedscope.checkpoints.registry.registry import Run
+
+State = nn.Module | Mapping[str, Tensor]
+
+
+class RegisterRounds:
+    """Registers the rounds of a loop, as :class:`fedscope.adoption.recorder.Recorder` says.
+
+    As a context manager it finishes the run at the end; after an exception the run stays, as unfinished.
+
+    Args:
+        name: of the run; ``NAME-2`` and so on where it is taken.
+        model: a network of the catalogue by name, ``MODULE:FACTORY``, or the loop's own module.
+        dataset: of the catalogue; or, with a network of one's own, any name.
+        registry: the folder of runs.
+        clients: also register the clients' uploads, their last or those of all rounds.
+        rounds: how many there will be, where that is known.
+        method: name for the tables.
+        data_dir: where the data set is.
+        augmentation: the pipeline whose normalisation the clients use; None: the set's first.
+
+    Raises:
+        UserError: there is no such network or data.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        model: str | nn.Module,
+        dataset: str,
+        registry: Path | str = "checkpoints",
+        clients: Clients = "none",
+        rounds: int | None = None,
+        method: str | None = None,
+        data_dir: Path | None = None,
+        augmentation: str | None = None,
+    ) -> None:
+        self._recorder = Recorder(
+            name,
+            model=model,
+            dataset=dataset,
+            source="a training loop",
+            registry=registry,
+            clients=clients,
+            rounds=rounds,
+            method=method,
+            data_dir=data_dir,
+            augmentation=augmentation,
+        )
+
+    @property
+    def run(self) -> Run | None:
+        """The run, from the first round on."""
+        return self._recorder.run
+
+    def round(
+        self,
+        model: State,
+        metrics: Mapping[str, Any] | None = None,
+        *,
+        clients: Mapping[int, State] | None = None,
+        samples: Mapping[int, int] | None = None,
+    ) -> None:
+        """Register the next round.
+
+        Args:
+            model: the global model after it, or its state.
+            metrics: ``accuracy``, ``loss``, ``train_loss``, those that are known.
+            clients: client → its model, or state, at the end of its local training.
+            samples: client → on how many it trained, where that is known.
+
+        Raises:
+            UserError: tensors that are not the network's.
+        """
+        number, counts = self._recorder.newest + 1, samples or {}
+        for client, upload in sorted((clients or {}).items()):
+            self._recorder.upload(number, client, _state(upload), samples=counts.get(client))
+        self._recorder.add(number, _state(model), metrics or {})
+
+    def finish(self) -> None:
+        """Make the newest global model the run's final one."""
+        self._recorder.finish()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.finish()
+
+
+def _state(model: State) -> Mapping[str, Tensor]:
+    return model.state_dict() if isinstance(model, nn.Module) else model

@@ -1,0 +1,142 @@
+"""pfl-research: the central iterations of an algorithm as rounds of a run, by a callback.
+
+register = RegisterRounds("mine", model=network, dataset="mine", clients="last")
+backend = SimulatedBackend(..., postprocessors=[register.uploads, ...])
+algorithm.run(..., backend, model, ..., callbacks=[CentralEvaluationCallback(...), register])
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from fedscope.adoption.recorder import SCORES, Clients, Recorder
+from fedscope.checkpoints.registry.registry import Run
+from fedscope.errors import UserError
+from fedscope.extras import needed
+
+with needed("pfl", "fedscope.adoption.pfl"):
+    from pfl.callback.base import TrainingProcessCallback
+    from pfl.internal.ops.selector import get_default_framework_module as framework
+    from pfl.metrics import Metrics, get_overall_value
+    from pfl.postprocessor.base import Postprocessor
+
+LOGGED = {"accuracy": "Central val | accuracy", "loss": "Central val | loss", "train_loss": ""}
+
+
+class RegisterRounds(TrainingProcessCallback):  # type: ignore[misc]  # pfl has no types here
+    """Registers the model after every central iteration, and with :attr:`uploads` the clients' models.
+
+    Put it after the callbacks whose metrics it takes. Where several processes simulate, the first one
+    registers, and clients cannot be registered, since each process sees its own.
+
+    Args:
+        name: of the run; ``NAME-2`` and so on where it is taken.
+        model: a network of the catalogue by name, ``MODULE:FACTORY``, or the network itself. In the module
+            that pfl trains it may be a part, but only once.
+        dataset: of the catalogue; or, with a network of one's own, any name.
+        registry: the folder of runs.
+        clients: also register the clients' uploads, their last or those of all rounds.
+        logged: score (accuracy, loss, train_loss) → the name of pfl's metric; by default :data:`LOGGED`.
+        method: name for the tables.
+        data_dir: where the data set is.
+        augmentation: the pipeline whose normalisation the clients use; None: the set's first.
+
+    Raises:
+        UserError: there is no such network or data; in the first round, tensors that are not the network's.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        model: str | nn.Module,
+        dataset: str,
+        registry: Path | str = "checkpoints",
+        clients: Clients = "none",
+        logged: Mapping[str, str] = LOGGED,
+        method: str | None = None,
+        data_dir: Path | None = None,
+        augmentation: str | None = None,
+    ) -> None:
+        self._recorder = Recorder(
+            name,
+            model=model,
+            dataset=dataset,
+            source="pfl",
+            registry=registry,
+            clients=clients,
+            method=method,
+            data_dir=data_dir,
+            augmentation=augmentation,
+        )
+        self._logged = dict(logged)
+        self.uploads = Uploads(self._recorder)
+
+    @property
+    def run(self) -> Run | None:
+        """The run, from the first round on."""
+        return self._recorder.run
+
+    def on_train_begin(self, *, model: Any) -> Metrics:
+        """Remember the model, from whose weights the clients' updates count.
+
+        Raises:
+            UserError: clients are to be registered, and several processes simulate them.
+        """
+        if self._recorder.clients != "none" and _processes() > 1:
+            raise UserError("clients can be registered where one process simulates all; leave clients out")
+        self.uploads.model = model
+        return Metrics()
+
+    def after_central_iteration(
+        self, aggregate_metrics: Any, model: Any, *, central_iteration: int
+    ) -> tuple[bool, Metrics]:
+        """Register a round; central iterations are counted from 0, rounds from 1."""
+        if _rank() == 0:
+            state = model.pytorch_model.state_dict()
+            self._recorder.add(central_iteration + 1, state, self._scores(aggregate_metrics))
+        return False, Metrics()
+
+    def on_train_end(self, *, model: Any) -> None:
+        """Finish the run."""
+        if _rank() == 0:
+            self._recorder.finish()
+
+    def _scores(self, metrics: Any) -> dict[str, float]:
+        found = {str(name): value for name, value in metrics}
+        names = {score: self._logged[score] for score in SCORES if self._logged.get(score) in found}
+        return {score: float(get_overall_value(found[name])) for score, name in names.items()}
+
+
+class Uploads(Postprocessor):  # type: ignore[misc]  # as above
+    """Registers what each client sends; put it before postprocessors that change it (weighting, noise).
+
+    An upload is the global model plus the client's update of the trained parameters. pfl keeps no other
+    state of a client, so buffers are the global model's.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self.model: Any = None
+
+    def postprocess_one_user(self, *, stats: Any, user_context: Any) -> tuple[Any, Metrics]:
+        """Register a client's upload; its update goes on as it is."""
+        name = user_context.user_id
+        client = int(name) if str(name).isdecimal() else self._recorder.number(name)
+        state: dict[str, Tensor] = dict(self.model.pytorch_model.state_dict())
+        with_update = {
+            key: tensor + stats[key].to(tensor) if key in stats else tensor for key, tensor in state.items()
+        }
+        samples = user_context.num_datapoints
+        self._recorder.upload(self._recorder.newest + 1, client, with_update, samples=samples)
+        return stats, Metrics()
+
+
+def _rank() -> int:
+    return int(framework().distributed.global_rank)
+
+
+def _processes() -> int:
+    return int(framework().distributed.world_size)

@@ -1,0 +1,96 @@
+"""A Lightning training whose epochs are registered."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, TensorDataset
+
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.verification.verify import verify_run
+
+with warnings.catch_warnings():  # of what it imports
+    warnings.simplefilter("ignore")
+    lightning = pytest.importorskip(
+        "lightning.pytorch", reason="needs lightning: pip install 'fedscope[lightning]'"
+    )
+    from fedscope.adoption.lightning import RegisterEpochs
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning's advice on workers, devices and loggers
+
+
+Base: Any = lightning.LightningModule
+
+
+class Module(Base):  # type: ignore[misc]  # mypy does not follow it
+    """A small classifier below a prefix, with a buffer of its own beside it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))
+        self.register_buffer("seen", torch.zeros(1))
+
+    def training_step(self, batch: list[Tensor], _place: int) -> Tensor:
+        loss = cross_entropy(self.net(batch[0]), batch[1])
+        self.log("train_loss", loss)
+        return loss
+
+    def validation_step(self, batch: list[Tensor], _place: int) -> None:
+        self.log("val_acc", (self.net(batch[0]).argmax(1) == batch[1]).float().mean())
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def fitted(folder: Path, epochs: int, **given: Any) -> tuple[Module, Any]:
+    """Train for some epochs with the callback."""
+    inputs = torch.randn(32, 4, generator=torch.Generator().manual_seed(0))
+    data = DataLoader(TensorDataset(inputs, (inputs[:, 0] > 0).long()), batch_size=16)
+    module = Module()
+    register = RegisterEpochs("fit", model=module.net, dataset="mine", registry=folder, **given)
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    trainer = lightning.Trainer(
+        max_epochs=epochs, accelerator="cpu", callbacks=[register], enable_model_summary=False, **quiet
+    )
+    trainer.fit(module, data, data)
+    return module, register
+
+
+def test_every_epoch_is_a_round_with_its_scores(tmp_path: Path) -> None:
+    module, register = fitted(tmp_path, 3)
+    run = register.run
+    metrics = run.metrics()
+    assert [m.round for m in metrics] == [1, 2, 3]
+    assert all(m.accuracy is not None and m.train_loss is not None and m.loss is None for m in metrics)
+    final = load_checkpoint(run.final)
+    assert final.info.round == 3
+    assert all(torch.equal(final.state[name], tensor) for name, tensor in module.net.state_dict().items())
+    assert final.state.keys() == module.net.state_dict().keys()
+    assert not torch.equal(load_checkpoint(run.after_round(1)).state["0.weight"], final.state["0.weight"])
+    assert not list(verify_run(run))
+
+
+def test_a_round_of_several_epochs_and_the_rest(tmp_path: Path) -> None:
+    _, register = fitted(tmp_path, 5, every=2, logged={"accuracy": "val_acc"})
+    metrics = register.run.metrics()
+    assert [m.round for m in metrics] == [1, 2, 3]
+    assert all(m.train_loss is None for m in metrics)
+    (row,) = Registry(tmp_path).rows()
+    assert (row["status"], row["done"]) == ("finished", 3)
+
+
+def test_only_the_first_process_registers(tmp_path: Path) -> None:
+    register = RegisterEpochs("fit", model=nn.Linear(3, 2), dataset="mine", registry=tmp_path)
+
+    class Other:
+        is_global_zero = False
+        callback_metrics: dict[str, Tensor] = {}  # noqa: RUF012
+
+    register.on_train_epoch_end(Other(), nn.Linear(3, 2))
+    register.on_train_end(Other(), nn.Linear(3, 2))
+    assert register.run is None

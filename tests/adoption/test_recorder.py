@@ -1,0 +1,79 @@
+"""Rounds and clients that any program registers."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedscope.adoption.recorder import Recorder
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.verification.verify import verify_run
+from fedscope.errors import UserError
+
+
+def filled(value: float) -> dict[str, Tensor]:
+    return {"weight": torch.full((2, 3), value), "bias": torch.full((2,), value)}
+
+
+def recorder(folder: Path, **given: Any) -> Recorder:
+    return Recorder("app", model=nn.Linear(3, 2), dataset="mine", source="here", registry=folder, **given)
+
+
+@pytest.mark.parametrize("clients", ["none", "last", "all"])
+def test_what_is_registered_passes_the_check_of_runs(tmp_path: Path, clients: Any) -> None:
+    record = recorder(tmp_path, clients=clients, rounds=2, method="own")
+    assert (record.run, record.newest) == (None, 0)
+    for round in (1, 2):
+        for client in (4, 9):
+            record.upload(round, client, filled(round + client / 10), samples=client)
+        record.add(round, filled(round), {"accuracy": round / 4, "loss": float("nan"), "other": 3.0})
+    record.note(2, {"train_loss": 0.5})
+    record.note(7, {"train_loss": 0.5})  # of no round that is registered
+    run = record.run
+    assert run is not None
+    assert run.status(run.manifest()) == "unfinished"
+    record.finish()
+    assert run.status(run.manifest()) == "finished"
+    assert not list(verify_run(run))
+    assert [(m.accuracy, m.loss, m.train_loss) for m in run.metrics()] == [
+        (0.25, None, None),
+        (0.5, None, 0.5),
+    ]
+    found = [load_checkpoint(path).info for path in run.clients(1)]
+    assert [one.client for one in found] == ([] if clients == "none" else [4, 9])
+    assert {one.round for one in found} <= {1 if clients == "all" else 2}
+    manifest = run.manifest()
+    assert manifest.added is not None
+    assert manifest.added.source == "here"
+    assert (manifest.settings.method, manifest.states("method"), manifest.states("lr")) == (
+        "own",
+        True,
+        False,
+    )
+
+
+def test_nameless_tensors_are_taken_in_their_order(tmp_path: Path) -> None:
+    record = recorder(tmp_path)
+    record.add(1, dict(zip("01", filled(3).values(), strict=True)), {})
+    state = load_checkpoint(Registry(tmp_path).resolve("app")).state
+    assert {name: tensor.shape for name, tensor in state.items()} == {"weight": (2, 3), "bias": (2,)}
+
+
+def test_clients_are_numbered_as_they_appear(tmp_path: Path) -> None:
+    record = recorder(tmp_path)
+    assert [record.number(node) for node in ("x", 77, "x", "y")] == [0, 1, 0, 2]
+
+
+def test_tensors_of_another_network_are_refused_in_any_round(tmp_path: Path) -> None:
+    record = recorder(tmp_path)
+    wrong = {"weight": torch.zeros(2, 4), "bias": torch.zeros(2)}
+    with pytest.raises(UserError, match="round 1"):
+        record.add(1, wrong, {})
+    assert not Registry(tmp_path).rows()
+    record.add(1, filled(1), {})
+    with pytest.raises(UserError, match="round 2"):
+        record.add(2, wrong, {})
+    assert len(Registry(tmp_path).run("app").metrics()) == 1
