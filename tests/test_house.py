@@ -17,6 +17,7 @@ GROUND = {
     "statistics",
     "validation",
     "choices",
+    "extras",
     "errors",
 }
 Edges = set[tuple[str, str]]

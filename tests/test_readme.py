@@ -54,6 +54,19 @@ def test_every_dependency_has_a_reason() -> None:
     assert needed <= told
 
 
+def test_every_extra_is_told_with_its_packages() -> None:
+    extras = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"
+    ]
+    section = README.read_text(encoding="utf-8").split("## Dependencies, and why")[1].split("\n## ")[0]
+    told = dict.fromkeys(extras.keys() - {"all", "test"}, "")
+    for cells, extra in re.findall(r"^\| (.+?) \| .+ \| `(\w+)` \|$", section, re.MULTILINE):
+        told[extra] += f"{cells}, "
+    for extra, packages in told.items():
+        own = [re.split(r"[\[<>=]", package)[0] for package in extras[extra]]
+        assert set(packages.split(", ")) - {""} == set(own) - {"fedscope"}, extra
+
+
 def test_every_link_leads_somewhere() -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)", README.read_text(encoding="utf-8"))
     assert links

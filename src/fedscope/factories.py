@@ -14,6 +14,7 @@ EXAMPLES = {
     "--data": "mydata:batches",
     "--loss": "mylosses:loss",
     "--metric": "mymetrics:error",
+    "--log": "mylogs:Logger",
 }
 _INSTALLED = (
     Path(__file__).parent,

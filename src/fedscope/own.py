@@ -21,6 +21,7 @@ from fedscope.errors import UserError
 
 MODELS, DATASETS = "fedscope.models", "fedscope.datasets"  # entry points of other packages
 METHODS = "fedscope.methods"
+LOGGERS = "fedscope.loggers"
 SESSION = "fedscope_session"  # the module of what a Python session gave as objects, which no file holds
 SHOWN = 8  # of a hash
 

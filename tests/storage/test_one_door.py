@@ -35,10 +35,8 @@ KNOWN = {
     ("data/reading/files.py", "np.save"),
     ("federated/parallel/traffic.py", "status.read_text"),
     ("federated/setup/presets.py", "read_text"),
-    (
-        "federated/server/tensorboard.py",
-        "SummaryWriter",
-    ),  # into a folder that storage has made
+    ("loggers/several.py", "group.open"),
+    ("loggers/several.py", "logger.open"),
     ("reproduce/recipes/published.py", "path.read_text"),
     ("testing/methods.py", "tempfile.TemporaryDirectory"),  # of a registry that lives as long as a law
     ("reproduce/recipes/spec.py", "read_text"),

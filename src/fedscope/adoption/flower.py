@@ -8,23 +8,17 @@ and metrics are recorded. Both of Flower's interfaces are understood: strategies
 """
 
 import inspect
-import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from fedscope.adoption.adopted import Adopted
-from fedscope.adoption.identity import Identity, identify
-from fedscope.checkpoints.file.schema import Round
-from fedscope.checkpoints.foreign.fitting import fit
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.adoption.recorder import Clients, Recorder
 
 S = TypeVar("S")
-Clients = Literal["none", "last", "all"]
 
 
 def watch(
@@ -59,47 +53,40 @@ def watch(
     Raises:
         UserError: no such network or data; and, in the first round, arrays that do not fit the network.
     """
-    identity = identify(model, dataset, data_dir=data_dir, augmentation=augmentation)
-    recorder = _Recorder(
-        identity, Registry(Path(registry)), name, clients, rounds, method or type(strategy).__name__
+    recorder = Recorder(
+        name,
+        model=model,
+        dataset=dataset,
+        source="Flower",
+        registry=registry,
+        clients=clients,
+        rounds=rounds,
+        method=method or type(strategy).__name__,
+        data_dir=data_dir,
+        augmentation=augmentation,
     )
     for hook in ("start", "aggregate_train", "aggregate_evaluate", "aggregate_fit", "evaluate"):
         inner = getattr(strategy, hook, None)
         if inner is not None:
-            setattr(strategy, hook, wraps(inner)(getattr(recorder, hook)(inner)))
+            setattr(strategy, hook, wraps(inner)(getattr(_Watch(recorder), hook)(inner)))
     return strategy
 
 
-class _Recorder:
-    """Records a strategy in one run. Each method wraps the strategy's method of its name."""
+class _Watch:
+    """Passes what a strategy sees to a recorder. Each method wraps the strategy's method of its name."""
 
-    def __init__(
-        self,
-        identity: Identity,
-        registry: Registry,
-        name: str,
-        clients: Clients,
-        rounds: int | None,
-        method: str,
-    ) -> None:
-        self.identity, self.registry, self.name = identity, registry, name
-        self.clients, self.rounds, self.method = clients, rounds, method
-        self.adopted: Adopted | None = None
-        self.wanted: Mapping[str, Tensor] = {}
-        self.metrics: dict[int, Round] = {}
-        self.numbers: dict[object, int] = {}
-        self.clock = time.perf_counter()
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
 
     def start(self, inner: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
             given = inspect.signature(inner).bind(*args, **kwargs)
             given.apply_defaults()
-            self.rounds = given.arguments.get("num_rounds", self.rounds)
+            self.recorder.rounds = given.arguments.get("num_rounds", self.recorder.rounds)
             if evaluate := given.arguments.get("evaluate_fn"):
                 given.arguments["evaluate_fn"] = self._evaluated(evaluate)
             result = inner(*given.args, **given.kwargs)
-            if self.adopted is not None:
-                self.adopted.finish()
+            self.recorder.finish()
             return result
 
         return call
@@ -108,7 +95,7 @@ class _Recorder:
         def call(server_round: int, replies: Iterable[Any]) -> Any:
             replies = list(replies)
             good = sorted((r for r in replies if r.has_content()), key=lambda r: r.metadata.src_node_id)
-            for reply in good if self.clients != "none" else ():
+            for reply in good if self.recorder.clients != "none" else ():
                 numbers = {
                     k: v for record in reply.content.metric_records.values() for k, v in record.items()
                 }
@@ -123,14 +110,16 @@ class _Recorder:
 
     def aggregate_fit(self, inner: Callable[..., Any]) -> Callable[..., Any]:
         def call(server_round: int, results: Any, failures: Any) -> Any:
-            for client, answer in sorted(results, key=lambda r: r[0].cid) if self.clients != "none" else ():
+            for client, answer in (
+                sorted(results, key=lambda r: r[0].cid) if self.recorder.clients != "none" else ()
+            ):
                 state = _ndarrays(answer.parameters)
                 self._upload(server_round, client.cid, state, answer.num_examples, answer.metrics or {})
             parameters, metrics = result = inner(server_round, results, failures)
             if parameters is not None:
                 self._global(server_round, _ndarrays(parameters), metrics)
-                if server_round == self.rounds and self.adopted is not None:
-                    self.adopted.finish()
+                if server_round == self.recorder.rounds:
+                    self.recorder.finish()
             return result
 
         return call
@@ -139,7 +128,7 @@ class _Recorder:
         def call(server_round: int, *args: Any) -> Any:
             result = inner(server_round, *args)
             loss, found = result if isinstance(result, tuple) else (None, result)
-            self._note(server_round, {"loss": loss, **dict(found or {})})
+            self.recorder.note(server_round, {"loss": loss, **dict(found or {})})
             return result
 
         return call
@@ -148,7 +137,7 @@ class _Recorder:
         def call(server_round: int, parameters: Any) -> Any:
             result = inner(server_round, parameters)
             if result is not None:
-                self._note(server_round, {"loss": result[0], **dict(result[1] or {})})
+                self.recorder.note(server_round, {"loss": result[0], **dict(result[1] or {})})
             return result
 
         return call
@@ -156,7 +145,7 @@ class _Recorder:
     def _evaluated(self, evaluate: Callable[..., Any]) -> Callable[..., Any]:
         def call(server_round: int, arrays: Any) -> Any:
             result = evaluate(server_round, arrays)
-            self._note(server_round, dict(result or {}))
+            self.recorder.note(server_round, dict(result or {}))
             return result
 
         return call
@@ -170,50 +159,14 @@ class _Recorder:
         metrics: Mapping[str, Any],
     ) -> None:
         number = metrics.get("partition-id")
-        client = int(number) if number is not None else self.numbers.setdefault(node, len(self.numbers))
-        state = self._state(tensors, f"the upload of client {client}")
-        assert self.adopted is not None
+        client = int(number) if number is not None else self.recorder.number(node)
         count = int(samples) if isinstance(samples, int | float) and samples >= 1 else None
-        self.adopted.upload(client, state, round, samples=count, keep=self.clients == "all")
+        self.recorder.upload(round, client, tensors, samples=count)
 
     def _global(self, round: int, tensors: Mapping[str, Tensor], metrics: Any) -> None:
-        state = self._state(tensors, f"the model of round {round}")
-        assert self.adopted is not None
-        self.adopted.newest(state, round)
-        now = time.perf_counter()
-        scores = dict.fromkeys(("accuracy", "loss", "train_loss"))
-        self.metrics[round] = Round.read({"round": round, **scores, "seconds": now - self.clock})
-        self.clock = now
         found = dict(metrics or {})
-        self._note(round, {"train_loss": found.get("train_loss", found.get("train-loss", found.get("loss")))})
-
-    def _note(self, round: int, found: Mapping[str, Any]) -> None:
-        """Add scores to a round that is registered."""
-        if self.adopted is None or round not in self.metrics:
-            return
-        known = {k: float(v) for k, v in found.items() if isinstance(v, int | float) and v - v == 0}
-        scores = {k: known[k] for k in ("accuracy", "loss", "train_loss") if k in known}
-        self.metrics[round] = self.metrics[round].edited(**scores)
-        self.adopted.run.write_metrics(self.metrics.values())
-
-    def _state(self, tensors: Mapping[str, Tensor], what: str) -> dict[str, Tensor]:
-        """Return the network's state, the run made at the first one."""
-        if self.adopted is not None:
-            return fit(_named(tensors, self.wanted), self.wanted, what).state
-        wanted = dict(self.identity.variants[0][1])
-        spec, fitted = self.identity.fitted(_named(tensors, wanted), what)
-        self.wanted = next(names for variant, names in self.identity.variants if variant == spec)
-        known: dict[str, object] = {"method": self.method, "save_clients": self.clients, "keep_every": 1}
-        self.adopted = Adopted(
-            self.registry,
-            self.registry.free_name(self.name),
-            spec,
-            self.identity.data,
-            source="Flower",
-            known=known | ({"rounds": self.rounds} if self.rounds else {}),
-            notes=fitted.notes,
-        )
-        return fitted.state
+        loss = found.get("train_loss", found.get("train-loss", found.get("loss")))
+        self.recorder.add(round, tensors, {"train_loss": loss})
 
 
 def _arrays(content: Any) -> dict[str, Tensor]:
@@ -229,10 +182,3 @@ def _ndarrays(parameters: Any) -> dict[str, Tensor]:
     return {
         str(place): torch.from_numpy(array) for place, array in enumerate(parameters_to_ndarrays(parameters))
     }
-
-
-def _named(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """Give arrays that came without names those of the network, in its order."""
-    if len(tensors) != len(wanted) or list(tensors) != [str(place) for place in range(len(tensors))]:
-        return tensors
-    return dict(zip(wanted, tensors.values(), strict=True))

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,7 +107,9 @@ def command(
     (--save-clients). With --rounds it is the name of a run.
     """
     target, page = Path(out), Path(out).suffix.lower() == ".html"
-    if not page:
+    if page:
+        import_module("fedscope.report")  # says now what it needs and is not installed
+    else:
         _check_output(target, has_rounds=bool(round_range or saved) or directions == "pca")
     from fedscope.figures.provenance import read_records
     from fedscope.figures.surface.surfaces import MOST_CHECKPOINTS
@@ -210,10 +213,11 @@ def _write(
     from fedscope.figures.style import save
     from fedscope.figures.surface import animation_frames as rounds
     from fedscope.figures.surface.from_records import draw
-    from fedscope.report import landscape_page
 
     made = made_from(records)
     if path.suffix.lower() == ".html":
+        from fedscope.report import landscape_page
+
         write_text(path, landscape_page(records), below=None)
     elif film.is_film_file(path):
         figures = rounds.frame_figures(rounds.frames(records), kind=kind or "both", metric=metric)

@@ -32,7 +32,8 @@ GROUPS = {
                               "--eval-drop-last", "--target"),
     "Concept shift": ("--shift", "--shift-probability", "--shift-sequence", "--shift-metric"),
     "Machine": ("--device", "--workers", "--threads", "--precision", "--compile", "--stack"),
-    "What is kept": ("--registry", "--save-clients", "--keep-every", "--resume", "--tensorboard", "--json"),
+    "What is kept": ("--registry", "--save-clients", "--keep-every", "--resume", "--log", "--tensorboard",
+                     "--json"),
     "Trying out": ("--clients-limit", "--steps-limit"),
 }  # fmt: skip
 EXAMPLES = {
@@ -83,9 +84,10 @@ EXAMPLES = {
 @shared.registry
 @click.option("--name", shell_complete=completion.runs, help="Name of the run. [default: METHOD-DATASET]")
 @click.option("--resume", is_flag=True, help="Continue the run --name; a finished one with more --rounds.")
-@click.option(
-    "--tensorboard", is_flag=True, help="Write the metrics for TensorBoard too, into the run's folder."
-)
+@click.option("--log", "loggers", multiple=True, metavar="NAME", shell_complete=completion.loggers,
+              help="Send the metrics to tensorboard, wandb, mlflow or your own MODULE:FACTORY too; may be "
+              "repeated.")  # fmt: skip
+@click.option("--tensorboard", is_flag=True, help="The same as --log tensorboard.")
 @shared.json_target
 def command(
     preset: str | None,
@@ -97,6 +99,7 @@ def command(
     registry: Path,
     name: str | None,
     resume: bool,
+    loggers: tuple[str, ...],
     tensorboard: bool,
     json_target: str | None,
     seeds: tuple[int, ...] | None,
@@ -128,7 +131,7 @@ def command(
         device=device,
         threads=threads,
         workers=count,
-        tensorboard=tensorboard,
+        loggers=tuple(dict.fromkeys((*loggers, *(["tensorboard"] if tensorboard else [])))),
         named=flags_given(ctx),
     )
     trained = train(request, console.REPORTER)

@@ -13,13 +13,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 from matplotlib.figure import Figure
-from plotly.offline import get_plotlyjs
 
 from fedscope import __version__
+from fedscope.extras import needed
 from fedscope.figures import style
+
+with needed("report", "an HTML page"):  # here, so that nothing is measured in vain
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+    from plotly.offline import get_plotlyjs
 
 TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = ("look.js", "planes.js", "report.js")

@@ -307,8 +307,17 @@ def test_a_fault_of_ours_is_not_the_store_s() -> None:
 
 def test_a_backend_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gcsfs", None)
-    with pytest.raises(UserError, match=r"pip install 'fedscope\[remote\]'"):
+    with pytest.raises(UserError, match=r"gs: needs gcsfs: pip install 'fedscope\[remote\]'"):
         remote("gs://bucket/runs")
+
+
+def test_the_hub_s_client_is_in_an_extra_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(scheme: str, **_: object) -> None:
+        raise ImportError(scheme)
+
+    monkeypatch.setattr("fsspec.filesystem", absent)  # the hub's is remembered by fsspec once it was used
+    with pytest.raises(UserError, match=r"hf: needs huggingface_hub: pip install 'fedscope\[hub\]'"):
+        remote("hf://datasets/somebody/runs")
 
 
 def test_the_hub_takes_one_file_at_a_time() -> None:

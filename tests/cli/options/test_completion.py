@@ -44,6 +44,7 @@ def complete(fedscope: Command, monkeypatch: pytest.MonkeyPatch) -> Callable[[st
         ("fedscope train --eval-m", {"plain,--eval-model"}),
         ("fedscope hessian --oper", {"plain,--operator"}),
         ("fedscope hessian --operator f", {"plain,fisher"}),
+        ("fedscope train --log w", {"plain,wandb"}),
     ],
 )
 def test_names_are_completed(complete: Callable[[str], set[str]], line: str, found: set[str]) -> None:

@@ -11,14 +11,13 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
 
-from fedscope import __version__
+from fedscope import __version__, extras
 from fedscope.checkpoints.file.code import code_version
 from fedscope.checkpoints.file.container import check_before_containers, check_checkpoint, is_container
 from fedscope.checkpoints.file.formats import CHECKPOINT_FORMAT, seal, upgraded
@@ -148,7 +147,7 @@ def versions() -> dict[str, str]:
 @cache
 def _versions() -> dict[str, str]:
     packages = ("torch", "numpy", "scikit-learn", "pillow", "pyhessian")
-    return {"fedscope": __version__} | {name: version(name) for name in packages}
+    return {"fedscope": __version__} | extras.versions(packages)
 
 
 def _whole(tensor: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ _MARKS = {"manifest.json": b'"fedscope/run/', ".pt": b"fedscope/checkpoint/"}
 _HEAD = 1024  # first bytes of a file, which hold its mark
 ANALYSIS = ".analysis"  # in a registry: the results of analyses
 LOCK = ".lock"  # empty: what `Run.locked` locks
-_BESIDES = ("tensorboard", LOCK)  # allowed in the folder, and no part of the run
+_BESIDES = ("tensorboard", "wandb", LOCK)  # allowed in the folder, and no part of the run
 
 
 def kind(name: str) -> Kind | None:

@@ -10,13 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import fsspec
-from fsspec.callbacks import Callback
-
 from fedscope.checkpoints.travel.remote import CHUNK, Absent, Remote, Tick
 from fedscope.errors import UserError
+from fedscope.extras import needed
+
+with needed("hub", "a store elsewhere"):
+    import fsspec
+    from fsspec.callbacks import Callback
 
 _PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "hf": "huggingface_hub", "http": "aiohttp", "https": "aiohttp"}
+_EXTRAS = {"hf": "hub"}  # that install these; of the others "remote"
 # packages whose errors come from the store or the connection to it
 _BACKENDS = {
     "aiobotocore", "aiohttp", "botocore", "gcsfs", "google", "httpx", "httpx2", "huggingface_hub", "s3fs",
@@ -39,8 +42,9 @@ class Store(Remote):
         try:
             self._files = _opened(scheme, self._web)
         except ImportError as error:
+            extra = _EXTRAS.get(scheme, "remote")
             raise UserError(
-                f"{scheme}: needs {_PACKAGES[scheme]}, which is not installed; pip install 'fedscope[remote]'"
+                f"{scheme}: needs {_PACKAGES[scheme]}: pip install 'fedscope[{extra}]'"
             ) from error
 
     @property

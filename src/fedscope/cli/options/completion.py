@@ -40,6 +40,14 @@ def names_of(kind: str) -> Complete:
     return complete
 
 
+def loggers(_context: click.Context, _param: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Return the names of loggers that begin as typed."""
+    from fedscope.own import LOGGERS, registered
+
+    every = ("tensorboard", "wandb", "mlflow", *registered(LOGGERS))
+    return [CompletionItem(name) for name in every if name.startswith(typed)]
+
+
 def _registry(context: click.Context) -> Any:
     from fedscope.checkpoints.registry.registry import Registry
 

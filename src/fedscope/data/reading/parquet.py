@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fedscope.data.reading.decoding import first_line
 from fedscope.errors import UserError
+from fedscope.extras import needed
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -46,7 +47,12 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def opened(path: Path) -> "ParquetFile":
-    """Return the file, of which nothing but its schema is read yet."""
-    from pyarrow.parquet import ParquetFile
+    """Return the file, of which nothing but its schema is read yet.
+
+    Raises:
+        UserError: pyarrow is not installed.
+    """
+    with needed("train", f"{path.name}, a Parquet file,"):
+        from pyarrow.parquet import ParquetFile
 
     return ParquetFile(path)

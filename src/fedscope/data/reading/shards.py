@@ -13,6 +13,7 @@ from fedscope.data.reading.decoding import first_line
 from fedscope.data.reading.parquet import opened, reading
 from fedscope.data.reading.tables import Rows, Table
 from fedscope.errors import UserError
+from fedscope.extras import needed
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -46,10 +47,10 @@ def fetch(source: HubSource) -> dict[str, list[Path]]:
     """Return the hub's shards, fetched into the ``datasets`` library's cache, which resumes and verifies.
 
     Raises:
-        UserError: no network, no access, or no such split.
+        UserError: no network, no access, no such split, or the library is not installed.
     """
     check_reachable(source.repository)
-    import datasets
+    datasets = _library()
 
     if not sys.stderr.isatty():
         datasets.utils.logging.disable_progress_bar()
@@ -66,10 +67,11 @@ def check_reachable(repository: str) -> None:
     """Try the hub once, since its own client retries for half a minute with a line for each try.
 
     Raises:
-        UserError: it does not answer, or is switched off.
+        UserError: it does not answer, or is switched off, or its client is not installed.
     """
-    from huggingface_hub import constants
-    from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
+    with needed("train", f"{repository} on the hub"):
+        from huggingface_hub import constants
+        from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
 
     if constants.HF_HUB_OFFLINE:
         raise _unfetched(repository, "HF_HUB_OFFLINE forbids it")
@@ -124,10 +126,15 @@ def table(
     )  # fmt: skip
 
 
-def _features(shard: "ParquetFile") -> Any:
-    import datasets
+def _library() -> Any:
+    """Return the ``datasets`` library."""
+    with needed("train", "a data set in the hub's files"):
+        import datasets
+    return datasets
 
-    return datasets.Features.from_arrow_schema(shard.schema_arrow)
+
+def _features(shard: "ParquetFile") -> Any:
+    return _library().Features.from_arrow_schema(shard.schema_arrow)
 
 
 def _labels(shard: "ParquetFile", name: str, classes: int) -> Rows:
@@ -147,8 +154,7 @@ def _domains(shard: "ParquetFile", features: Any, column: str, domains: Sequence
 
 
 def _check_columns(path: Path, features: Any, source: HubSource, *, named: bool) -> None:
-    import datasets
-
+    datasets = _library()
     numbers = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
     label = features.get(source.label)
     integers = named and getattr(label, "dtype", None) in numbers

@@ -11,6 +11,7 @@ import numpy as np
 
 from fedscope.data.reading.tables import Rows, Table, by_domain, check, of_classes, pooled
 from fedscope.errors import UserError
+from fedscope.extras import needed
 from fedscope.streams import numpy_stream
 
 Tables = Mapping[str, Mapping[str, Table]]
@@ -140,7 +141,8 @@ def _mixed(table: Table, domain: str) -> Table:
 
 def _stratified(table: Table, domain: str) -> Sequence[Rows]:
     """Return the rows of the 80 % and of the 20 %."""
-    from sklearn.model_selection import train_test_split
+    with needed("train", f"the split of domain {domain}"):
+        from sklearn.model_selection import train_test_split
 
     try:
         rows = train_test_split(np.arange(len(table)), test_size=0.2, stratify=table.labels, random_state=0)

@@ -7,6 +7,7 @@ import torch
 
 from fedscope.data.loading import cache
 from fedscope.data.loading.datasets import Dataset, Split, fingerprint
+from fedscope.extras import needed
 from fedscope.storage import atomic_folder, cache_dir
 
 TEN = tuple(map(str, range(10)))
@@ -17,8 +18,12 @@ def load_digits() -> Dataset:
 
     The sixteen grey levels are spread over 0…255. Source: UCI optical recognition of handwritten digits.
     Kept in the cache, where it is writable, because importing scikit-learn takes longer than many a run.
+
+    Raises:
+        UserError: scikit-learn is not installed.
     """
-    folder = cache_dir() / f"digits-{version('scikit-learn')}"
+    with needed("train", "the data set digits"):
+        folder = cache_dir() / f"digits-{version('scikit-learn')}"
     if not cache.is_complete(folder):
         train, test = _bundled_digits()
         try:
@@ -32,8 +37,9 @@ def load_digits() -> Dataset:
 
 
 def _bundled_digits() -> tuple[Split, Split]:
-    from sklearn.datasets import load_digits as bundled
-    from sklearn.model_selection import train_test_split
+    with needed("train", "the data set digits"):
+        from sklearn.datasets import load_digits as bundled
+        from sklearn.model_selection import train_test_split
 
     raw = bundled()
     images = torch.from_numpy(np.rint(raw.images * (255 / 16)).astype(np.uint8)).unsqueeze(1)

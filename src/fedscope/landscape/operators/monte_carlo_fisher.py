@@ -13,7 +13,7 @@ places in a batch goes into r as 1/√M.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -22,7 +22,7 @@ from torch.distributed import ProcessGroup
 
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
-from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.loss.batches import Batches, Data
 from fedscope.landscape.loss.checks import close
 from fedscope.landscape.loss.derivatives import joined, pulled
 from fedscope.landscape.loss.flat_loss import SAMPLE, LossFunction
@@ -58,7 +58,7 @@ class MonteCarloFisher(LossOperator):
         self,
         model: nn.Module,
         loss_fn: LossFunction,
-        batches: Batches | Iterable[object],
+        batches: Data,
         *,
         samples: int = 1,
         generator: torch.Generator | None = None,

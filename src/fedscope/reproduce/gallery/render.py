@@ -5,13 +5,15 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
+from fedscope.extras import needed
 from fedscope.records.artefact import ArtefactRecord
 from fedscope.reproduce.artefacts.readings import percent
 from fedscope.reproduce.gallery.cells import conditions, grid, legend
 from fedscope.reproduce.gallery.drawing import samples_note
 from fedscope.reproduce.gallery.inference import inference
+
+with needed("report", "a page of the gallery"):  # here, so that nothing is measured in vain
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 _NARROW = 55  # characters of a row that fit into one of a page's two columns
 

@@ -13,10 +13,10 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from fedscope import extras
 from fedscope.checkpoints.file.formats import seal
 from fedscope.errors import UserError
 from fedscope.storage import cache_dir, is_writable, open_regular, read_text, write_text
@@ -39,7 +39,7 @@ class Answer:
 
 def name_of(question: object) -> str:
     """Return a hash of a question, of the folder that it is put in, and of the installed programs."""
-    program = (catalogues.source(), sys.version, sys.prefix, [version(name) for name in PACKAGES])
+    program = (catalogues.source(), sys.version, sys.prefix, extras.versions(PACKAGES))
     text = json.dumps([question, Path.cwd(), cache_dir(), program], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 

@@ -1,7 +1,7 @@
 """One run, trained by this process and its workers, or by the processes that torchrun started."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from math import log
 
 import torch
@@ -12,8 +12,10 @@ from fedscope.errors import UserError
 from fedscope.federated.parallel import workers
 from fedscope.federated.server.rounds import assist, train
 from fedscope.federated.server.summary import summary
-from fedscope.federated.server.tensorboard import scalars
 from fedscope.federated.setup.federation import Federation, open_run, prepare
+from fedscope.loggers.logger import Logger
+from fedscope.loggers.names import logger
+from fedscope.loggers.several import logged
 from fedscope.process import has_bfloat16
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.train.request import RunPlan, Trained
@@ -34,12 +36,13 @@ def train_run(plan: RunPlan, reporter: Reporter = SILENT) -> Trained | None:
         store.check_free(name)
     before = store.run(str(name)) if request.resume else None
     if not workers.under_torchrun():
+        loggers = _loggers(plan)
         federation = _prepared(plan, before)  # before the workers: what is wrong is said once
         run = _open(plan, federation, store, reporter)
         device = torch.device(plan.settings.device)
         others = workers.started(request.workers, device, plan.settings.threads, assist_run, plan, before)
         with _gone_if_not_begun(plan, store, run), run.locked(), others as group:
-            return _lead(plan, group, federation, run, reporter)
+            return _lead(plan, group, federation, run, loggers, reporter)
     if request.workers > 1:
         raise UserError("torchrun already starts the workers; leave --workers out")
     with workers.joined() as group:
@@ -47,9 +50,15 @@ def train_run(plan: RunPlan, reporter: Reporter = SILENT) -> Trained | None:
         if group.rank:
             assist(group, federation)
             return None
+        loggers = _loggers(plan)
         run = _open(plan, federation, store, reporter)
         with _gone_if_not_begun(plan, store, run), run.locked():
-            return _lead(plan, group, federation, run, reporter)
+            return _lead(plan, group, federation, run, loggers, reporter)
+
+
+def _loggers(plan: RunPlan) -> dict[str, Logger]:
+    """Return the loggers of a run; what is missing for them is said before anything else is done."""
+    return {name: logger(name) for name in plan.request.loggers}
 
 
 @contextmanager
@@ -110,20 +119,24 @@ def _note_preset(federation: Federation, use: PresetUse, reporter: Reporter) -> 
 
 
 def _lead(
-    plan: RunPlan, group: workers.Workers, federation: Federation, run: Run, reporter: Reporter
+    plan: RunPlan,
+    group: workers.Workers,
+    federation: Federation,
+    run: Run,
+    loggers: Mapping[str, Logger],
+    reporter: Reporter,
 ) -> Trained:
     """Train as rank 0, telling how far it is."""
     until = plan.until or federation.settings.rounds
     with (
         reporter.rounds(f"{run.name}: round") as report,
-        scalars(run.folder / "tensorboard") if plan.request.tensorboard else nullcontext() as board,
+        logged(run, loggers, reporter.note) as log,
     ):
 
         def show(m: Round) -> None:
             loss = "not finite" if m.loss is None else f"{m.loss:.4f}"
             report(m.round, until, f"accuracy {m.accuracy:.2%}, test loss {loss}")
-            if board:
-                board(m)
+            log(m)
 
         try:
             metrics = train(federation, run, show, group, until=until)

@@ -1,0 +1,163 @@
+"""Rounds and clients of a training that another program leads, registered while it runs."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from fedscope.adoption.adopted import Adopted
+from fedscope.adoption.identity import identify
+from fedscope.checkpoints.file.schema import Round
+from fedscope.checkpoints.foreign.fitting import fit
+from fedscope.checkpoints.registry.registry import Registry, Run
+
+Clients = Literal["none", "last", "all"]
+SCORES = ("accuracy", "loss", "train_loss")
+
+
+class Recorder:
+    """Registers a run: of each round first its clients' uploads, then the global model and its scores.
+
+    The run is made with the first tensors, under the first name that is free. Until :meth:`finish` it counts
+    as unfinished, and has all that was registered.
+
+    Args:
+        name: of the run; ``NAME-2`` and so on where it is taken.
+        model: a network of the catalogue by name, ``MODULE:FACTORY``, or the program's own module.
+        dataset: of the catalogue; or, with a network of one's own, a name for the program's own data.
+        source: the program, for the manifest.
+        registry: the folder of runs.
+        clients: also register the clients' uploads, their last or those of all rounds.
+        rounds: how many there will be, where that is known.
+        method: name for the tables.
+        data_dir: where the data set is.
+        augmentation: the pipeline whose normalisation the clients use; None: the set's first.
+
+    Raises:
+        UserError: there is no such network or data.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        model: str | nn.Module,
+        dataset: str,
+        source: str,
+        registry: Path | str = "checkpoints",
+        clients: Clients = "none",
+        rounds: int | None = None,
+        method: str | None = None,
+        data_dir: Path | None = None,
+        augmentation: str | None = None,
+    ) -> None:
+        self._identity = identify(model, dataset, data_dir=data_dir, augmentation=augmentation)
+        self._registry, self._name, self._source = Registry(Path(registry)), name, source
+        self.clients, self.rounds, self._method = clients, rounds, method
+        self._adopted: Adopted | None = None
+        self._wanted: Mapping[str, Tensor] = {}
+        self._metrics: dict[int, Round] = {}
+        self._numbers: dict[object, int] = {}
+        self._clock = time.perf_counter()
+
+    @property
+    def run(self) -> Run | None:
+        """The run, once there is one."""
+        return self._adopted.run if self._adopted is not None else None
+
+    @property
+    def newest(self) -> int:
+        """The newest round that is registered; 0 before the first."""
+        return max(self._metrics, default=0)
+
+    def number(self, node: object) -> int:
+        """Return the number of a client that the program names otherwise: in the order of appearance."""
+        return self._numbers.setdefault(node, len(self._numbers))
+
+    def upload(
+        self, round: int, client: int, tensors: Mapping[str, Tensor], *, samples: int | None = None
+    ) -> None:
+        """Register a client's model at the end of its local training, unless no clients are to be.
+
+        Args:
+            round: counted from 1.
+            client: its number, from 0.
+            tensors: the network's state by name, or nameless (``"0"``, ``"1"``, …) in its order.
+            samples: on which the client trained, where that is known.
+
+        Raises:
+            UserError: the tensors are not the network's.
+        """
+        if self.clients == "none":
+            return
+        state = self._state(tensors, f"the upload of client {client}")
+        self._written.upload(client, state, round, samples=samples, keep=self.clients == "all")
+
+    def add(self, round: int, tensors: Mapping[str, Tensor], metrics: Mapping[str, Any]) -> None:
+        """Register the global model after a round, which is then the run's newest.
+
+        Args:
+            round: counted from 1, higher than the one before.
+            tensors: as of :meth:`upload`.
+            metrics: as of :meth:`note`.
+
+        Raises:
+            UserError: the tensors are not the network's.
+        """
+        self._written_after(self._state(tensors, f"the model of round {round}"), round)
+        self.note(round, metrics)
+
+    def note(self, round: int, metrics: Mapping[str, Any]) -> None:
+        """Add scores to a round that is registered: finite ``accuracy``, ``loss``, ``train_loss``."""
+        if round not in self._metrics:
+            return
+        known = {k: float(v) for k, v in metrics.items() if isinstance(v, int | float) and v - v == 0}
+        self._metrics[round] = self._metrics[round].edited(**{k: known[k] for k in SCORES if k in known})
+        self._written.run.write_metrics(self._metrics.values())
+
+    def finish(self) -> None:
+        """Make the newest global model the run's final one."""
+        if self._adopted is not None:
+            self._adopted.finish()
+
+    @property
+    def _written(self) -> Adopted:
+        assert self._adopted is not None  # there were tensors
+        return self._adopted
+
+    def _written_after(self, state: Mapping[str, Tensor], round: int) -> None:
+        self._written.newest(state, round)
+        now = time.perf_counter()
+        self._metrics[round] = Round.read(
+            {"round": round, **dict.fromkeys(SCORES), "seconds": now - self._clock}
+        )
+        self._clock = now
+
+    def _state(self, tensors: Mapping[str, Tensor], what: str) -> dict[str, Tensor]:
+        """Return the network's state, the run made at the first one."""
+        if self._adopted is not None:
+            return fit(_named(tensors, self._wanted), self._wanted, what).state
+        variants = self._identity.variants
+        spec, fitted = self._identity.fitted(_named(tensors, variants[0][1]), what)
+        self._wanted = next(names for variant, names in variants if variant == spec)
+        known: dict[str, object] = {"save_clients": self.clients, "keep_every": 1}
+        known |= {"method": self._method} if self._method else {}
+        self._adopted = Adopted(
+            self._registry,
+            self._registry.free_name(self._name),
+            spec,
+            self._identity.data,
+            source=self._source,
+            known=known | ({"rounds": self.rounds} if self.rounds else {}),
+            notes=fitted.notes,
+        )
+        return fitted.state
+
+
+def _named(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """Give arrays that came without names those of the network, in its order."""
+    if len(tensors) != len(wanted) or list(tensors) != [str(place) for place in range(len(tensors))]:
+        return tensors
+    return dict(zip(wanted, tensors.values(), strict=True))

@@ -1,0 +1,36 @@
+"""Optional packages, each imported where it is used, and the extra of ``fedscope`` that installs it."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
+
+from fedscope.errors import UserError
+
+
+@contextmanager
+def needed(extra: str, what: str) -> Iterator[None]:
+    """Answer an import that fails inside, because a package is not installed, with how to install it.
+
+    Args:
+        extra: the optional dependencies of ``pyproject.toml`` that have the package.
+        what: what needs it, the subject of the message.
+
+    Raises:
+        UserError: a package is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        name = str(error.name)
+        if name.partition(".")[0] == "fedscope":
+            raise
+        raise UserError(f"{what} needs {name}: pip install 'fedscope[{extra}]'") from error
+
+
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """Return the version of each of the packages that is installed."""
+    found = {}
+    for name in packages:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found

@@ -1,0 +1,67 @@
+"""The protocol of a logger, and the numbers that it gets."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Protocol, runtime_checkable
+
+from fedscope.checkpoints.file.schema import Manifest, Round
+from fedscope.checkpoints.registry.run import Run
+
+Numbers = Mapping[str, float]
+"""Every number of a round by its name; nested ones and those of lists as NAME/KEY."""
+
+
+@runtime_checkable
+class Logger(Protocol):
+    """Takes the metrics of one run, round by round.
+
+    A run that is continued opens the same logger again. Rounds come in ascending order, each once.
+    """
+
+    def open(self, run: Run, settings: Mapping[str, object]) -> int:
+        """Begin, or go on with, what is kept of a run.
+
+        Args:
+            run: its folder, name and manifest; :func:`key` names it for good.
+            settings: of the training, the method's options among them as METHOD.OPTION.
+
+        Returns:
+            The last round that is kept already, 0 if none is: the rounds after it follow.
+        """
+
+    def log(self, round: int, metrics: Numbers) -> None:
+        """Keep the numbers of a round, counted from 1."""
+
+    def close(self) -> None:
+        """End, after the last round or an error."""
+
+
+def key(manifest: Manifest) -> str:
+    """Return 16 hexadecimal digits that a run has from its beginning: a hash of its name and moment."""
+    return hashlib.sha256(f"{manifest.name} {manifest.created}".encode()).hexdigest()[:16]
+
+
+def settings_of(manifest: Manifest) -> dict[str, object]:
+    """Return a run's settings as plain values, the method's options among them."""
+    settings = manifest.settings.model_dump(mode="json")
+    options: dict[str, object] = settings.pop("options")
+    return {**settings, **options}
+
+
+def numbers(metrics: Round) -> dict[str, float]:
+    """Return the numbers of a round; of its clients how many they are."""
+    return dict(_numbers(metrics.to_json()))
+
+
+def _numbers(metrics: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, float]]:
+    for name, value in metrics.items():
+        if name == "clients":
+            yield prefix + name, len(value) if isinstance(value, list) else 0
+        elif name == "rows":  # whose they are, and no measure
+            continue
+        elif isinstance(value, list):
+            yield from _numbers(dict(zip(map(str, range(len(value))), value, strict=True)), f"{name}/")
+        elif isinstance(value, Mapping):
+            yield from _numbers(value, f"{name}/")
+        elif isinstance(value, int | float) and name != "round":
+            yield prefix + name, value

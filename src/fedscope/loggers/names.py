@@ -1,0 +1,41 @@
+"""Loggers by name: fedscope's own, those of other packages, and the user's own as MODULE:FACTORY."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fedscope.errors import UserError, suggestion
+from fedscope.factories import called
+from fedscope.loggers.logger import Logger
+from fedscope.loggers.mlflow import MLflow
+from fedscope.loggers.tensorboard import TensorBoard
+from fedscope.loggers.wandb import WandB
+from fedscope.own import LOGGERS as GROUP
+from fedscope.own import registered
+
+LOGGERS: dict[str, Callable[[], Logger]] = {"tensorboard": TensorBoard, "wandb": WandB, "mlflow": MLflow}
+FLAG = "--log"
+
+
+def logger(name: str) -> Logger:
+    """Return a new logger.
+
+    Args:
+        name: one of :data:`LOGGERS`, an entry point of the group ``fedscope.loggers``, or MODULE:FACTORY,
+            which is called without arguments.
+
+    Raises:
+        UserError: there is none of that name, its package is not installed, or what the factory returns is
+            no :class:`Logger`.
+    """
+    if name in LOGGERS:
+        return LOGGERS[name]()
+    others = registered(GROUP)
+    if ":" not in name and name not in others:
+        near = suggestion(name, [*LOGGERS, *others])
+        raise UserError(
+            f"{FLAG} takes {', '.join([*LOGGERS, *others])} or MODULE:FACTORY, not {name!r}{near}"
+        )
+    made: Any = called(others.get(name, name), FLAG)
+    if not isinstance(made, Logger):
+        raise UserError(f"{FLAG} {name}: a logger has the methods open, log and close")
+    return made

@@ -1,0 +1,45 @@
+"""The numbers and settings that a logger gets."""
+
+from fedscope.checkpoints.file.schema import Round
+from fedscope.checkpoints.registry.run import Run
+from fedscope.loggers.logger import Logger, key, numbers, settings_of
+from fedscope.loggers.mlflow import MLflow
+from fedscope.loggers.tensorboard import TensorBoard
+from fedscope.loggers.wandb import WandB
+
+
+def test_every_number_has_a_name_and_clients_are_counted() -> None:
+    metrics = Round.read({
+        "round": 3, "accuracy": 0.5, "loss": None, "clients": [4, 7], "accuracies": {"cld": 0.5, "all": 0.25},
+        "peak_memory_bytes": [10, 20], "seconds": 1.5, "note": "of one's own", "own": {"deep": 2},
+    })  # fmt: skip
+    found = numbers(metrics)
+    assert found["accuracies/all"] == 0.25
+    assert (found["peak_memory_bytes/0"], found["peak_memory_bytes/1"]) == (10, 20)
+    assert (found["clients"], found["own/deep"], found["seconds"]) == (2, 2, 1.5)
+    assert not {"round", "loss", "note", "rows"} & set(found)
+
+
+def test_settings_are_flat_and_have_the_methods_options(run: Run) -> None:
+    manifest = run.manifest()
+    options = {"man.zeta": 0.25}
+    changed = manifest.model_copy(
+        update={"settings": manifest.settings.model_copy(update={"options": options})}
+    )
+    settings = settings_of(changed)
+    assert (settings["man.zeta"], settings["clients"], settings["method"]) == (0.25, 3, "fedavg")
+    assert "options" not in settings
+
+
+def test_a_run_keeps_its_key_when_it_is_extended(run: Run) -> None:
+    manifest = run.manifest()
+    longer = manifest.model_copy(update={"settings": manifest.settings.model_copy(update={"rounds": 9})})
+    assert key(longer) == key(manifest)
+    assert key(manifest.model_copy(update={"created": "2026-01-01T00:00:00+00:00"})) != key(manifest)
+    assert len(key(manifest)) == 16
+
+
+def test_what_is_offered_keeps_the_protocol() -> None:
+    for kind in (TensorBoard, WandB, MLflow):
+        assert all(hasattr(kind, method) for method in ("open", "log", "close"))
+    assert not isinstance(object(), Logger)
