@@ -11,6 +11,7 @@ PROJECT = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "project/contributing.md",
     "CHANGELOG.md": "project/changelog.md",
+    "CODE_OF_CONDUCT.md": "project/code_of_conduct.md",
     "SECURITY.md": "project/security.md",
     "checkpoints/README.md": "project/checkpoints.md",
 }

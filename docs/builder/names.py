@@ -9,6 +9,7 @@ import fedscope
 from builder.blocks import Blocks
 from builder.fields import meanings
 from builder.markdown import fence, prose, table
+from fedscope import testing
 from fedscope.federated.record import views
 
 FOLDER = "reference/python"
@@ -38,7 +39,8 @@ EXTENDING = {
         for name, kind in vars(views).items()
         if inspect.isclass(kind) and kind.__module__ == views.__name__
     ),
-    "fedscope.testing": ("MethodConformance", "OperatorConformance"),
+    "fedscope.loggers.logger": ("Logger",),
+    "fedscope.testing": tuple(testing.__all__),
     "fedscope.errors": ("UserError",),
 }
 
