@@ -46,7 +46,7 @@ mutants: $(STAMP)
 # The notebooks, executed from their sources and stored with what they print and draw.
 notebooks: $(STAMP)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[notebooks]'
-	cd notebooks && PATH="$(abspath $(BIN)):$$PATH" $(abspath $(BIN))/jupytext --quiet --to ipynb --execute *.py
+	cd notebooks && PATH="$(abspath $(BIN)):$$PATH" $(abspath $(BIN))/jupytext --quiet --to ipynb --set-kernel python3 --execute *.py
 
 # What an installation with the extras consists of, as CycloneDX; two that install the same differ in no byte.
 EXTRAS := train,report,hub,tensorboard,wandb,mlflow,lightning

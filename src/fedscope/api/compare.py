@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedscope.api.measure import Curvature, curvature_of
-from fedscope.api.shown import Drawn, axes_of
+from fedscope.api.shown import Drawn, axes_of, on_screen
 from fedscope.api.sources import On, Weights, problems_of
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.errors import UserError
@@ -62,7 +62,7 @@ class Comparison(Drawn):
         Raises:
             UserError: what is shown was not measured.
         """
-        return draw(self._records, kind)
+        return on_screen(draw(self._records, kind))
 
     def plot(self, ax: Axes | None = None, *, quantity: str = "λ_max") -> Axes:
         """Draw each one's difference to the first in a quantity, with its 95 % interval; return the axes.

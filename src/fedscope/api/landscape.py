@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedscope.api.reporting import reporter
-from fedscope.api.shown import Drawn, axes_of
+from fedscope.api.shown import Drawn, axes_of, on_screen
 from fedscope.api.sources import On, Weights, names_of, problems_of, registry_folder, targets_of
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.checkpoints.registry.registry import Registry
@@ -64,7 +64,7 @@ class Landscape(Drawn):
 
     def figure(self, kind: Kind = "both", *, metric: str = "loss") -> Figure:
         """Return the picture: surfaces above contours (``both``), one of them, or a ``heat`` map."""
-        return draw(self.records, kind=kind, metric=metric)
+        return on_screen(draw(self.records, kind=kind, metric=metric))
 
     def plot(
         self, ax: Axes | None = None, *, kind: Kind = "contour", metric: str = "loss", place: int = 0

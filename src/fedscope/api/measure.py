@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedscope.api.reporting import reporter
-from fedscope.api.shown import Drawn, axes_of
+from fedscope.api.shown import Drawn, axes_of, on_screen
 from fedscope.api.sources import On, Weights, problems_of, registry_folder
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.checkpoints.registry.registry import Registry
@@ -86,7 +86,7 @@ class Curvature(Drawn):
         """
         kind = kind or ("density" if self.density else "eigenvalues")
         images = images_of(self._problem, self.record) if kind == "influence" else None
-        return draw([self.record], kind, images)
+        return on_screen(draw([self.record], kind, images))
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the density, or without one the eigenvalues, and return the axes.

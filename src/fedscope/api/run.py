@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedscope.api.shown import Drawn, axes_of
+from fedscope.api.shown import Drawn, axes_of, on_screen
 from fedscope.api.sources import Reference, Referring
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run as Folder
@@ -104,7 +104,7 @@ class Run(Drawn, Referring):
         Raises:
             UserError: the run has not what this kind shows.
         """
-        return draw(self._curves(), kind)
+        return on_screen(draw(self._curves(), kind))
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the accuracy over the rounds, and return the axes: several runs may share them.

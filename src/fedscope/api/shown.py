@@ -11,6 +11,8 @@ from matplotlib.figure import Figure
 from fedscope.figures.style import SINGLE_COLUMN, check_format, paper_style, save
 from fedscope.figures.text.tables import Table
 
+DPI = 200  # of new axes on a screen
+
 
 class Result(ABC):
     """A result that prints as a table, and knows its JSON and its picture."""
@@ -59,6 +61,13 @@ def axes_of(ax: Axes | None, *, height: float = 2.4, space: bool = False) -> Axe
     """Return the caller's axes, or new ones of pyplot, ``height`` inches high, in the paper's style."""
     if ax is not None:
         return ax
+    # outside of the style: a notebook's backend, set up with the first figure, makes pyplot interactive
+    figure = pyplot.figure(figsize=(SINGLE_COLUMN, height), dpi=DPI, layout="constrained")
     with paper_style():
-        figure = pyplot.figure(figsize=(SINGLE_COLUMN, height), layout="constrained")
         return figure.add_subplot(projection="3d" if space else None)
+
+
+def on_screen(figure: Figure) -> Figure:
+    """Return the figure, which a notebook shows once pyplot has loaded the notebook's backend."""
+    pyplot.draw_if_interactive()  # type: ignore[no-untyped-call]
+    return figure
