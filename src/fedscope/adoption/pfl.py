@@ -93,10 +93,10 @@ class RegisterRounds(TrainingProcessCallback):  # type: ignore[misc]  # pfl has 
     def after_central_iteration(
         self, aggregate_metrics: Any, model: Any, *, central_iteration: int
     ) -> tuple[bool, Metrics]:
-        """Register a round; central iterations are counted from 0, rounds from 1."""
+        """Register the next round, whatever the iteration's number in a training that pfl restored."""
         if _rank() == 0:
             state = model.pytorch_model.state_dict()
-            self._recorder.add(central_iteration + 1, state, self._scores(aggregate_metrics))
+            self._recorder.add(self._recorder.newest + 1, state, self._scores(aggregate_metrics))
         return False, Metrics()
 
     def on_train_end(self, *, model: Any) -> None:
