@@ -9,7 +9,7 @@
 import fedscope
 
 runs = {
-    alpha: fedscope.train(alpha=alpha, clients=4, rounds=8, name=f"alpha{alpha}", registry="runs", threads=1)
+    alpha: fedscope.train(alpha=alpha, clients=3, rounds=5, name=f"alpha{alpha}", registry="runs", threads=1)
     for alpha in (0.1, 10.0)
 }
 
@@ -20,7 +20,7 @@ runs = {
 
 # %%
 found = {
-    alpha: fedscope.measure(run, clients=True, samples=128, probes=16, registry="runs")
+    alpha: fedscope.measure(run, clients=True, samples=64, probes=8, registry="runs")
     for alpha, run in runs.items()
 }
 found[0.1]
@@ -41,5 +41,5 @@ found[0.1].figure("clients")
 # the average costs is the height of the middle above the clients' own valleys.
 
 # %%
-plane = fedscope.landscape(runs[0.1], directions="clients", grid=15, samples=256, registry="runs")
+plane = fedscope.landscape(runs[0.1], directions="clients", grid=11, samples=128, registry="runs")
 plane.figure("contour")
