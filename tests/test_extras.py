@@ -178,8 +178,8 @@ def test_a_fault_inside_the_package_is_no_missing_extra() -> None:
 def test_the_whole_is_in_all_and_tests_need_no_more() -> None:
     extras = PROJECT["optional-dependencies"]
     (whole,) = map(Requirement, extras["all"])
-    assert whole.extras | {"all", "test", "hub", "pfl"} == set(extras)  # remote has hub
-    assert next(Requirement(one) for one in extras["test"]).extras <= whole.extras | {"hub"}
+    assert whole.extras | {"all", "docs", "hub", "notebooks", "pfl", "test"} == set(extras)  # remote has hub
+    assert next(Requirement(one) for one in extras["test"]).extras <= whole.extras | {"docs", "hub"}
 
 
 def test_the_package_itself_imports_a_handful_of_modules() -> None:

@@ -1,8 +1,9 @@
 from pathlib import Path
 
 from builder.blocks import Block, Blocks, blocks_of, used
-from builder.running import script
+from builder.running import ELSEWHERE, script
 
+DOCS = Path(__file__).parents[2] / "docs"
 PAGE = """# A title
 
 ```python
@@ -52,3 +53,9 @@ def test_a_page_runs_in_its_order_and_a_file_when_it_is_called(tmp_path: Path) -
     lines = script([*blocks_of(PAGE, "a.md"), Block("a.md", "", "python", "print(1)\n")], tmp_path)
     assert lines.split()[-4:] == ["python", "mine.py", "python", "block_3.py"]
     assert (tmp_path / "mine.py").read_text() == "# mine.py\nimport fedscope\n"
+
+
+def test_what_runs_elsewhere_does() -> None:
+    for (page, file), place in ELSEWHERE.items():
+        assert any(block.name == file for block in blocks_of((DOCS / page).read_text("utf-8"), page))
+        assert (DOCS.parent / place.split(",")[0]).exists()
