@@ -55,6 +55,7 @@ sbom: $(STAMP)
 	$(PYTHON) -m venv --clear build/sbom
 	build/sbom/bin/pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	build/sbom/bin/pip install --quiet --disable-pip-version-check -c constraints.txt '.[$(EXTRAS)]'
+	rm build/sbom/lib/python*/site-packages/fedscope-*/direct_url.json  # the folder on this machine
 	$(BIN)/cyclonedx-py environment --output-reproducible --of JSON -o build/fedscope.cdx.json build/sbom/bin/python
 
 clean:
