@@ -49,7 +49,10 @@ def test_show_takes_another_use(fedscope: Command) -> None:
         (["alexnet_bn", "--side", "62"], "takes images of 63 pixels or more, not of 62"),
         (["convnet_cifar", "--side", "64"], "takes 32-pixel images, not of 64"),
         (["convnet_cifar", "--head"], "convnet_cifar has no projection head"),
-        (["resnet18", "--shortcut", "B"], "resnet18 has no shortcut 'B' to choose; resnet8 and resnet20 have A and B"),
+        (
+            ["resnet18", "--shortcut", "B"],
+            "resnet18 has no shortcut 'B' to choose; resnet8 and resnet20 have A and B",
+        ),
         (["resnet18", "--classes", "0"], "0 is not in the range"),
     ],
 )

@@ -159,7 +159,9 @@ def outline(
     if shortcut is not None:
         if shortcut not in network.shortcuts:
             able = (other for other, record in NETWORKS.items() if record.shortcuts)
-            raise UserError(f"{name} has no shortcut {shortcut!r} to choose; {' and '.join(able)} have A and B")
+            raise UserError(
+                f"{name} has no shortcut {shortcut!r} to choose; {' and '.join(able)} have A and B"
+            )
         chosen["shortcut"] = shortcut
     with torch.device("meta"):
         return network.make(classes, channels, **chosen)
