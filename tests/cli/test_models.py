@@ -51,7 +51,7 @@ def test_show_takes_another_use(fedscope: Command) -> None:
         (["convnet_cifar", "--head"], "convnet_cifar has no projection head"),
         (
             ["resnet18", "--shortcut", "B"],
-            "resnet18 has no shortcut 'B' to choose; resnet8 and resnet20 have A and B",
+            "shortcut 'B' to choose; resnet8 and resnet20 have A and B",
         ),
         (["resnet18", "--classes", "0"], "0 is not in the range"),
     ],
