@@ -51,5 +51,7 @@ def test_networks_are_compared_too() -> None:
     found = fedscope.compare(*models, models[0], data=(INPUTS, LABELS))
     assert len(found) == 3
     assert found.differences[1][0].value == 0
+    names = [line.split()[0] for line in repr(found).splitlines()]
+    assert names == ["Difference", "checkpoint", "Sequential-2", "Sequential-3"]
     with pytest.raises(UserError, match="two or more"):
         fedscope.compare(models[0], data=(INPUTS, LABELS))

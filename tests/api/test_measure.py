@@ -97,7 +97,10 @@ def test_a_run_is_measured_as_the_command_does_it(registry: Path) -> None:
     assert {**again, "reused": False} == HessianRecord.read(found.to_dict()).to_json()
     assert found.clients
     run = fedscope.Registry(registry)["a"]
-    assert fedscope.measure(run, samples=64, clients=True, probes=4).record.reused
+    assert fedscope.measure(run, samples=64, probes=4).record.reused
+    kept = {*(registry / ".analysis").glob("*.json")}
+    fedscope.measure(run, samples=48, probes=4)
+    assert len({*(registry / ".analysis").glob("*.json")} - kept) == 1
     assert fedscope.measure(run.at(1), samples=64, probes=4).record.checkpoint.round == 1
     assert fedscope.measure(registry=registry, samples=64, probes=4).record.checkpoint.run == "b"
 

@@ -10,31 +10,20 @@ and metrics are recorded. Both of Flower's interfaces are understood: strategies
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import torch
 from torch import Tensor, nn
 
-from fedscope.adoption.recorder import Clients, Recorder
+from fedscope.adoption.recorder import Federated, Recorder
 
 S = TypeVar("S")
 
 
-def watch(
-    strategy: S,
-    name: str,
-    *,
-    model: str | nn.Module,
-    dataset: str,
-    registry: Path | str = "checkpoints",
-    clients: Clients = "none",
-    rounds: int | None = None,
-    method: str | None = None,
-    data_dir: Path | None = None,
-    augmentation: str | None = None,
-) -> S:
+def watch(strategy: S, name: str, *, model: str | nn.Module, dataset: str, **about: Unpack[Federated]) -> S:
     """Return the same strategy, whose rounds are registered from now on.
+
+    A client is numbered by ``partition-id`` in its metrics, or in the order in which the nodes appear.
 
     Args:
         strategy: any, of either interface.
@@ -42,29 +31,14 @@ def watch(
         model: a network of the catalogue by name, ``MODULE:FACTORY``, or the app's own module. Arrays are
             found by name, nameless ones by their order, which must be that of ``state_dict()``.
         dataset: of the catalogue; or a name for the app's own data.
-        registry: the folder of runs.
-        clients: also register the clients' uploads, their last or those of all rounds. A client is numbered
-            by ``partition-id`` in its reply's metrics, or in the order in which the nodes appear.
-        rounds: after which a ``FitRes`` strategy is finished; a strategy of messages finishes itself.
-        method: name for the tables; the strategy's class if not given.
-        data_dir: where the data set is.
-        augmentation: the pipeline whose normalisation the clients use; None: the set's first.
+        **about: see :class:`fedscope.adoption.recorder.Federated`. After ``rounds`` a ``FitRes`` strategy is
+            finished, a strategy of messages finishes itself; ``method`` is by default the strategy's class.
 
     Raises:
         UserError: no such network or data; and, in the first round, arrays that do not fit the network.
     """
-    recorder = Recorder(
-        name,
-        model=model,
-        dataset=dataset,
-        source="Flower",
-        registry=registry,
-        clients=clients,
-        rounds=rounds,
-        method=method or type(strategy).__name__,
-        data_dir=data_dir,
-        augmentation=augmentation,
-    )
+    about["method"] = about.get("method") or type(strategy).__name__
+    recorder = Recorder(name, model=model, dataset=dataset, source="Flower", **about)
     for hook in ("start", "aggregate_train", "aggregate_evaluate", "aggregate_fit", "evaluate"):
         inner = getattr(strategy, hook, None)
         if inner is not None:

@@ -4,12 +4,11 @@ Trainer(callbacks=[RegisterEpochs("mine", model=network, dataset="mine")])
 """
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from torch import Tensor, nn
 
-from fedscope.adoption.recorder import SCORES, Recorder
+from fedscope.adoption.recorder import SCORES, About, Recorder
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.extras import needed
 
@@ -30,13 +29,10 @@ class RegisterEpochs(Callback):  # type: ignore[misc]  # of a package that mypy 
         model: a network of the catalogue by name, ``MODULE:FACTORY``, or the network itself. In the
             LightningModule it may be a part, such as ``self.net``, but only once.
         dataset: of the catalogue; or, with a network of one's own, any name.
-        registry: the folder of runs.
         every: epochs of a round.
         logged: score (accuracy, loss, train_loss) → the name under which the module logs it; by default
             :data:`LOGGED`.
-        method: name for the tables.
-        data_dir: where the data set is.
-        augmentation: the pipeline whose normalisation the training uses; None: the set's first.
+        **about: see :class:`fedscope.adoption.recorder.About`.
 
     Raises:
         UserError: there is no such network or data; in the first round, tensors that are not the network's.
@@ -48,23 +44,11 @@ class RegisterEpochs(Callback):  # type: ignore[misc]  # of a package that mypy 
         *,
         model: str | nn.Module,
         dataset: str,
-        registry: Path | str = "checkpoints",
         every: int = 1,
         logged: Mapping[str, str] = LOGGED,
-        method: str | None = None,
-        data_dir: Path | None = None,
-        augmentation: str | None = None,
+        **about: Unpack[About],
     ) -> None:
-        self._recorder = Recorder(
-            name,
-            model=model,
-            dataset=dataset,
-            source="Lightning",
-            registry=registry,
-            method=method,
-            data_dir=data_dir,
-            augmentation=augmentation,
-        )
+        self._recorder = Recorder(name, model=model, dataset=dataset, source="Lightning", **about)
         self._every, self._logged, self._epochs = every, dict(logged), 0
 
     @property

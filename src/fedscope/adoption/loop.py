@@ -7,13 +7,12 @@ with RegisterRounds("mine", model=network, dataset="mine", clients="last") as re
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from torch import Tensor, nn
 
-from fedscope.adoption.recorder import Clients, Recorder
+from fedscope.adoption.recorder import Federated, Recorder
 from fedscope.checkpoints.registry.registry import Run
 
 State = nn.Module | Mapping[str, Tensor]
@@ -28,42 +27,16 @@ class RegisterRounds:
         name: of the run; ``NAME-2`` and so on where it is taken.
         model: a network of the catalogue by name, ``MODULE:FACTORY``, or the loop's own module.
         dataset: of the catalogue; or, with a network of one's own, any name.
-        registry: the folder of runs.
-        clients: also register the clients' uploads, their last or those of all rounds.
-        rounds: how many there will be, where that is known.
-        method: name for the tables.
-        data_dir: where the data set is.
-        augmentation: the pipeline whose normalisation the clients use; None: the set's first.
+        **about: see :class:`fedscope.adoption.recorder.Federated`.
 
     Raises:
         UserError: there is no such network or data.
     """
 
     def __init__(
-        self,
-        name: str,
-        *,
-        model: str | nn.Module,
-        dataset: str,
-        registry: Path | str = "checkpoints",
-        clients: Clients = "none",
-        rounds: int | None = None,
-        method: str | None = None,
-        data_dir: Path | None = None,
-        augmentation: str | None = None,
+        self, name: str, *, model: str | nn.Module, dataset: str, **about: Unpack[Federated]
     ) -> None:
-        self._recorder = Recorder(
-            name,
-            model=model,
-            dataset=dataset,
-            source="a training loop",
-            registry=registry,
-            clients=clients,
-            rounds=rounds,
-            method=method,
-            data_dir=data_dir,
-            augmentation=augmentation,
-        )
+        self._recorder = Recorder(name, model=model, dataset=dataset, source="a training loop", **about)
 
     @property
     def run(self) -> Run | None:

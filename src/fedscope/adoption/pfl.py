@@ -6,12 +6,11 @@ algorithm.run(..., backend, model, ..., callbacks=[CentralEvaluationCallback(...
 """
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from torch import Tensor, nn
 
-from fedscope.adoption.recorder import SCORES, Clients, Recorder
+from fedscope.adoption.recorder import SCORES, Federated, Recorder
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.errors import UserError
 from fedscope.extras import needed
@@ -36,12 +35,8 @@ class RegisterRounds(TrainingProcessCallback):  # type: ignore[misc]  # pfl has 
         model: a network of the catalogue by name, ``MODULE:FACTORY``, or the network itself. In the module
             that pfl trains it may be a part, but only once.
         dataset: of the catalogue; or, with a network of one's own, any name.
-        registry: the folder of runs.
-        clients: also register the clients' uploads, their last or those of all rounds.
         logged: score (accuracy, loss, train_loss) → the name of pfl's metric; by default :data:`LOGGED`.
-        method: name for the tables.
-        data_dir: where the data set is.
-        augmentation: the pipeline whose normalisation the clients use; None: the set's first.
+        **about: see :class:`fedscope.adoption.recorder.Federated`.
 
     Raises:
         UserError: there is no such network or data; in the first round, tensors that are not the network's.
@@ -53,24 +48,10 @@ class RegisterRounds(TrainingProcessCallback):  # type: ignore[misc]  # pfl has 
         *,
         model: str | nn.Module,
         dataset: str,
-        registry: Path | str = "checkpoints",
-        clients: Clients = "none",
         logged: Mapping[str, str] = LOGGED,
-        method: str | None = None,
-        data_dir: Path | None = None,
-        augmentation: str | None = None,
+        **about: Unpack[Federated],
     ) -> None:
-        self._recorder = Recorder(
-            name,
-            model=model,
-            dataset=dataset,
-            source="pfl",
-            registry=registry,
-            clients=clients,
-            method=method,
-            data_dir=data_dir,
-            augmentation=augmentation,
-        )
+        self._recorder = Recorder(name, model=model, dataset=dataset, source="pfl", **about)
         self._logged = dict(logged)
         self.uploads = Uploads(self._recorder)
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from torch import Tensor, nn
 
@@ -17,6 +17,31 @@ Clients = Literal["none", "last", "all"]
 SCORES = ("accuracy", "loss", "train_loss")
 
 
+class About(TypedDict, total=False):
+    """What a registered run is of, beside its network and data.
+
+    ``registry``: the folder of runs, by default ``checkpoints``. ``method``: name for the tables.
+    ``data_dir``: where the data set is. ``augmentation``: the pipeline whose normalisation the training uses;
+    by default the set's first.
+    """
+
+    registry: Path | str
+    method: str | None
+    data_dir: Path | None
+    augmentation: str | None
+
+
+class Federated(About, total=False):
+    """The same of a run with clients.
+
+    ``clients``: also register their uploads, their ``last`` or those of ``all`` rounds; by default ``none``.
+    ``rounds``: how many there will be, where that is known.
+    """
+
+    clients: Clients
+    rounds: int | None
+
+
 class Recorder:
     """Registers a run: of each round first its clients' uploads, then the global model and its scores.
 
@@ -28,34 +53,21 @@ class Recorder:
         model: a network of the catalogue by name, ``MODULE:FACTORY``, or the program's own module.
         dataset: of the catalogue; or, with a network of one's own, a name for the program's own data.
         source: the program, for the manifest.
-        registry: the folder of runs.
-        clients: also register the clients' uploads, their last or those of all rounds.
-        rounds: how many there will be, where that is known.
-        method: name for the tables.
-        data_dir: where the data set is.
-        augmentation: the pipeline whose normalisation the clients use; None: the set's first.
+        **about: see :class:`Federated`.
 
     Raises:
         UserError: there is no such network or data.
     """
 
     def __init__(
-        self,
-        name: str,
-        *,
-        model: str | nn.Module,
-        dataset: str,
-        source: str,
-        registry: Path | str = "checkpoints",
-        clients: Clients = "none",
-        rounds: int | None = None,
-        method: str | None = None,
-        data_dir: Path | None = None,
-        augmentation: str | None = None,
+        self, name: str, *, model: str | nn.Module, dataset: str, source: str, **about: Unpack[Federated]
     ) -> None:
+        data_dir, augmentation = about.get("data_dir"), about.get("augmentation")
         self._identity = identify(model, dataset, data_dir=data_dir, augmentation=augmentation)
-        self._registry, self._name, self._source = Registry(Path(registry)), name, source
-        self.clients, self.rounds, self._method = clients, rounds, method
+        self._registry = Registry(Path(about.get("registry", "checkpoints")))
+        self._name, self._source = name, source
+        self.clients: Clients = about.get("clients", "none")
+        self.rounds, self._method = about.get("rounds"), about.get("method")
         self._adopted: Adopted | None = None
         self._wanted: Mapping[str, Tensor] = {}
         self._metrics: dict[int, Round] = {}

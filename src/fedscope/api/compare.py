@@ -6,9 +6,9 @@ from typing import Any, Unpack
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedscope.api.measure import Curvature, curvature_of
+from fedscope.api.measure import Curvature, curvatures_of
 from fedscope.api.shown import Drawn, axes_of, on_screen
-from fedscope.api.sources import On, Weights, problems_of
+from fedscope.api.sources import On, Weights, found
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.errors import UserError
 from fedscope.figures import own_axes
@@ -112,7 +112,5 @@ def compare(
         versions=versions(),
     )  # fmt: skip
     weights = [one for one in what if not isinstance(one, Curvature)]
-    found = iter(
-        [curvature_of(problem, request, on, again=recompute) for problem in problems_of(weights, on)]
-    )
-    return Comparison([one if isinstance(one, Curvature) else next(found) for one in what])
+    new = iter(curvatures_of(found(weights, on), request, on, again=recompute) if weights else ())
+    return Comparison([one if isinstance(one, Curvature) else next(new) for one in what])

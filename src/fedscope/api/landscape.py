@@ -8,9 +8,8 @@ from matplotlib.figure import Figure
 
 from fedscope.api.reporting import reporter
 from fedscope.api.shown import Drawn, axes_of, on_screen
-from fedscope.api.sources import On, Weights, names_of, problems_of, registry_folder, targets_of
+from fedscope.api.sources import On, Weights, found, names_of, targets_of
 from fedscope.checkpoints.file.checkpoint import versions
-from fedscope.checkpoints.registry.registry import Registry
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
 from fedscope.figures import own_axes
@@ -124,12 +123,8 @@ def landscape(
         return Landscape(landscapes(targets_of(*named, on), plane, report, rounds=rounds, again=recompute))
     if directions in THROUGH or rounds:
         raise UserError("lines and planes through several networks take checkpoints; save the networks first")
-    keep = Registry(registry_folder(on)).analysis
-    found = [
-        scan(problem, plane, report.stage, keep=keep if problem.path.exists() else None, again=recompute)
-        for problem in problems_of(what, on)
-    ]
-    return Landscape(found)
+    sources = found(what, on)
+    return Landscape([scan(one, plane, report.stage, again=recompute) for one in sources.problems])
 
 
 def _range(record: LandscapeRecord) -> tuple[str, str]:

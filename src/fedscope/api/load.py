@@ -5,7 +5,7 @@ from typing import Any, Unpack
 from torch import nn
 
 from fedscope.api.shown import Result
-from fedscope.api.sources import On, Weights, problems_of
+from fedscope.api.sources import On, Weights, found
 from fedscope.choices import BatchNormMode, OperatorName
 from fedscope.figures.text.tables import Table
 from fedscope.landscape.loss.batches import Batches
@@ -72,5 +72,5 @@ def load(what: Weights | None = None, **on: Unpack[On]) -> Checkpoint:
     Raises:
         UserError: the checkpoint, its network or its data cannot be had.
     """
-    (problem,) = problems_of(() if what is None else (what,), on)
+    (problem,) = found(() if what is None else (what,), on).problems
     return Checkpoint(problem)

@@ -8,9 +8,8 @@ from matplotlib.figure import Figure
 
 from fedscope.api.reporting import reporter
 from fedscope.api.shown import Drawn, axes_of, on_screen
-from fedscope.api.sources import On, Weights, problems_of, registry_folder
+from fedscope.api.sources import Found, On, Weights, found
 from fedscope.checkpoints.file.checkpoint import versions
-from fedscope.checkpoints.registry.registry import Registry
 from fedscope.choices import BatchNormMode, OperatorName
 from fedscope.figures import own_axes
 from fedscope.figures.provenance import made_from
@@ -161,12 +160,14 @@ def measure(
         bn=bn,
         versions=versions(),
     )
-    (problem,) = problems_of(() if what is None else (what,), on)
-    return curvature_of(problem, request, on, again=recompute)
+    sources = found(() if what is None else (what,), on)
+    return curvatures_of(sources, request, on, again=recompute)[0]
 
 
-def curvature_of(problem: Problem, request: Request, on: On, *, again: bool = False) -> Curvature:
-    """Return what a request measures of a problem; of a file's the registry keeps it."""
-    keep = Registry(registry_folder(on)).analysis if problem.path.exists() else None
+def curvatures_of(sources: Found, request: Request, on: On, *, again: bool = False) -> list[Curvature]:
+    """Return what a request measures of each problem."""
     stage = reporter(progress=on.get("progress", False)).stage
-    return Curvature(measured(problem, request, stage, keep=keep, again=again), problem)
+    return [
+        Curvature(measured(problem, request, stage, keep=sources.keep, again=again), problem)
+        for problem in sources.problems
+    ]

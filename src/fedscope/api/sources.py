@@ -16,6 +16,7 @@ from fedscope.api.reporting import reporter
 from fedscope.checkpoints.file.checkpoint import content_hash
 from fedscope.checkpoints.foreign.fitting import fit
 from fedscope.checkpoints.foreign.reading import read
+from fedscope.checkpoints.registry.registry import Registry
 from fedscope.choices import SplitName
 from fedscope.errors import UserError
 from fedscope.factories import called, imported
@@ -82,8 +83,18 @@ def registry_folder(on: On) -> Path:
     return Path(on.get("registry", os.environ.get("FEDSCOPE_REGISTRY", "checkpoints")))
 
 
-def problems_of(what: Sequence[Weights], on: On) -> list[Problem]:
+@dataclass(frozen=True)
+class Found:
+    """Problems, and the folder of the results that are kept of them; None where nothing is kept."""
+
+    problems: list[Problem]
+    keep: Path | None
+
+
+def found(what: Sequence[Weights], on: On) -> Found:
     """Return a problem for each of several checkpoints or networks, all on the same samples.
+
+    Results are kept of checkpoints in their own registry, and not of objects, which no file holds.
 
     Raises:
         UserError: one of them, its network, or the data cannot be had; or one is a module or state_dict and
@@ -91,24 +102,27 @@ def problems_of(what: Sequence[Weights], on: On) -> list[Problem]:
     """
     named = names_of(what, on)
     if named is not None:
-        return problems(targets_of(*named, on), reporter(progress=False))
+        names, registry = named
+        targets = targets_of(names, registry, on)
+        return Found(problems(targets, reporter(progress=False)), Registry(registry).analysis)
     if "data" not in on:
         raise UserError(
             "a network of your own is measured on data of yours: give data=(inputs, targets) or a loader"
         )
-    batches = None
-    found = []
-    for one in what:
-        model, name, sha256, notes = _network(one, on)
-        source = _source(model, name, on)
-        if batches is None:
-            batches = own_samples(_batches(on["data"]), source)
-        model = _placed(model, source)
-        loss = on.get("loss", cross_entropy)
-        loss_fn = imported(loss, "--loss") if isinstance(loss, str) else loss
-        own = Problem(model, loss_fn, batches[0], source, Path(name), sha256, None, notes, batches[1])
-        found.append(own_problem(own))
-    return found
+    given, loss = _batches(on["data"]), on.get("loss", cross_entropy)
+    loss_fn = imported(loss, "--loss") if isinstance(loss, str) else loss
+    made = [_network(one, on) for one in what]
+    if not made:
+        raise UserError("there is no network: give a module, a file or a state_dict")
+    source = _source(made[0][0], on)
+    batches, rows = own_samples(given, source)
+    own = []
+    for place, (model, name, sha256, notes) in enumerate(made):
+        count = sum(other == name for _, other, _, _ in made[: place + 1])
+        path = Path(name if count == 1 else f"{name}-{count}")
+        placed = _placed(model, source)
+        own.append(Problem(placed, loss_fn, batches, source, path, sha256, None, notes, rows))
+    return Found([own_problem(problem) for problem in own], None)
 
 
 def names_of(what: Sequence[Weights], on: On) -> tuple[list[str], Path] | None:
@@ -160,7 +174,7 @@ def _said(one: object) -> str:
     return str(one) if isinstance(one, str | Path) else f"the {type(one).__name__}"
 
 
-def _source(model: nn.Module, name: str, on: On) -> Source:
+def _source(model: nn.Module, on: On) -> Source:
     first = next(iter(model.parameters()), torch.empty(0))
     samples, loss = on.get("samples", "all"), on.get("loss")
     if loss is not None and not isinstance(loss, str):

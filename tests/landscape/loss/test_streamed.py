@@ -17,7 +17,7 @@ from torch.utils.data import (
     TensorDataset,
 )
 
-from fedscope import Batches, Hessian, MonteCarloFisher, top_eigenpairs, trace
+from fedscope import Batches, Hessian, MonteCarloFisher, random_directions, surface, top_eigenpairs, trace
 from fedscope.errors import UserError
 from fedscope.landscape.loss import streamed
 from fedscope.landscape.loss.trees import count
@@ -196,3 +196,14 @@ def test_a_data_set_without_rows_is_refused() -> None:
         Batches.of(DataLoader(TensorDataset(INPUTS[:0], LABELS[:0]), batch_size=4))
     with pytest.raises(UserError, match="pair"):
         Batches.of(TensorDataset(INPUTS), 4)
+
+
+@pytest.mark.usefixtures("reads_again")
+def test_a_surface_has_the_same_bits_and_keeps_no_inputs() -> None:
+    data = Counted()
+    directions = random_directions(_model(), torch.Generator().manual_seed(0))
+    found = surface(_model(), cross_entropy, DataLoader(data, batch_size=16), directions=directions, grid=3)
+    assert torch.equal(
+        found.loss, surface(_model(), cross_entropy, PLAIN, directions=directions, grid=3).loss
+    )
+    assert data.reads.count(0) >= 9  # a pass for each point

@@ -42,8 +42,8 @@ class LossOperator(BatchMean):
     Args:
         model: any module; copied, never modified.
         loss_fn: (output, targets) ↦ scalar batch mean.
-        batches: the samples, the same in every product; a loader is run through once and kept
-            (:meth:`Batches.from_iterable`), so that one that shuffles or augments is fixed.
+        batches: the samples, the same in every product, see :meth:`Batches.of`: the rows of a loader that
+            shuffles or augments are fixed.
         bn: what BatchNorm does, see ``frozen_copy``.
         parameters: patterns such as ``layer3.*`` or ``*.weight`` (:mod:`fnmatch`); the operator is the
             diagonal block of the parameters whose names match one. None: all that require a gradient.

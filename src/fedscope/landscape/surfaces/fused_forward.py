@@ -41,7 +41,6 @@ class Forward:
         self._low = precision == "bf16"
         self._buffers = dict(loss.model.named_buffers())
         self._tensors: dict[str, Tensor] = {}
-        self._whole = list(loss.batches)
         self._blocks: list[Tree] | None = None
         self._fused: Fused | None = None
         self._loaded = False
@@ -50,7 +49,7 @@ class Forward:
             if loss.doubtful:
                 self._settle(None)
             return
-        sample = some(self._whole[0][0], slice(SAMPLE))
+        sample = some(loss.batches[0][0], slice(SAMPLE))
         if not loss.writes and fusible(model) and isinstance(sample, Tensor):
             self._fused = self._as_fused(getattr(model, "_orig_mod", model), sample)
             self.load(loss.center)
@@ -77,13 +76,13 @@ class Forward:
         """Return the outputs of every batch; ``plain``: without fused operations."""
         run = self._plain if plain or self._fused is None else self._quick
         if self._blocks is None:
-            return [run(inputs) for inputs, _ in self._whole]
+            return [run(inputs) for inputs, _ in self._loss.batches]
         sizes = list(self._loss.batches.sizes)
         return list(torch.cat([run(block) for block in self._blocks]).split(sizes))
 
     def sample(self) -> Tensor:
         """Return all numbers that the network gives for some samples, without fused operations."""
-        inputs = self._whole[0][0]
+        inputs = self._loss.batches[0][0]
         with torch.no_grad():
             return flat(self._plain(inputs if self._loss.coupled else some(inputs, slice(SAMPLE))))
 
@@ -140,12 +139,14 @@ class Forward:
 
     @torch.no_grad()
     def _cut(self, sample: Tree) -> list[Tree] | None:
-        """Return all samples in blocks, if they fit together."""
+        """Return all samples in blocks, if they fit together; none of those that are read in every pass."""
+        if self._loss.batches.is_streamed:
+            return None
         output, largest = _largest(self._loss.model, count(sample), lambda: self._plain(sample))
         if type(output) is not Tensor:
             return None
         try:
-            inputs = joined([inputs for inputs, _ in self._whole])
+            inputs = joined([inputs for inputs, _ in self._loss.batches])
         except UserError:  # sequences of several lengths
             return None
         room = _BLOCK.get(self._loss.device.type, _BLOCK["cpu"])

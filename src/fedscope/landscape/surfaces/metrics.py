@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from fedscope.errors import UserError
 from fedscope.factories import reason
 from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction
-from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import Tree, cloned, count, mapped
 from fedscope.statistics.intervals import data_stderr
 
@@ -96,15 +95,15 @@ class Metering:
         self, loss: FlatLoss, loss_fn: LossFunction, metrics: Mapping[str, Metric], outputs: Sequence[Any]
     ) -> None:
         self._loss, self._metrics = loss, dict(metrics)
-        self._pairs: list[Batch] = list(loss.batches)
+        self._targets = [targets for _, targets in loss.batches]
         self._sizes = loss.batches.sizes
-        self._single = self._by_sample(loss_fn, outputs[0], self._pairs[0][1])
+        self._single = self._by_sample(loss_fn, outputs[0], self._targets[0])
         self.names = ("loss", *self._metrics)
 
     @torch.inference_mode()
     def __call__(self, outputs: Sequence[Any]) -> list[Measured]:
         """Return the loss, then the metrics in their order; non-finite values as they are."""
-        targets = [targets for _, targets in self._pairs]
+        targets = self._targets
         with self._loss.exact():
             means = [self._loss.of(o, t).double() for o, t in zip(outputs, targets, strict=True)]
             found = [self._measured([m.reshape(1) for m in means])]

@@ -56,7 +56,7 @@ def surface(
     Args:
         model: any module; copied, never modified.
         loss_fn: (output, targets) ↦ scalar batch mean.
-        batches: the samples; a loader is run through once and kept.
+        batches: the samples, the same at every point, see :meth:`Batches.of`.
         directions: a record; or one or two flat vectors over the parameters that require a gradient, (n,), or
             over these and BatchNorm's statistics, (n + s,) (:mod:`fedscope.landscape.loss.state_space`).
         values: the coordinates, one sequence per axis; left out, what ``grid_values`` says.
