@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.own import DATASETS, MODELS, digest, located, vouched
+from fedscope.factories import called
+from fedscope.own import DATASETS, MODELS, digest, is_of_session, located, reference_to, vouched
 
 BOMB = "raise SystemExit('run')\n"
 
@@ -102,3 +103,19 @@ def test_a_change_is_refused_or_noted() -> None:
     with pytest.raises(UserError, match=f"{changed}.*--model bomb_alone"):
         vouched(("bomb_alone:Net",), before, "--model", MODELS, named=False)
     assert "has changed since" in vouched(("bomb_alone:Net",), before, "--model", MODELS, named=True)
+
+
+def test_objects_of_a_session_have_names_of_their_own() -> None:
+    def made() -> str:
+        return "one"
+
+    first = made
+
+    def made() -> str:  # type: ignore[no-redef]  # another of the same name
+        return "two"
+
+    names = [reference_to(one) for one in (first, made, first)]
+    assert names[0] == names[2] != names[1]
+    assert all(map(is_of_session, names))
+    assert [called(name, "--model") for name in names] == ["one", "two", "one"]
+    assert reference_to(digest) == "fedscope.own:digest"

@@ -86,7 +86,10 @@ def test_a_loss_and_a_draw_of_ones_own() -> None:
     assert found.record.problem.loss == "MSELoss"
     single = fedscope.measure(model, data=(INPUTS, targets), loss=nn.MSELoss(), dtype="float32")
     assert next(model.parameters()).dtype == torch.float64
-    assert single.to_dict()["problem"]["dtype"] == "float32"
+    double = fedscope.measure(model, data=(INPUTS, targets), loss=nn.MSELoss())
+    assert [one.to_dict()["problem"]["dtype"] for one in (single, double)] == ["float32", "float64"]
+    assert single.lambda_max.value != double.lambda_max.value
+    assert single.lambda_max.value == pytest.approx(double.lambda_max.value, rel=1e-4)
 
 
 def test_a_run_is_measured_as_the_command_does_it(registry: Path) -> None:

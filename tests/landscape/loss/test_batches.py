@@ -99,3 +99,12 @@ def test_small_batches_are_joined_in_their_order() -> None:
     uneven = Batches.from_iterable([(torch.zeros(2, n), torch.zeros(2)) for n in (3, 3, 5)])
     assert [tuple(inputs.shape) for inputs, _ in uneven.joined(4)] == [(4, 3), (2, 5)]
     assert [tuple(inputs.shape) for inputs, _ in uneven.joined(9)] == [(2, 3), (2, 3), (2, 5)]
+
+
+def test_some_samples_are_numbered_anew() -> None:
+    dealt = Batches(torch.arange(30.0)[:, None], torch.arange(30), 10).dealt(5)
+    places = [torch.tensor([4, 2]), torch.tensor([29])]
+    taken = dealt.taken(places)
+    assert taken.sizes == (2, 1)
+    assert torch.equal(taken[0][1], dealt.order[places[0]])
+    assert taken.order.tolist() == [0, 1, 2]
