@@ -45,6 +45,7 @@ def test_runs_share_axes(registry: Path, tmp_path: Path) -> None:
     container = axes.containers[0]
     values = np.asarray(container[0].get_ydata())
     assert values == pytest.approx([100 * one["accuracy"] for one in run.metrics])
+    assert run.accuracy == run.metrics[-1]["accuracy"] != run.metrics[0]["accuracy"]
     run.save(tmp_path / "a.svg")
     assert "accuracy" in (tmp_path / "a.svg").read_text()
 
