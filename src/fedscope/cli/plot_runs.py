@@ -8,7 +8,7 @@ import click
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Command
 
-KINDS = ("accuracy", "bytes", "rounds", "sharpness", "gap", "layers")
+KINDS = ("accuracy", "bytes", "rounds", "stability", "sharpness", "gap", "layers")
 
 
 @click.command(
@@ -18,8 +18,9 @@ KINDS = ("accuracy", "bytes", "rounds", "sharpness", "gap", "layers")
 )
 @click.argument("runs", nargs=-1, metavar="[RUN]...", shell_complete=completion.checkpoints)
 @click.option("--kind", type=click.Choice(KINDS), default="accuracy", show_default=True,
-              help="Accuracy by round or by bytes sent; accuracy, λ_max and trace by round; λ_max and trace "
-              "against accuracy or against the loss' generalisation gap; λ_max by layer.")  # fmt: skip
+              help="Accuracy by round or by bytes sent; accuracy, λ_max and trace by round; λ_max by round "
+              "beside the edge of stability of the local steps; λ_max and trace against accuracy or against "
+              "the loss' generalisation gap; λ_max by layer.")  # fmt: skip
 @shared.registry
 @click.option("--from", "saved", multiple=True, type=click.Path(path_type=Path), metavar="FILE.json",
               help="Draw what --json wrote, without the registry; may be repeated.")  # fmt: skip

@@ -35,6 +35,7 @@ class Metrics(Plain):
     loss: Many[Number]  # on the test split [loss]
     train_loss: Many[Number]  # of the round's clients, weighted by size [loss]
     bytes: Many[Number]  # sent by server and clients, up to each round [bytes]
+    lr: Many[Number] = ()  # learning rate of the local steps; none of an older record
 
 
 class LayerEstimate(Estimate):

@@ -81,6 +81,7 @@ def _record(store: Registry, reference: str, curvatures: Sequence[HessianRecord]
             "loss": [line.loss for line in metrics],
             "train_loss": [line.train_loss for line in metrics],
             "bytes": list(accumulate(traffic)),
+            "lr": [line.lr for line in metrics],
         },
         "curvature": [
             {
