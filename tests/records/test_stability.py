@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedscope.errors import UserError
-from fedscope.records.run_curves import SCHEMA, RunCurves
-from fedscope.records.stability import largest_stable, stable_at
+from fedscope.records.stability import largest_stable, stable_under
 
 STEPS = [
     {},
@@ -45,27 +43,13 @@ def test_no_step_is_unstable_at_a_rate_of_zero() -> None:
     assert largest_stable(0.0) == math.inf
 
 
-def record(**settings: object) -> RunCurves:
-    metrics = {
-        "round": [1, 2], "accuracy": [0.1, 0.2], "loss": [2.0, 1.0], "train_loss": [2.0, 1.0],
-        "bytes": [1.0, 2.0], "lr": [0.1, 0.05],
-    }  # fmt: skip
-    at = {"round": 2, "average": "cld", "sha256": "x", "accuracy": 0.2}
-    content = {
-        "schema": SCHEMA, "run": "a", "method": "fedavg", "seed": 0, "settings": settings,
-        "dataset": "digits", "test_samples": 10, "at": at, "metrics": metrics, "curvature": [],
-        "versions": {},
-    }  # fmt: skip
-    return RunCurves.read(content)
-
-
-def test_the_rate_is_that_of_the_round() -> None:
-    run = record(lr=0.1, momentum=0.9, nesterov=True, weight_decay=1.0)
-    assert stable_at(run, 1) == pytest.approx(2 * 1.9 / 2.8 / 0.1 - 1)
-    assert stable_at(run, 2) == pytest.approx(2 * 1.9 / 2.8 / 0.05 - 1)
-    assert stable_at(run, 3) == stable_at(run, 1)  # not in the metrics: the run's first
+def test_the_rate_is_that_of_the_round_or_else_the_runs() -> None:
+    settings = {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 1.0}
+    assert stable_under(settings, 0.05) == pytest.approx(2 * 1.9 / 2.8 / 0.05 - 1)
+    for unknown in (None, math.nan):
+        assert stable_under(settings, unknown) == pytest.approx(2 * 1.9 / 2.8 / 0.1 - 1)
 
 
 def test_a_run_from_elsewhere_has_no_edge() -> None:
-    with pytest.raises(UserError, match="learning rate of round 7 of a is not known"):
-        stable_at(record(lr=None), 7)
+    assert stable_under({"lr": None, "momentum": None}, None) is None
+    assert stable_under({"lr": 0.5, "momentum": None}, None) == 4

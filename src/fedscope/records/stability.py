@@ -12,10 +12,8 @@ new momentum in every round, or with SAM's ascent it stays below.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any
-
-from fedscope.errors import UserError
-from fedscope.records.run_curves import RunCurves
 
 
 def largest_stable(
@@ -27,22 +25,19 @@ def largest_stable(
     return 2 * (1 + momentum) / (1 + 2 * momentum * nesterov) / lr - weight_decay
 
 
-def stable_at(record: RunCurves, round: int) -> float:
-    """Return the largest stable λ of the local steps of one round of a run [loss/w²].
+def stable_under(settings: Mapping[str, Any], lr: float | None) -> float | None:
+    """Return the largest stable λ of local steps under a run's settings [loss/w²].
 
-    Raises:
-        UserError: the run does not say its learning rate, as one that another program trained.
+    Args:
+        settings: of the run; null for one that is not known.
+        lr: η of the round; None: that of the settings.
+
+    Returns:
+        None where no learning rate is known, as of a run that another program trained.
     """
-    metrics, settings = record.metrics, record.settings
-    rates = dict(zip(metrics.round, metrics.lr, strict=False))
-    rate = rates.get(round, settings.get("lr"))
-    if not isinstance(rate, int | float):
-        raise UserError(
-            f"the learning rate of round {round} of {record.run} is not known: a run from elsewhere has none"
-        )
-    return largest_stable(float(rate), **_optimiser(settings))
-
-
-def _optimiser(settings: dict[str, Any]) -> dict[str, Any]:
+    rate = settings.get("lr") if lr is None or math.isnan(lr) else lr
+    if rate is None:
+        return None
     names = ("momentum", "nesterov", "weight_decay")
-    return {name: settings[name] for name in names if settings.get(name) is not None}
+    step = {name: settings[name] for name in names if settings.get(name) is not None}
+    return largest_stable(rate, **step)

@@ -28,7 +28,7 @@ from fedscope.records.run_curves import (
     gap_at,
     name_of,
 )
-from fedscope.records.stability import stable_at
+from fedscope.records.stability import stable_under
 
 Kind = Literal["accuracy", "bytes", "rounds", "stability", "sharpness", "gap", "layers"]
 UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3}
@@ -105,9 +105,17 @@ def _by_round(found: Sequence[Group], title: str) -> Figure:
 
 
 def _stability(found: Sequence[Group], title: str) -> Figure:
-    ratio = _curvature_panel(found, "λ_max / stable", lambda one: one.lambda_max, of=stable_at)
+    ratio = _curvature_panel(found, "λ_max / stable", lambda one: one.lambda_max, of=_stable)
     edge = Line("edge of stability", np.zeros(1), np.ones(1), level=True)
     return _below_accuracy(found, [Panel([*ratio.lines, edge], ratio.x_label, ratio.y_label)], title)
+
+
+def _stable(record: RunCurves, round: int) -> float:
+    rates = dict(zip(record.metrics.round, record.metrics.lr, strict=False))
+    found = stable_under(record.settings, rates.get(round))
+    if found is None:
+        raise UserError(f"the learning rate of {record.run} is not known: a run from elsewhere has none")
+    return found
 
 
 def _below_accuracy(found: Sequence[Group], panels: Sequence[Panel], title: str) -> Figure:
