@@ -102,7 +102,10 @@ def _accuracy(metrics: Sequence[Round], round: int, average: str) -> float | Non
     return None if line is None else line.accuracies.get(average, line.accuracy)
 
 
-_BESIDE = ("device", "threads", "stack", "compile", "save_clients", "keep_every", "target")
+_BESIDE = (
+    "device", "threads", "stack", "compile", "save_clients", "keep_every", "target", "probe_curvature",
+    "probe_samples",
+)  # fmt: skip
 
 
 def _hashes(store: Registry, run: Run, reference: str) -> dict[str, Record]:
