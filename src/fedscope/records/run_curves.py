@@ -35,6 +35,8 @@ class Metrics(Plain):
     loss: Many[Number]  # on the test split [loss]
     train_loss: Many[Number]  # of the round's clients, weighted by size [loss]
     bytes: Many[Number]  # sent by server and clients, up to each round [bytes]
+    # of the diagnostics, by name as in ``records.round_quantities``; without those that no round has
+    diagnostics: dict[str, Many[Number]] = Field(default_factory=dict)
 
 
 class LayerEstimate(Estimate):

@@ -19,6 +19,7 @@ from fedscope.records.commands import registry_option
 from fedscope.records.entries import Record
 from fedscope.records.estimates import Entry
 from fedscope.records.hessian import HessianRecord, Problem
+from fedscope.records.round_quantities import QUANTITIES
 from fedscope.records.run_curves import SCHEMA, RunCurves
 from fedscope.workflows.results import lookup
 
@@ -81,6 +82,7 @@ def _record(store: Registry, reference: str, curvatures: Sequence[HessianRecord]
             "loss": [line.loss for line in metrics],
             "train_loss": [line.train_loss for line in metrics],
             "bytes": list(accumulate(traffic)),
+            "diagnostics": _diagnostics(metrics),
         },
         "curvature": [
             {
@@ -94,6 +96,11 @@ def _record(store: Registry, reference: str, curvatures: Sequence[HessianRecord]
         "versions": manifest.versions,
     }
     return RunCurves.read(content)
+
+
+def _diagnostics(metrics: Sequence[Round]) -> dict[str, list[float | None]]:
+    columns = {one.name: [one.at(line) for line in metrics] for one in QUANTITIES}
+    return {name: column for name, column in columns.items() if any(value is not None for value in column)}
 
 
 def _accuracy(metrics: Sequence[Round], round: int, average: str) -> float | None:
