@@ -24,8 +24,8 @@ KINDS = (
 @click.argument("runs", nargs=-1, metavar="[RUN]...", shell_complete=completion.checkpoints)
 @click.option("--kind", type=click.Choice(KINDS), default="accuracy", show_default=True,
               help="Accuracy by round or by bytes sent; accuracy, λ_max and trace by round; λ_max and trace "
-              "against accuracy or against the loss' generalisation gap; λ_max by layer; and by round, how far "
-              "the clients part, the server's steps, the local training, or --probe-curvature.")  # fmt: skip
+              "against accuracy or against the loss' generalisation gap; λ_max by layer; and by round, how "
+              "far the clients part, the server's steps, local training, or --probe-curvature.")  # fmt: skip
 @shared.registry
 @click.option("--from", "saved", multiple=True, type=click.Path(path_type=Path), metavar="FILE.json",
               help="Draw what --json wrote, without the registry; may be repeated.")  # fmt: skip

@@ -12,7 +12,6 @@ from typing import Literal
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from fedscope.errors import UserError
 from fedscope.figures.intervals import reach
@@ -146,7 +145,7 @@ def _recorded_line(group: Group, name: str) -> Line | None:
     """Return a quantity's mean over seeds in the rounds in which all have it; None where there is none."""
     columns = [record.metrics.diagnostics.get(name, ()) for record in group.records]
     values = np.array([column[: min(map(len, columns))] for column in columns], dtype=np.float64)
-    there: NDArray[np.bool_] = np.isfinite(values).all(axis=0)
+    there = np.isfinite(values).sum(0) == len(values)
     if not there.any():
         return None
     rounds = np.array(group.records[0].metrics.round[: len(there)], dtype=np.float64)[there]
