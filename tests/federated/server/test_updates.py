@@ -7,6 +7,7 @@ from torch import Tensor
 
 from fedscope.checkpoints.file.diagnostics import Updates
 from fedscope.federated.server import updates as module
+from fedscope.federated.server import weighted_scatter
 from fedscope.federated.server.updates import ClientUpdates, cosines
 from fedscope.federated.server.weighted_scatter import WeightedScatter
 
@@ -132,7 +133,7 @@ def test_the_limit_of_what_is_held_is_reached_and_not_passed(monkeypatch: pytest
 
 
 def test_many_columns_are_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BLOCK", 9)
+    monkeypatch.setattr(weighted_scatter, "PIECE", 9)
     vectors = torch.randn(3, 20, generator=torch.Generator().manual_seed(0))
     pairs, to_mean = cosines(vectors, vectors.double().mean(0))
     wide = vectors.double()
@@ -149,7 +150,7 @@ def test_the_scatter_of_vectors_that_nearly_agree_keeps_its_digits(block: int) -
     """A mean of 1e8 and deviations of 1e-3: the difference of squares has no digit left."""
     apart = torch.tensor([[1.0, -2.0], [0.0, 1.0], [-1.0, 1.0]], dtype=torch.float64) * 2.0**-10
     vectors, weights = 2.0**27 + apart, torch.full((3,), 1 / 3, dtype=torch.float64)
-    found = WeightedScatter(2)
+    found = WeightedScatter(torch.zeros(2))
     for rows in torch.arange(3).split(block):
         found.add(vectors[rows], weights[rows])
     exact = float((weights @ apart.square()).sum())

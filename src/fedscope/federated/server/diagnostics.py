@@ -17,6 +17,7 @@ from fedscope.federated.parallel.dispatch import Dispatch
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.tasks import Trained
 from fedscope.federated.server.updates import ClientUpdates, short
+from fedscope.federated.server.weighted_scatter import pieces
 from fedscope.records.numbers import or_null
 
 
@@ -28,10 +29,10 @@ class Recorder:
         model = dispatch.model
         self._statistics = model.positions(running_statistics(model)).cpu()
         self._shared = None if bool(dispatch.shared.all()) else dispatch.shared
-        self._last_step: Tensor | None = None  # (shared,) float32
+        self._last_step: Tensor | None = None  # (shared,)
         if done and run.anchor(done).exists():
             before = self._read(run.anchor(done))
-            self._last_step = (self._parameters(dispatch.origin) - self._parameters(before)).float()
+            self._last_step = self._parameters(dispatch.origin) - self._parameters(before)
 
     def begin(self, clients: Sequence[int], weights: Sequence[float]) -> None:
         """Begin a round of ``clients``, with their weights in the server's mean."""
@@ -60,18 +61,17 @@ class Recorder:
         dispatch, count = self._dispatch, len(self._row)
         dispatch.clock.enter("diagnostics")
         now, first = self._parameters(dispatch.origin), self._parameters(dispatch.clients.initial)
-        step, cosine = now - self._updates.start, None
-        if self._last_step is not None:
-            last = self._last_step.double()
-            cosine = or_null(float(step @ last / (step.norm() * last.norm())))
+        last, self._last_step = self._last_step, torch.empty_like(now)
+        step, distance, before, along = way(now, self._updates.start, first, last, self._last_step)
         self._server = {
-            "step": or_null(float(step.norm())),
-            "cosine": cosine,
-            "distance": or_null(float((now - first).norm())),
+            "step": or_null(step),
+            "cosine": None
+            if last is None
+            else or_null(along / (step * before) if step * before else math.nan),
+            "distance": or_null(distance),
             "state": {name: or_null(float(vector.norm())) for name, vector in state.items()},
             "memory": {name: or_null(total / count) for name, total in self._memory.items()},
         }
-        self._last_step = step.float()
         dispatch.clock.enter("aggregation")
 
     def record(self, class_accuracy: Sequence[float], curvature: CurvatureProbe | None) -> Diagnostics:
@@ -117,9 +117,26 @@ class Recorder:
         return found
 
     def _parameters(self, values: Tensor) -> Tensor:
-        """Return the shared parameters of a model (P+Q,), float64."""
+        """Return the shared parameters of a model (P+Q,) on the CPU."""
         parameters = values[: self._dispatch.model.size].cpu()
-        return (parameters if self._shared is None else parameters[self._shared]).double()
+        return parameters if self._shared is None else parameters[self._shared]
+
+
+def way(
+    now: Tensor, before: Tensor, first: Tensor, last_step: Tensor | None, step: Tensor
+) -> tuple[float, float, float, float]:
+    """Return ‖now − before‖, ‖now − first‖, the last step's length, and the product of both steps.
+
+    Sums are in float64; ``step`` becomes now − before.
+    """
+    torch.sub(now, before, out=step)
+    sums = torch.zeros(4, dtype=torch.float64)
+    for new, old, start, last in pieces(now, before, first, step if last_step is None else last_step):
+        wide = new.double()
+        moved, back = wide - old, last.double()
+        sums += torch.stack([moved @ moved, (wide - start).square().sum(), back @ back, moved @ back])
+    step_, distance, last_, along = sums.tolist()
+    return math.sqrt(step_), math.sqrt(distance), math.sqrt(last_), along
 
 
 def running_statistics(model: FlatModel) -> list[str]:

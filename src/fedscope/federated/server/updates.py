@@ -9,15 +9,13 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.linalg import vector_norm
 
 from fedscope.checkpoints.file.diagnostics import Updates
-from fedscope.federated.server.weighted_scatter import WeightedScatter
+from fedscope.federated.server.weighted_scatter import WeightedScatter, pieces
 from fedscope.records.numbers import or_null
 
 HELD = 256 << 20  # bytes of updates that are held for the cosines
 MOST_HELD = 128  # clients: the cosines cost K²P operations
-BLOCK = 1 << 20  # numbers that are taken to float64 at once
 
 
 class ClientUpdates:
@@ -38,29 +36,32 @@ class ClientUpdates:
         self._row = {client: row for row, client in enumerate(clients)}
         self._weights = torch.tensor(weights, dtype=torch.float64)
         self._shared, self._size, self._statistics = shared, len(start), statistics
-        self.start = self._parameters(start.cpu()[None]).double()[0]
+        self.start = self._parameters(start.cpu()[None])[0].clone()
         count, size = len(clients), len(self.start)
-        self._norms = torch.zeros(count, dtype=torch.float64)
-        self._total = torch.zeros(size, dtype=torch.float64)
-        self._updates, self._batchnorm = WeightedScatter(size), WeightedScatter(len(statistics))
+        self._squares = torch.zeros(count, dtype=torch.float64)
+        self._updates = WeightedScatter(self.start)
+        self._batchnorm = WeightedScatter(self.start.new_zeros(len(statistics)))
         few = count <= MOST_HELD and 4 * count * size <= HELD
-        self._held = torch.empty(count, size) if few else None
+        self._held = self.start.new_empty(count, size) if few else None
 
     def add(self, clients: Sequence[int], values: Tensor) -> None:
         """Add the models (k, P+Q) of ``clients``."""
         rows = torch.tensor([self._row[client] for client in clients])
-        most = max(1, BLOCK // values.shape[1])
-        for place, block in zip(rows.split(most), values.split(most), strict=True):
-            self._add(place, block)
+        parameters, weights = self._parameters(values), self._weights[rows]
+        self._squares[rows] = self._updates.add(parameters, weights)
+        if self._held is not None:
+            self._held[rows] = parameters - self.start
+        if len(self._statistics):
+            self._batchnorm.add(values[:, self._statistics], weights)
 
     def record(self) -> Updates:
         """Return what is recorded once all updates are added."""
-        norms, mean, statistics = self._norms, self._updates.mean, self._batchnorm
+        squares, mean, statistics = self._squares, self._updates.mean, self._batchnorm
         found: dict[str, object] = {
-            "norms": short(norms),
+            "norms": short(squares.sqrt()),
             "mean_norm": or_null(float(mean.norm())),
             "drift": or_null(self._updates.scatter),
-            "diversity": or_null(float(norms @ norms / (self._total @ self._total))),
+            "diversity": or_null(float(squares.sum() / self._updates.total.square().sum())),
         }
         if self._held is not None:
             pairs, to_mean = cosines(self._held, mean)
@@ -71,17 +72,6 @@ class ClientUpdates:
             found["batchnorm"] = or_null(float(statistics.scatter / (statistics.mean @ statistics.mean)))
         return Updates.read(found)
 
-    def _add(self, rows: Tensor, values: Tensor) -> None:
-        weights = self._weights[rows]
-        updates = self._parameters(values).double() - self.start
-        self._norms[rows] = vector_norm(updates, dim=1)
-        self._total += updates.sum(0)
-        self._updates.add(updates, weights)
-        if len(self._statistics):
-            self._batchnorm.add(values[:, self._statistics].double(), weights)
-        if self._held is not None:
-            self._held[rows] = updates.float()
-
     def _parameters(self, values: Tensor) -> Tensor:
         parameters = values[:, : self._size]
         return parameters if self._shared is None else parameters[:, self._shared]
@@ -91,8 +81,7 @@ def cosines(vectors: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
     """Return the cosines between every two of ``vectors`` (K, P), and of each to ``mean`` (P,), float64."""
     count = len(vectors)
     gram, dots = torch.zeros(count, count, dtype=torch.float64), torch.zeros(count, dtype=torch.float64)
-    most = max(1, BLOCK // count)
-    for part, of_mean in zip(vectors.split(most, 1), mean.split(most), strict=True):
+    for part, of_mean in pieces(vectors, mean):
         wide = part.double()
         gram += wide @ wide.T
         dots += wide @ of_mean
