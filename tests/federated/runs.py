@@ -41,4 +41,6 @@ def interrupted(root: Path, settings: Settings, name: str = "cut", after: int = 
 def resumed(root: Path, settings: Settings, name: str = "cut") -> list[Round]:
     """Continue the run to its end, as another process would; return its metrics."""
     federation = prepare(settings, {})
-    return train(federation, open_run(federation, Registry(root), name, resume=True), lambda _: None)
+    run = open_run(federation, Registry(root), name, resume=True)
+    train(federation, run, lambda _: None)
+    return run.metrics()

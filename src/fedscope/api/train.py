@@ -65,6 +65,8 @@ class TrainSettings(TypedDict, total=False):
     seed: int
     save_clients: Literal["last", "all", "none"]
     keep_every: int
+    probe_curvature: int
+    probe_samples: int
 
 
 def train(

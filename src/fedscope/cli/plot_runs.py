@@ -8,19 +8,26 @@ import click
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Command
 
-KINDS = ("accuracy", "bytes", "rounds", "stability", "sharpness", "gap", "layers")
+KINDS = (
+    "accuracy", "bytes", "rounds", "stability", "sharpness", "gap", "layers", "drift", "steps", "local",
+    "probes",
+)  # fmt: skip
 
 
 @click.command(
     "plot-runs",
     cls=Command,
-    examples={"fedscope plot-runs a b --kind sharpness": "accuracy, λ_max and trace by round"},
+    examples={
+        "fedscope plot-runs a b --kind sharpness": "accuracy, λ_max and trace by round",
+        "fedscope plot-runs a b --kind drift": "how far the clients part, by round",
+    },
 )
 @click.argument("runs", nargs=-1, metavar="[RUN]...", shell_complete=completion.checkpoints)
 @click.option("--kind", type=click.Choice(KINDS), default="accuracy", show_default=True,
               help="Accuracy by round or by bytes sent; accuracy, λ_max and trace by round; λ_max by round "
               "beside the edge of stability of the local steps; λ_max and trace against accuracy or against "
-              "the loss' generalisation gap; λ_max by layer.")  # fmt: skip
+              "the loss' generalisation gap; λ_max by layer; and by round, how far the clients part, the "
+              "server's steps, local training, or --probe-curvature.")  # fmt: skip
 @shared.registry
 @click.option("--from", "saved", multiple=True, type=click.Path(path_type=Path), metavar="FILE.json",
               help="Draw what --json wrote, without the registry; may be repeated.")  # fmt: skip

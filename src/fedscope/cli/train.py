@@ -29,7 +29,7 @@ GROUPS = {
                        "--nesterov", "--optimizer-state", "--weight-decay", "--clip"),
     "Network": ("--head", "--shortcut"),
     "Server and evaluation": ("--weights", "--validation", "--evaluate-on", "--eval-model",
-                              "--eval-drop-last", "--target"),
+                              "--eval-drop-last", "--target", "--probe-curvature", "--probe-samples"),
     "Concept shift": ("--shift", "--shift-probability", "--shift-sequence", "--shift-metric"),
     "Machine": ("--device", "--workers", "--threads", "--precision", "--compile", "--stack"),
     "What is kept": ("--registry", "--save-clients", "--keep-every", "--resume", "--log", "--tensorboard",

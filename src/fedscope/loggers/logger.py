@@ -2,13 +2,17 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from statistics import fmean
 from typing import Protocol, runtime_checkable
 
 from fedscope.checkpoints.file.schema import Manifest, Round
 from fedscope.checkpoints.registry.run import Run
 
 Numbers = Mapping[str, float]
-"""Every number of a round by its name; nested ones and those of lists as NAME/KEY."""
+"""Every number of a round by its name; nested ones and those of lists as NAME/KEY.
+
+Lists of the diagnostics have a number for each client or class: their mean, least and largest stand for them.
+"""
 
 
 @runtime_checkable
@@ -50,7 +54,23 @@ def settings_of(manifest: Manifest) -> dict[str, object]:
 
 def numbers(metrics: Round) -> dict[str, float]:
     """Return the numbers of a round; of its clients how many they are."""
-    return dict(_numbers(metrics.to_json()))
+    content = metrics.to_json()
+    diagnostics = content.pop("diagnostics", None) or {}
+    return dict([*_numbers(content), *_numbers(_summed_up(diagnostics), "diagnostics/")])
+
+
+def _summed_up(diagnostics: Mapping[str, object]) -> dict[str, object]:
+    """Return the diagnostics with three numbers in place of each list."""
+    found: dict[str, object] = {}
+    for name, value in diagnostics.items():
+        if isinstance(value, Mapping):
+            found[name] = _summed_up(value)
+        elif isinstance(value, list):
+            known = [one for one in value if one is not None]
+            found[name] = {"mean": fmean(known), "least": min(known), "most": max(known)} if known else {}
+        else:
+            found[name] = value
+    return found
 
 
 def _numbers(metrics: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, float]]:
@@ -60,8 +80,9 @@ def _numbers(metrics: Mapping[str, object], prefix: str = "") -> Iterator[tuple[
         elif name == "rows":  # whose they are, and no measure
             continue
         elif isinstance(value, list):
-            yield from _numbers(dict(zip(map(str, range(len(value))), value, strict=True)), f"{name}/")
+            entries = dict(zip(map(str, range(len(value))), value, strict=True))
+            yield from _numbers(entries, f"{prefix}{name}/")
         elif isinstance(value, Mapping):
-            yield from _numbers(value, f"{name}/")
+            yield from _numbers(value, f"{prefix}{name}/")
         elif isinstance(value, int | float) and name != "round":
             yield prefix + name, value

@@ -81,6 +81,7 @@ def _page(
     density, spectrum = spectra.density_chart(shown), spectra.spectrum_chart(shown)
     charts = {
         "convergence": [*curves.convergence(runs, who), *rounds.curvature_by_round(runs, who)],
+        "diagnostics": curves.diagnostics(runs, who),
         "density": [density] if density else [],
         "spectrum": [spectrum] if spectrum else [],
     }

@@ -1,10 +1,11 @@
-"""Convergence: accuracy and loss by round, and the target for which the page counts rounds."""
+"""Curves by round: accuracy and loss, the diagnostics, and the target for which the page counts rounds."""
 
 import math
 from collections.abc import Sequence
 from typing import Any
 
 from fedscope.checkpoints.registry.best import best as best_of
+from fedscope.records.round_quantities import QUANTITIES
 from fedscope.records.runs import RunRecord
 from fedscope.report import look
 from fedscope.report.look import Chart
@@ -30,6 +31,20 @@ def convergence(runs: Sequence[RunRecord], who: Subjects) -> list[Chart]:
     return [chart for chart in (accuracy, loss) if chart]
 
 
+def diagnostics(runs: Sequence[RunRecord], who: Subjects) -> list[Chart]:
+    """Return a chart by round of each quantity of the rounds' diagnostics that a run has."""
+    shown = [who[run_key(run)] for run in runs]
+    charts = []
+    for one in QUANTITIES:
+        curves = [
+            [(line.round, value) for line in run.metrics if (value := one.at(line)) is not None]
+            for run in runs
+        ]
+        caption = f"{one.meaning[0].upper()}{one.meaning[1:].replace('`', '')}."
+        charts.append(_chart(shown, curves, one.name, one.axis, caption, title=one.label))
+    return [chart for chart in charts if chart]
+
+
 def accuracies(run: RunRecord) -> list[tuple[int, float]]:
     """Return (round, accuracy) of the rounds that have one."""
     return [(one.round, one.accuracy) for one in run.metrics if one.accuracy is not None]
@@ -51,7 +66,12 @@ def target(runs: Sequence[RunRecord]) -> int | None:
 
 
 def _chart(
-    shown: Sequence[Subject], curves: Sequence[Sequence[tuple[int, float]]], name: str, y: str, caption: str
+    shown: Sequence[Subject],
+    curves: Sequence[Sequence[tuple[int, float]]],
+    name: str,
+    y: str,
+    caption: str,
+    title: str = "",
 ) -> Chart | None:
     traces, ends, last = [], [], 0
     for subject, points in zip(shown, curves, strict=True):
@@ -75,9 +95,9 @@ def _chart(
     if not traces:
         return None
     layout = look.layout("round", y, hovermode="x unified", xaxis=ticks(last))
-    return Chart(
-        f"curve-{name}", f"{name.capitalize()} by round: {'; '.join(ends)}.", caption, traces, layout
-    )
+    title = title or name
+    alt = f"{title[0].upper()}{title[1:]} by round: {'; '.join(ends)}."
+    return Chart(f"curve-{name}", alt, caption, traces, layout)
 
 
 def ticks(last: int) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from fedscope.records.commands import registry_option
 from fedscope.records.entries import Record
 from fedscope.records.estimates import Entry
 from fedscope.records.hessian import HessianRecord, Problem
+from fedscope.records.round_quantities import QUANTITIES
 from fedscope.records.run_curves import SCHEMA, Curvature, RunCurves
 from fedscope.workflows.results import lookup
 
@@ -81,6 +82,7 @@ def _record(store: Registry, reference: str, curvatures: Sequence[HessianRecord]
             "train_loss": [line.train_loss for line in metrics],
             "bytes": list(accumulate(traffic)),
             "lr": [line.lr for line in metrics],
+            "diagnostics": _diagnostics(metrics),
         },
         "curvature": _of_models(curvatures, _hashes(store, run, reference)),
         "versions": manifest.versions,
@@ -105,13 +107,21 @@ def _of_models(curvatures: Iterable[HessianRecord], models: Mapping[str, Record]
     ]
 
 
+def _diagnostics(metrics: Sequence[Round]) -> dict[str, list[float | None]]:
+    columns = {one.name: [one.at(line) for line in metrics] for one in QUANTITIES}
+    return {name: column for name, column in columns.items() if any(value is not None for value in column)}
+
+
 def _accuracy(metrics: Sequence[Round], round: int, average: str) -> float | None:
     """Return the test accuracy of one of the global models of a round, where the metrics have it."""
     line = next((line for line in metrics if line.round == round), None)
     return None if line is None else line.accuracies.get(average, line.accuracy)
 
 
-_BESIDE = ("device", "threads", "stack", "compile", "save_clients", "keep_every", "target")
+_BESIDE = (
+    "device", "threads", "stack", "compile", "save_clients", "keep_every", "target", "probe_curvature",
+    "probe_samples",
+)  # fmt: skip
 
 
 def _hashes(store: Registry, run: Run, reference: str) -> dict[str, Record]:

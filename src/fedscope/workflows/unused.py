@@ -40,6 +40,8 @@ SETTINGS: "tuple[Rule[Settings], ...]" = (
     Rule("shift_probability", lambda s: s.shift == "bernoulli", "without --shift bernoulli"),
     Rule("shift_metric", lambda s: s.shift != "none", "without --shift"),
     Rule("keep_every", lambda s: s.keep_every <= s.rounds, "beyond the {0.rounds} rounds"),
+    Rule("probe_curvature", lambda s: s.probe_curvature <= s.rounds, "beyond the {0.rounds} rounds"),
+    Rule("probe_samples", lambda s: s.probe_curvature, "without --probe-curvature"),
 )
 """Of a training."""
 

@@ -13,12 +13,14 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from fedscope.checkpoints.file.diagnostics import Diagnostics
 from fedscope.errors import UserError
 from fedscope.own import SHOWN, is_own
 from fedscope.validation import Plain, refusal
 
 OPTION = "option"  # where the fields are what the user typed
 UNKNOWN = "unknown"  # the method and the partition of a run that was added without
+PROBE_SAMPLES = 512  # that --probe-curvature measures on, unless another number is asked for
 MOST_ROWS = 1 << 26  # that the clients of a run hold together: 256 MiB
 # no path, no device of any system
 NAME = re.compile(r"(?!(?i:con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$))[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
@@ -144,6 +146,8 @@ class Settings(Record):
     threads: Positive = 1
     save_clients: Literal["last", "all", "none"] = "last"
     keep_every: Annotated[int, Field(ge=0)] = 0
+    probe_curvature: Annotated[int, Field(ge=0)] = Field(0, exclude_if=operator.not_)
+    probe_samples: Positive = Field(PROBE_SAMPLES, exclude_if=lambda count: count == PROBE_SAMPLES)
 
     @model_validator(mode="after")
     def _nesterov_has_momentum(self) -> "Settings":
@@ -279,6 +283,7 @@ class Round(Score):
     bytes_down: NonNegative = 0  # sent to them [bytes]
     bytes_up: NonNegative = 0  # sent by them [bytes]
     gradients: NonNegative = 0  # of the task loss that they computed [mini-batches]
+    diagnostics: Diagnostics | None = None  # of updates and local training; None in older runs
     workers: Positive = 1  # processes that trained
     # of each worker so far [bytes]
     peak_memory_bytes: list[Annotated[int, Field(ge=0)]] = Field(default_factory=list)

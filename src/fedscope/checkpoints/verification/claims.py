@@ -77,8 +77,22 @@ def _odd_record(record: Round, settings: Settings) -> Iterator[str]:
         yield f"has {len(clients)} clients, and all {everyone} took part"
     if (held_out is not None) != bool(settings.validation):
         yield "has a score on validation that --validation does not ask for, or lacks it"
+    yield from _odd_diagnostics(record, settings)
     if record.seconds_in and not _near(sum(record.seconds_in.values()), record.seconds):
         yield f"has {record.seconds} seconds, and its parts add up to {sum(record.seconds_in.values())}"
+
+
+def _odd_diagnostics(record: Round, settings: Settings) -> Iterator[str]:
+    """Yield where what was recorded of updates and local training is not of the round's clients."""
+    found = record.diagnostics
+    if found is None:
+        return
+    local = found.local
+    if any(len(of) != len(record.clients) for of in (found.updates.norms, local.before, local.last_epoch)):
+        yield f"has diagnostics of other clients than its {len(record.clients)}"
+    due = settings.probe_curvature and not record.round % settings.probe_curvature
+    if found.curvature and not due:
+        yield f"has a curvature that probe_curvature {settings.probe_curvature} does not measure"
 
 
 def foreign_problem(name: str, info: CheckpointInfo, account: Account) -> str | None:

@@ -15,6 +15,7 @@ from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import answers, console
+from fedscope.records.round_quantities import QUANTITIES
 from fedscope.workflows.results.answers import Answer
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def _described(found: Run) -> Answer:
         ("table", "Checkpoints", columns, files, {"text_columns": 3}),
         _rounds(metrics),
     ]
+    if metrics and metrics[-1].diagnostics:
+        shown.append(_diagnostics(metrics))
     counted = [m for m in metrics if m.seconds_in]  # older runs did not count
     if counted:
         shown.append(("table", "Cost", ["of all rounds", "total", "per round"], _costs(counted)))
@@ -129,6 +132,17 @@ def _rounds(metrics: Sequence[Round]) -> console.Piece:
     return "table", "Last rounds", ["round", "accuracy", "loss", "training loss", "seconds"], rows
 
 
+def _diagnostics(metrics: Sequence[Round]) -> console.Piece:
+    """Return the table of the quantities of the last rounds' diagnostics that one of them has."""
+    last = metrics[-3:]
+    rows = [
+        [one.axis, *(console.cell(one.at(m)) for m in last)]
+        for one in QUANTITIES
+        if any(one.at(m) is not None for m in last)
+    ]
+    return "table", "Diagnostics", ["quantity", *(f"round {m.round}" for m in last)], rows
+
+
 def links(registry: Registry, reference: str) -> list["Link"]:
     """Return the chain from a figure, an analysis, a checkpoint or a run back to the code.
 
@@ -166,7 +180,7 @@ def _costs(metrics: Sequence[Round]) -> list[list[str]]:
     ):
         total = sum(values) / scale
         rows.append([name, f"{total:,.5g} {unit}".strip(), f"{total / len(metrics):,.5g} {unit}".strip()])
-    for phase in metrics[0].seconds_in:
+    for phase in dict.fromkeys(phase for m in metrics for phase in m.seconds_in):
         total = sum(m.seconds_in.get(phase, 0) for m in metrics)
         rows.append([f"– {phase}", f"{total:,.4g} s", f"{total / len(metrics):,.4g} s"])
     peak = max((peak for m in metrics for peak in m.peak_memory_bytes), default=0)

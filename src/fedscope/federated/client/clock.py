@@ -2,7 +2,9 @@
 
 import time
 
-PHASES = ("data", "compute", "waiting", "aggregation", "evaluation", "checkpointing")
+PHASES = (
+    "data", "compute", "waiting", "aggregation", "diagnostics", "evaluation", "probe", "checkpointing",
+)  # fmt: skip
 
 
 class Clock:

@@ -18,6 +18,7 @@ from fedscope.data.loading.datasets import Split
 from fedscope.federated.client.clock import Clock
 from fedscope.federated.client.cuda_graphs import Replay
 from fedscope.federated.client.objective import Objective
+from fedscope.federated.client.observations import Observations
 from fedscope.federated.client.recalibration import STREAM, recalibrate
 from fedscope.federated.client.state import ClientState
 from fedscope.federated.record.checked import check_all_returned
@@ -63,7 +64,9 @@ class LocalTrainer:
         self.clients = ClientState(
             model, method, options, (VELOCITY,) if self._keeps_velocity else (), classes
         )
-        self.objective = Objective(self.clients, method, settings)
+        noted = {name: labels(model.module, options) for name, labels in method.notes.items()}
+        self.observed = Observations(model.values, len(model.values), noted)
+        self.objective = Objective(self.clients, method, settings, self.observed)
         new = model.values.new_zeros
         self._velocity = new(len(model.values), model.size if settings.momentum else 0)
         self._loss = torch.zeros(len(model.values), dtype=torch.float64, device=model.values.device)
@@ -76,6 +79,7 @@ class LocalTrainer:
             self._velocity,
             self._loss,
             self.objective.taken,
+            self.observed.values,
             self.clients.carried,
             *([] if self.clients.last_gradient is None else [self.clients.last_gradient]),
         )
@@ -92,6 +96,7 @@ class LocalTrainer:
         model.module.train()
         model.counters.copy_(counters)
         self.objective.taken.zero_()
+        self.observed.values.zero_()
         clients.begin(tasks, start, lr, self.split.labels)
         self._velocity.zero_()
         if self._keeps_velocity:
@@ -101,8 +106,9 @@ class LocalTrainer:
         # What a network draws itself, as for dropout, comes from the global generators.
         drawing = seeded(tasks[0].random("network").initial_seed()) if self._seeded else nullcontext()
         with self.objective.tapping(), drawing:
-            for left in range(self.steps(rows.shape[1]), 0, -self.settings.steps(rows.shape[1])):
-                samples = self._epoch(rows, tasks, random, left)
+            most = self.steps(rows.shape[1])
+            for left in range(most, 0, -self.settings.steps(rows.shape[1])):
+                samples = self._epoch(rows, tasks, random, left, first=left == most)
         self.clock.enter("compute")
         with torch.no_grad():
             done = self._finish(tasks, lr)
@@ -117,7 +123,13 @@ class LocalTrainer:
             self._loss[:count] / samples,
             torch.full_like(self._loss[:count], accuracy),
             self.objective.taken.expand(count).clone(),
+            self.observed.values[:count].clone(),
         )
+
+    @property
+    def clips(self) -> bool:
+        """Whether gradients are clipped."""
+        return self._clip is not None
 
     def steps(self, samples: float) -> int:
         """Return the local steps τ_k of a round that a client of ``samples`` takes."""
@@ -185,7 +197,13 @@ class LocalTrainer:
         return done
 
     def _epoch(
-        self, rows: Tensor, tasks: Sequence[Task], random: Mapping[str, torch.Generator], most: int
+        self,
+        rows: Tensor,
+        tasks: Sequence[Task],
+        random: Mapping[str, torch.Generator],
+        most: int,
+        *,
+        first: bool,
     ) -> int:
         """Take the steps of an epoch, at most so many; return how many samples they used."""
         self.clock.enter("data")
@@ -200,6 +218,10 @@ class LocalTrainer:
         batches = list(zip(order.split(size, 1), draws.split(size, 2), strict=True))
         for index, (batch, drawn) in enumerate(self.pipeline.ahead(self.split.images, batches)):
             self._run(batch, drawn, flag=index == 0, **({"random": random} if random else {}))
+            if first and index == 0:
+                self.observed.set("before", self._loss[: len(tasks)] / batch.shape[1])
+        if first:
+            self.observed.set("first_epoch", self._loss[: len(tasks)] / used)
         return used
 
     def _step(
@@ -222,7 +244,9 @@ class LocalTrainer:
         w, gradient = clients.parameters(count), self.model.gradient[:count]
         if self._clip is not None:
             norm = gradient.norm(dim=1, keepdim=True)
-            gradient.mul_((self._clip / (norm + 1e-6)).clamp(max=1.0))
+            scale = (self._clip / (norm + 1e-6)).clamp(max=1.0)
+            gradient.mul_(scale)
+            self.observed.clip(scale)
         if clients.last_gradient is not None:
             clients.last_gradient[:count] = gradient
         carried: set[str] = set()

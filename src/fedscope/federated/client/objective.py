@@ -11,7 +11,9 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
+from fedscope.federated.client.observations import Observations, joined
 from fedscope.federated.client.state import ClientState
+from fedscope.federated.record.checked import check_all_returned
 from fedscope.federated.record.method import Method
 from fedscope.federated.record.network import Network
 from fedscope.federated.record.taps import tapped
@@ -22,11 +24,13 @@ from fedscope.federated.record.views import Batch, Draws, Pass
 class Objective:
     """Differentiates the objective of clients in training; gradients go to ``model.gradient``.
 
-    ``taken`` counts the gradients of the task loss that each client has computed.
+    ``taken`` counts the gradients of the task loss that each client has computed; ``observed`` gets what the
+    steps show.
     """
 
-    def __init__(self, clients: ClientState, method: Method, settings: LocalSettings):
+    def __init__(self, clients: ClientState, method: Method, settings: LocalSettings, observed: Observations):
         self.model, self.clients, self.method = clients.model, clients, method
+        self.observed = observed
         self.network = Network(self.model, settings.precision == "bf16")
         module = self.model.module
         self._taps = {name: taps(module, clients.options) for name, taps in method.taps.items()}
@@ -58,20 +62,24 @@ class Objective:
                 loss = self._task_gradient(batch, drawn)
             else:
                 losses: list[Tensor] = []
+                found: list[Tensor] = []
 
                 def gradient(w: Tensor, *, keep_buffers: bool = False) -> Tensor:
                     losses.append(self._away(w, batch, drawn, keep_buffers=keep_buffers))
-                    return self.model.gradient[:count].clone()
+                    found.append(self.model.gradient[:count].clone())
+                    return found[-1]
 
                 self.model.gradient[:count] = self.method.gradient_at(gradient, clients.stack(count, first))
                 loss = losses[0]
+                if len(found) == 2:
+                    self.observed.ascend(losses, found)
         if self.method.parameter_terms:
             self._add_parameter_terms(count, first=first)
         self._outputs.clear()
         return loss
 
-    def task(self, batch: Batch, drawn: Draws) -> tuple[Tensor, Tensor]:
-        """Return the task loss of the client in row 0 on its mini-batch, and its cross-entropy."""
+    def task(self, batch: Batch, drawn: Draws) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Return the task loss of the client in row 0 on its mini-batch; its cross-entropy, and the notes."""
         model, method = self.model, self.method
         batch = Batch(model.typed(batch.images), batch.labels)
         if method.batch_transform:
@@ -108,8 +116,9 @@ class Objective:
             return self._stack_gradient(batch, drawn)
         self.model.gradient.zero_()
         with torch.enable_grad():
-            objective, loss = self.task(Batch(batch.images, batch.labels[0]), drawn)
+            objective, (loss, notes) = self.task(Batch(batch.images, batch.labels[0]), drawn)
             objective.backward()
+        self.observed.note(notes[None])
         return loss[None]
 
     def _stack_gradient(self, batch: Batch, drawn: Draws) -> Tensor:
@@ -117,7 +126,7 @@ class Objective:
 
         def objective(
             w: Tensor, buffers: list[Tensor], x: Tensor, y: Tensor, counters: Tensor, *row: Tensor
-        ) -> tuple[Tensor, Tensor]:
+        ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
             with self.network.precision():
                 logits = functional_call(model.module, model.tensors(w, buffers, counters), (x,))
             return self._loss(Batch(x, y), logits, drawn, *row)
@@ -125,13 +134,16 @@ class Objective:
         kept = model.buffers(model.values[:count])
         buffers = [buffer.clone() for buffer in kept]  # each contiguous, as BatchNorm's update needs it
         images = batch.images.unflatten(0, batch.labels.shape)
-        gradients, losses = vmap(grad(objective, has_aux=True), in_dims=(0, 0, 0, 0, None, 0, 0, 0, 0))(
+        gradients, (losses, notes) = vmap(
+            grad(objective, has_aux=True), in_dims=(0, 0, 0, 0, None, 0, 0, 0, 0)
+        )(
             self.clients.parameters(count), buffers, images, batch.labels, model.counters,
             *self._row(slice(count)),
         )  # fmt: skip
         for place, buffer in zip(kept, buffers, strict=True):
             place.copy_(buffer)
         model.gradient[:count] = gradients
+        self.observed.note(notes)
         return torch.as_tensor(losses)
 
     def _loss(
@@ -143,15 +155,15 @@ class Objective:
         memory: Tensor,
         took_part_before: Tensor,
         label_counts: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        """Return one client's task loss and its cross-entropy."""
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Return one client's task loss; its cross-entropy, and what the terms noted, side by side."""
         dtype, clients = self.model.values.dtype, self.clients
         logits = logits.to(dtype)
         loss = cross_entropy(logits, batch.labels)
         if batch.mixed_labels is not None:
             other = cross_entropy(logits, batch.mixed_labels)
             loss = batch.mix_weight * loss + (1 - batch.mix_weight) * other
-        objective = loss
+        objective, notes = loss, dict[str, Tensor]()
         if self.method.task_terms:
             taps = {
                 name: [self._outputs[module].to(dtype) for module in modules if module in self._outputs]
@@ -160,11 +172,12 @@ class Objective:
             recalled = clients.memory.split(memory)
             at = Pass(
                 batch, logits, loss, taps, drawn, self.network, start, recalled, took_part_before[0],
-                clients.options, label_counts,
+                clients.options, label_counts, notes,
             )  # fmt: skip
             for term in self.method.task_terms:
                 objective = objective + term(at)
-        return objective, loss.detach()
+        check_all_returned(self.method.name, "notes", self.method.notes, notes)
+        return objective, (loss.detach(), joined(self.observed.noted, notes, loss).detach())
 
     def _add_parameter_terms(self, count: int, *, first: bool) -> None:
         """Add the gradient of the terms of the parameters to every row."""

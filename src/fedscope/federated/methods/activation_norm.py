@@ -28,17 +28,23 @@ TINY = {  # on the network of three pooled convolutions and two hidden linear la
 
 def activation_norm(at: Pass) -> Tensor:
     """Return ζ·Σ_l mean(a_l²), a scalar; half of it under ``man.half``."""
-    return norm(at.taps["man"], at.logits, at.options)
+    found = mean_squares(at.taps["man"], at.logits, at.options)
+    at.notes["man.activations"] = found.detach()
+    return strength(at.options) * found.sum()
 
 
-def norm(outputs: Sequence[Tensor], logits: Tensor, options: Values) -> Tensor:
-    """Return the term of the tapped layers' ``outputs`` and the logits."""
+def strength(options: Values) -> float:
+    """Return ζ as it multiplies the sum."""
+    return float(options["man.zeta"]) * (0.5 if options["man.half"] else 1.0)
+
+
+def mean_squares(outputs: Sequence[Tensor], logits: Tensor, options: Values) -> Tensor:
+    """Return mean(a²) of the tapped layers' ``outputs`` and of the logits where they count, (L,)."""
     layers = [*outputs, *([logits] if options["man.include_logits"] else [])]
     norms: list[Tensor] = [_MeanSquare.apply(a) for a in layers]  # type: ignore[no-untyped-call]
     if options["man.taps"] == "tiny_main":
         norms.append(outputs[-1].var(0).mean())
-    zeta = float(options["man.zeta"]) * (0.5 if options["man.half"] else 1.0)
-    return zeta * torch.stack(norms).sum()
+    return torch.stack(norms)
 
 
 class _MeanSquare(torch.autograd.Function):
@@ -69,6 +75,12 @@ def layers(model: nn.Module, options: Values) -> list[str]:
     """Return the modules whose outputs are taken: every ReLU, or as published for Tiny-ImageNet."""
     chosen = TINY.get(str(options["man.taps"]), [])
     return chosen if chosen and _is_tiny(model) else relu_outputs(model)
+
+
+def labels(model: nn.Module, options: Values) -> list[str]:
+    """Return the names of what :func:`mean_squares` returns."""
+    logits = ["logits"] if options["man.include_logits"] else []
+    return [*layers(model, options), *logits, *(["variance"] if options["man.taps"] == "tiny_main" else [])]
 
 
 def check(model: nn.Module, options: Values) -> None:
@@ -112,5 +124,6 @@ MAN = Method(
     checks=(check,),
     single_image_checks=(alone,),
     taps={"man": layers},
+    notes={"man.activations": labels},
     task_terms=(activation_norm,),
 )  # fmt: skip

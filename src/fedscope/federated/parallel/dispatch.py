@@ -170,7 +170,8 @@ class Dispatch:
         by_client = self.federation.settings.partition == "per_domain" and self.federation.method.personal
         if domains is None or not by_client:
             return self._sums_on(values, split)
-        total = torch.zeros(len(self.federation.dataset.domains), 3, dtype=torch.float64)
+        columns = 3 + 2 * len(self.federation.dataset.classes)
+        total = torch.zeros(len(self.federation.dataset.domains), columns, dtype=torch.float64)
         for client in range(len(total)):
             rows = (domains == client).nonzero()[:, 0]
             if len(rows):
@@ -180,8 +181,10 @@ class Dispatch:
 
     def _sums_on(self, values: Tensor, split: Split) -> Tensor:
         self.model.values[0] = values
-        model, pipeline = self.model, self.federation.pipeline
-        return score_sums(model.module, split, pipeline, workers=self.workers, arranged=model.arranged)
+        model, pipeline, classes = self.model, self.federation.pipeline, self.federation.dataset.classes
+        return score_sums(
+            model.module, split, pipeline, workers=self.workers, arranged=model.arranged, classes=len(classes)
+        )
 
     def _own(self, values: Tensor, client: int, memory: Memory | None) -> Tensor:
         """Return a model with the personal tensors of ``client``, if it has any yet."""
@@ -257,6 +260,7 @@ class Dispatch:
             self.workers.receive((count,), torch.float64, rank),
             self.workers.receive((count,), torch.float64, rank),
             self.workers.receive((count,), torch.int64, rank),
+            self.workers.receive((count, self.trainer.observed.values.shape[1]), torch.float64, rank),
         )
 
 

@@ -1,4 +1,4 @@
-"""How good a model is on a split, as a whole and per domain."""
+"""How good a model is on a split, as a whole, per domain and per class."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +22,7 @@ class Score:
     loss: float
     accuracy: float
     domains: dict[str, float] = field(default_factory=dict)  # accuracy in each
+    classes: tuple[float, ...] = ()  # accuracy on each; NaN for one without a sample
 
     @classmethod
     def from_sums(cls, sums: Tensor, domains: Sequence[str]) -> "Score":
@@ -31,10 +32,12 @@ class Score:
         (Tian et al. 2022), it is the accuracy on all samples.
         """
         there = sums[:, 2] > 0
-        means = sums[there, :2] / sums[there, 2:]
+        means = sums[there, :2] / sums[there, 2:3]
         names = [name for name, found in zip(domains, there.tolist(), strict=False) if found]
         loss, accuracy = means.mean(0).tolist()
-        return cls(loss, accuracy, dict(zip(names, means[:, 1].tolist(), strict=False)) if domains else {})
+        right, samples = sums[:, 3:].sum(0).view(-1, 2).T
+        by_domain = dict(zip(names, means[:, 1].tolist(), strict=False)) if domains else {}
+        return cls(loss, accuracy, by_domain, tuple((right / samples).tolist()))
 
 
 @torch.no_grad()
@@ -44,9 +47,11 @@ def score_sums(
     pipeline: Pipeline,
     workers: Workers | None = None,
     arranged: Callable[[Tensor], Tensor] = channels_last,
+    classes: int = 0,
 ) -> Tensor:
-    """Return, per domain, (cross-entropy, right answers, samples) summed over the split, (D, 3) float64.
+    """Return sums over the split by domain, (D, 3 + 2·classes) float64.
 
+    They are cross-entropy, right answers and samples, and then right answers and samples of each class.
     ``model`` is put into eval mode, and gets each batch as ``arranged`` lays it out. Without domains D is 1.
     Batches are of 1,000 images, or of fewer large ones. The workers take them in turn; they are summed in
     their order, so that the result is the same for any number of workers.
@@ -56,9 +61,8 @@ def score_sums(
     domains = torch.zeros_like(split.labels) if split.domains is None else split.domains
     size = min(1000, max(1, SCALARS // split.images.shape[1:].numel()))
     batches = torch.arange(len(split), device=split.labels.device).split(size)
-    sums = torch.zeros(
-        len(batches), 1 + int(domains.max()), 3, dtype=torch.float64, device=split.labels.device
-    )
+    count = 1 + int(domains.max())
+    sums = torch.zeros(len(batches), count, 3 + 2 * classes, dtype=torch.float64, device=split.labels.device)
     own = range(workers.rank, len(batches), workers.size)
     nothing = torch.empty(0, 0, device=split.labels.device)
     ahead = pipeline.ahead(split.images, [(batches[index], nothing) for index in own])
@@ -67,6 +71,10 @@ def score_sums(
         labels, logits = split.labels[rows], model(inputs)
         losses = cross_entropy(logits, labels, reduction="none")
         right = (logits.argmax(1) == labels).to(losses.dtype)
-        columns = torch.stack([losses, right, torch.ones_like(right)], 1)
-        sums[index].index_add_(0, domains[rows], columns.double())
+        columns = torch.stack([losses, right, torch.ones_like(right)], 1).double()
+        sums[index, :, :3].index_add_(0, domains[rows], columns)
+        if classes:
+            by_class = sums.new_zeros(count * classes, 2)
+            by_class.index_add_(0, domains[rows] * classes + labels, columns[:, 1:])
+            sums[index, :, 3:] = by_class.view(count, -1)
     return workers.total(sums).cpu().sum(0)

@@ -146,6 +146,7 @@ def _returns(method: Method) -> Mapping[str, Check]:
         "batch_transform": _batch,
         "forward_context": _context,
         "task_terms": _scalar,
+        "notes": _labels,
         "parameter_terms": _scalar,
         "gradient_at": lambda at, found: _tensor(found, at[1].parameters),
         "after_clip": lambda at, found: _tensor(found, at[0].parameters),
@@ -213,6 +214,12 @@ def _tensor_names(known: Callable[[nn.Module], set[str]], at: tuple[Any, ...], f
     odd = next((name for name in found if name not in names), None)
     if odd is not None:
         raise _OddError(f"a list with {odd!r}", takes + suggestion(str(odd), names))
+    return found
+
+
+def _labels(_: tuple[Any, ...], found: Any) -> Any:
+    if not isinstance(found, list | tuple) or not all(isinstance(label, str) for label in found):
+        raise _OddError(_said(found), "a list of labels, which are texts")
     return found
 
 

@@ -89,6 +89,7 @@ class Method:
     forward_context: ForwardContext | None = at_most_one("a way to run the network")  # around a forward pass
     taps: Mapping[str, Names] = union()  # the modules whose outputs the task terms read
     task_terms: tuple[TaskTerm, ...] = chain()  # added to the task loss, wherever that is differentiated
+    notes: Mapping[str, Names] = union()  # labels of what the task terms note of a pass, for the metrics
     subnetworks: bool = any_of()  # whether a task term runs the network, or parts of it, again
     gradient_at: GradientAt | None = at_most_one("an ascent step")  # where the task loss is differentiated
     last_gradient: bool = any_of()  # whether ``gradient_at`` sees the gradient of the step before
@@ -177,9 +178,10 @@ class Method:
         return total
 
     def _names(self) -> list[str]:
-        """Return the names that must be unique in a sum: options, state, draws, taps, masks."""
+        """Return the names that must be unique in a sum: options, state, draws, taps, masks, notes."""
         vectors = {v.name for v in (*self.memory, *self.uploads, *self.server_state, *self.step_state)}
-        return [*(o.name for o in self.options), *vectors, *self.draws, *self.taps, *self.masks]
+        names = (*self.draws, *self.taps, *self.masks, *self.notes)
+        return [*(o.name for o in self.options), *vectors, *names]
 
     def values(self, given: Mapping[str, str], reading: Reading) -> dict[str, Value]:
         """Return every option's value: the given one, else the reading's.

@@ -87,6 +87,7 @@ class Trained:
     loss: Tensor  # (K,) float64: cross-entropy alone, mean over the last local epoch
     accuracy: Tensor  # (K,) float64: on the client's own data, where it recalibrates; else NaN
     gradients: Tensor  # (K,) int64: of the task loss on a mini-batch, computed in the local steps
+    observed: Tensor  # (K, T) float64: what the steps showed, see ``client.observations``
 
     def on_cpu(self) -> "Trained":
         """Return the same on the CPU, where the server adds up."""

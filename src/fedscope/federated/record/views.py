@@ -53,6 +53,7 @@ class Pass:
     took_part_before: Tensor  # (): 1 if the client took part before, else 0
     options: Values
     label_counts: Tensor = NOBODY  # (C,): of the client's rows; empty unless the method asks for them
+    notes: dict[str, Tensor] = field(default_factory=dict)  # to be filled with the method's ``notes``
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Rank 0's part of one round: average the uploads, apply the method's server rule, evaluate, write files."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.file.diagnostics import CurvatureProbe
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.best import best
 from fedscope.checkpoints.registry.registry import Run
@@ -22,17 +23,20 @@ from fedscope.federated.parallel.traffic import traffic
 from fedscope.federated.record.checked import check_all_returned
 from fedscope.federated.record.vectors import Layout
 from fedscope.federated.record.views import ServerStep
+from fedscope.federated.server.diagnostics import Recorder
 from fedscope.federated.server.run_files import RunFiles, finite
 from fedscope.federated.server.weighted_sum import WeightedSum
 from fedscope.federated.setup.federation import Federation
 from fedscope.storage import remove
 
+Probe = Callable[[int, Mapping[str, Tensor]], CurvatureProbe]  # the round and the model's state dict
+
 
 class Server:
     """Rank 0: averages, applies the method's rule, and writes the run's files."""
 
-    def __init__(self, federation: Federation, run: Run, dispatch: Dispatch):
-        self.federation, self.run, self.dispatch = federation, run, dispatch
+    def __init__(self, federation: Federation, run: Run, dispatch: Dispatch, probe: Probe | None = None):
+        self.federation, self.run, self.dispatch, self.probe = federation, run, dispatch, probe
         rounds = self._continue()
         self.metrics = list(map(_lean, rounds))
         top = best(rounds)
@@ -61,6 +65,7 @@ class Server:
         if self.memory and self.memory.holds(done):
             self.state = self.memory.server(done)
         dispatch.broadcast(self.state)
+        self.recorder = Recorder(dispatch, run, done)
 
     def round(self, round: int) -> Round:
         """Train, evaluate and keep one round; return its metrics."""
@@ -72,8 +77,10 @@ class Server:
         models = self._averages()
         scores, peaks = dispatch.evaluate(models, self.memory)
         validated = dispatch.validate(models, self.memory)
-        dispatch.clock.enter("checkpointing")
         score = scores[settings.eval_model]
+        dispatch.clock.enter("diagnostics")
+        diagnostics = self.recorder.record(score.classes, self._probed(round, models))
+        dispatch.clock.enter("checkpointing")
         measured = _entry(score)
         decided = (validated or score).accuracy
         self.files.models(round, models, measured, best=decided > self.best)
@@ -93,6 +100,7 @@ class Server:
             **({"rows": self.files.rows.model_dump(mode="json")} if federation.fresh else {}),
             **traffic(dispatch.trainer, len(sampled)),
             "gradients": gradients,
+            "diagnostics": diagnostics.to_json(),
             "workers": dispatch.workers.size,
             "peak_memory_bytes": [int(host) for host, _ in peaks],
             **({"peak_gpu_memory_bytes": [int(gpu) for _, gpu in peaks]} if any(g for _, g in peaks) else {}),
@@ -108,6 +116,18 @@ class Server:
                 memory.prune(round)
         self.metrics.append(_lean(record))
         return record
+
+    def _probed(self, round: int, models: Mapping[str, Tensor]) -> CurvatureProbe | None:
+        """Return the curvature of the evaluated model, where it is to be measured after ``round``."""
+        settings, dispatch = self.federation.settings, self.dispatch
+        every = settings.probe_curvature
+        if self.probe is None or not every or round % every:
+            return None
+        dispatch.clock.enter("probe")
+        values = models.get(settings.eval_model, dispatch.start)
+        found = self.probe(round, dispatch.model.state_dict(values, dispatch.counters))
+        dispatch.clock.enter("diagnostics")
+        return found
 
     def _averages(self) -> dict[str, Tensor]:
         """Return the tracked models (P+Q,) besides the server's: the means of Yashwanth et al. 2024 (MAN).
@@ -142,9 +162,11 @@ class Server:
         mean, counters = WeightedSum(), dispatch.counters.clone()
         train_loss, train_accuracy, gradients = 0.0, 0.0, 0
         sums = {name: WeightedSum() for name in dispatch.summed}
+        self.recorder.begin(sampled, [weights[client] / weight for client in sampled])
         for stack, trained in dispatch.uploads(round, sampled, self.memory):
             dispatch.clock.enter("aggregation")
             trained = trained.on_cpu()
+            self.recorder.add(stack, trained)
             gradients += int(trained.gradients.sum())
             values, losses = trained.values, trained.loss.tolist()
             for row, client in enumerate(stack):
@@ -165,6 +187,7 @@ class Server:
         dispatch.start.copy_(self._serve(mean.value, totals, round, len(sampled), weight))
         dispatch.counters.copy_(counters)
         dispatch.broadcast(self.state)
+        self.recorder.end(self.state)
         if writer:
             writer.server(self.state)
         return train_loss, train_accuracy, gradients
@@ -241,8 +264,9 @@ def _entry(score: Score) -> dict[str, float | None]:
 
 
 def _lean(record: Round) -> Round:
-    """Return a record without its clients and rows, so that memory hardly grows with the rounds."""
-    content = {key: value for key, value in record.to_json().items() if key not in ("clients", "rows")}
+    """Return a record without what grows with the clients, so that memory hardly grows with the rounds."""
+    long = ("clients", "rows", "diagnostics")
+    content = {key: value for key, value in record.to_json().items() if key not in long}
     return Round.model_validate(content)
 
 

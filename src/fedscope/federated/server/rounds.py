@@ -13,7 +13,7 @@ from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.federated.parallel.dispatch import Dispatch
 from fedscope.federated.parallel.workers import Workers
-from fedscope.federated.server.one_round import Server
+from fedscope.federated.server.one_round import Probe, Server
 from fedscope.federated.setup.federation import Federation
 from fedscope.storage import move, remove
 
@@ -25,17 +25,18 @@ def train(
     workers: Workers | None = None,
     *,
     until: int | None = None,
+    probe: Probe | None = None,
 ) -> list[Round]:
     """Run the rounds that are left, calling ``report`` with each one's metrics; return all metrics.
 
-    With ``until`` the run stops after that round, and can be continued at any time. A round that leaves the
-    training loss or the model not finite is the last: its files are kept, and the manifest says that the run
-    diverged.
+    ``probe`` measures the evaluated model under ``--probe-curvature``. With ``until`` the run stops after
+    that round, and can be continued at any time. A round that leaves the training loss or the model not
+    finite is the last: its files are kept, and the manifest says that the run diverged.
 
     Raises:
         UserError: the run's files cannot be continued from, or a worker died.
     """
-    server = Server(federation, run, Dispatch(federation, workers or Workers()))
+    server = Server(federation, run, Dispatch(federation, workers or Workers()), probe)
     rounds = federation.settings.rounds
     if rounds > run.manifest().settings.rounds:
         run.extend(rounds)

@@ -19,7 +19,9 @@ from fedscope.federated.record.options import Reading
 Table = Mapping[str, Any]
 MERGED = ("options", "when", "code", "provisional")  # tables that a group adds to, entry by entry
 ABOUT = (*MERGED, "source", "table", "methods", "seeds")  # what is not a setting
-ELSEWHERE = ("method", "seed", "save_clients", "keep_every", "compile", "stack")  # no departure
+ELSEWHERE = (  # no departure
+    "method", "seed", "save_clients", "keep_every", "compile", "stack", "probe_curvature", "probe_samples",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

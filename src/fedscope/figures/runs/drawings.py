@@ -1,4 +1,4 @@
-"""Runs as drawings: accuracy by round and by traffic, sharpness by round, by layer, and against accuracy.
+"""Runs as drawings: accuracy, diagnostics and sharpness by round, accuracy by traffic and by sharpness.
 
 Built from the records of :mod:`fedscope.workflows.run_records`. Runs that differ in nothing but their seed
 are one line or point: the mean over seeds.
@@ -7,6 +7,7 @@ are one line or point: the mean over seeds.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -19,6 +20,7 @@ from fedscope.figures.runs.layers import layer_figure
 from fedscope.figures.runs.tradeoff import Point, Reach, tradeoff_figure
 from fedscope.figures.text.labels import data_name, family, method_name
 from fedscope.records.estimates import Estimate
+from fedscope.records.round_quantities import QUANTITIES, Family
 from fedscope.records.run_curves import (
     Curvature,
     RunCurves,
@@ -30,11 +32,23 @@ from fedscope.records.run_curves import (
 )
 from fedscope.records.stability import stable_under
 
-Kind = Literal["accuracy", "bytes", "rounds", "stability", "sharpness", "gap", "layers"]
+Kind = Literal[
+    "accuracy",
+    "bytes",
+    "rounds",
+    "stability",
+    "sharpness",
+    "gap",
+    "layers",
+    "drift",
+    "steps",
+    "local",
+    "probes",
+]
 UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3}
 Pick = Callable[[Curvature], Estimate]
 Unit = Callable[[RunCurves, int], float]
-QUANTITIES: Mapping[str, Pick] = {"λ_max": lambda one: one.lambda_max, "trace": lambda one: one.trace}
+CURVATURE: Mapping[str, Pick] = {"λ_max": lambda one: one.lambda_max, "trace": lambda one: one.trace}
 FLATTER = " (← flatter)"
 
 
@@ -53,7 +67,9 @@ def draw(records: Sequence[RunCurves], kind: Kind, *, title: str = "") -> Figure
     ``accuracy``: test accuracy by round; ``bytes``: by the bytes that server and clients sent; ``rounds``:
     accuracy, λ_max and trace by round; ``stability``: λ_max by round in units of the largest that local steps
     are stable at; ``sharpness``: λ_max and trace against test accuracy; ``gap``: against
-    test loss less training loss; ``layers``: λ_max of each layer's block. ``title`` stands above.
+    test loss less training loss; ``layers``: λ_max of each layer's block; ``drift``, ``steps``, ``local`` and
+    ``probes``: accuracy by round, and the quantities of that family of :mod:`.round_quantities`. ``title``
+    stands above.
 
     Raises:
         UserError: no run, or one without what this kind shows.
@@ -100,7 +116,7 @@ def _bytes(found: Sequence[Group], title: str) -> Figure:
 
 
 def _by_round(found: Sequence[Group], title: str) -> Figure:
-    panels = [_curvature_panel(found, name, pick) for name, pick in QUANTITIES.items()]
+    panels = [_curvature_panel(found, name, pick) for name, pick in CURVATURE.items()]
     return _below_accuracy(found, panels, title)
 
 
@@ -153,6 +169,33 @@ def _curvature_line(group: Group, pick: Pick, of: Unit) -> Line:
     return Line(group.name, np.array(shared, float), values[..., 0].mean(0), error, family=group.family)
 
 
+def _diagnostics(kind: Family, found: Sequence[Group], title: str) -> Figure:
+    panels = [Panel([_line(group, _rounds(group)) for group in found], "round", "test accuracy (%)")]
+    for quantity in (one for one in QUANTITIES if one.family == kind):
+        lines = [_recorded_line(group, quantity.name) for group in found]
+        known = [line for line in lines if line]
+        if known:
+            panels.append(Panel(known, "round", quantity.axis))
+    if len(panels) == 1:
+        name = found[0].records[0].run
+        mend = "train with --probe-curvature K" if kind == "probes" else "a run of an older fedscope has none"
+        raise UserError(f"the metrics of {name} have nothing of --kind {kind}: {mend}")
+    return panels_figure(panels, title=title, caption=_spread(found))
+
+
+def _recorded_line(group: Group, name: str) -> Line | None:
+    """Return a quantity's mean over seeds in the rounds in which all have it; None where there is none."""
+    columns = [record.metrics.diagnostics.get(name, ()) for record in group.records]
+    values = np.array([column[: min(map(len, columns))] for column in columns], dtype=np.float64)
+    there = np.isfinite(values).sum(0) == len(values)
+    if not there.any():
+        return None
+    rounds = np.array(group.records[0].metrics.round[: len(there)], dtype=np.float64)[there]
+    values = values[:, there]
+    band = values.std(0, ddof=1) if len(values) > 1 else None
+    return Line(group.name, rounds, values.mean(0), band, family=group.family, shaded=True)
+
+
 def _sharpness(found: Sequence[Group], title: str) -> Figure:
     heights = [
         [(100 * value, 100 * reach(error, math.inf)) for value, error in map(accuracy_at, group.records)]
@@ -174,7 +217,7 @@ def _tradeoff(found: Sequence[Group], heights: Sequence[Sequence[Reach]], y_labe
         own = [next(measured) for _ in group.records]
         across = {
             name + FLATTER: _mean(np.array([_reach(pick(one)) for one in own]))
-            for name, pick in QUANTITIES.items()
+            for name, pick in CURVATURE.items()
         }
         points.append(Point(group.name, across, _mean(np.array(height))))
     return tradeoff_figure(points, y_label=y_label, title=title, caption=_conditions(found, samples))
@@ -262,7 +305,9 @@ def _reach(estimate: Estimate) -> Reach:
     return estimate.value, reach(estimate.stderr, estimate.dof)
 
 
-_DRAWINGS = {
+_DRAWINGS: dict[Kind, Callable[[Sequence[Group], str], Figure]] = {
     "accuracy": _accuracy, "bytes": _bytes, "rounds": _by_round, "stability": _stability,
-    "sharpness": _sharpness, "gap": _gap, "layers": _layers,
+    "sharpness": _sharpness, "gap": _gap, "layers": _layers, "drift": partial(_diagnostics, "drift"),
+    "steps": partial(_diagnostics, "steps"), "local": partial(_diagnostics, "local"),
+    "probes": partial(_diagnostics, "probes"),
 }  # fmt: skip

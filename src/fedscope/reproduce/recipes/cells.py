@@ -22,6 +22,7 @@ from fedscope.reproduce.recipes.spec import Column, Recipe
 
 UNCOUNTED = (
     "device", "threads", "stack", "compile", "save_clients", "keep_every", "target", "rounds", "precision",
+    "probe_curvature", "probe_samples",
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.errors import UserError
 from fedscope.federated.methods import parse
-from fedscope.federated.methods.activation_norm import layers, norm
+from fedscope.federated.methods.activation_norm import layers, mean_squares, strength
 from fedscope.federated.record.options import Values
 from fedscope.federated.record.taps import tapped
 from fedscope.landscape.surfaces.directions import random_directions
@@ -35,7 +35,8 @@ class WithTerm(nn.Module):
         """Return logits and term."""
         with tapped(self.network, self._names) as outputs:
             logits = self.network(images)
-        return logits, norm([outputs[name] for name in self._names], logits, self._options)
+        found = mean_squares([outputs[name] for name in self._names], logits, self._options)
+        return logits, strength(self._options) * found.sum()
 
 
 def with_term(problem: Problem) -> Problem:

@@ -18,6 +18,7 @@ from fedscope.loggers.names import logger
 from fedscope.loggers.several import logged
 from fedscope.process import has_bfloat16
 from fedscope.workflows.progress import SILENT, Reporter
+from fedscope.workflows.train.curvature_probe import CurvatureProber
 from fedscope.workflows.train.request import RunPlan, Trained
 
 EXPLODED = 10  # times the loss of guessing: finite, and hopeless
@@ -138,8 +139,9 @@ def _lead(
             report(m.round, until, f"accuracy {m.accuracy:.2%}, test loss {loss}")
             log(m)
 
+        probe = CurvatureProber(federation, run.name) if federation.settings.probe_curvature else None
         try:
-            metrics = train(federation, run, show, group, until=until)
+            metrics = train(federation, run, show, group, until=until, probe=probe)
         except KeyboardInterrupt:
             where = f"--name {run.name} --registry {run.folder.parent}"
             raise KeyboardInterrupt(f"go on with `fedscope train --resume {where}`") from None

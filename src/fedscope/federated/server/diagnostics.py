@@ -1,0 +1,145 @@
+"""What rank 0 records of a round's updates, of its step, and of the clients' local training."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.linalg import vector_norm
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.file.diagnostics import CurvatureProbe, Diagnostics
+from fedscope.checkpoints.registry.run import Run
+from fedscope.federated.client.observations import OWN
+from fedscope.federated.parallel.dispatch import Dispatch
+from fedscope.federated.record.flat import FlatModel
+from fedscope.federated.record.tasks import Trained
+from fedscope.federated.server.updates import ClientUpdates, short
+from fedscope.federated.server.weighted_scatter import pieces
+from fedscope.records.numbers import or_null
+
+
+class Recorder:
+    """Records the rounds of a run, of which ``done`` are over; nothing of it is used in training."""
+
+    def __init__(self, dispatch: Dispatch, run: Run, done: int):
+        self._dispatch = dispatch
+        model = dispatch.model
+        self._statistics = model.positions(running_statistics(model)).cpu()
+        self._shared = None if bool(dispatch.shared.all()) else dispatch.shared
+        self._last_step: Tensor | None = None  # (shared,)
+        if done and run.anchor(done).exists():
+            before = self._read(run.anchor(done))
+            self._last_step = self._parameters(dispatch.origin) - self._parameters(before)
+
+    def begin(self, clients: Sequence[int], weights: Sequence[float]) -> None:
+        """Begin a round of ``clients``, with their weights in the server's mean."""
+        dispatch = self._dispatch
+        self._row = {client: row for row, client in enumerate(clients)}
+        self._updates = ClientUpdates(
+            clients, weights, dispatch.origin[: dispatch.model.size], self._shared, self._statistics
+        )
+        width = dispatch.trainer.observed.values.shape[1]
+        self._observed = torch.zeros(len(clients), width, dtype=torch.float64)
+        self._losses = torch.zeros(len(clients), dtype=torch.float64)
+        self._memory = dict.fromkeys(dispatch.clients.memory.names, 0.0)
+
+    def add(self, stack: Sequence[int], trained: Trained) -> None:
+        """Add what the clients of a stack sent."""
+        self._dispatch.clock.enter("diagnostics")
+        self._updates.add(stack, trained.values)
+        rows = torch.tensor([self._row[client] for client in stack])
+        self._observed[rows], self._losses[rows] = trained.observed, trained.loss
+        for name, vectors in self._dispatch.clients.memory.split(trained.memory).items():
+            self._memory[name] += float(vector_norm(vectors, dim=1, dtype=torch.float64).sum())
+        self._dispatch.clock.enter("aggregation")
+
+    def end(self, state: Mapping[str, Tensor]) -> None:
+        """End the round, after which the server remembers ``state``, and the clients' next model is known."""
+        dispatch, count = self._dispatch, len(self._row)
+        dispatch.clock.enter("diagnostics")
+        now, first = self._parameters(dispatch.origin), self._parameters(dispatch.clients.initial)
+        last, self._last_step = self._last_step, torch.empty_like(now)
+        step, distance, before, along = way(now, self._updates.start, first, last, self._last_step)
+        self._server = {
+            "step": or_null(step),
+            "cosine": None
+            if last is None
+            else or_null(along / (step * before) if step * before else math.nan),
+            "distance": or_null(distance),
+            "state": {name: or_null(float(vector.norm())) for name, vector in state.items()},
+            "memory": {name: or_null(total / count) for name, total in self._memory.items()},
+        }
+        dispatch.clock.enter("aggregation")
+
+    def record(self, class_accuracy: Sequence[float], curvature: CurvatureProbe | None) -> Diagnostics:
+        """Return the round's record; ``class_accuracy`` is that of the evaluated model."""
+        content = {
+            "updates": self._updates.record().to_json(),
+            "server": self._server,
+            "local": self._local(),
+            "class_accuracy": [or_null(share) for share in class_accuracy],
+            **({"curvature": curvature.to_json()} if curvature else {}),
+        }
+        return Diagnostics.read(content, "a round's diagnostics")
+
+    def _local(self) -> dict[str, object]:
+        of = dict(zip(OWN, self._observed.T, strict=False))
+        total = {name: float(values.sum()) for name, values in of.items()}
+        found: dict[str, object] = {
+            "before": short(of["before"]),
+            "first_epoch": short(of["first_epoch"]),
+            "last_epoch": short(self._losses),
+        }
+        trainer, rows = self._dispatch.trainer, self._dispatch.rows
+        if trainer.clips:
+            found["clipped"] = total["clipped"] / sum(trainer.steps(len(rows[k])) for k in self._row)
+        if total["ascents"]:
+            found["ascent"] = {name: or_null(total[name] / total["ascents"]) for name in ("rise", "cosine")}
+        if trainer.observed.noted:
+            found["noted"] = self._noted(trainer.observed.noted, total["passes"])
+        return found
+
+    def _noted(self, noted: Mapping[str, Sequence[str]], passes: float) -> dict[str, dict[str, float | None]]:
+        means = iter((self._observed[:, len(OWN) :].sum(0) / (passes or math.nan)).tolist())
+        return {name: {label: or_null(next(means)) for label in labels} for name, labels in noted.items()}
+
+    def _read(self, path: Path) -> Tensor:
+        """Return the model (P+Q,) in a checkpoint."""
+        model = self._dispatch.model
+        kept, counters = model.values[0].clone(), model.counters.clone()
+        model.load(load_checkpoint(path).state)
+        found = model.values[0].clone()
+        model.values[0] = kept
+        model.counters.copy_(counters)
+        return found
+
+    def _parameters(self, values: Tensor) -> Tensor:
+        """Return the shared parameters of a model (P+Q,) on the CPU."""
+        parameters = values[: self._dispatch.model.size].cpu()
+        return parameters if self._shared is None else parameters[self._shared]
+
+
+def way(
+    now: Tensor, before: Tensor, first: Tensor, last_step: Tensor | None, step: Tensor
+) -> tuple[float, float, float, float]:
+    """Return ‖now − before‖, ‖now − first‖, the last step's length, and the product of both steps.
+
+    Sums are in float64; ``step`` becomes now − before.
+    """
+    torch.sub(now, before, out=step)
+    sums = torch.zeros(4, dtype=torch.float64)
+    for new, old, start, last in pieces(now, before, first, step if last_step is None else last_step):
+        wide = new.double()
+        moved, back = wide - old, last.double()
+        sums += torch.stack([moved @ moved, (wide - start).square().sum(), back @ back, moved @ back])
+    step_, distance, last_, along = sums.tolist()
+    return math.sqrt(step_), math.sqrt(distance), math.sqrt(last_), along
+
+
+def running_statistics(model: FlatModel) -> list[str]:
+    """Return the names of BatchNorm's running means and variances."""
+    owners = [name for name, module in model.module.named_modules() if isinstance(module, _BatchNorm)]
+    return [f"{name}.{kind}".lstrip(".") for name in owners for kind in ("running_mean", "running_var")]

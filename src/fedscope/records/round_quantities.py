@@ -1,0 +1,96 @@
+"""The curves that a run's diagnostics make by round: each quantity's name, axis, unit and meaning, once."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from fedscope.checkpoints.file.schema import Round
+
+Family = Literal["drift", "steps", "local", "probes"]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number of a round's diagnostics."""
+
+    name: str  # in records
+    family: Family  # the `plot-runs --kind` that draws it
+    field: str  # of ``Round.diagnostics``, with dots; of a list the least number counts
+    label: str  # of its axis
+    unit: str  # empty: none
+    meaning: str
+
+    def at(self, round: "Round") -> float | None:
+        """Return the quantity in a round; None where it was not recorded, or is not defined."""
+        value: Any = round.diagnostics
+        for part in self.field.split("."):
+            value = None if value is None else getattr(value, part)
+        if isinstance(value, list):
+            return min((one for one in value if one is not None), default=None)
+        return None if value is None else float(value)
+
+    @property
+    def axis(self) -> str:
+        """The label with the unit."""
+        return f"{self.label} [{self.unit}]" if self.unit else self.label
+
+
+QUANTITIES = (
+    Quantity(
+        "drift", "drift", "updates.drift", "drift", "w²",
+        "Σ p_k ‖w_k − w̄‖² of the clients' models about their mean",
+    ),
+    Quantity(
+        "diversity", "drift", "updates.diversity", "gradient diversity", "",
+        "Σ ‖Δ_k‖² / ‖Σ Δ_k‖² of K updates: 1/K where they are equal, 1 where they are orthogonal",
+    ),
+    Quantity(
+        "pair_cosine", "drift", "updates.pairs.mean", "cosine of pairs", "",
+        "mean cosine between two clients' updates",
+    ),
+    Quantity(
+        "mean_cosine", "drift", "updates.to_mean.mean", "cosine to mean", "",
+        "mean cosine between a client's update and the mean update",
+    ),
+    Quantity(
+        "step", "steps", "server.step", "server step", "w",
+        "‖θ_{t+1} − θ_t‖ of the model that clients start from",
+    ),
+    Quantity(
+        "step_cosine", "steps", "server.cosine", "cosine of steps", "",
+        "cosine between this server step and the one before",
+    ),
+    Quantity(
+        "distance", "steps", "server.distance", "way from start", "w",
+        "‖θ_{t+1} − θ_0‖, from the run's first model",
+    ),
+    Quantity(
+        "batchnorm", "local", "updates.batchnorm", "BatchNorm divergence", "",
+        "Σ p_k ‖r_k − r̄‖² / ‖r̄‖² of the clients' running means and variances",
+    ),
+    Quantity(
+        "clipped", "local", "local.clipped", "clipped steps", "",
+        "share of the local steps whose gradient was clipped",
+    ),
+    Quantity(
+        "rise", "local", "local.ascent.rise", "rise of the loss", "loss",
+        "mean ℓ(w + e) − ℓ(w) of methods with an ascent step",
+    ),
+    Quantity(
+        "ascent_cosine", "local", "local.ascent.cosine", "cosine of gradients", "",
+        "mean cosine between ∇ℓ(w) and ∇ℓ(w + e)",
+    ),
+    Quantity(
+        "worst_class", "local", "class_accuracy", "worst class", "",
+        "least accuracy on a class, of the evaluated model",
+    ),
+    Quantity(
+        "lambda_max", "probes", "curvature.lambda_max", "λ_max", "loss/w²",
+        "largest eigenvalue of the Hessian, under `--probe-curvature`",
+    ),
+    Quantity(
+        "trace", "probes", "curvature.trace", "trace", "loss/w²",
+        "trace of the Hessian, under `--probe-curvature`",
+    ),
+)  # fmt: skip
+"""Every curve, in the order in which they are drawn and tabulated."""
