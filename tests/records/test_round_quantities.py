@@ -30,8 +30,8 @@ def test_every_quantity_is_found_in_a_round_that_has_all() -> None:
     found = {one.name: one.at(round) for one in QUANTITIES}
     assert found == {
         "drift": 3, "diversity": 0.75, "pair_cosine": 0.5, "mean_cosine": 0.5, "step": 1.5,
-        "step_cosine": 0.5, "distance": 4, "batchnorm": 0.125, "clipped": 0.5, "rise": 0.25, "ascent_cosine": 0.75,
-        "worst_class": 0.25, "lambda_max": 5, "trace": 50,
+        "step_cosine": 0.5, "distance": 4, "batchnorm": 0.125, "clipped": 0.5, "rise": 0.25,
+        "ascent_cosine": 0.75, "worst_class": 0.25, "lambda_max": 5, "trace": 50,
     }  # fmt: skip
 
 

@@ -39,7 +39,8 @@ class ClientUpdates:
         self.start = self._parameters(start.cpu()[None])[0].clone()
         count, size = len(clients), len(self.start)
         self._squares = torch.zeros(count, dtype=torch.float64)
-        self._updates = WeightedScatter(self.start)
+        self._equal = len(set(weights)) == 1  # then the sum of the updates is K times their mean
+        self._updates = WeightedScatter(self.start, summed=not self._equal)
         self._batchnorm = WeightedScatter(self.start.new_zeros(len(statistics)))
         few = count <= MOST_HELD and 4 * count * size <= HELD
         self._held = self.start.new_empty(count, size) if few else None
@@ -57,11 +58,12 @@ class ClientUpdates:
     def record(self) -> Updates:
         """Return what is recorded once all updates are added."""
         squares, mean, statistics = self._squares, self._updates.mean, self._batchnorm
+        total = len(squares) * mean if self._equal else self._updates.total
         found: dict[str, object] = {
             "norms": short(squares.sqrt()),
             "mean_norm": finite(float(mean.norm())),
             "drift": finite(self._updates.scatter),
-            "diversity": finite(float(squares.sum() / self._updates.total.square().sum())),
+            "diversity": finite(float(squares.sum() / total.square().sum())),
         }
         if self._held is not None:
             pairs, to_mean = cosines(self._held, mean)
