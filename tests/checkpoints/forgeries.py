@@ -32,6 +32,7 @@ from tests.checkpoints.forging import (
     worst,
     written,
 )
+from tests.records.test_round_quantities import DIAGNOSTICS
 
 FORGED: dict[str, tuple[Forge, str, str]] = {
     "created at no time": (described(created="~ soon"), "", "is no time"),
@@ -59,6 +60,16 @@ FORGED: dict[str, tuple[Forge, str, str]] = {
     "an unknown client": (measured(1, clients=[0, 3]), "metrics.jsonl", "not among the 3"),
     "a client twice": (measured(1, clients=[0, 0]), "metrics.jsonl", "twice"),
     "seconds": (measured(1, seconds=5.0), "metrics.jsonl", "add up"),
+    "diagnostics of other clients": (
+        measured(1, clients=[0], diagnostics=DIAGNOSTICS), "metrics.jsonl", "diagnostics of other clients",
+    ),
+    "a curvature unasked": (
+        measured(1, clients=[0, 1], diagnostics=DIAGNOSTICS), "metrics.jsonl", "does not measure",
+    ),
+    "a cosine above one": (
+        measured(1, diagnostics={**DIAGNOSTICS, "server": {"step": 1.0, "cosine": 1.5, "distance": 1.0}}),
+        "", "cosine",
+    ),
     "a client too few": (resettled(participation=1.0), "metrics.jsonl", "took part"),
     "negative seconds": (measured(1, seconds=-5.0), "", "seconds"),
     "train loss": (measured(2, train_loss=9.0), "metrics.jsonl", "on average"),

@@ -6,6 +6,7 @@ from fedscope.loggers.logger import Logger, key, numbers, settings_of
 from fedscope.loggers.mlflow import MLflow
 from fedscope.loggers.tensorboard import TensorBoard
 from fedscope.loggers.wandb import WandB
+from tests.records.test_round_quantities import DIAGNOSTICS
 
 
 def test_every_number_has_a_name_and_clients_are_counted() -> None:
@@ -43,3 +44,15 @@ def test_what_is_offered_keeps_the_protocol() -> None:
     for kind in (TensorBoard, WandB, MLflow):
         assert all(hasattr(kind, method) for method in ("open", "log", "close"))
     assert not isinstance(object(), Logger)
+
+
+def test_lists_of_the_diagnostics_have_three_numbers() -> None:
+    found = numbers(Round.read({"round": 1, "clients": [0, 1], "diagnostics": DIAGNOSTICS}))
+    assert found["diagnostics/updates/drift"] == 3
+    assert found["diagnostics/updates/pairs/least"] == 0.25
+    lists = {name: value for name, value in found.items() if name.startswith("diagnostics/local/before")}
+    assert lists == {f"diagnostics/local/before/{name}": 2.0 for name in ("mean", "least", "most")}
+    assert found["diagnostics/class_accuracy/mean"] == 0.375
+    assert found["diagnostics/local/noted/man.activations/relu"] == 0.5
+    assert found["diagnostics/curvature/lambda_max"] == 5
+    assert not [name for name in found if name.endswith(("/0", "/1"))]

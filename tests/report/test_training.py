@@ -2,11 +2,13 @@
 
 from typing import Any
 
+from fedscope.records.round_quantities import QUANTITIES
 from fedscope.records.runs import RunRecord
-from fedscope.report.curves import convergence
+from fedscope.report.curves import convergence, diagnostics
 from fedscope.report.subjects import subjects
 from fedscope.report.training import final_accuracy, training_table
 from tests.figures.records import run
+from tests.records.test_round_quantities import DIAGNOSTICS
 
 
 def test_the_last_accuracy_is_final_and_the_first_of_equals_best() -> None:
@@ -31,3 +33,18 @@ def test_a_curves_caption_names_the_model_that_was_evaluated() -> None:
     ]
     mean = captions(run("one", eval_model="all"))
     assert mean[0] == "Accuracy of the mean of all clients' last models."
+
+
+def test_every_quantity_that_a_run_recorded_has_a_chart_by_round() -> None:
+    one, other = run("one"), run("two", "fedprox")
+    for line in one["metrics"][1:]:
+        line["diagnostics"] = DIAGNOSTICS
+    records = [RunRecord.read(one), RunRecord.read(other)]
+    who = subjects(records, [])
+    charts = {chart.id: chart for chart in diagnostics(records, who)}
+    assert list(charts) == [f"curve-{one.name}" for one in QUANTITIES]
+    (trace,) = charts["curve-drift"].data
+    assert (list(trace["x"]), list(trace["y"])) == ([2, 3, 4], [3, 3, 3])
+    assert charts["curve-drift"].alt == "Drift by round: FedAvg ends at 3 in round 4."
+    assert charts["curve-lambda_max"].caption.endswith("under --probe-curvature.")
+    assert diagnostics(records[1:], who) == []

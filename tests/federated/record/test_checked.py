@@ -104,6 +104,11 @@ TENSOR = r"it takes a tensor \(\d+,\) of floating numbers"
         (plain(parameter_terms=(lambda at: at.parameters,)), "parameter_terms .* it takes a scalar"),
         (plain(parameter_terms=(lambda at: 0.0,)), r"parameter_terms .* returned float 0\.0; .*a scalar"),
         (plain(task_terms=(lambda at: at.logits,)), "task_terms .* it takes a scalar"),
+        (plain(notes={"mine": lambda model, options: [1]}), r"notes\['mine'\] .* a list of labels"),
+        (
+            plain(notes={"mine": lambda model, options: ["a"]}),
+            "none of its functions returns 'mine', which is in notes",
+        ),
         (plain(after_clip=(lambda at: at.parameters[0],)), r"after_clip .* takes a tensor \(1, \d+\)"),
         (plain(after_momentum=(lambda at: 0.0,)), r"after_momentum .* returned float 0\.0"),
         (plain(gradient_at=lambda gradient, at: gradient), "gradient_at .* returned function .*a tensor"),

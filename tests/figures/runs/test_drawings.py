@@ -188,3 +188,33 @@ def test_stability_is_lambda_max_in_units_of_its_edge() -> None:
     level = [line for line in ratio.lines if line.get_label() == "edge of stability"]
     assert [float(np.asarray(one.get_ydata())[0]) for one in level] == [1.0]
     assert accuracy.get_ylabel() == "test accuracy (%)"
+
+
+def recorded(method: str = "fedavg", seed: int = 0, **columns: list[float | None]) -> dict[str, Any]:
+    one = record(method, seed)
+    return {**one, "metrics": {**one["metrics"], "diagnostics": columns}}
+
+
+def test_each_quantity_of_a_family_that_a_run_has_is_drawn_below_accuracy() -> None:
+    one = recorded(drift=[4, 3, 2, 1], diversity=[1, None, 0.5, 0.25], step=[9, 9, 9, 9])
+    accuracy, drift, diversity = draw([one, recorded("fedprox", drift=[1, 1, 1, 1])], "drift").axes
+    assert (accuracy.get_ylabel(), drift.get_ylabel()) == ("test accuracy (%)", "drift [w$^{2}$]")
+    assert [list(line.get_ydata()) for line in drift.lines] == [[4, 3, 2, 1], [1, 1, 1, 1]]  # type: ignore[arg-type]
+    (line,) = diversity.lines
+    assert (list(line.get_xdata()), list(line.get_ydata())) == ([1, 3, 4], [1, 0.5, 0.25])  # type: ignore[arg-type]
+    _, step = draw([one], "steps").axes
+    assert list(step.lines[0].get_ydata()) == [9, 9, 9, 9]  # type: ignore[arg-type]
+
+
+def test_seeds_share_the_rounds_in_which_all_have_a_quantity() -> None:
+    two = [recorded(seed=0, lambda_max=[None, 2, None, 4]), recorded(seed=1, lambda_max=[None, 4, 5, 6])]
+    _, probed = draw(two, "probes").axes
+    (line,) = probed.lines
+    assert (list(line.get_xdata()), list(line.get_ydata())) == ([2, 4], [3, 5])  # type: ignore[arg-type]
+
+
+def test_a_run_without_the_quantities_of_a_kind_is_refused() -> None:
+    with pytest.raises(UserError, match="fedavg-0 have nothing of --kind drift: a run of an older fedscope"):
+        draw([record()], "drift")
+    with pytest.raises(UserError, match="--kind probes: train with --probe-curvature K"):
+        draw([recorded(drift=[1, 1, 1, 1], trace=[None] * 4)], "probes")

@@ -16,9 +16,9 @@ from fedscope.federated.client.observations import OWN
 from fedscope.federated.parallel.dispatch import Dispatch
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.tasks import Trained
+from fedscope.federated.server.run_files import finite
 from fedscope.federated.server.updates import ClientUpdates, short
 from fedscope.federated.server.weighted_scatter import pieces
-from fedscope.records.numbers import or_null
 
 
 class Recorder:
@@ -64,13 +64,13 @@ class Recorder:
         last, self._last_step = self._last_step, torch.empty_like(now)
         step, distance, before, along = way(now, self._updates.start, first, last, self._last_step)
         self._server = {
-            "step": or_null(step),
+            "step": finite(step),
             "cosine": None
             if last is None
-            else or_null(along / (step * before) if step * before else math.nan),
-            "distance": or_null(distance),
-            "state": {name: or_null(float(vector.norm())) for name, vector in state.items()},
-            "memory": {name: or_null(total / count) for name, total in self._memory.items()},
+            else finite(along / (step * before) if step * before else math.nan),
+            "distance": finite(distance),
+            "state": {name: finite(float(vector.norm())) for name, vector in state.items()},
+            "memory": {name: finite(total / count) for name, total in self._memory.items()},
         }
         dispatch.clock.enter("aggregation")
 
@@ -80,7 +80,7 @@ class Recorder:
             "updates": self._updates.record().to_json(),
             "server": self._server,
             "local": self._local(),
-            "class_accuracy": [or_null(share) for share in class_accuracy],
+            "class_accuracy": [finite(share) for share in class_accuracy],
             **({"curvature": curvature.to_json()} if curvature else {}),
         }
         return Diagnostics.read(content, "a round's diagnostics")
@@ -97,14 +97,14 @@ class Recorder:
         if trainer.clips:
             found["clipped"] = total["clipped"] / sum(trainer.steps(len(rows[k])) for k in self._row)
         if total["ascents"]:
-            found["ascent"] = {name: or_null(total[name] / total["ascents"]) for name in ("rise", "cosine")}
+            found["ascent"] = {name: finite(total[name] / total["ascents"]) for name in ("rise", "cosine")}
         if trainer.observed.noted:
             found["noted"] = self._noted(trainer.observed.noted, total["passes"])
         return found
 
     def _noted(self, noted: Mapping[str, Sequence[str]], passes: float) -> dict[str, dict[str, float | None]]:
         means = iter((self._observed[:, len(OWN) :].sum(0) / (passes or math.nan)).tolist())
-        return {name: {label: or_null(next(means)) for label in labels} for name, labels in noted.items()}
+        return {name: {label: finite(next(means)) for label in labels} for name, labels in noted.items()}
 
     def _read(self, path: Path) -> Tensor:
         """Return the model (P+Q,) in a checkpoint."""

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from fedscope.checkpoints.file.diagnostics import Updates
+from fedscope.federated.server.run_files import finite
 from fedscope.federated.server.weighted_scatter import WeightedScatter, pieces
-from fedscope.records.numbers import or_null
 
 HELD = 256 << 20  # bytes of updates that are held for the cosines
 MOST_HELD = 128  # clients: the cosines cost K²P operations
@@ -39,7 +39,8 @@ class ClientUpdates:
         self.start = self._parameters(start.cpu()[None])[0].clone()
         count, size = len(clients), len(self.start)
         self._squares = torch.zeros(count, dtype=torch.float64)
-        self._updates = WeightedScatter(self.start)
+        self._equal = len(set(weights)) == 1  # then the sum of the updates is K times their mean
+        self._updates = WeightedScatter(self.start, summed=not self._equal)
         self._batchnorm = WeightedScatter(self.start.new_zeros(len(statistics)))
         few = count <= MOST_HELD and 4 * count * size <= HELD
         self._held = self.start.new_empty(count, size) if few else None
@@ -57,11 +58,12 @@ class ClientUpdates:
     def record(self) -> Updates:
         """Return what is recorded once all updates are added."""
         squares, mean, statistics = self._squares, self._updates.mean, self._batchnorm
+        total = len(squares) * mean if self._equal else self._updates.total
         found: dict[str, object] = {
             "norms": short(squares.sqrt()),
-            "mean_norm": or_null(float(mean.norm())),
-            "drift": or_null(self._updates.scatter),
-            "diversity": or_null(float(squares.sum() / self._updates.total.square().sum())),
+            "mean_norm": finite(float(mean.norm())),
+            "drift": finite(self._updates.scatter),
+            "diversity": finite(float(squares.sum() / total.square().sum())),
         }
         if self._held is not None:
             pairs, to_mean = cosines(self._held, mean)
@@ -69,7 +71,7 @@ class ClientUpdates:
                 found["pairs"] = _spread(pairs)
             found["to_mean"] = _spread(to_mean)
         if len(statistics.mean):
-            found["batchnorm"] = or_null(float(statistics.scatter / (statistics.mean @ statistics.mean)))
+            found["batchnorm"] = finite(float(statistics.scatter / (statistics.mean @ statistics.mean)))
         return Updates.read(found)
 
     def _parameters(self, values: Tensor) -> Tensor:
@@ -92,9 +94,9 @@ def cosines(vectors: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
 
 def short(values: Tensor) -> list[float | None]:
     """Return numbers of clients as they are recorded, to 8 digits; null where not finite."""
-    return [or_null(float(f"{value:.8g}")) for value in values.tolist()]
+    return [finite(float(f"{value:.8g}")) for value in values.tolist()]
 
 
 def _spread(cosines: Tensor) -> dict[str, float | None]:
     parts = {"mean": cosines.mean(), "least": cosines.min(), "most": cosines.max()}
-    return {name: or_null(float(value)) for name, value in parts.items()}
+    return {name: finite(float(value)) for name, value in parts.items()}

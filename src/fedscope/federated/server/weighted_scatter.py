@@ -14,12 +14,15 @@ PIECE = 1 << 15  # numbers that are taken to float64 at once
 
 
 class WeightedScatter:
-    """Accumulates vectors less ``origin`` (size,) in float64, block by block, in the order of the calls."""
+    """Accumulates vectors less ``origin`` (size,) in float64, block by block, in the order of the calls.
 
-    def __init__(self, origin: Tensor):
+    ``summed``: their unweighted sum too.
+    """
+
+    def __init__(self, origin: Tensor, *, summed: bool = False):
         self.origin = origin
         self.mean = torch.zeros(len(origin), dtype=torch.float64)  # Σ p_k x_k / Σ p_k
-        self.total = torch.zeros(len(origin), dtype=torch.float64)  # Σ x_k
+        self.total = torch.zeros(len(origin) if summed else 0, dtype=torch.float64)  # Σ x_k
         self.scatter = 0.0  # Σ p_k‖x_k − x̄‖²
         self._weight = 0.0
 
@@ -28,10 +31,13 @@ class WeightedScatter:
         new, several = float(weights.sum()), len(block) > 1
         total = self._weight + new
         squares = torch.zeros(len(block), dtype=torch.float64)
-        for part, origin, mean, whole in pieces(block, self.origin, self.mean, self.total):
+        done = 0
+        for part, origin, mean in pieces(block, self.origin, self.mean):
             vectors = part.double() - origin
             squares += vectors.square().sum(1)
-            whole += vectors.sum(0)
+            if len(self.total):
+                self.total[done : done + len(mean)] += vectors.sum(0)
+                done += len(mean)
             centre = weights @ vectors / new if several else vectors[0]
             if several:
                 self.scatter += float(weights @ (vectors - centre).square().sum(1))
