@@ -76,7 +76,7 @@ def pair_barriers(
         )
     samples = Batches.of(batches)
     at = SampleLosses(model, loss_fn, samples, bn=bn)
-    flats = [_flat(at.space, model, state) for state in states]
+    flats = [flat_network(at.space, model, state) for state in states]
     found = symmetry or (permutation_symmetry(model, samples) if match else None)
     ends = [at(flat) for flat in flats]
     pairs, tops, similar = list(combinations(range(len(states)), 2)), list[Peak](), list[float]()
@@ -84,7 +84,7 @@ def pair_barriers(
         other = flats[j]
         if match and found is not None:
             fitted = match_weights(model, states[i], states[j], symmetry=found, seed=seed)
-            other = _flat(at.space, model, fitted.state)
+            other = flat_network(at.space, model, fitted.state)
         similar.append(_cosine(flats[i][: at.space.n], other[: at.space.n]))
         curve = _Excess(at, (flats[i], other), (ends[i], ends[j]))
         tops.append(peak(curve, at.sizes, points=points, steps=steps, seed=seed))
@@ -167,12 +167,12 @@ def averaging_barrier(
     p = shares_of(weights, len(states))
     samples = Batches.of(batches)
     at = SampleLosses(model, loss_fn, samples, bn=bn)
-    flats = [_flat(at.space, model, state) for state in states]
+    flats = [flat_network(at.space, model, state) for state in states]
     ends = torch.stack([at(flat) for flat in flats])
     if match:
         found = symmetry or permutation_symmetry(model, samples)
         fitted = [match_weights(model, states[0], s, symmetry=found, seed=seed).state for s in states[1:]]
-        flats[1:] = [_flat(at.space, model, state) for state in fitted]
+        flats[1:] = [flat_network(at.space, model, state) for state in fitted]
     middle, mean = at(torch.einsum("k,kn->n", p, torch.stack(flats))), p @ ends
     n = at.space.n
     stderr, dof = at.error(middle - mean)
@@ -207,7 +207,7 @@ def shares_of(weights: Sequence[float] | None, count: int) -> Tensor:
     return own / own.sum()
 
 
-def _flat(space: StateSpace, model: nn.Module, state: State) -> Tensor:
+def flat_network(space: StateSpace, model: nn.Module, state: State) -> Tensor:
     """Return a network's coordinates.
 
     Raises:

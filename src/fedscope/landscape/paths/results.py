@@ -1,5 +1,6 @@
 """Results: frozen records with values, errors and cost. Symbols: K networks, N samples."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -7,6 +8,7 @@ from torch import Tensor
 
 from fedscope.landscape.printing import Printed
 from fedscope.landscape.spectral.results import Estimate
+from fedscope.statistics.intervals import interval
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,3 +71,55 @@ class AveragingBarrier(Printed):
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return Student's confidence interval."""
         return self.estimate().interval(level)
+
+
+@dataclass(frozen=True, repr=False)
+class CriticalStep(Printed):
+    """How far along an update the loss stays below what it is at the start (:mod:`.critical_step`).
+
+    In units of the update: a step of 1 is the update itself.
+    """
+
+    step: float  # η_c; 0 where the loss rises at once, infinite where it never does within the search
+    bracket: tuple[float, float]  # the loss has not risen at the first, and has at the second
+    stderr: float  # of the step, over draws of samples; NaN where it could not be formed
+    dof: float
+    length: float  # ‖d‖
+    steps: int  # that were tried, each a forward pass over all samples
+
+    @property
+    def sharpness(self) -> float:
+        """λ_c = 2/η_c; below 2 where the whole update lowers the loss."""
+        return 2 / self.step if self.step else math.inf
+
+    @property
+    def distance(self) -> float:
+        """η_c·‖d‖: how far that is in weight space."""
+        return self.step * self.length
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return Student's confidence interval of the step, and the bracket's half-width at both ends.
+
+        (NaN, NaN) where the loss rises at once or never.
+        """
+        low, high = interval(self.step, self.stderr, self.dof, level)
+        room = (self.bracket[1] - self.bracket[0]) / 2
+        return low - room, high + room
+
+    def sharpness_interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return that of λ_c; without an upper end where the step's reaches 0."""
+        low, high = self.interval(level)
+        return 2 / high, 2 / low if not low <= 0 else math.inf
+
+
+@dataclass(frozen=True, repr=False)
+class UpdateSharpness(Printed):
+    """Critical steps of a round, from the server's network w: along the mean update and every client's."""
+
+    server: CriticalStep  # along Δ̄ = Σ_k p_k Δ_k, the negative of the pseudo-gradient
+    clients: tuple[CriticalStep, ...]  # K: along Δ_k = w_k − w
+    loss: float  # F(w)
+    weights: Tensor  # (K,) float64: p
+    bn: str
+    samples: int
+    passes: int  # forward passes over all samples
