@@ -103,7 +103,7 @@ def test_it_lies_in_the_bracket_that_the_authors_program_returns(guess: float) -
             low, high = (low, middle) if curve(middle) > 0 else (middle, high)
         ours = search(curve, guess=guess, tol=1e-6)
         assert low <= ours[0] < ours[1] <= high
-        assert search(curve, guess=guess, tol=0.01)[2] <= 10 + abs(math.log2(guess))
+        assert search(curve, guess=guess, tol=0.01)[2] <= 12 + abs(math.log2(guess))
 
 
 def test_the_first_crossing_on_the_doubled_steps_is_the_one_returned() -> None:
