@@ -97,7 +97,7 @@ class Metering:
         self._loss, self._metrics = loss, dict(metrics)
         self._targets = [targets for _, targets in loss.batches]
         self._sizes = loss.batches.sizes
-        self._single = self._by_sample(loss_fn, outputs[0], self._targets[0])
+        self._single = loss_by_sample(loss, loss_fn, outputs[0], self._targets[0])
         self.names = ("loss", *self._metrics)
 
     @torch.inference_mode()
@@ -140,21 +140,22 @@ class Metering:
             raise UserError(f"the metric {name} has {kind}; it must return ({samples},) values or their mean")
         return value.double().reshape(-1)
 
-    @torch.no_grad()
-    def _by_sample(self, loss_fn: LossFunction, output: Any, targets: Tree) -> Metric | None:
-        """Return what gives the loss of each sample, (samples,), if its mean is the batch's here."""
-        if self._loss.coupled:
-            return None
-        with self._loss.exact():
-            whole = float(self._loss.of(output, targets))
-            for single in (_unreduced(loss_fn), _vectorised(loss_fn)):
-                # A loss that does not run sample by sample raises anything; a warning says that it is slow.
-                with suppress(Exception), warnings.catch_warnings(action="error"):
-                    each = single(output, cloned(targets)).double()
-                    slack = _ROUNDING * max(abs(whole), float(each.abs().max()))
-                    if each.shape == (count(targets),) and abs(float(each.mean()) - whole) <= slack:
-                        return single
+
+@torch.no_grad()
+def loss_by_sample(loss: FlatLoss, loss_fn: LossFunction, output: Any, targets: Tree) -> Metric | None:
+    """Return what gives the loss of each sample, (samples,), if its mean is the batch's here."""
+    if loss.coupled:
         return None
+    with loss.exact():
+        whole = float(loss.of(output, targets))
+        for single in (_unreduced(loss_fn), _vectorised(loss_fn)):
+            # A loss that does not run sample by sample raises anything; a warning says that it is slow.
+            with suppress(Exception), warnings.catch_warnings(action="error"):
+                each = single(output, cloned(targets)).double()
+                slack = _ROUNDING * max(abs(whole), float(each.abs().max()))
+                if each.shape == (count(targets),) and abs(float(each.mean()) - whole) <= slack:
+                    return single
+    return None
 
 
 def _unreduced(loss_fn: LossFunction) -> Metric:

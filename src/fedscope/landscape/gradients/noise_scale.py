@@ -1,0 +1,179 @@
+"""The scatter of gradients over samples and over clients, without bias, from gradients of batches.
+
+With a batch's gradient g_b over n_b of a client's N samples and their mean ĝ = Σ n_b g_b / N,
+
+    t = Σ_b n_b ‖g_b − ĝ‖² / (B − 1),   E t = tr Σ;      u = ‖ĝ‖² − t/N,   E u = ‖G‖²,
+
+whatever the batches' sizes. For batches of one size these are what McCandlish et al. (2018, appendix A.1) get
+from the squared norms at two batch sizes, n_b and N (:func:`from_two_batch_sizes`). The gradient noise scale
+is B_simple = tr Σ/‖G‖². Clients' samples are independent, so ⟨ĝ_k, ĝ_j⟩ is unbiased as it is, and with the
+matrix U of these, u on its diagonal,
+
+    ‖g‖² = pᵀUp,   ζ² = Σ_k p_k ‖g_k − g‖² = Σ_k p_k U_kk − pᵀUp,   B² = Σ_k p_k U_kk / pᵀUp.
+
+ζ² is the bound of Koloskova et al. (2020, assumption 3) at this point, and B² that of Karimireddy et al.
+(2020, SCAFFOLD, (A1)) with G = 0. Without the correction, noise of few samples counts as difference between
+clients: by Σ_k p_k (1 − p_k) tr Σ_k / N_k in ζ².
+
+A sample of the mixture F = Σ_k p_k F_k has tr Σ = Σ_k p_k tr Σ_k + ζ².
+
+Errors are over draws of samples, by the delete-one-batch jackknife within each client; the clients are these,
+not a draw of clients. Batches must be independent draws of a client's samples. All numbers are quadratic in
+the noise ε_k of the ĝ_k, and where noise is larger than what it hides the jackknife counts the variance of
+the quadratic part twice (Efron and Stein 1981). With its coefficients A and the covariances C_k = Σ_k/N_k
+that is 2 Σ_kj A_kj² tr(C_k C_j), which is taken off once, but no more than half of all. The rest of the
+variance of a squared length is in proportion to it, and its interval is Wilson's. Samples drawn without
+replacement from N' count 1 − N/N' of the variances; where all were taken nothing is left to chance.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedscope.errors import UserError
+from fedscope.landscape.gradients.forms import Forms
+from fedscope.landscape.gradients.inner_products import BatchProducts, products_of_covariances
+from fedscope.landscape.gradients.results import GradientNoise, NoiseScale
+
+FEWEST = 3  # batches: two leave nothing to compare where one is left out
+
+
+class TwoSizes(NamedTuple):
+    """What the squared norms of gradients at two batch sizes tell."""
+
+    trace: float  # tr Σ
+    square: float  # ‖G‖²
+    scale: float  # their ratio
+
+
+def from_two_batch_sizes(small: int, big: int, small_square: float, big_square: float) -> TwoSizes:
+    """Return unbiased tr Σ and ‖G‖², and their ratio (McCandlish et al. 2018, Eqs. A.2 and A.3).
+
+    Args:
+        small: samples of the smaller batches.
+        big: samples of the larger ones.
+        small_square: mean of ‖g‖² over smaller batches.
+        big_square: over larger ones.
+
+    Raises:
+        UserError: the sizes are not 0 < small < big.
+    """
+    if not 0 < small < big:
+        raise UserError(
+            f"batch sizes of {small} and {big} tell no noise scale; the first must be smaller, above 0"
+        )
+    square = (big * big_square - small * small_square) / (big - small)
+    trace = (small_square - big_square) / (1 / small - 1 / big)
+    return TwoSizes(trace, square, trace / square if square else float("nan"))
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Unbiased inner products U (…, K, K) and traces t (…, K)."""
+
+    inner: Tensor
+    traces: Tensor
+
+    def numbers(self, p: Tensor) -> Tensor:
+        """Return (…, 2 + 3K) numbers: ‖g‖², ζ², then t_k, ‖g_k‖² and ‖g_k − g‖² of all clients."""
+        squares = self.inner.diagonal(dim1=-2, dim2=-1)
+        onto = self.inner @ p
+        whole = (onto @ p)[..., None]
+        between = (squares @ p)[..., None] - whole
+        return torch.cat([whole, between, self.traces, squares, squares - 2 * onto + whole], -1)
+
+
+def gradient_noise_of(
+    products: Sequence[BatchProducts], p: Tensor, *, gradients: int, passes: float
+) -> GradientNoise:
+    """Return the noise scales of K clients from their batches' inner products; of one batch they are NaN."""
+    clients = len(products)
+    whole = _moments(products)
+    moved = [_moved(products, whole, k, p) for k in range(clients)]
+    form = Forms(whole.numbers(p), moved, _quadratic(products, p), _added(products, whole.traces, p))
+    unit = torch.eye(len(form.values), dtype=torch.float64)
+    g2, zeta2 = unit[0], unit[1]
+    traces, squares, apart = (unit[2 + part * clients : 2 + (part + 1) * clients] for part in range(3))
+    mixed = p @ traces + zeta2
+
+    def scale(trace: Tensor, square: Tensor, of: Sequence[BatchProducts]) -> NoiseScale:
+        samples, batches = sum(int(one.sizes.sum()) for one in of), sum(len(one.sizes) for one in of)
+        return NoiseScale(form(trace), form.square(square), form.ratio(trace, square), samples, batches)
+
+    return GradientNoise(
+        clients=tuple(scale(traces[k], squares[k], [one]) for k, one in enumerate(products)),
+        whole=scale(mixed, g2, products),
+        within=form(p @ traces),
+        between=form.square(zeta2),
+        apart=tuple(form.square(row) for row in apart),
+        relative=form.ratio(zeta2, g2, square=True),
+        dissimilarity=form.ratio(zeta2, g2, square=True, offset=1.0),
+        weights=p,
+        gradients=gradients,
+        passes=passes,
+    )
+
+
+def _moments(products: Sequence[BatchProducts]) -> _Moments:
+    inner = torch.stack([one.sizes @ one.onto / one.sizes.sum() for one in products])
+    inner = (inner + inner.T) / 2
+    traces = torch.stack([_trace(one, inner[k, k]) for k, one in enumerate(products)])
+    for k, one in enumerate(products):
+        inner[k, k] -= one.finite * traces[k] / one.sizes.sum() if one.finite else 0
+    return _Moments(inner, traces)
+
+
+def _trace(one: BatchProducts, square: Tensor) -> Tensor:
+    """Return t of a client with ‖ĝ‖² = ``square``; NaN of one batch."""
+    return ((one.sizes @ one.squares) - one.sizes.sum() * square) / (len(one.sizes) - 1)
+
+
+def _moved(products: Sequence[BatchProducts], whole: _Moments, k: int, p: Tensor) -> Tensor:
+    """Return each of client k's batches' part of the numbers' errors, (B, S): their squares add up."""
+    one, numbers = products[k], whole.numbers(p)
+    count, total = len(one.sizes), one.sizes.sum()
+    if one.finite == 0:
+        return torch.zeros(count, len(numbers), dtype=torch.float64)
+    if count < FEWEST:
+        return torch.full((count, len(numbers)), torch.nan, dtype=torch.float64)
+    w = one.sizes / total
+    left, rest = 1 - w, total - one.sizes
+    rows = (whole.inner[k] - w[:, None] * one.onto) / left[:, None]
+    own = one.sizes @ one.onto[:, k] / total
+    plain = (own - 2 * w * one.onto[:, k] + w**2 * one.squares) / left**2  # ‖ĝ_k‖² without each batch
+    traces = (one.sizes @ one.squares - one.sizes * one.squares - rest * plain) / (count - 2)
+    rows[:, k] = plain - one.finite * traces / rest
+    inner, every = whole.inner.repeat(count, 1, 1), whole.traces.repeat(count, 1)
+    inner[:, k], inner[:, :, k] = rows, rows
+    every[:, k] = traces
+    without, odds = _Moments(inner, every).numbers(p), 1 / w - 1
+    pseudo = numbers / w[:, None] - odds[:, None] * without  # as in statistics.intervals.deleted
+    mean = count * numbers - left @ without
+    scaled: Tensor = (pseudo - mean) * (one.finite / (odds * count)).sqrt()[:, None]
+    return scaled
+
+
+def _added(products: Sequence[BatchProducts], traces: Tensor, p: Tensor) -> Tensor:
+    """Return what noise adds to the numbers (S,) where they are formed of the ĝ_k as they are."""
+    noise = torch.stack([one.finite * t / one.sizes.sum() for one, t in zip(products, traces, strict=True)])
+    return _Moments(noise.diag(), torch.zeros_like(noise)).numbers(p)
+
+
+def _quadratic(products: Sequence[BatchProducts], p: Tensor) -> Tensor:
+    """Return the covariance (S, S) of the numbers' quadratic parts."""
+    clients = len(p)
+    unit = torch.eye(clients, dtype=torch.float64)
+    own = torch.einsum("ka,kb->kab", unit, unit)  # of ‖g_k‖²
+    whole = torch.outer(p, p)
+    cross = torch.einsum("ka,b->kab", unit, p)
+    counts = torch.tensor([float(one.sizes.sum()) / max(len(one.sizes) - 1, 1) for one in products])
+    coefficients = torch.cat([
+        whole[None], (p.diag() - whole)[None], -counts.double()[:, None, None] * own, own,
+        own - cross - cross.mT + whole,
+    ])  # fmt: skip
+    factors = torch.tensor([one.finite for one in products], dtype=torch.float64)
+    weighted = coefficients * (torch.outer(factors, factors) * products_of_covariances(products))
+    return 2 * torch.einsum("sab,tab->st", coefficients, weighted)

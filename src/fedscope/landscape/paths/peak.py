@@ -1,0 +1,107 @@
+"""The highest point of a mean of curves, and what it is for the population that the curves are drawn from.
+
+Curves e_i(t) of samples i, t in [0, 1], have the mean ē(t). Its maximum is biased upward as an estimate of
+max E[e(t)], because t is chosen to fit the samples. Where t is chosen on one half of the samples and the mean
+of the other half is taken there, both ways round, the estimate is biased downward. With the slope's variance
+v/N at a peak of curvature −c both are of second order: + v/(2cN), and − 2v/(2cN), since a half has half the
+samples. So (2·maximum + split)/3 has neither; where v is so large that a peak may be another one, it has less
+of both. The combination is ours.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+_NEAR = 1e-3  # of [0, 1]: a peak is not told more closely
+
+
+@dataclass(frozen=True)
+class Peak:
+    """Of curves of N samples, or of B batches."""
+
+    height: float  # the maximum of the samples' mean, biased upward for the population
+    at: float  # the t where it is
+    split: Tensor  # (N,) float64: each sample's curve at the t that the other half chose
+
+
+def unbiased(height: float, split: float) -> float:
+    """Return the population's peak from the samples' and the mean of ``Peak.split``."""
+    return (2 * height + split) / 3
+
+
+def peak(
+    curve: Callable[[float], Tensor],
+    sizes: Tensor,
+    *,
+    points: int,
+    steps: int,
+    seed: int = 0,
+) -> Peak:
+    """Find the peak of a mean of curves, with as few evaluations as all three searches need together.
+
+    Args:
+        curve: t ↦ (N,) values; 0 at 0 and 1, where it is not evaluated.
+        sizes: (N,) weights.
+        points: equidistant ones inside [0, 1] that are evaluated first. A peak narrower than their distance
+            may be missed.
+        steps: evaluations at most to refine the peak of each half, and of all.
+        seed: of the draw of the halves.
+    """
+    known: dict[float, Tensor] = {end: torch.zeros(len(sizes), dtype=torch.float64) for end in (0.0, 1.0)}
+    grid = [place / (points + 1) for place in range(points + 2)]
+    order = torch.randperm(len(sizes), generator=torch.Generator().manual_seed(seed))
+    halves = [order[: len(order) // 2], order[len(order) // 2 :]]
+
+    def mean(rows: Tensor, t: float) -> float:
+        if t not in known:
+            known[t] = curve(t)
+        return float((sizes[rows] * known[t][rows]).sum() / sizes[rows].sum())
+
+    at = highest(partial(mean, order), grid, steps)
+    split = torch.empty(len(sizes), dtype=torch.float64)
+    for own, other in (halves, halves[::-1]):
+        if len(own) and len(other):
+            split[other] = known[highest(partial(mean, own), grid, steps)][other]
+    if len(order) < 2:
+        split.fill_(torch.nan)
+    return Peak(mean(order, at), at, split)
+
+
+def highest(value: Callable[[float], float], grid: Sequence[float], steps: int) -> float:
+    """Return where a function is largest, of a grid and of the vertices of parabolas through its best points.
+
+    The next point is the vertex through the best point and its neighbours, so that it lies between these; at
+    an end of the grid it is the middle to the neighbour, once. A value that is no number ends the search.
+    """
+    known = {t: value(t) for t in grid}
+    for _ in range(steps):
+        best = _best(known)
+        after = _next(known, best, 0.75 * (grid[1] - grid[0]))
+        if math.isnan(known[best]) or after is None:
+            break
+        known[after] = value(after)
+    return _best(known)
+
+
+def _best(known: dict[float, float]) -> float:
+    return max(known, key=lambda t: (math.isnan(known[t]), known[t]))
+
+
+def _next(known: dict[float, float], best: float, coarse: float) -> float | None:
+    """Return where to look next; None where nothing is left that would be told from what is known."""
+    places = sorted(known)
+    at = places.index(best)
+    if at in (0, len(places) - 1):
+        other = places[1 if at == 0 else -2]
+        return (best + other) / 2 if abs(other - best) > coarse else None
+    down, up = best - places[at - 1], places[at + 1] - best
+    before, after = known[best] - known[places[at - 1]], known[best] - known[places[at + 1]]
+    bend = down * after + up * before
+    if not 0 < bend < math.inf:
+        return None
+    vertex = best + (up**2 * before - down**2 * after) / (2 * bend)
+    return None if abs(vertex - best) < _NEAR else vertex

@@ -1,0 +1,116 @@
+"""The loss of each sample at any point of weight space, as fast as without derivatives."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from fedscope.choices import BatchNormMode
+from fedscope.landscape.loss.batches import Batches, Data
+from fedscope.landscape.loss.batchnorm import frozen_copy, recalibrate
+from fedscope.landscape.loss.checks import check_repeats
+from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction
+from fedscope.landscape.loss.mean_loss import check_loss
+from fedscope.landscape.loss.state_space import StateSpace
+from fedscope.landscape.loss.trees import cloned
+from fedscope.landscape.surfaces.fused_forward import Forward
+from fedscope.landscape.surfaces.metrics import loss_by_sample
+from fedscope.statistics.intervals import data_stderr, finite_population, sample_error
+
+
+class SampleLosses:
+    """Evaluates networks at points of n coordinates, or of n + s with BatchNorm's statistics.
+
+    BatchNorm by ``bn``. ``eval``: the point's own statistics, or the model's where the point has none.
+    ``recalibrate``: re-estimated on the samples at every point, as REPAIR does for networks between others
+    (Jordan et al. 2023): activations of an average vary less than those of its ends, and kept statistics
+    then make a barrier that is none of the weights. ``batch``: the batch's own.
+
+    Args:
+        model: any module; copied, never modified.
+        loss_fn: (output, targets) ↦ scalar batch mean.
+        batches: the samples, the same at every point.
+        bn: see above.
+
+    Attributes:
+        space: the coordinates.
+        sizes: samples of each value: all 1, or the batches' where the loss of a sample cannot be told.
+        finite: the factor of a finite population on variances.
+        passes: forward passes over all samples for values, and for statistics; the setup takes some more.
+
+    Raises:
+        UserError: a random loss, or a sum over samples; a network whose outputs differ from one evaluation to
+            the next.
+    """
+
+    def __init__(
+        self, model: nn.Module, loss_fn: LossFunction, batches: Data, *, bn: BatchNormMode = "eval"
+    ) -> None:
+        model = getattr(model, "_orig_mod", model)
+        self.space = StateSpace.of(model)
+        everywhere = bn == "recalibrate" and bool(self.space.means)
+        samples = Batches.of(batches)
+        self._loss = FlatLoss(model, loss_fn, samples, bn="eval" if bn == "recalibrate" else bn)
+        self._moving = bn == "eval"
+        self._recalibrated = frozen_copy(model, batches=self._loss.batches) if everywhere else None
+        self._forward = Forward(model, self._loss)
+        check_repeats(self._forward.sample)
+        check_loss(self._loss)
+        self._targets = [targets for _, targets in self._loss.batches]
+        self._single = loss_by_sample(self._loss, loss_fn, self._forward.outputs()[0], self._targets[0])
+        counts = self._loss.batches.sizes if self._single is None else (1,) * samples.samples
+        self.sizes = torch.tensor(counts, dtype=torch.float64)
+        self.finite = finite_population(samples.samples, samples.population)
+        self.passes = 0
+
+    @property
+    def center(self) -> Tensor:
+        """The model's own (n,) weights, float64."""
+        return self._loss.center.double().cpu()
+
+    def __call__(self, point: Tensor) -> Tensor:
+        """Return the losses at a point: (N,) of the samples, or (B,) of the batches; float64, on the CPU."""
+        at = point.to(self._loss.device, torch.float64)
+        self._forward.load(at[: self.space.n], self._statistics(at))
+        self.passes += 1
+        found = self._values(plain=False)
+        if self._forward.fused and not bool(found.isfinite().all()):
+            self.passes += 1
+            found = self._values(plain=True)  # of the network itself
+        return found
+
+    def mean(self, values: Tensor) -> float:
+        """Return the mean over samples of one number per value."""
+        return float((self.sizes * values).sum() / self.sizes.sum())
+
+    def error(self, values: Tensor) -> tuple[float, float]:
+        """Return the mean's standard error over draws of samples, and its degrees of freedom."""
+        if bool((self.sizes == self.sizes[0]).all()):
+            stderr, dof = sample_error(values)
+        else:
+            counts = [int(size) for size in self.sizes]
+            stderr, dof = data_stderr(values, counts), len(counts) - 1
+        return math.sqrt(self.finite) * stderr, dof
+
+    @torch.inference_mode()
+    def _values(self, *, plain: bool) -> Tensor:
+        outputs = self._forward.outputs(plain=plain)
+        of = self._loss.of if self._single is None else self._single
+        with self._loss.exact():
+            pairs = zip(outputs, self._targets, strict=True)
+            found = [of(output, cloned(targets)).double().reshape(-1).cpu() for output, targets in pairs]
+        return torch.cat(found).clone()
+
+    def _statistics(self, at: Tensor) -> dict[str, Tensor] | None:
+        if self._recalibrated is not None:
+            self.passes += 1
+            own = dict(self._recalibrated.named_parameters())
+            for name, piece in zip(self._loss.names, self._loss.split(at[: self.space.n]), strict=True):
+                own[name].copy_(piece)
+            with self._loss.exact():
+                recalibrate(self._recalibrated, self._loss.batches)
+            buffers = dict(self._recalibrated.named_buffers())
+            return {name: buffers[name] for name in (*self.space.means, *self.space.variances)}
+        if self._moving and len(at) > self.space.n:
+            return self.space.statistics(at)
+        return None

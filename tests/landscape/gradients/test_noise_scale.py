@@ -1,0 +1,158 @@
+import math
+from itertools import combinations
+
+import pytest
+import torch
+
+from fedscope.errors import UserError
+from fedscope.landscape.gradients.inner_products import SKETCH, Sketch, of_gradients, products_of_covariances
+from fedscope.landscape.gradients.noise_scale import from_two_batch_sizes
+from fedscope.landscape.gradients.results import Ratio
+
+from .populations import Clients, numbers
+
+
+def test_values_are_the_plain_sums_over_pairs_of_batches() -> None:
+    """‖g‖² from pairs of different batches alone, tr Σ from differences of pairs: nothing is squared."""
+    clients = Clients.of(6, 3, sizes=(4,) * 5)
+    gradients = clients.draw(0)
+    found = clients.measured(gradients)
+    p, means = clients.p, torch.stack([rows.mean(0) for rows in gradients])
+    inner = means @ means.T
+    for k, rows in enumerate(gradients):
+        pairs = list(combinations(range(5), 2))
+        inner[k, k] = sum(rows[b] @ rows[c] for b, c in pairs) / len(pairs)
+        trace = 4 * sum((rows[b] - rows[c]).square().sum() for b, c in pairs) / (5 * 4)
+        assert found.clients[k].trace.value == pytest.approx(float(trace), rel=1e-12)
+        assert found.clients[k].square.value == pytest.approx(float(inner[k, k]), rel=1e-12)
+        assert found.clients[k].scale.value == pytest.approx(float(trace / inner[k, k]), rel=1e-12)
+    whole, squares = float(p @ inner @ p), inner.diagonal()
+    assert found.whole.square.value == pytest.approx(whole, rel=1e-12)
+    assert found.between.value == pytest.approx(float(p @ squares) - whole, rel=1e-9)
+    assert found.dissimilarity.value == pytest.approx(float(p @ squares) / whole, rel=1e-9)
+    assert found.relative.value == pytest.approx(found.dissimilarity.value - 1, rel=1e-9)
+    apart = [float(squares[k] - 2 * inner[k] @ p + whole) for k in range(3)]
+    assert [one.value for one in found.apart] == pytest.approx(apart, rel=1e-9)
+    assert float(p @ torch.tensor(apart, dtype=torch.float64)) == pytest.approx(found.between.value, rel=1e-9)
+    assert found.whole.trace.value == pytest.approx(found.within.value + found.between.value, rel=1e-12)
+    assert (found.whole.samples, found.whole.batches) == (60, 15)
+
+
+def test_of_one_batch_size_it_is_the_estimator_of_two_batch_sizes() -> None:
+    clients = Clients.of(6, 1, sizes=(4,) * 5)
+    (rows,) = clients.draw(1)
+    found = clients.measured([rows]).clients[0]
+    two = from_two_batch_sizes(4, 20, float(rows.square().sum(1).mean()), float(rows.mean(0).square().sum()))
+    assert [found.trace.value, found.square.value] == pytest.approx([two.trace, two.square], rel=1e-12)
+    assert found.scale.value == pytest.approx(two.scale, rel=1e-12)
+
+
+def test_two_batch_sizes_undo_what_they_are_made_of() -> None:
+    trace, square = 7.0, 0.3
+    found = from_two_batch_sizes(8, 128, square + trace / 8, square + trace / 128)
+    assert list(found) == pytest.approx([trace, square, trace / square])
+    with pytest.raises(UserError, match="the first must be smaller"):
+        from_two_batch_sizes(8, 8, 1, 1)
+
+
+@pytest.mark.parametrize("sizes", [(8,) * 4, (3, 5, 8, 16)])
+def test_estimates_are_unbiased_whatever_the_sizes_of_batches(sizes: tuple[int, ...]) -> None:
+    clients = Clients.of(8, 3, sizes=sizes, noise=2)
+    draws = [numbers(clients.measured(clients.draw(seed))) for seed in range(300)]
+    for name in ("trace", "square", "between", "apart", "whole square", "within", "whole trace"):
+        values = torch.tensor([draw[name][0] for draw in draws])
+        error = float(values.std()) / 300**0.5
+        assert float(values.mean()) == pytest.approx(clients.truth()[name], abs=4 * error), name
+
+
+CASES = {
+    "plain": Clients.of(20, 3),
+    "noisy": Clients.of(20, 4, noise=3),
+    "heavy tails": Clients.of(20, 2, tails=0.4, sizes=(8,) * 24),
+    "weak gradient": Clients.of(20, 3, signal=0.05, apart=0.15),
+}
+
+
+@pytest.mark.parametrize("case", list(CASES))
+def test_intervals_cover(case: str) -> None:
+    clients, draws = CASES[case], 300
+    inside = dict.fromkeys(clients.truth(), 0)
+    for seed in range(10000, 10000 + draws):
+        for name, (_, (low, high)) in numbers(clients.measured(clients.draw(seed))).items():
+            inside[name] += low <= clients.truth()[name] <= high
+    shares = {name: count / draws for name, count in inside.items()}
+    print(case, {name: round(share, 3) for name, share in shares.items()})
+    assert all(0.92 <= share <= 0.98 for share in shares.values()), shares
+
+
+def test_all_samples_of_a_finite_population_leave_nothing_to_chance() -> None:
+    clients = Clients.of(6, 3, sizes=(4,) * 5)
+    gradients = clients.draw(0)
+    found = clients.measured(gradients, finite=0.0)
+    means = torch.stack([rows.mean(0) for rows in gradients])
+    apart = (means - means.mean(0)).square().sum(1)
+    assert found.between.value == pytest.approx(float(apart.mean()), rel=1e-9)
+    assert found.between.interval() == (found.between.value, found.between.value)
+    low, high = found.dissimilarity.interval()
+    assert low == pytest.approx(high) == pytest.approx(found.dissimilarity.value)
+
+
+def test_equal_clients_do_not_differ_and_the_order_of_batches_does_not_count() -> None:
+    clients = Clients.of(6, 2, sizes=(4,) * 5)
+    one, other = clients.draw(0)
+    plain = clients.measured([one, other])
+    turned = clients.measured([one.flip(0), other[torch.tensor([2, 0, 1, 4, 3])]])
+    for name, (value, ends) in numbers(plain).items():
+        assert value == pytest.approx(numbers(turned)[name][0], rel=1e-9), name
+        assert ends == pytest.approx(numbers(turned)[name][1], rel=1e-9), name
+    same = clients.measured([one, one], finite=0.0)
+    assert same.between.value == pytest.approx(0, abs=1e-12)
+    assert same.dissimilarity.value == pytest.approx(1)
+
+
+def test_a_scale_of_the_loss_changes_no_ratio() -> None:
+    clients = Clients.of(6, 2, sizes=(4,) * 5)
+    gradients = clients.draw(0)
+    plain, scaled = (numbers(clients.measured([s * rows for rows in gradients])) for s in (1, 100))
+    for name in ("scale", "relative", "dissimilarity", "whole scale"):
+        assert plain[name][0] == pytest.approx(scaled[name][0], rel=1e-9)
+        assert plain[name][1] == pytest.approx(scaled[name][1], rel=1e-9)
+    assert 1e4 * plain["between"][0] == pytest.approx(scaled["between"][0], rel=1e-9)
+
+
+def test_too_few_batches_give_no_errors() -> None:
+    found = Clients.of(6, 2, sizes=(4,) * 2)
+    two = found.measured(found.draw(0))
+    assert math.isfinite(two.between.value)
+    assert math.isnan(two.between.stderr)
+    assert all(map(math.isnan, two.dissimilarity.interval()))
+    one = Clients.of(6, 2, sizes=(4,))
+    assert math.isnan(one.measured(one.draw(0)).clients[0].scale.value)
+
+
+def test_what_noises_have_in_common_is_told_by_sketches() -> None:
+    n = 3 * SKETCH
+    generator = torch.Generator().manual_seed(3)
+    spread = 1 / torch.arange(1, n + 1, dtype=torch.float64) ** 0.3
+    rows = [spread * torch.randn(60, n, generator=generator, dtype=torch.float64) for _ in range(2)]
+    found = products_of_covariances(of_gradients(rows, [(1,) * 60] * 2, [1.0, 1.0]))
+    wanted = float((spread**4).sum()) / 60**2
+    assert found.flatten().tolist() == pytest.approx([wanted] * 4, rel=0.2)
+    sketch = Sketch(n)
+    a, b = rows[0][:2] + 1
+    assert float(sketch(a) @ sketch(b)) == pytest.approx(
+        float(a @ b), abs=5 * float(a.norm() * b.norm()) / 64
+    )
+    assert torch.allclose(sketch(a + 2 * b), sketch(a) + 2 * sketch(b))
+
+
+def test_ratio_without_a_denominator_to_speak_of_has_no_upper_end() -> None:
+    assert Ratio(5, 0.1, (0.01, 1.0), 0, 15).interval()[1] == math.inf
+    low, high = Ratio(5, 0.1, (0.01, 0.01), 0, 15).interval()
+    assert 10 < low < 50
+    assert high == math.inf
+    low, high = Ratio(5, 2, (0.01, 0.0), 0, math.inf).interval()
+    assert [low, high] == pytest.approx([2.5 - 1.96 * 0.05, 2.5 + 1.96 * 0.05], rel=1e-4)
+    assert Ratio(5, 2, (0.01, 0.0), 0, math.inf).stderr == pytest.approx(0.05)
+    assert Ratio(1, 2, (0, 0), 0, 5).interval() == (0.5, 0.5)
+    assert not Ratio(0.1, -0.1, (1, 1), 0, 5).resolved
