@@ -73,5 +73,5 @@ def test_the_ground_stands_on_nothing_above(graph: grimp.ImportGraph) -> None:
 
 
 def test_the_picture_of_the_analysis(graph: grimp.ImportGraph) -> None:
-    rooms = {"loss", "operators", "spectral", "heterogeneity", "surfaces", "published"}
+    rooms = {"loss", "operators", "spectral", "heterogeneity", "sharpness", "surfaces", "published"}
     assert drawn("### The analysis") == imported(graph, "fedscope.landscape", rooms)
