@@ -112,7 +112,7 @@ def _panels(
             x, top = left + column * (side + aside), TOP + row * step
             axes = page.figure.add_axes(page.box(left=x, top=top + head, width=side, height=high))
             draw(axes, name, column)
-            symbol = style.typeset(SYMBOLS.get(name, name))
+            symbol = _symbol(name)
             page.write(symbol, center=x + side / 2, top=top + 0.02, fontsize=style.TEXT_SIZE)
             if heads:
                 page.write(
@@ -128,6 +128,18 @@ def _panels(
         if keys:
             _draw_legend(page, keys, legend)
     return page.figure
+
+
+def _symbol(name: str) -> str:
+    """Return a quantity's symbol for matplotlib, whose serif font lacks some of its glyphs."""
+    text = style.typeset(SYMBOLS.get(name, name))
+    for plain, math_text in (
+        ("ℓ∞", r"$\ell_\infty$"),
+        ("ℓ$", r"$\ell$$"),
+        ("κ_Tr", r"$\kappa_{\mathrm{Tr}}$"),
+    ):
+        text = text.replace(plain, math_text)
+    return text.replace("κ_max", r"$\kappa_{\max}$")
 
 
 def _row(axes: Axes, records: Sequence[SharpnessRecord], name: str, column: int) -> None:
