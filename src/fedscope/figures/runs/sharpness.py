@@ -48,7 +48,9 @@ def values_figure(records: Sequence[SharpnessRecord]) -> Figure:
         widths = [text_size(label(record.checkpoint), style.SMALL_SIZE)[0] for record in records]
     room = min(WIDEST, max(widths) / POINTS + 0.12)
     high = max(0.5, 0.16 * len(records) + 0.1)
-    return _panels(names, lambda axes, name, i: _row(axes, records, name, i), left=room, high=high)
+    return _panels(
+        names, lambda axes, name, i: draw_values(axes, records, name, named=not i), left=room, high=high
+    )
 
 
 def against_figure(found: CorrelationRecord) -> Figure:
@@ -142,8 +144,8 @@ def _symbol(name: str) -> str:
     return text.replace("κ_max", r"$\kappa_{\max}$")
 
 
-def _row(axes: Axes, records: Sequence[SharpnessRecord], name: str, column: int) -> None:
-    """Draw a quantity's values, one below the other."""
+def draw_values(axes: Axes, records: Sequence[SharpnessRecord], name: str, *, named: bool = True) -> None:
+    """Draw a quantity's values with 95 % intervals, one below the other; with ``named`` their checkpoints."""
     places = np.arange(len(records))[::-1]
     color = style.method_colors(1)[0]
     for place, record in zip(places, records, strict=True):
@@ -153,7 +155,7 @@ def _row(axes: Axes, records: Sequence[SharpnessRecord], name: str, column: int)
                 one.value, place, xerr=_bars(one), fmt="o", markersize=3, color=color, elinewidth=0.8
             )
     axes.set_ylim(-0.6, len(records) - 0.4)
-    axes.set_yticks(places, [label(record.checkpoint) for record in records] if not column else [])
+    axes.set_yticks(places, [label(record.checkpoint) if named else "" for record in records])
     axes.tick_params(axis="y", length=0)
     _dress(axes, [one.value for record in records if (one := record.quantity(name))])
 

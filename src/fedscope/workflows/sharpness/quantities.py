@@ -31,7 +31,7 @@ from fedscope.streams import key, torch_stream
 from fedscope.workflows.sharpness.request import QUANTITIES, Family, SharpnessRequest
 from fedscope.workflows.sources.problem import Problem
 
-BLOCK_PROBES, BLOCK_STEPS = 8, 20
+BLOCK_PROBES, BLOCK_STEPS = 4, 15
 Found = Sharpness | NoiseLevel
 
 
