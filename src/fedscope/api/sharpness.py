@@ -10,7 +10,7 @@ from fedscope.api.reporting import reporter
 from fedscope.api.shown import Drawn, axes_of, on_screen
 from fedscope.api.sources import On, Weights, found
 from fedscope.checkpoints.file.checkpoint import versions
-from fedscope.choices import BatchNormMode
+from fedscope.choices import BatchNormMode, ReadingName
 from fedscope.errors import UserError
 from fedscope.figures.provenance import made_from
 from fedscope.figures.runs.sharpness import draw_values, values_figure
@@ -77,6 +77,7 @@ def sharpness(
     rho: float | None = None,
     m: int = 128,
     steps: int = 20,
+    reading: ReadingName = "paper",
     pairs: int = 20,
     normalize_logits: bool = False,
     layer: str | None = None,
@@ -95,6 +96,7 @@ def sharpness(
         rho: radius of every quantity that has one; None: each one's own.
         m: samples of a batch that has a perturbation of its own.
         steps: of Auto-PGD.
+        reading: Auto-PGD as published, or as the program of Andriushchenko et al. has it.
         pairs: of random perturbations.
         normalize_logits: of worst and average cases.
         layer: name of the weights that relative flatness is of; None: the last linear layer's.
@@ -107,8 +109,8 @@ def sharpness(
         UserError: a checkpoint, data or option is wrong; the message says how to mend it.
     """
     request = SharpnessRequest(
-        only=tuple(only), rho=rho, m=m, steps=steps, pairs=pairs, normalize_logits=normalize_logits,
-        layer=layer, target=target, bn=bn, versions=versions(),
+        only=tuple(only), rho=rho, m=m, steps=steps, reading=reading, pairs=pairs,
+        normalize_logits=normalize_logits, layer=layer, target=target, bn=bn, versions=versions(),
     )  # fmt: skip
     sources, shown = found(what, on), reporter(progress=on.get("progress", False))
     return SharpnessTable(

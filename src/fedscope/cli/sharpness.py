@@ -17,14 +17,14 @@ from fedscope.workflows.sources.rounds import along
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
-    from fedscope.choices import BatchNormMode
+    from fedscope.choices import BatchNormMode, ReadingName
     from fedscope.figures.text.tables import Table
     from fedscope.records.sharpness import Against, CorrelationRecord, SharpnessRecord
 
 GROUPS = {
     "Most used": ("--samples", "--only", "--against", "--figure", "--json"),
-    "What is measured": ("--rho", "--m", "--steps", "--pairs", "--normalize-logits", "--layer", "--target",
-                         "--rounds", "--kind", "--recompute"),
+    "What is measured": ("--rho", "--m", "--steps", "--reading", "--pairs", "--normalize-logits", "--layer",
+                         "--target", "--rounds", "--kind", "--recompute"),
     **analysis_groups,
 }  # fmt: skip
 EXAMPLES = {
@@ -46,6 +46,8 @@ EXAMPLES = {
 @click.option("--m", type=click.IntRange(1), default=128, show_default=True,
               help="Samples of a batch that has a perturbation of its own (worst cases).")  # fmt: skip
 @click.option("--steps", type=click.IntRange(1), default=20, show_default=True, help="Of Auto-PGD.")
+@click.option("--reading", type=click.Choice(["paper", "code"]), default="paper", show_default=True,
+              help="Auto-PGD as published, or as the program of Andriushchenko et al. has it.")  # fmt: skip
 @click.option("--pairs", type=click.IntRange(2), default=20, show_default=True,
               help="Pairs of random perturbations; half as many for PAC-Bayes σ.")  # fmt: skip
 @click.option("--normalize-logits", is_flag=True, help="Of worst and average cases, by the logits' norm.")
@@ -72,6 +74,7 @@ def command(
     rho: float | None,
     m: int,
     steps: int,
+    reading: "ReadingName",
     pairs: int,
     normalize_logits: bool,
     layer: str | None,
@@ -89,8 +92,8 @@ def command(
     Several share samples and draws, and are compared in one table.
     """
     request = SharpnessRequest(
-        only=only, rho=rho, m=m, steps=steps, pairs=pairs, normalize_logits=normalize_logits, layer=layer,
-        target=target, bn=bn, gap=against is not None,
+        only=only, rho=rho, m=m, steps=steps, reading=reading, pairs=pairs,
+        normalize_logits=normalize_logits, layer=layer, target=target, bn=bn, gap=against is not None,
     )  # fmt: skip
     check_request(request)
     if kind == "gap" and against is None:

@@ -22,7 +22,7 @@ from fedscope.landscape.sharpness.relative_flatness import (
     last_linear,
     relative_flatness,
 )
-from fedscope.landscape.sharpness.searches import AutoPGD, OneStep
+from fedscope.landscape.sharpness.searches import AutoPGD, OneStep, Search
 from fedscope.landscape.sharpness.worst_case import worst_case_sharpness
 from tests.landscape.sharpness.cases import labelled, relu_net
 
@@ -53,11 +53,10 @@ def operator(net: nn.Module, batches: Batches, name: str | None = None) -> Hessi
     return Hessian(net, cross_entropy, batches, parameters=[name] if name else None)
 
 
-def worst(p: float, adaptive: bool, rho: float) -> Measure:
-    search = OneStep() if p == 2 else AutoPGD()
+def worst(p: float, adaptive: bool, search: Search) -> Measure:
     return lambda net, batches: (
         worst_case_sharpness(
-            net, cross_entropy, batches, rho=rho, p=p, adaptive=adaptive, search=search
+            net, cross_entropy, batches, rho=0.05, p=p, adaptive=adaptive, search=search
         ).value
     )
 
@@ -93,8 +92,11 @@ def largest(net: nn.Module, batches: Batches) -> float:
 FOOLED: dict[str, Measure] = {
     "λ_max": lambda net, batches: float(top_eigenpairs(operator(net, batches)).values[0]),
     "trace": lambda net, batches: trace(operator(net, batches), rtol=1e-6).value,
-    "worst case": worst(2, False, 0.05),
-    "average case": average(2, False),
+    "SAM step": worst(2, False, OneStep()),
+    "worst case, p = 2": worst(2, False, AutoPGD()),
+    "worst case, p = ∞": worst(math.inf, False, AutoPGD()),
+    "average case, p = 2": average(2, False),
+    "average case, p = ∞": average(math.inf, False),
     "low-pass filter": lambda net, batches: (
         low_pass_loss(net, cross_entropy, batches, sigma=0.5, pairs=4).value
     ),
@@ -102,8 +104,9 @@ FOOLED: dict[str, Measure] = {
     "block distance": distance,
 }
 INVARIANT: dict[str, Measure] = {
-    "adaptive worst case, p = 2": worst(2, True, 0.05),
-    "adaptive worst case, p = ∞": worst(math.inf, True, 0.05),
+    "ASAM step": worst(2, True, OneStep()),
+    "adaptive worst case, p = 2": worst(2, True, AutoPGD()),
+    "adaptive worst case, p = ∞": worst(math.inf, True, AutoPGD()),
     "adaptive average case, p = 2": average(2, True),
     "adaptive average case, p = ∞": average(math.inf, True),
     "PAC-Bayes σ in units of the weights": sigma(True),
@@ -129,7 +132,15 @@ def test_rescaling_fools_some_and_not_others(name: str, kind: str) -> None:
         assert measured(other, batches) == pytest.approx(measured(net, batches), rel=1e-5)
     else:
         measured = FOOLED[name]
-        assert abs(math.log(measured(other, batches) / measured(net, batches))) > 0.05
+        assert abs(measured(other, batches) / measured(net, batches) - 1) > 0.05
+
+
+def test_the_authors_search_in_an_adaptive_ball_is_fooled_where_the_definition_is_not() -> None:
+    net, batches = relu_net(), labelled()
+    measured = worst(2, True, AutoPGD(reading="code"))
+    values = [measured(one, batches) for one in (net, rescaled(net))]
+    assert abs(math.log(values[1] / values[0])) > 0.02
+    assert max(values) < INVARIANT["adaptive worst case, p = 2"](net, batches)
 
 
 def test_of_the_outputs_scale_only_normalised_logits_are_free() -> None:

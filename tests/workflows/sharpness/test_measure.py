@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from fedscope.checkpoints.registry.registry import Run
+from fedscope.choices import SplitName
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian, top_eigenpairs, trace
 from fedscope.landscape.sharpness.average_case import average_sharpness, low_pass_loss
@@ -77,7 +78,7 @@ def test_every_quantity_is_the_librarys_own() -> None:
     assert worst.gradients == 4
     assert worst.batch_sizes == (10, 10, 10, 10)
     assert worst.settings == {
-        "bn": "eval", "rho": 0.5, "m": 10, "steps": 3, "normalize_logits": False,
+        "bn": "eval", "rho": 0.5, "m": 10, "steps": 3, "reading": "paper", "normalize_logits": False,
     }  # fmt: skip
     assert record.quantity("nothing") is None
 
@@ -110,8 +111,9 @@ def test_the_gap_is_between_the_two_splits(run: Run, tmp_path: Path) -> None:
     gap = record.gap
     assert gap
     levels = []
-    for split in ("train", "test"):
-        (problem,) = load([run.final], Source(samples=48, split=split))  # type: ignore[arg-type]
+    splits: tuple[SplitName, ...] = ("train", "test")
+    for split in splits:
+        (problem,) = load([run.final], Source(samples=48, split=split))
         x, y = (torch.cat(side) for side in zip(*problem.batches, strict=True))
         with torch.no_grad():
             outputs = problem.model(x)

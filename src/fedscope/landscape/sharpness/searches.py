@@ -7,11 +7,12 @@ maximum. The geometry says where it may go, the objective what it climbs.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from fedscope.choices import ReadingName
 from fedscope.errors import UserError
 from fedscope.landscape.sharpness.geometry import Geometry
 
@@ -51,21 +52,21 @@ class AutoPGD:
 
     Args:
         steps: 20 in Andriushchenko et al. (2023).
-        reading: ``code`` is the program of Andriushchenko et al.: the new point is ¾ z + ¼ δ₋ with z the
+        reading: ``paper`` is algorithm 1 in the coordinates δ ⊘ c, in which the ball is round: momentum
+            δ + ¾ (z − δ) + ¼ (δ − δ₋), projected; a step succeeds by a larger loss than the last; and after a
+            halving the search goes on from the maximum.
+            ``code`` is the program of Andriushchenko et al.: the new point is ¾ z + ¼ δ₋ with z the
             projected step and δ₋ the point before this one; a step succeeds by a new maximum; and after a
             halving only the next gradient is taken at the maximum, the perturbation stays where it is. In an
             adaptive ball of p = 2 its direction c ⊙ g and its Euclidean projection do not fit: of a linear
             loss it ends at δ ∝ c³g, where the maximum is at c²g.
-            ``paper`` is algorithm 1 in the coordinates δ ⊘ c, in which the ball is round: momentum
-            δ + ¾ (z − δ) + ¼ (δ − δ₋), projected; a step succeeds by a larger loss than the last; and after a
-            halving the search goes on from the maximum.
 
     Raises:
         UserError: fewer than 1 step, or another reading.
     """
 
     steps: int = 20
-    reading: Literal["code", "paper"] = "code"
+    reading: ReadingName = "paper"
 
     def __post_init__(self) -> None:
         if self.steps < 1:

@@ -52,7 +52,7 @@ def worst_case_sharpness(
         p: 2 or infinity.
         adaptive: c = |w| instead of 1.
         m: samples of a batch, dealt at random by the seed; None: the batches as they are.
-        search: ``OneStep()`` or ``AutoPGD(...)``; None: ``AutoPGD()`` with 20 steps.
+        search: ``OneStep()`` or ``AutoPGD(...)``; None: ``AutoPGD()``, 20 steps.
         normalize_logits: see ``Perturbed``.
         bn: see ``frozen_copy``.
         parameters: patterns of the names that are perturbed; None: all.

@@ -65,7 +65,9 @@ class Quantities:
         if (rho := asked.radius(name)) is not None:
             found["rho"] = rho
         if quantity.family == "worst":
-            found |= {"m": asked.m, "steps": 1 if name == "sam" else asked.steps}
+            found["m"] = asked.m
+        if quantity.family == "worst" and name != "sam":
+            found |= {"steps": asked.steps, "reading": asked.reading}
         if quantity.family in ("average", "low_pass", "pac_bayes"):
             found["pairs"] = asked.pairs
         if quantity.family in ("worst", "average"):
@@ -118,7 +120,7 @@ class Quantities:
         asked, quantity = self._request, QUANTITIES[name]
         return worst_case_sharpness(
             *self._given, rho=_radius(asked, name), p=quantity.p, adaptive=quantity.adaptive, m=asked.m,
-            search=OneStep() if name == "sam" else AutoPGD(asked.steps), bn=asked.bn,
+            search=OneStep() if name == "sam" else AutoPGD(asked.steps, asked.reading), bn=asked.bn,
             normalize_logits=asked.normalize_logits, seed=self._problem.source.seed, progress=progress,
         )  # fmt: skip
 

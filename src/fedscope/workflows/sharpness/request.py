@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from fedscope.choices import BatchNormMode
+from fedscope.choices import BatchNormMode, ReadingName
 from fedscope.errors import UserError, suggestion
 
 Family = Literal[
@@ -62,6 +62,7 @@ class SharpnessRequest:
     rho: float | None = None  # of all quantities that have a radius; None: each one's own
     m: int = 128  # samples of a batch of its own perturbation
     steps: int = 20  # of Auto-PGD
+    reading: ReadingName = "paper"  # of Auto-PGD: as published, or as Andriushchenko et al.'s program has it
     pairs: int = 20  # of draws
     normalize_logits: bool = False  # of the worst and the average case
     layer: str | None = None  # weights of relative flatness; None: the last linear layer
