@@ -19,6 +19,7 @@ GROUPS = {
     "fedscope.landscape.operators": "operators",
     "fedscope.landscape.spectral": "spectra",
     "fedscope.landscape.heterogeneity": "clients",
+    "fedscope.landscape.sharpness": "sharpness",
     "fedscope.landscape.surfaces": "surfaces",
     "fedscope": "runs",
 }
@@ -27,6 +28,7 @@ TITLES = {
     "operators": "Data and operators",
     "spectra": "Eigenvalues, trace, density",
     "clients": "Between clients",
+    "sharpness": "Sharpness by other definitions",
     "surfaces": "Landscapes",
     "extending": "Methods, tests and loggers of your own",
 }

@@ -14,11 +14,13 @@ from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord
 from fedscope.records.outcomes import OutcomesRecord
 from fedscope.records.partition import PartitionRecord
 from fedscope.records.run_curves import RunCurves
+from fedscope.records.sharpness import CorrelationRecord, SharpnessRecord
 
 FOLDER = "reference/json"
 # page → its title, what writes such a record, and the models that its readers start from
 RECORDS: dict[str, tuple[str, str, tuple[type[BaseModel], ...]]] = {
     "hessian": ("Curvature", "`fedscope hessian --json`", (HessianRecord,)),
+    "sharpness": ("Sharpness", "`fedscope sharpness --json`", (SharpnessRecord, CorrelationRecord)),
     "landscape": (
         "Landscape",
         "`fedscope plot-landscape --json`; an `ObjectiveRecord` only recipes, in the registry's cache",

@@ -1,9 +1,9 @@
 """fedscope: how flat, and how consistent across clients, the minima of federated-learning methods are.
 
 What the commands do is here as functions: :func:`train`, :func:`measure`, :func:`compare`,
-:func:`landscape`, :func:`report`, :func:`load`, and :class:`Registry`; and so are the names of
-:mod:`fedscope.landscape`. All are imported when they are first used: this file imports nothing heavy, so that
-``fedscope --help`` is quick.
+:func:`sharpness`, :func:`landscape`, :func:`report`, :func:`load`, and :class:`Registry`; and so are the
+names of :mod:`fedscope.landscape`. All are imported when they are first used: this file imports nothing
+heavy, so that ``fedscope --help`` is quick.
 """
 
 from importlib import import_module
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from fedscope.api.registry import Registry
     from fedscope.api.report import Report, report
     from fedscope.api.run import Run
+    from fedscope.api.sharpness import SharpnessTable, sharpness
     from fedscope.api.train import train
     from fedscope.landscape import (
+        AutoPGD,
         Axis,
         Batches,
         BatchMean,
@@ -37,34 +39,48 @@ if TYPE_CHECKING:
         Mark,
         MonteCarloFisher,
         Networks,
+        NoiseLevel,
+        OneStep,
         Operator,
         Product,
+        Sharpness,
         Solution,
         StateSpace,
         Surface,
         Trace,
         as_operator,
+        average_sharpness,
         barrier,
         best_plane,
+        block_spectra,
         cross_client,
         deflated_diagonal,
         diagonal,
         eigen_directions,
+        fisher_rao_norm,
         frozen_copy,
+        largest_relative_flatness,
+        last_linear,
         layer_eigenpairs,
         layer_patterns,
         line_between,
+        low_pass_loss,
+        mean_spectral_distance,
         orthogonal,
+        pac_bayes_sigma,
         plane_through,
         principal_cosines,
         rademacher,
         random_directions,
+        relative_flatness,
         solve,
         spectral_density,
+        spectral_distance,
         subspace_overlap,
         surface,
         top_eigenpairs,
         trace,
+        worst_case_sharpness,
     )
 
 __version__ = "0.1.0"
@@ -72,11 +88,12 @@ __version__ = "0.1.0"
 _FACE = {
     "Checkpoint": "load", "Comparison": "compare", "Curvature": "measure", "Landscape": "landscape",
     "Registry": "registry", "Report": "report", "Run": "run", "compare": "compare", "load": "load",
-    "measure": "measure", "train": "train",
+    "measure": "measure", "SharpnessTable": "sharpness", "sharpness": "sharpness", "train": "train",
 }  # fmt: skip
 _CALLABLE = ("landscape", "report")  # modules that are functions too
 
 __all__ = [
+    "AutoPGD",
     "Axis",
     "BatchMean",
     "Batches",
@@ -99,43 +116,59 @@ __all__ = [
     "Mark",
     "MonteCarloFisher",
     "Networks",
+    "NoiseLevel",
+    "OneStep",
     "Operator",
     "Product",
     "Registry",
     "Report",
     "Run",
+    "Sharpness",
+    "SharpnessTable",
     "Solution",
     "StateSpace",
     "Surface",
     "Trace",
     "as_operator",
+    "average_sharpness",
     "barrier",
     "best_plane",
+    "block_spectra",
     "compare",
     "cross_client",
     "deflated_diagonal",
     "diagonal",
     "eigen_directions",
+    "fisher_rao_norm",
     "frozen_copy",
     "landscape",
+    "largest_relative_flatness",
+    "last_linear",
     "layer_eigenpairs",
     "layer_patterns",
     "line_between",
     "load",
+    "low_pass_loss",
+    "mean_spectral_distance",
     "measure",
     "orthogonal",
+    "pac_bayes_sigma",
     "plane_through",
     "principal_cosines",
     "rademacher",
     "random_directions",
+    "relative_flatness",
     "report",
+    "sharpness",
     "solve",
     "spectral_density",
+    "spectral_distance",
     "subspace_overlap",
     "surface",
     "top_eigenpairs",
     "trace",
     "train",
+    "worst_case_sharpness",
 ]
 
 

@@ -17,6 +17,22 @@ from fedscope.landscape.operators.gauss_newton import GaussNewton
 from fedscope.landscape.operators.hessian import Hessian
 from fedscope.landscape.operators.monte_carlo_fisher import MonteCarloFisher
 from fedscope.landscape.operators.probes import orthogonal, rademacher
+from fedscope.landscape.sharpness.average_case import average_sharpness, low_pass_loss
+from fedscope.landscape.sharpness.block_spectra import (
+    block_spectra,
+    mean_spectral_distance,
+    spectral_distance,
+)
+from fedscope.landscape.sharpness.fisher_rao import fisher_rao_norm
+from fedscope.landscape.sharpness.pac_bayes import NoiseLevel, pac_bayes_sigma
+from fedscope.landscape.sharpness.relative_flatness import (
+    largest_relative_flatness,
+    last_linear,
+    relative_flatness,
+)
+from fedscope.landscape.sharpness.results import Sharpness
+from fedscope.landscape.sharpness.searches import AutoPGD, OneStep
+from fedscope.landscape.sharpness.worst_case import worst_case_sharpness
 from fedscope.landscape.spectral.diagonal import deflated_diagonal, diagonal
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.estimator import Estimated, Estimator
@@ -33,6 +49,7 @@ from fedscope.landscape.surfaces.results import Axis, Mark, Surface
 from fedscope.landscape.surfaces.surface import surface
 
 __all__ = [
+    "AutoPGD",
     "Axis",
     "BatchMean",
     "Batches",
@@ -51,34 +68,48 @@ __all__ = [
     "Mark",
     "MonteCarloFisher",
     "Networks",
+    "NoiseLevel",
+    "OneStep",
     "Operator",
     "Product",
+    "Sharpness",
     "Solution",
     "StateSpace",
     "Surface",
     "Trace",
     "as_operator",
+    "average_sharpness",
     "barrier",
     "best_plane",
+    "block_spectra",
     "cross_client",
     "deflated_diagonal",
     "diagonal",
     "eigen_directions",
+    "fisher_rao_norm",
     "frozen_copy",
+    "largest_relative_flatness",
+    "last_linear",
     "layer_eigenpairs",
     "layer_patterns",
     "line_between",
+    "low_pass_loss",
+    "mean_spectral_distance",
     "orthogonal",
+    "pac_bayes_sigma",
     "plane_through",
     "principal_cosines",
     "rademacher",
     "random_directions",
+    "relative_flatness",
     "solve",
     "spectral_density",
+    "spectral_distance",
     "subspace_overlap",
     "surface",
     "top_eigenpairs",
     "trace",
+    "worst_case_sharpness",
 ]
 
 make_callable(__name__, "fedscope.api.landscape:landscape")

@@ -191,7 +191,7 @@ def _biases(top: Eigenvalue) -> tuple[float, float]:
 
 def _trace(reference: HessianRecord, other: HessianRecord) -> Difference | None:
     ours, theirs = reference.trace, other.trace
-    probe = _probes(_numbers(ours.samples), _numbers(theirs.samples))
+    probe = probes_error(_numbers(ours.samples), _numbers(theirs.samples))
     data = _finite(_data(ours, theirs, reference.batch_sizes), reference, other)
     return _known(Difference("trace", theirs.value - ours.value, probe, data))
 
@@ -229,7 +229,7 @@ def _finite(data: tuple[float, float], reference: HessianRecord, other: HessianR
     return math.sqrt(factor) * data[0], data[1]
 
 
-def _probes(mine: Tensor, yours: Tensor) -> tuple[float, float]:
+def probes_error(mine: Tensor, yours: Tensor) -> tuple[float, float]:
     """Return the standard error of a difference of means over probes of which the first ones are shared.
 
     Var(x̄ − ȳ) = σ²_x/m + σ²_y/n − 2·σ_xy/max(m, n).

@@ -9,10 +9,11 @@ from fedscope.errors import UserError
 from fedscope.records.hessian import HESSIAN_SCHEMA, HessianRecord
 from fedscope.records.landscape import LANDSCAPE_SCHEMA, LandscapeRecord, ObjectiveRecord
 from fedscope.records.outcomes import OUTCOMES_SCHEMA, OutcomesRecord
+from fedscope.records.sharpness import SHARPNESS_SCHEMA, SharpnessRecord
 from fedscope.validation import Plain, refusal
 
 Analysis = HessianRecord | LandscapeRecord
-Kept = Analysis | ObjectiveRecord | OutcomesRecord
+Kept = Analysis | ObjectiveRecord | OutcomesRecord | SharpnessRecord
 
 Record = TypeVar("Record", bound=Plain)
 
@@ -43,6 +44,8 @@ def stored_record(content: Mapping[str, Any]) -> Kept | None:
     try:
         if content.get("schema") == OUTCOMES_SCHEMA:
             return OutcomesRecord.read(content)
+        if content.get("schema") == SHARPNESS_SCHEMA:
+            return SharpnessRecord.read(content)
         return _ANALYSIS.validate_python(content) if "schema" in content else ObjectiveRecord.read(content)
     except (ValidationError, UserError):
         return None

@@ -1,0 +1,118 @@
+"""Sharpness of checkpoints and networks by its published definitions."""
+
+from collections.abc import Sequence
+from typing import Any, Unpack
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedscope.api.reporting import reporter
+from fedscope.api.shown import Drawn, axes_of, on_screen
+from fedscope.api.sources import On, Weights, found
+from fedscope.checkpoints.file.checkpoint import versions
+from fedscope.choices import BatchNormMode, ReadingName
+from fedscope.errors import UserError
+from fedscope.figures.provenance import made_from
+from fedscope.figures.runs.sharpness import draw_values, values_figure
+from fedscope.figures.style import paper_style
+from fedscope.figures.text.sharpness import sharpness_table
+from fedscope.figures.text.tables import Table
+from fedscope.records.sharpness import Sharpness, SharpnessRecord
+from fedscope.records.sharpness_compared import compared
+from fedscope.workflows.sharpness.measure import measure
+from fedscope.workflows.sharpness.request import SharpnessRequest
+
+
+class SharpnessTable(Drawn):
+    """What was measured; :attr:`records` has it as ``fedscope sharpness --json`` prints it."""
+
+    def __init__(self, records: Sequence[SharpnessRecord]) -> None:
+        self.records = compared(records)
+
+    def __getitem__(self, name: str) -> Sharpness:
+        """Return a quantity of the first checkpoint.
+
+        Raises:
+            UserError: it was not measured.
+        """
+        one = self.records[0].quantity(name)
+        if one is None:
+            known = ", ".join(one.name for one in self.records[0].quantities)
+            raise UserError(f"{name!r} was not measured; there are {known}")
+        return one
+
+    def table(self) -> Table:
+        """Return the table that ``fedscope sharpness`` prints."""
+        return sharpness_table(self.records)
+
+    def to_dict(self) -> Any:
+        """Return the record of schema ``fedscope/sharpness/1``; of several checkpoints a list."""
+        plain = [record.to_json() for record in self.records]
+        return plain[0] if len(plain) == 1 else plain
+
+    def origin(self) -> dict[str, Any]:
+        """Return checkpoints and settings."""
+        return made_from(self.records)
+
+    def figure(self) -> Figure:
+        """Return a picture, a panel for each quantity."""
+        return on_screen(values_figure(self.records))
+
+    def plot(self, ax: Axes | None = None, *, quantity: str | None = None) -> Axes:
+        """Draw one quantity of every checkpoint, the first unless it is named; return the axes.
+
+        Raises:
+            UserError: it was not measured.
+        """
+        one = self[quantity] if quantity else self.records[0].quantities[0]
+        axes = axes_of(ax, height=0.7 + 0.25 * len(self.records))
+        with paper_style():
+            draw_values(axes, self.records, one.name)
+        return axes
+
+
+def sharpness(
+    *what: Weights,
+    only: Sequence[str] = (),
+    rho: float | None = None,
+    m: int = 128,
+    steps: int = 20,
+    reading: ReadingName = "paper",
+    pairs: int = 20,
+    normalize_logits: bool = False,
+    layer: str | None = None,
+    target: float = 0.1,
+    bn: BatchNormMode = "eval",
+    recompute: bool = False,
+    **on: Unpack[On],
+) -> SharpnessTable:
+    """Measure sharpness of checkpoints or networks, each quantity by its paper's equation.
+
+    All share samples and draws. Results of checkpoints are kept in the registry and found again.
+
+    Args:
+        *what: as for :func:`measure`; none: the registry's newest run.
+        only: names of quantities, such as ``pac_bayes``, or ``all``; none: the usual ones.
+        rho: radius of every quantity that has one; None: each one's own.
+        m: samples of a batch that has a perturbation of its own.
+        steps: of Auto-PGD.
+        reading: Auto-PGD as published, or as the program of Andriushchenko et al. has it.
+        pairs: of random perturbations.
+        normalize_logits: of worst and average cases.
+        layer: name of the weights that relative flatness is of; None: the last linear layer's.
+        target: share of accuracy that PAC-Bayes σ may cost.
+        bn: BatchNorm's statistics: ``eval`` as stored, ``recalibrate``, or the ``batch``'s own.
+        recompute: measure again what the registry has.
+        **on: samples, data and place, see :class:`On`.
+
+    Raises:
+        UserError: a checkpoint, data or option is wrong; the message says how to mend it.
+    """
+    request = SharpnessRequest(
+        only=tuple(only), rho=rho, m=m, steps=steps, reading=reading, pairs=pairs,
+        normalize_logits=normalize_logits, layer=layer, target=target, bn=bn, versions=versions(),
+    )  # fmt: skip
+    sources, shown = found(what, on), reporter(progress=on.get("progress", False))
+    return SharpnessTable(
+        [measure(problem, request, shown, keep=sources.keep, again=recompute) for problem in sources.problems]
+    )

@@ -1,0 +1,213 @@
+"""The spectra of layers' diagonal blocks, and how far apart they are (Zhang et al. 2024).
+
+They measure the heterogeneity of blocks by the Jensen–Shannon distance between their spectral densities p, q,
+
+    JS = ½ KL(p ‖ m) + ½ KL(q ‖ m),   m = ½ (p + q),
+
+and average it over all pairs of blocks. Densities are of stochastic Lanczos quadrature, smoothed by Gaussians
+of one width for both: 1 % of the range of all nodes, unless another is given. JS is in nats, between 0 and
+ln 2; its square root is a metric (Endres and Schindelin 2003).
+
+Densities of few probes differ even where the truth does not, so that JS is biased upward: the jackknife over
+the probes of either block removes most of that, and gives the standard error.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+from fedscope.errors import UserError
+from fedscope.landscape.operators.probes import seed_of
+from fedscope.landscape.operators.progress import Progress, continued
+from fedscope.landscape.printing import Printed
+from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
+from fedscope.landscape.spectral.hutchinson_trace import trace
+from fedscope.landscape.spectral.layer_blocks import Restricted
+from fedscope.landscape.spectral.results import Density, Eigenpairs, Estimate, Trace
+from fedscope.landscape.spectral.slq_density import MARGIN, SIGMA_FRACTION, spectral_density
+from fedscope.streams import torch_stream
+
+_POINTS = 201  # of the grid of an integral, at the least
+_RESOLUTION = 8  # points of one width of the smoothing
+
+
+@dataclass(frozen=True, repr=False)
+class BlockSpectrum(Printed):
+    """λ_max, trace and density of a layer's block."""
+
+    largest: Eigenpairs
+    trace: Trace
+    density: Density
+
+    @property
+    def matvecs(self) -> int:
+        """Products that it took."""
+        return self.largest.matvecs + self.trace.matvecs + self.density.matvecs
+
+
+def block_spectra(
+    restricted: Restricted,
+    layers: Sequence[str],
+    *,
+    tol: float = 1e-3,
+    rtol: float = 0.05,
+    probes: int = 8,
+    steps: int = 30,
+    generator: torch.Generator | None = None,
+    seed: int | None = None,
+    progress: Progress | None = None,
+) -> dict[str, BlockSpectrum]:
+    """Return each layer's λ_max, trace and density, by pattern.
+
+    Args:
+        restricted: makes the operator of a pattern, see ``layer_eigenpairs``.
+        layers: a pattern each (:mod:`fnmatch`).
+        tol: residual of λ_max, relative to itself.
+        rtol: standard error of the trace, relative to its value.
+        probes: of the density.
+        steps: Lanczos steps of each.
+        generator: draws the seed; a layer's draws do not depend on which others are asked for.
+        seed: given instead; 0 if neither is given.
+        progress: called after every product with the number of all so far.
+
+    Raises:
+        UserError: a pattern without a match, a number out of range, or both ``generator`` and ``seed``.
+    """
+    found: dict[str, BlockSpectrum] = {}
+    seed, spent = seed_of(generator, seed), 0
+    for layer in layers:
+        op, draws = restricted([layer]), torch_stream(seed, f"block {layer}")
+        largest = top_eigenpairs(
+            op, k=1, tol=tol, generator=draws, by_sample=False, progress=continued(progress, spent)
+        )
+        spent += largest.matvecs
+        total = trace(
+            op,
+            known=largest.subspace,
+            rtol=rtol,
+            keep=probes,
+            generator=draws,
+            progress=continued(progress, spent),
+        )
+        spent += total.matvecs
+        density = spectral_density(
+            op,
+            probes=probes,
+            steps=steps,
+            probed=total.probed,
+            generator=draws,
+            progress=continued(progress, spent),
+        )
+        spent += density.matvecs
+        found[layer] = BlockSpectrum(_bare(largest), _unprobed(total), density)
+    return found
+
+
+def spectral_distance(one: Density, other: Density, *, sigma: float | None = None) -> Estimate:
+    """Return the Jensen–Shannon divergence of two smoothed densities [nats], less the probes' bias.
+
+    Its square root is the distance. The error has the fewer probes − 1 degrees of freedom; NaN for a single
+    probe, 0 where both are exact. Where the densities hardly differ, the estimate may lie below 0.
+
+    Args:
+        one: of M₁ probes.
+        other: of M₂ probes, drawn independently of the first.
+        sigma: standard deviation of the smoothing, in units of the eigenvalues.
+
+    Raises:
+        UserError: sigma is not positive.
+    """
+    if sigma is not None and not sigma > 0:
+        raise UserError(f"sigma is {sigma}; it must be positive")
+    grid, width = _grid((one, other), sigma)
+    first, second = (_smoothed(density, grid, width) for density in (one, other))
+    step = float(grid[1] - grid[0])
+    whole = _divergence(first.mean(0), second.mean(0), step)
+    bias = variance = 0.0
+    for density, rows, fixed in ((one, first, second.mean(0)), (other, second, first.mean(0))):
+        if not density.exact:
+            left_out = [_divergence(part, fixed, step) for part in _without_each(rows)]
+            more, spread = _jackknife(whole, left_out)
+            bias, variance = bias + more, variance + spread
+    dof = min((len(d.nodes) - 1 for d in (one, other) if not d.exact), default=math.inf)
+    return Estimate(whole - bias, math.sqrt(variance), dof, low=0.0, high=math.log(2))
+
+
+def mean_spectral_distance(densities: Mapping[str, Density], *, sigma: float | None = None) -> Estimate:
+    """Return the mean divergence over all pairs of at least two blocks, all smoothed by one width.
+
+    The jackknife leaves out one probe of one block at a time, in all its pairs together.
+
+    Raises:
+        UserError: fewer than two blocks.
+    """
+    if len(densities) < 2:
+        raise UserError(f"{len(densities)} block has no distance to another; give at least two layers")
+    blocks = list(densities.values())
+    grid, width = _grid(blocks, sigma)
+    rows = [_smoothed(density, grid, width) for density in blocks]
+    means, step = [row.mean(0) for row in rows], float(grid[1] - grid[0])
+    pairs = len(blocks) * (len(blocks) - 1) / 2
+    value = sum(_divergence(a, b, step) for a, b in combinations(means, 2)) / pairs
+    bias = variance = 0.0
+    for i, density in enumerate(blocks):
+        if density.exact:
+            continue
+        others = means[:i] + means[i + 1 :]
+        own = sum(_divergence(means[i], other, step) for other in others) / pairs
+        left_out = [
+            sum(_divergence(part, other, step) for other in others) / pairs for part in _without_each(rows[i])
+        ]
+        more, spread = _jackknife(own, left_out)
+        bias, variance = bias + more, variance + spread
+    dof = sum(len(d.nodes) - 1 for d in blocks if not d.exact) or math.inf
+    return Estimate(value - bias, math.sqrt(variance), dof, low=0.0, high=math.log(2))
+
+
+def _grid(densities: Sequence[Density], sigma: float | None) -> tuple[Tensor, float]:
+    """Return a grid of all nodes and the width of the smoothing, which the grid resolves."""
+    nodes = torch.cat([d.nodes[d.weights != 0] for d in densities])
+    low, high = float(nodes.min()), float(nodes.max())
+    width = sigma if sigma is not None else SIGMA_FRACTION * ((high - low) or abs(high) or 1.0)
+    low, high = low - MARGIN * width, high + MARGIN * width
+    points = (
+        max(_POINTS, math.ceil(_RESOLUTION * (high - low) / width)) if math.isfinite(high - low) else _POINTS
+    )
+    return low + (high - low) * torch.linspace(0, 1, points, dtype=torch.float64), width
+
+
+def _smoothed(density: Density, grid: Tensor, width: float) -> Tensor:
+    """Return each probe's density on the grid, (M, points)."""
+    z = (grid - density.nodes[..., None]) / width
+    kernels = (-0.5 * z**2).exp() / (width * math.sqrt(2 * math.pi))
+    return torch.einsum("ms,msg->mg", density.weights, kernels)
+
+
+def _divergence(p: Tensor, q: Tensor, step: float) -> float:
+    middle = (p + q) / 2
+    halves = (torch.xlogy(one, one / middle.clamp(min=1e-300)).sum() for one in (p, q))
+    return float(sum(halves)) * step / 2
+
+
+def _without_each(rows: Tensor) -> Tensor:
+    """Return the means (M, …) of all rows but one; of a single row NaN."""
+    return (rows.sum(0) - rows) / (len(rows) - 1)
+
+
+def _jackknife(whole: float, left_out: Sequence[float]) -> tuple[float, float]:
+    """Return the bias and the variance (Quenouille 1956; Tukey 1958)."""
+    values, count = torch.tensor(left_out, dtype=torch.float64), len(left_out)
+    bias = (count - 1) * (float(values.mean()) - whole)
+    return bias, (count - 1) / count * float(((values - values.mean()) ** 2).sum())
+
+
+def _bare(pairs: Eigenpairs) -> Eigenpairs:
+    return replace(pairs, subspace=None)
+
+
+def _unprobed(total: Trace) -> Trace:
+    return replace(total, probed=None)

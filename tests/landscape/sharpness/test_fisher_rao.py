@@ -1,0 +1,107 @@
+from typing import Literal, cast
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, mse_loss
+
+from fedscope.errors import UserError
+from fedscope.landscape import Batches
+from fedscope.landscape.operators.empirical_risk import LossOperator
+from fedscope.landscape.sharpness.fisher_rao import by_sample, fisher_rao_norm
+from tests.landscape.sharpness.cases import labelled, relu_net, whole
+
+LAYERS = 3
+
+
+def by_theorem(net: nn.Module, batches: Batches, labels: Literal["empirical", "exact"]) -> Tensor:
+    """Each sample's part by theorem 3.1 of Liang et al., from the outputs alone."""
+    x, y = whole(batches)
+    f: Tensor = net(x).detach()
+    p = f.softmax(1)
+    mean = (p * f).sum(1)
+    if labels == "empirical":
+        return LAYERS**2 * (mean - f[torch.arange(len(y)), y]) ** 2
+    return LAYERS**2 * ((p * f**2).sum(1) - mean**2)
+
+
+@pytest.mark.parametrize("labels", ["empirical", "exact"])
+def test_it_is_what_the_theorem_says_of_relu_networks(labels: Literal["empirical", "exact"]) -> None:
+    net, batches = relu_net(), labelled()
+    parts = by_theorem(net, batches, labels)
+    found = fisher_rao_norm(net, cross_entropy, batches, labels=labels)
+    assert found.value == pytest.approx(float(parts.mean()), rel=1e-6)
+    assert found.stderr_data == pytest.approx(float(parts.std()) / 24**0.5, rel=1e-6)
+    assert found.stderr_draws == 0
+    torch.testing.assert_close(list(found.batches), [float(p.mean()) for p in parts.split(8)])
+    assert found.cost.products == 1
+
+
+def test_drawn_labels_have_the_exact_norm_on_average() -> None:
+    net, batches = relu_net(), labelled()
+    exact = fisher_rao_norm(net, cross_entropy, batches)
+    found = fisher_rao_norm(net, cross_entropy, batches, labels="drawn", draws=16, seed=3)
+    low, high = found.interval()
+    assert low < exact.value < high
+    assert 0 < found.stderr_draws < 0.2 * exact.value
+    assert found.stderr_data == pytest.approx(exact.stderr_data, rel=0.5)
+    assert len(found.draws) == 16
+
+
+def test_other_losses_go_by_dense_gradients() -> None:
+    net, batches = relu_net(), labelled()
+    weighted = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64))
+    found = fisher_rao_norm(net, weighted, batches, labels="empirical")
+    w, total = torch.cat([p.detach().flatten() for p in net.parameters()]), 0.0
+    share = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)
+    for x, y in batches:
+        for one, label in zip(x, y, strict=True):
+            loss = len(y) * share[label] / share[y].sum() * cross_entropy(net(one[None]), label[None])
+            g = torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(net.parameters()))])
+            total += float(w @ g) ** 2 / 24
+    assert found.value == pytest.approx(total, rel=1e-6)
+    squares = Batches(whole(batches)[0], torch.zeros(24, 3, dtype=torch.float64), 8)
+    own = fisher_rao_norm(net, mse_loss, squares)
+    f = net(whole(batches)[0]).detach()
+    assert own.value == pytest.approx(LAYERS**2 * 2 / 3 * float((f**2).sum(1).mean()), rel=1e-6)
+
+
+def test_what_is_no_likelihood_is_refused() -> None:
+    net, batches = relu_net(), labelled()
+    with pytest.raises(UserError, match="no labels can be drawn"):
+        fisher_rao_norm(net, nn.CrossEntropyLoss(label_smoothing=0.1), batches)
+    with pytest.raises(UserError, match="choose empirical, exact or drawn"):
+        fisher_rao_norm(net, cross_entropy, batches, labels="true")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="at least 2 labels"):
+        fisher_rao_norm(net, cross_entropy, batches, labels="drawn", draws=1)
+
+
+class _Samples:
+    """What an estimate of N samples is told of its operator."""
+
+    def __init__(self, samples: int) -> None:
+        self.weights, self.finite_population = (samples,), 1.0
+
+
+def test_its_intervals_cover() -> None:
+    """Linear regression of unit noise: 2·(xᵀw)² of each sample by exact labels, χ² in the population."""
+    own, hits, g = _Samples(64), 0, torch.Generator().manual_seed(0)
+    for _ in range(300):
+        parts = 2 * torch.randn(1, 64, generator=g, dtype=torch.float64).square()
+        low, high = by_sample(parts, cast(LossOperator, own), 0).population_interval()
+        hits += low <= 2 <= high
+    assert 0.92 <= hits / 300 <= 0.98
+
+
+def test_the_interval_of_drawn_labels_covers() -> None:
+    net, batches, g = relu_net(), labelled(), torch.Generator().manual_seed(0)
+    f = net(whole(batches)[0]).detach()
+    p = f.softmax(1)
+    mean, hits = (p * f).sum(1), 0
+    exact = LAYERS**2 * float(((p * f**2).sum(1) - mean**2).mean())
+    for _ in range(300):
+        labels = torch.multinomial(p, 4, replacement=True, generator=g).T  # (4, 24)
+        forms = LAYERS**2 * (f.T.gather(0, labels) - mean) ** 2
+        low, high = by_sample(forms, cast(LossOperator, _Samples(24)), 0).interval()
+        hits += low <= exact <= high
+    assert 0.92 <= hits / 300 <= 0.98
