@@ -123,7 +123,7 @@ class Paired(Printed):
         upper = self.value > (self.low + self.high) / 2
         end = self.high if upper else self.low
         away, distance = abs(self.value - end), abs(centre - end)
-        floor = 2 * self.bias**2
+        floor = 2 * self.bias**2 * (1 - 2 * away / (self.high - self.low))
         slope = stderr**2 / away if away > 0 else 0.0
         reach = math.sqrt(slope * distance + floor)
         low, high = sloped_interval(distance, reach, slope, dof, level)
