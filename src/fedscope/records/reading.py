@@ -6,13 +6,14 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from fedscope.errors import UserError
+from fedscope.records.clients import CLIENTS_SCHEMA, ClientsRecord
 from fedscope.records.hessian import HESSIAN_SCHEMA, HessianRecord
 from fedscope.records.landscape import LANDSCAPE_SCHEMA, LandscapeRecord, ObjectiveRecord
 from fedscope.records.outcomes import OUTCOMES_SCHEMA, OutcomesRecord
 from fedscope.validation import Plain, refusal
 
 Analysis = HessianRecord | LandscapeRecord
-Kept = Analysis | ObjectiveRecord | OutcomesRecord
+Kept = Analysis | ClientsRecord | ObjectiveRecord | OutcomesRecord
 
 Record = TypeVar("Record", bound=Plain)
 
@@ -43,6 +44,8 @@ def stored_record(content: Mapping[str, Any]) -> Kept | None:
     try:
         if content.get("schema") == OUTCOMES_SCHEMA:
             return OutcomesRecord.read(content)
+        if content.get("schema") == CLIENTS_SCHEMA:
+            return ClientsRecord.read(content)
         return _ANALYSIS.validate_python(content) if "schema" in content else ObjectiveRecord.read(content)
     except (ValidationError, UserError):
         return None
