@@ -11,6 +11,7 @@ COMMANDS = {
     "train": ("train", "Train a federated method and register its checkpoints."),
     "hessian": ("hessian", "Measure the curvature of a checkpoint."),
     "sharpness": ("sharpness", "Measure sharpness in its other definitions, and how it goes with the gap."),
+    "clients": ("clients", "Measure where the clients of a round part from each other and the global model."),
     "plot-landscape": ("plot_landscape", "Draw the loss landscape around checkpoints."),
     "plot-hessian": ("plot_hessian", "Draw spectra and clients' matrices from records of `hessian`."),
     "plot-runs": ("plot_runs", "Draw runs: accuracy, traffic, and sharpness by round, by layer, by method."),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedscope.errors import UserError
+from fedscope.records.clients import ClientsRecord
 from fedscope.records.reading import Analysis
 from fedscope.records.sharpness import SharpnessRecord
 from fedscope.storage import MOST_BYTES, read_bytes
@@ -20,7 +21,7 @@ from fedscope.storage.limits import parse_json
 _ANALYSIS = ("schema", "checkpoint", "problem", "directions", "directions_of", "versions")
 
 
-def made_from(records: Sequence[Analysis | SharpnessRecord]) -> dict[str, Any]:
+def made_from(records: Sequence[Analysis | ClientsRecord | SharpnessRecord]) -> dict[str, Any]:
     """Return the record of a figure that shows these analyses: the subject and the code of each."""
     return {
         "checkpoints": [record.checkpoint.sha256 for record in records],

@@ -6,6 +6,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from fedscope.errors import UserError
+from fedscope.records.clients import CLIENTS_SCHEMA, ClientsRecord
 from fedscope.records.hessian import HESSIAN_SCHEMA, HessianRecord
 from fedscope.records.landscape import LANDSCAPE_SCHEMA, LandscapeRecord, ObjectiveRecord
 from fedscope.records.outcomes import OUTCOMES_SCHEMA, OutcomesRecord
@@ -13,11 +14,16 @@ from fedscope.records.sharpness import SHARPNESS_SCHEMA, SharpnessRecord
 from fedscope.validation import Plain, refusal
 
 Analysis = HessianRecord | LandscapeRecord
-Kept = Analysis | ObjectiveRecord | OutcomesRecord | SharpnessRecord
+Kept = Analysis | ObjectiveRecord | OutcomesRecord | SharpnessRecord | ClientsRecord
 
 Record = TypeVar("Record", bound=Plain)
 
 _ANALYSIS: TypeAdapter[Analysis] = TypeAdapter(Annotated[Analysis, Field(discriminator="schema_name")])
+_OTHERS: Mapping[str, type[OutcomesRecord | SharpnessRecord | ClientsRecord]] = {
+    OUTCOMES_SCHEMA: OutcomesRecord,
+    SHARPNESS_SCHEMA: SharpnessRecord,
+    CLIENTS_SCHEMA: ClientsRecord,
+}
 
 
 def read(content: Any, what: str) -> list[Analysis]:
@@ -42,10 +48,8 @@ def read(content: Any, what: str) -> list[Analysis]:
 def stored_record(content: Mapping[str, Any]) -> Kept | None:
     """Return the record that ``content`` is; None where it is none, or not whole."""
     try:
-        if content.get("schema") == OUTCOMES_SCHEMA:
-            return OutcomesRecord.read(content)
-        if content.get("schema") == SHARPNESS_SCHEMA:
-            return SharpnessRecord.read(content)
+        if kind := _OTHERS.get(str(content.get("schema"))):
+            return kind.read(content)
         return _ANALYSIS.validate_python(content) if "schema" in content else ObjectiveRecord.read(content)
     except (ValidationError, UserError):
         return None

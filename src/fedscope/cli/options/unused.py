@@ -49,6 +49,7 @@ RULES: Mapping[str, Sequence[Rule[Values]]] = {
         ),
         Rule("client_rtol client_max_probes aim", lambda v: not v["client_probes"], "with --client-probes"),
     ),
+    "clients": (*_ANALYSIS, Rule("kind width", lambda v: v["figure"], "without --figure")),
     "plot-landscape": (
         *_ANALYSIS,
         Rule("seconds", lambda v: _suffix(v) in (".gif", ".mp4"), "but on a film (.gif, .mp4)"),

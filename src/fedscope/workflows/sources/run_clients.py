@@ -61,18 +61,29 @@ class Participants:
             with ``latest``), or everywhere those of the problem.
         data: the problem's samples for all clients, or each client's ``own`` training rows, at most as many.
         latest: each client's last upload, from whichever round.
+        of_round: the uploads of the problem's own round alone.
 
     Raises:
         UserError: fewer than two clients, the rows of a client are not known, or it has none.
     """
 
-    def __init__(self, problem: Problem, weights: Weights, data: Holding, *, latest: bool = False) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        weights: Weights,
+        data: Holding,
+        *,
+        latest: bool = False,
+        of_round: bool = False,
+    ) -> None:
         if weights == "global" and data == "global":
             raise UserError(
                 "at the global weights on the global data all clients are equal; add --client-data own"
             )
         self._problem, self._weights, self._own = problem, weights, data == "own"
-        self._files = client_files(problem, latest=latest) if weights == "client" else []
+        self._files = []
+        if weights == "client":
+            self._files = round_uploads(problem) if of_round else client_files(problem, latest=latest)
         if self._own:
             self._info, self._data = _run_data(problem)
             self._rows = dict[int, ClientRows]()  # of a round

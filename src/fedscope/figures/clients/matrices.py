@@ -1,0 +1,130 @@
+"""Matrices of the pairs of clients, in the order of a hierarchical clustering: overlaps, and H_D."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
+from scipy.spatial.distance import squareform
+
+from fedscope.figures import style
+from fedscope.figures.clients.panels import NOTE_LINE, TITLE_LINE, TOP, lacking
+from fedscope.figures.color_scale import format_value
+from fedscope.figures.inch_layout import POINTS, Page, wrapped
+from fedscope.figures.label_placement import text_size
+from fedscope.figures.text.labels import label
+from fedscope.records.clients import ClientsRecord
+
+Grid = NDArray[np.float64]
+LARGEST, SMALLEST = 6.0, 4.5  # numbers in the cells, in points
+MOST_NAMED = 20
+
+# inches
+LEFT, RIGHT, GAP, BAR, BAR_LABELS, HEADING, BOTTOM = 0.45, 0.1, 0.55, 0.07, 0.22, 0.16, 0.34
+LARGEST_SIDE = 2.6
+
+
+def order_of(similarity: Grid) -> list[int]:
+    """Return rows of a (K, K) similarity in the order of its hierarchical clustering, likest beside each
+    other.
+
+    Average linkage on what the similarity lacks of its largest, leaves ordered so that neighbours are as
+    alike as can be (Bar-Joseph, Gifford and Jaakkola 2001). Pairs without a value are as unlike as any.
+    """
+    count = len(similarity)
+    if count < 3:
+        return list(range(count))
+    off = ~np.eye(count, dtype=bool)
+    known = similarity[off & np.isfinite(similarity)]
+    if not known.size:
+        return list(range(count))
+    full = np.where(np.isfinite(similarity), similarity, known.min())
+    distance = known.max() - (full + full.T) / 2
+    np.fill_diagonal(distance, 0)
+    flat = squareform(np.maximum(distance, 0), checks=False)
+    return [int(i) for i in leaves_list(optimal_leaf_ordering(linkage(flat, "average"), flat))]
+
+
+def matrix_figure(record: ClientsRecord, *, width: float = style.SINGLE_COLUMN) -> Figure:
+    """Draw the overlap of every two clients' eigenspaces, and H_D of every two where it was measured.
+
+    The order of the clients is that of the clustering of the first matrix; the global model stands last.
+
+    Raises:
+        UserError: neither was measured.
+    """
+    grids: list[tuple[str, Grid, bool]] = []
+    if record.overlap:
+        name = f"overlap of the top {record.overlap.k}"
+        grids.append((name, np.array(record.overlap.matrix, dtype=np.float64), True))
+    cross = record.cross_client
+    matrix = cross.matrix("H_D", "parameter") if cross else None
+    if matrix is not None:
+        grids.append(("$H_D$ of diagonals", np.array(matrix, dtype=np.float64), False))
+    if not grids:
+        lacking(record, "matrix of pairs", "overlap,diagonals")
+    count = len(record.clients)
+    order = order_of(grids[0][1][:count, :count])
+    across = len(grids) if width >= style.WIDE_COLUMN else 1
+    rows = -(-len(grids) // across)
+    side = min(LARGEST_SIDE, (width - LEFT - RIGHT - (across - 1) * GAP) / across)
+    notes = "clients in the order of a hierarchical clustering of the first matrix (average linkage)"
+    with style.paper_style():
+        lines = wrapped(notes, width=width - 0.1, size=style.SMALL_SIZE)
+        band = HEADING + side + BOTTOM + BAR + BAR_LABELS
+        top = TOP + TITLE_LINE + 0.05
+        page = Page(width=width, height=top + rows * band + NOTE_LINE * len(lines) + 0.04)
+        title = wrapped(label(record.checkpoint), width=width, size=style.TITLE_SIZE)[0]
+        page.write(title, center=width / 2, top=TOP, fontsize=style.TITLE_SIZE, fontweight="bold")
+        page.write_notes(lines, top=top + rows * band, step=NOTE_LINE)
+        total = across * side + (across - 1) * GAP
+        for place, (name, grid, with_global) in enumerate(grids):
+            row, column = divmod(place, across)
+            left = LEFT + (width - LEFT - RIGHT - total) / 2 + column * (side + GAP)
+            above = top + row * band
+            page.write(style.typeset(name) if "$" not in name else name, center=left + side / 2, top=above,
+                       fontsize=style.TEXT_SIZE)  # fmt: skip
+            chosen = [*order, count] if with_global else order
+            names = [str(record.numbers[i]) if i < count else "all" for i in chosen]
+            _draw(page, grid[np.ix_(chosen, chosen)], names, left=left, top=above + HEADING, side=side)
+    return page.figure
+
+
+def _draw(page: Page, grid: Grid, names: Sequence[str], *, left: float, top: float, side: float) -> None:
+    axes = page.figure.add_axes(page.box(left=left, top=top, width=side, height=side))
+    count = len(grid)
+    shown = grid.copy()
+    np.fill_diagonal(shown, np.nan)
+    finite = shown[np.isfinite(shown)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    norm, colormap = Normalize(min(low, 0.0), high if high > 0 else 1.0), style.loss_colormap()
+    edges = np.arange(count + 1) - 0.5
+    axes.pcolormesh(
+        edges, edges, np.ma.masked_invalid(shown), cmap=colormap, norm=norm, edgecolors="face", linewidth=0.1
+    )
+    for i in range(count):
+        axes.plot([i - 0.5, i + 0.5], [i - 0.5, i + 0.5], color="0.7", linewidth=0.4, zorder=1)
+    axes.set(xlim=(-0.5, count - 0.5), ylim=(count - 0.5, -0.5), xlabel="client", ylabel="client")
+    every = -(-count // MOST_NAMED)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_ticks(range(0, count, every), list(names[::every]))
+        axis.set_tick_params(length=0)
+    texts = {
+        (i, j): format_value(shown[i, j], digits=2)
+        for i, j in zip(*np.nonzero(np.isfinite(shown)), strict=True)
+    }
+    widest = max((text_size(text, LARGEST)[0] for text in texts.values()), default=0.0)
+    size = min(LARGEST, 0.88 * side * POINTS / count / widest * LARGEST) if widest else 0.0
+    for (i, j), text in texts.items() if size >= SMALLEST else ():
+        ink = style.ink_on(colormap(norm(shown[i, j])))
+        axes.text(j, i, text, fontsize=size, color=ink, ha="center", va="center_baseline")
+    bar_box = page.box(left=left, top=top + side + BOTTOM, width=side, height=BAR)
+    bar = page.figure.colorbar(
+        ScalarMappable(norm, colormap), cax=page.figure.add_axes(bar_box), orientation="horizontal",
+        ticks=MaxNLocator(4), format=lambda value, _: format_value(value),
+    )  # fmt: skip
+    bar.outline.set_linewidth(0.4)

@@ -1,0 +1,178 @@
+"""The tables of a round's clients: flatness gaps, alignment, the cost of averaging, client by client."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from fedscope.figures.numbers import format_estimate
+from fedscope.figures.text.labels import label
+from fedscope.figures.text.tables import ABSENT, Table
+from fedscope.records.clients import SYMBOLS, Amount, ClientsRecord, Function, Point
+from fedscope.statistics.resolution import UNRESOLVED
+
+MEANS = "Σ p_k over the clients; ± one standard error of samples and probes together"
+GAP_NAMES = {
+    "discrepancy": "F(w̄) − f_k(w_k)",
+    "averaging_own": "f_k(w̄) − f_k(w_k)",
+    "averaging_global": "F(w̄) − F(w_k)",
+    "function_at_own": "F(w_k) − f_k(w_k)",
+    "function_at_global": "F(w̄) − f_k(w̄)",
+}
+"""Each gap as the difference that it is."""
+CELL_NAMES: Mapping[tuple[Function, Point], str] = {
+    ("own", "own"): "f_k(w_k)",
+    ("own", "global"): "f_k(w̄)",
+    ("global", "own"): "F(w_k)",
+    ("global", "global"): "F(w̄)",
+    ("own", "start"): "f_k(w_start)",
+    ("global", "start"): "F(w_start)",
+}
+EACH: tuple[tuple[Function, Point], ...] = (("own", "own"), ("own", "global"), ("global", "own"))
+"""Cells that differ from client to client."""
+CLOSE = 4.0  # standard errors between the k-th eigenvalue and the next one, of which fewer are few
+
+
+def clients_tables(record: ClientsRecord) -> Iterator[Table]:
+    """Return the tables of a record, those of the means first."""
+    if record.flatness:
+        yield _cells(record)
+        yield _gaps(record)
+    if record.alignment:
+        yield _alignment(record)
+    if record.averaging:
+        yield _averaging(record)
+    if record.overlap:
+        yield _overlap(record)
+    if record.cross_client:
+        yield _diagonals(record)
+    yield _each(record)
+
+
+def amount_text(one: Amount | None) -> str:
+    """Return a number with its error; "unresolved" where it says nothing, "–" where there is none."""
+    if one is None:
+        return ABSENT
+    return format_estimate(one.value, one.stderr) if one.resolved else UNRESOLVED
+
+
+def _cells(record: ClientsRecord) -> Table:
+    places = [place for place in CELL_NAMES if any(one.cell(*place) for one in record.flatness)]
+    rows = []
+    for one in record.flatness:
+        found = [one.cell(*place) for place in places]
+        rows.append((SYMBOLS[one.quantity], *(amount_text(cell.mean if cell else None) for cell in found)))
+    notes = (
+        MEANS,
+        f"f_k: client k's loss on its own rows, F: on {record.problem.samples:,} samples of all; w_k: its "
+        "upload, "
+        "w̄: the global model, w_start: what the round began with; λ_max is too high on few samples",
+    )
+    columns = ("", *(CELL_NAMES[place] for place in places))
+    return Table(f"{label(record.checkpoint)}: {len(record.clients)} clients", columns, tuple(rows), notes)
+
+
+def _gaps(record: ClientsRecord) -> Table:
+    rows = [
+        (SYMBOLS[one.quantity], *(amount_text(one.gap(name).mean) for name in GAP_NAMES))
+        for one in record.flatness
+    ]
+    columns = ("", *GAP_NAMES.values())
+    notes = ("of one function on common samples (the second and third) errors are paired",)
+    return Table("Flatness gaps", columns, tuple(rows), notes)
+
+
+def _alignment(record: ClientsRecord) -> Table:
+    found = record.alignment
+    assert found
+    rows = [
+        (f"{name} Hessian", amount_text(one.rayleigh), amount_text(one.share))
+        for name, one in (("own", found.own), ("global", found.overall))
+    ]
+    start = "w_start" if found.anchor == "start" else "w̄"
+    columns = ("", "ΔᵀHΔ/‖Δ‖²", f"share in the top {found.k}")
+    notes = [f"Δ_k = w_k − {start}, H at w̄; a random direction has a share of {found.random:.2g}"]
+    return Table("Updates and curvature", columns, tuple(rows), (*notes, *_close(found.k, found.separation)))
+
+
+def _averaging(record: ClientsRecord) -> Table:
+    found = record.averaging
+    assert found
+    rows = [
+        (
+            name,
+            *(amount_text(getattr(one.mean, term)) for term in ("measured", "first", "second", "remainder")),
+        )
+        for name, one in (("global F", found.overall), ("own f_k", found.own))
+    ]
+    columns = ("", "Σ p G(w_k) − G(w̄)", "first order", "second order", "remainder")
+    notes = [f"w̄ = Σ p_k w_k, at {found.distance:.2g} of the clients' distance from the round's model"]
+    if found.own_buffers:
+        notes.append(f"with each model's own BatchNorm statistics F has {amount_text(found.own_buffers)}")
+    return Table("Cost of averaging", columns, tuple(rows), tuple(notes))
+
+
+def _overlap(record: ClientsRecord) -> Table:
+    found = record.overlap
+    assert found
+    names = [*map(str, record.numbers), "global"]
+    rows = [
+        (
+            name,
+            *(
+                ABSENT if i == j else format_estimate(value, found.stderr[i][j])
+                for j, value in enumerate(row)
+            ),
+        )
+        for i, (name, row) in enumerate(zip(names, found.matrix, strict=True))
+    ]
+    notes = [f"of random spaces {found.random:.2g}; each client at its own weights, on its own rows"]
+    notes += _close(found.k, found.separation)
+    return Table(f"Overlap of the top {found.k} eigenspaces", ("client", *names), tuple(rows), tuple(notes))
+
+
+def _close(k: int, separation: float) -> list[str]:
+    """Return a warning where the samples decide which eigenvectors are in a space."""
+    if not separation < CLOSE:
+        return []
+    return [
+        f"eigenvalue {k} of one Hessian lies {separation:.2g} standard errors above the next: errors of "
+        "shares are too small there; take another --top-k or more --samples"
+    ]
+
+
+def _diagonals(record: ClientsRecord) -> Table:
+    cross = record.cross_client
+    assert cross
+    rows = []
+    for reading in ("tensor", "parameter"):
+        means = [cross.mean(symbol, reading) for symbol in ("H_N", "H_D")]
+        rows.append(
+            (reading, *(ABSENT if one is None else format_estimate(one.value, one.stderr) for one in means))
+        )
+    return Table("Hessian diagonals", ("", "H_N", "H_D"), tuple(rows), ())
+
+
+def _each(record: ClientsRecord) -> Table:
+    columns = ["client", "p_k", "samples"]
+    found: list[Sequence[str]] = [
+        [str(one.number) for one in record.clients],
+        [f"{one.share:.3f}" for one in record.clients],
+        [f"{one.samples:,} of {one.population:,}" for one in record.clients],
+    ]
+    for one in record.flatness:
+        for place in EACH:
+            cell = one.cell(*place)
+            if cell:
+                columns.append(f"{SYMBOLS[one.quantity]} {CELL_NAMES[place]}")
+                found.append([amount_text(amount) for amount in cell.clients])
+    if record.alignment:
+        columns += ["‖Δ‖", "ΔᵀHΔ/‖Δ‖² own", "global", "share own", "share global"]
+        each = record.alignment.clients
+        found.append([format_estimate(one.length) for one in each])
+        found += [
+            [amount_text(one.own.rayleigh) for one in each],
+            [amount_text(one.overall.rayleigh) for one in each],
+        ]
+        found += [
+            [amount_text(one.own.share) for one in each],
+            [amount_text(one.overall.share) for one in each],
+        ]
+    return Table("Client by client", tuple(columns), tuple(zip(*found, strict=True)), ())

@@ -1,0 +1,132 @@
+"""What averaging costs: the loss at the mean of the clients' weights beside the mean of their losses, by
+orders.
+
+With w̄ = Σ p_k w_k and δ_k = w_k − w̄, a loss G has
+
+    Σ p_k G(w_k) − G(w̄)  =  Σ p_k ∇G(w̄)·δ_k  +  ½ Σ p_k δ_kᵀ∇²G(w̄)δ_k  +  remainder.
+
+For the global loss the first term is 0, as Σ p_k δ_k = 0; the second is the drift weighted by curvature, by
+which the mean is *below* the clients where the loss is convex between them. For a quadratic loss the
+remainder is 0. With each client's own loss f_k in place of G the left side is what averaging costs the
+clients on their own data (with the sign turned), and the first term need not vanish.
+
+The expansion is in the parameters. Buffers (BatchNorm's statistics) are those of w̄ in all terms; what
+changes if each model keeps its own is a difference of the losses of :mod:`.flatness_gap`.
+"""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fedscope.errors import UserError
+from fedscope.landscape.heterogeneity.one_round.flatness_gap import check_shares
+from fedscope.landscape.heterogeneity.one_round.paired import Paired, mean_of_batches, total
+from fedscope.landscape.heterogeneity.one_round.slopes import batch_losses, batch_slopes
+from fedscope.landscape.loss.flat_loss import FlatLoss
+from fedscope.landscape.operators.base import Operator
+from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.printing import Printed
+
+
+@dataclass(frozen=True, repr=False)
+class Expansion(Printed):
+    """G(w̄ + δ) − G(w̄), and its terms."""
+
+    measured: Paired
+    first: Paired  # ∇G(w̄)·δ
+    second: Paired  # ½ δᵀ∇²G(w̄)δ
+
+    @property
+    def remainder(self) -> Paired:
+        """What is left beyond the second order."""
+        return total([(1.0, self.measured), (-1.0, self.first), (-1.0, self.second)])
+
+
+@dataclass(frozen=True, repr=False)
+class AveragingCost(Printed):
+    """The expansions of K clients, of one function or of each client's own."""
+
+    shares: tuple[float, ...]  # (K,) p_k
+    clients: tuple[Expansion, ...]  # (K,)
+    matvecs: int
+
+    @property
+    def mean(self) -> Expansion:
+        """Σ p_k of the clients' terms."""
+        columns = zip(*((one.measured, one.first, one.second) for one in self.clients), strict=True)
+        return Expansion(*(total(zip(self.shares, column, strict=True)) for column in columns))
+
+
+def expansions(
+    op: Operator, loss: FlatLoss, displacements: Tensor, *, samples: str, progress: Progress | None = None
+) -> tuple[Expansion, ...]:
+    """Return the expansion of one loss along K displacements (K, n), at K products.
+
+    Args:
+        op: the Hessian at the mean, on the batches of ``loss``.
+        loss: the loss at the mean; other than that of ``op``, whose graphs stay at one point.
+        displacements: δ.
+        samples: the name of the set of samples.
+        progress: called when the products are done.
+    """
+    rows = displacements.to(loss.device)
+    points = torch.cat([loss.center[None].double(), loss.center.double() + rows.double()])
+    values = batch_losses(loss, points)
+    slopes = batch_slopes(loss, rows)
+    found = []
+    for i, product in enumerate(op.products(rows.to(op.dtype))):
+        curved = float(rows[i].double() @ product.vector.double()) / 2
+        forms = product.forms if product.forms is not None else torch.full_like(slopes[i], 2 * curved)
+        found.append(
+            Expansion(
+                mean_of_batches(op, samples, values[i + 1] - values[0]),
+                mean_of_batches(op, samples, slopes[i]),
+                mean_of_batches(op, samples, forms / 2, curved),
+            )
+        )
+    if progress:
+        progress(len(found), len(found))
+    return tuple(found)
+
+
+def averaging_cost(shares: Sequence[float], clients: Sequence[Expansion], matvecs: int = 0) -> AveragingCost:
+    """Return the cost of averaging from the clients' expansions.
+
+    Raises:
+        UserError: the shares are no weights of a mean, or not as many as clients.
+    """
+    check_shares(shares)
+    if len(shares) != len(clients):
+        raise UserError(f"{len(shares)} shares are not of {len(clients)} clients")
+    return AveragingCost(tuple(shares), tuple(clients), matvecs or len(clients))
+
+
+def mean_model(models: Sequence[nn.Module], shares: Sequence[float]) -> nn.Module:
+    """Return a model of the mean weights Σ p_k w_k, added up in float64 and beginning at the first model.
+
+    Buffers of floating numbers (BatchNorm's running statistics) are averaged in the same way, as a server
+    averages them; of counters the largest is taken. Equal models have exactly their own mean.
+
+    Raises:
+        UserError: the shares are no weights of a mean, or the models differ in names or shapes.
+    """
+    check_shares(shares)
+    states = [model.state_dict() for model in models]
+    mean = copy.deepcopy(models[0])
+    found = {}
+    for name, first in states[0].items():
+        column = [state.get(name) for state in states]
+        if any(one is None or one.shape != first.shape for one in column):
+            raise UserError(f"the clients' models differ in {name}: there is no mean of them")
+        tensors = [one for one in column if one is not None]
+        if not first.is_floating_point():
+            found[name] = torch.stack(tensors).amax(0)
+            continue
+        wide = first.double()
+        step = sum((p * (one.double() - wide) for p, one in zip(shares, tensors, strict=True)), wide * 0)
+        found[name] = (wide + step).to(first.dtype)
+    mean.load_state_dict(found)
+    return mean

@@ -1,0 +1,35 @@
+"""The clients of the round that targets name: what `fedscope clients` measures, as a function."""
+
+from dataclasses import replace
+
+from fedscope.checkpoints.file.checkpoint import versions
+from fedscope.checkpoints.registry.registry import Registry
+from fedscope.records.clients import ClientsRecord
+from fedscope.workflows.clients.measure import measure_clients
+from fedscope.workflows.clients.request import SAMPLES, ClientsRequest
+from fedscope.workflows.progress import SILENT, Reporter
+from fedscope.workflows.sources.problems import problems
+from fedscope.workflows.sources.targets import Targets
+
+
+def clients(
+    targets: Targets, request: ClientsRequest, reporter: Reporter = SILENT, *, again: bool = False
+) -> list[ClientsRecord]:
+    """Measure the clients of each checkpoint's round, or take what the registry has of the request.
+
+    Args:
+        targets: the rounds' global models, and the samples.
+        request: what to measure, and how well.
+        reporter: where progress and notes go.
+        again: do not look for results.
+
+    Raises:
+        UserError: see :func:`problems` and :func:`measure_clients`.
+    """
+    request = replace(request, versions=request.versions or versions())
+    few = replace(targets, samples=SAMPLES if targets.samples is None else targets.samples)
+    keep = Registry(targets.registry).analysis
+    return [
+        measure_clients(problem, request, reporter.stage, keep=keep, again=again)
+        for problem in problems(few, reporter)
+    ]

@@ -1,0 +1,101 @@
+"""Pictures of a round's clients: the numbers of the record, and no text over another."""
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
+
+from fedscope.errors import UserError
+from fedscope.figures import style
+from fedscope.figures.clients.from_records import Kind, draw
+from fedscope.figures.clients.matrices import order_of
+from fedscope.figures.style import paper_style
+
+from .records import record
+
+KINDS: tuple[Kind, ...] = ("gap", "alignment", "drift", "matrix")
+WIDTHS = (style.SINGLE_COLUMN, style.DOUBLE_COLUMN)
+
+
+def _drawn(figure: Figure) -> list[tuple[str, Bbox]]:
+    """Every text that is seen, with its box: ticks beyond the ends of an axis are not."""
+    with paper_style():
+        renderer = FigureCanvasAgg(figure).get_renderer()
+        figure.draw(renderer)
+        hidden = {
+            id(tick.label1)
+            for axes in figure.axes
+            for axis in (axes.xaxis, axes.yaxis)
+            for tick in axis.get_major_ticks()
+            if not min(axis.get_view_interval()) <= tick.get_loc() <= max(axis.get_view_interval())
+        }
+        texts = [
+            text
+            for text in figure.findobj(Text)
+            if text.get_text().strip() and text.get_visible() and id(text) not in hidden
+        ]
+        return [(text.get_text(), text.get_window_extent(renderer)) for text in texts]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("count", [2, 16])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_text_covers_another_or_leaves_the_page(kind: Kind, count: int, width: float) -> None:
+    figure = draw([record(count)], kind, width=width)
+    assert figure.get_figwidth() == width
+    page, boxes = figure.bbox, _drawn(figure)
+    for i, (text, box) in enumerate(boxes):
+        assert box.x0 >= page.x0 - 1, text
+        assert box.x1 <= page.x1 + 1, text
+        assert box.y0 >= page.y0 - 1, text
+        for other, its in boxes[:i]:
+            assert not box.shrunk(0.9, 0.7).overlaps(its.shrunk(0.9, 0.7)), (text, other)
+
+
+def test_a_dumbbell_runs_from_the_clients_weights_to_the_global_ones() -> None:
+    one = record(3)
+    (axes, *_) = draw([one], "gap").axes
+    table = one.of("loss")
+    assert table is not None
+    drawn = {tuple(np.round(line.get_ydata(), 9)) for line in axes.lines}
+    for function in ("own", "global"):
+        for point in ("own", "global"):
+            cell = table.cell(function, point)  # type: ignore[arg-type]
+            assert cell is not None
+            assert tuple(round(amount.value, 9) for amount in cell.clients) in drawn
+
+
+def test_bars_are_as_high_as_the_numbers() -> None:
+    one = record(3)
+    assert one.alignment is not None
+    (quotient, share) = draw([one], "alignment").axes
+    heights = [bar.get_height() for bar in quotient.patches]
+    assert heights == pytest.approx(
+        [client.own.rayleigh.value for client in one.alignment.clients]
+        + [client.overall.rayleigh.value for client in one.alignment.clients]
+    )
+    assert share.get_ylabel() == "share in the top 5"
+
+
+def test_alike_clients_stand_beside_each_other() -> None:
+    alike = np.full((6, 6), 0.1)
+    for group in ([0, 2, 4], [1, 3, 5]):
+        alike[np.ix_(group, group)] = 0.9
+    order = order_of(alike)
+    assert sorted(order) == list(range(6))
+    assert {frozenset(order[:3]), frozenset(order[3:])} == {frozenset({0, 2, 4}), frozenset({1, 3, 5})}
+    shuffled = np.random.default_rng(0).permutation(6)
+    turned = order_of(alike[np.ix_(shuffled, shuffled)])
+    assert {i % 2 for i in shuffled[turned[:3]]} in ({0}, {1})
+    assert order_of(np.full((4, 4), np.nan)) == [0, 1, 2, 3]
+
+
+def test_what_is_missing_is_said() -> None:
+    empty = {"alignment": None, "averaging": None, "overlap": None}
+    for kind, only in (("alignment", "alignment"), ("drift", "drift"), ("matrix", "overlap")):
+        with pytest.raises(UserError, match=f"fedscope clients --only {only}"):
+            draw([record(3, **empty)], kind)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="of one round, not 2"):
+        draw([record(3), record(3)])

@@ -1,0 +1,41 @@
+"""The share of intervals that hold the truth is what they claim, as closely as the draws can tell."""
+
+from collections import Counter
+
+import pytest
+import torch
+
+from tests.landscape.coverage import DRAWS, NOMINAL, SLACK
+
+from .coverage import World, costs, estimates, truths, world
+
+
+@pytest.fixture(scope="module")
+def found() -> World:
+    return world()
+
+
+@pytest.mark.slow
+def test_intervals_of_gaps_alignment_and_overlap_cover_the_populations(found: World) -> None:
+    truth, hits = truths(found), Counter[str]()
+    for seed in range(DRAWS):
+        for name, one in estimates(found, seed).items():
+            low, high = one.interval()
+            hits[name] += low <= truth[name] <= high
+    _are_nominal({name: hits[name] / DRAWS for name in truth})
+
+
+@pytest.mark.slow
+def test_intervals_of_the_averaging_cost_cover_the_population(found: World) -> None:
+    truth, hits = costs(found), Counter[str]()
+    for seed in range(DRAWS):
+        rows = found.draw(2, torch.Generator().manual_seed(seed))
+        for name, one in costs(found, rows).items():
+            low, high = one.interval()
+            hits[name] += low <= truth[name].value <= high
+    _are_nominal({name: hits[name] / DRAWS for name in truth})
+
+
+def _are_nominal(shares: dict[str, float]) -> None:
+    print({name: f"{share:.1%}" for name, share in shares.items()})
+    assert all(abs(share - NOMINAL) <= SLACK for share in shares.values()), shares
