@@ -5,7 +5,7 @@ from typing import Literal
 CLIENT_RTOL = 0.1
 MIN_PROBES = 10  # of a trace that is estimated to a relative error
 BatchNormMode = Literal["eval", "recalibrate", "batch"]
-OperatorName = Literal["hessian", "ggn", "fisher"]
+OperatorName = Literal["hessian", "ggn", "fisher", "mcfisher"]
 ReadingName = Literal["paper", "code"]
 SplitName = Literal["train", "test", "validation"]
 Weights = Literal["client", "global"]

@@ -396,7 +396,12 @@ def test_python_users_find_the_contract() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operator", "title"), [("ggn", "Gauss–Newton matrix"), ("fisher", "Empirical Fisher information")]
+    ("operator", "title"),
+    [
+        ("ggn", "Gauss–Newton matrix"),
+        ("fisher", "Empirical Fisher information"),
+        ("mcfisher", "Monte-Carlo Fisher information"),
+    ],
 )
 def test_other_operators_and_blocks_of_parameters(fedscope: Command, operator: str, title: str) -> None:
     few = ("--samples", "60", "--probes", "4", "--operator", operator)

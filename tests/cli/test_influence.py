@@ -92,7 +92,7 @@ def test_a_figure_alone_lists_ten(fedscope: Command, run: Run) -> None:
 
 
 @pytest.mark.usefixtures("mine")
-@pytest.mark.parametrize("operator", ["hessian", "ggn", "fisher"])
+@pytest.mark.parametrize("operator", ["hessian", "ggn", "fisher", "mcfisher"])
 def test_rows_of_own_data_are_its_positions(fedscope: Command, operator: str) -> None:
     own = ("w.pt", "--model", "mine:plain", "--data", "mine:data", "--operator", operator)
     done = fedscope("hessian", *own, "--samples", "30", "--influence", "30", "--json", "-")

@@ -89,7 +89,14 @@ def test_kept_rounds_are_slid_through(fedscope: Command) -> None:
     assert [attrs["max"] for _, attrs in page().tags if "data-rounds" in attrs] == ["2"]
     words = [view["caption"] for view in plane["views"]]
     assert ["along the directions of kept" in text for text in words] == [False, True, True]
+    assert "curve-lambda_max" not in page().json("page-data")["charts"]  # of one round
+    along = ("--rounds", "all", "--samples", "48", "--probes", "2", "--registry", "runs")
+    assert fedscope("hessian", "kept", *along).code == 0
     assert fedscope("report", "kept", "--rounds", "1:3", "--no-compute", "--registry", "runs").code == 0
+    (line,) = [
+        one for one in page().json("page-data")["charts"]["curve-lambda_max"]["data"] if "marker" in one
+    ]
+    assert line["x"] == [1, 2, 3]
     assert page().json("page-data")["planes"] == [plane]
     done = fedscope("report", "kept", *FEW, "--rounds", "7:9:1", "--registry", "runs")
     assert (done.code, "it has 1, 2, 3" in done.err) == (2, True)

@@ -48,8 +48,21 @@ def without_landscapes() -> str:
     return with_landscapes([])
 
 
+def rounds(top: float, round: int) -> dict[str, Any]:
+    """The curvature of a model that a run kept."""
+    estimate = {"value": top / round, "stderr": 1.0}
+    return {
+        "sha256": f"{top}-{round}", "round": round, "average": "cld", "samples": 64,
+        "lambda_max": estimate, "trace": estimate, "layers": [],
+    }  # fmt: skip
+
+
 def with_landscapes(planes: list[dict[str, Any]]) -> str:
     runs = [run(name, method, rounds=4 + i) for i, (name, method) in enumerate(METHODS.items())]
+    runs = [
+        {**one, "curvature": [rounds(top, 2), rounds(top, 4)]}
+        for one, top in zip(runs, TOPS.values(), strict=True)
+    ]
     return report_page(runs, [curvature(name, METHODS[name], top=top) for name, top in TOPS.items()], planes)
 
 
@@ -99,6 +112,15 @@ def test_a_reader_looks_around(visit: Callable[[str], Chrome]) -> None:
     wait(chrome, f"{corner} > 0.9")
     assert chrome.execute_script(corner) == pytest.approx(np.log10(0.2 + 20 / 2), rel=1e-5)
     assert chrome.find_element(By.TAG_NAME, "output").text == "round 2"
+
+    # that round is marked in every curve, and stays when the slider is moved on
+    marks = (
+        "return [...document.querySelectorAll('[data-chart^=curve-]')].map(c => [c.dataset.chart, "
+        "c.layout.shapes.map(s => s.x0)])"
+    )
+    marked = dict(chrome.execute_script(marks))
+    assert marked.pop("curve-stability") == [0, 2]  # the edge of stability, and the round
+    assert marked == {f"curve-{name}": [2] for name in ("accuracy", "loss", "lambda_max", "trace")}
 
     # a table is sorted, up and down
     by_trace = chrome.find_element(By.XPATH, "//section[@id='curvature']//button[starts-with(., 'trace')]")

@@ -42,7 +42,7 @@ class Checkpoint(Result):
         return self._problem.info.model_dump() if self._problem.info else {}
 
     def operator(self, name: OperatorName = "hessian", *, bn: BatchNormMode = "eval") -> LossOperator:
-        """Return the ``hessian``, ``ggn`` or ``fisher`` of the loss, for products of your own."""
+        """Return the ``hessian``, ``ggn``, ``fisher`` or ``mcfisher`` of the loss, for own products."""
         return OPERATORS[name](self.model, self.loss_fn, self.batches, bn=bn)
 
     def table(self) -> Table:

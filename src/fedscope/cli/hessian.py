@@ -99,8 +99,10 @@ NO_PARTS = (
 @click.option("--augment/--no-augment", default=None, help="--reading code. [default: augment]")
 @click.option("--resample/--no-resample", default=None,
               help="--reading code: other batches in every product. [default: resample]")  # fmt: skip
-@click.option("--operator", type=click.Choice(["hessian", "ggn", "fisher"]), default="hessian",
-              show_default=True, help="Hessian, generalised Gauss–Newton, or empirical Fisher.")  # fmt: skip
+@click.option("--operator", type=click.Choice(["hessian", "ggn", "fisher", "mcfisher"]),
+              default="hessian", show_default=True,
+              help="Hessian, generalised Gauss–Newton, empirical Fisher, or the Fisher of labels that the "
+              "model draws.")  # fmt: skip
 @click.option(
     "--parameters",
     multiple=True,

@@ -9,7 +9,8 @@ from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Command
 
 KINDS = (
-    "accuracy", "bytes", "rounds", "sharpness", "gap", "layers", "drift", "steps", "local", "probes",
+    "accuracy", "bytes", "rounds", "stability", "sharpness", "gap", "layers", "drift", "steps", "local",
+    "probes",
 )  # fmt: skip
 
 
@@ -23,9 +24,10 @@ KINDS = (
 )
 @click.argument("runs", nargs=-1, metavar="[RUN]...", shell_complete=completion.checkpoints)
 @click.option("--kind", type=click.Choice(KINDS), default="accuracy", show_default=True,
-              help="Accuracy by round or by bytes sent; accuracy, λ_max and trace by round; λ_max and trace "
-              "against accuracy or against the loss' generalisation gap; λ_max by layer; and by round, how "
-              "far the clients part, the server's steps, local training, or --probe-curvature.")  # fmt: skip
+              help="Accuracy by round or by bytes sent; accuracy, λ_max and trace by round; λ_max by round "
+              "beside the edge of stability of the local steps; λ_max and trace against accuracy or against "
+              "the loss' generalisation gap; λ_max by layer; and by round, how far the clients part, the "
+              "server's steps, local training, or --probe-curvature.")  # fmt: skip
 @shared.registry
 @click.option("--from", "saved", multiple=True, type=click.Path(path_type=Path), metavar="FILE.json",
               help="Draw what --json wrote, without the registry; may be repeated.")  # fmt: skip

@@ -35,6 +35,7 @@ class Metrics(Plain):
     loss: Many[Number]  # on the test split [loss]
     train_loss: Many[Number]  # of the round's clients, weighted by size [loss]
     bytes: Many[Number]  # sent by server and clients, up to each round [bytes]
+    lr: Many[Number] = ()  # learning rate of the local steps; none of an older record
     # of the diagnostics, by name as in ``records.round_quantities``; without those that no round has
     diagnostics: dict[str, Many[Number]] = Field(default_factory=dict)
 
@@ -159,26 +160,33 @@ def curvature_at(records: Sequence[RunCurves]) -> tuple[int, list[Curvature]]:
 
 
 def curvature_rounds(record: RunCurves) -> tuple[int, list[Curvature]]:
-    """Return a number of samples, and the curvature by round of the server's models measured on as many.
-
-    Of several numbers the one with the most rounds, and then the largest.
+    """Return :func:`most_rounds` of the model that the record is of.
 
     Raises:
         UserError: fewer than two rounds are measured.
     """
-    by_samples: dict[int, dict[int, Curvature]] = {}
-    for one in record.curvature:
-        if one.average == record.at.average:
-            by_samples.setdefault(one.samples, {})[one.round] = one
-    samples, found = max(
-        by_samples.items(), key=lambda item: (len(item[1]), item[0]), default=(0, dict[int, Curvature]())
-    )
+    samples, found = most_rounds(record.curvature, record.at.average)
     if len(found) < 2:
         raise UserError(
             f"the curvature of fewer than two rounds of {record.run} is measured: "
             f"train with --keep-every N, then 'fedscope hessian {record.run}@N {record.run}@2N …"
             f"{record.registry_option}'"
         )
+    return samples, found
+
+
+def most_rounds(curvature: Sequence[Curvature], average: str = "cld") -> tuple[int, list[Curvature]]:
+    """Return a number of samples, and one kind of a run's models measured on as many, by round.
+
+    Of several numbers the one with the most rounds, and then the largest.
+    """
+    by_samples: dict[int, dict[int, Curvature]] = {}
+    for one in curvature:
+        if one.average == average:
+            by_samples.setdefault(one.samples, {})[one.round] = one
+    samples, found = max(
+        by_samples.items(), key=lambda item: (len(item[1]), item[0]), default=(0, dict[int, Curvature]())
+    )
     return samples, [found[round] for round in sorted(found)]
 
 

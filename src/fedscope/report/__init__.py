@@ -16,7 +16,7 @@ from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord
 from fedscope.records.reading import Analysis
 from fedscope.records.runs import RunRecord
-from fedscope.report import clients, curves, metrics, page, planes, provenance, spectra, training
+from fedscope.report import clients, curves, metrics, page, planes, provenance, rounds, spectra, training
 from fedscope.report.subjects import Subjects, key_of, subjects
 from fedscope.report.summary import summary
 
@@ -80,7 +80,7 @@ def _page(
     shown = [(who[key_of(record.checkpoint)], record) for record in curvatures]
     density, spectrum = spectra.density_chart(shown), spectra.spectrum_chart(shown)
     charts = {
-        "convergence": curves.convergence(runs, who),
+        "convergence": [*curves.convergence(runs, who), *rounds.curvature_by_round(runs, who)],
         "diagnostics": curves.diagnostics(runs, who),
         "density": [density] if density else [],
         "spectrum": [spectrum] if spectrum else [],

@@ -94,12 +94,18 @@ def _chart(
         ends.append(f"{subject.name} ends at {values[-1]:.4g} in round {rounds[-1]}")
     if not traces:
         return None
-    # by itself plotly halves the steps of a short run, and rounds the halves to rounds
-    ticks = {"dtick": 1} if last <= MOST_NAMED else {"tickformat": "d"}
-    layout = look.layout("round", y, hovermode="x unified", xaxis=ticks)
+    layout = look.layout("round", y, hovermode="x unified", xaxis=ticks(last))
     title = title or name
     alt = f"{title[0].upper()}{title[1:]} by round: {'; '.join(ends)}."
     return Chart(f"curve-{name}", alt, caption, traces, layout)
+
+
+def ticks(last: int) -> dict[str, Any]:
+    """Return the ticks of an axis of rounds up to ``last``.
+
+    By itself plotly halves the steps of a short run, and rounds the halves to rounds.
+    """
+    return {"dtick": 1} if last <= MOST_NAMED else {"tickformat": "d"}
 
 
 def series(runs: Sequence[RunRecord], who: Subjects) -> list[dict[str, Any]]:

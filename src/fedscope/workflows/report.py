@@ -22,6 +22,7 @@ from fedscope.workflows.landscape.named_slices import Plane
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.requests import CrossClientRequest, Request
 from fedscope.workflows.results import basis
+from fedscope.workflows.run_records import measured_rounds
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import at, remarks
 from fedscope.workflows.sources.rounds import parse
@@ -187,6 +188,7 @@ def as_record(run: Run, paths: Sequence[Path] = ()) -> RunRecord:
         metrics=tuple(run.metrics()),
         checkpoints={path.name: describe_checkpoint(path)[1] for path in files},
         asked=tuple(str(path) for path in paths if run.folder.absolute() in path.absolute().parents),
+        curvature=measured_rounds(run),
         registry_option=registry_option(run.folder.parent),
     )
 

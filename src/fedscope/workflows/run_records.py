@@ -4,7 +4,7 @@ From a record (``fedscope/run-curves/1``) a figure can be drawn again without th
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import accumulate
 from pathlib import Path
@@ -20,7 +20,7 @@ from fedscope.records.entries import Record
 from fedscope.records.estimates import Entry
 from fedscope.records.hessian import HessianRecord, Problem
 from fedscope.records.round_quantities import QUANTITIES
-from fedscope.records.run_curves import SCHEMA, RunCurves
+from fedscope.records.run_curves import SCHEMA, Curvature, RunCurves
 from fedscope.workflows.results import lookup
 
 
@@ -60,7 +60,6 @@ def _record(store: Registry, reference: str, curvatures: Sequence[HessianRecord]
     metrics = [line for line in run.metrics() if line.round <= info.round]
     settings = manifest.settings.model_dump(mode="json")
     traffic = [float(line.bytes_down + line.bytes_up) for line in metrics]
-    hashes = _hashes(store, run, reference)
     content = {
         "schema": SCHEMA,
         "run": run.name,
@@ -82,20 +81,30 @@ def _record(store: Registry, reference: str, curvatures: Sequence[HessianRecord]
             "loss": [line.loss for line in metrics],
             "train_loss": [line.train_loss for line in metrics],
             "bytes": list(accumulate(traffic)),
+            "lr": [line.lr for line in metrics],
             "diagnostics": _diagnostics(metrics),
         },
-        "curvature": [
-            {
-                "sha256": record.checkpoint.sha256,
-                **hashes[record.checkpoint.sha256],
-                **_curvature(record),
-            }
-            for record in curvatures
-            if record.checkpoint.sha256 in hashes
-        ],
+        "curvature": _of_models(curvatures, _hashes(store, run, reference)),
         "versions": manifest.versions,
     }
     return RunCurves.read(content)
+
+
+def measured_rounds(run: Run) -> tuple[Curvature, ...]:
+    """Return what the registry has of the curvature of the global models that a run kept."""
+    kept = [*map(run.after_round, run.rounds()), run.final if run.final.exists() else run.last]
+    models = _described([path for path in kept if path.exists()])
+    found = _of_models(_curvatures(run.folder.parent / ANALYSIS), models)
+    return tuple(map(Curvature.read, found))
+
+
+def _of_models(curvatures: Iterable[HessianRecord], models: Mapping[str, Record]) -> list[Record]:
+    """Return the curvature of models, by their content hashes."""
+    return [
+        {"sha256": sha256, **models[sha256], **_curvature(record)}
+        for record in curvatures
+        if (sha256 := record.checkpoint.sha256) in models
+    ]
 
 
 def _diagnostics(metrics: Sequence[Round]) -> dict[str, list[float | None]]:
@@ -117,14 +126,16 @@ _BESIDE = (
 
 def _hashes(store: Registry, run: Run, reference: str) -> dict[str, Record]:
     """Return round and average of the run's global models up to the one named, by content hash."""
-    paths = [*map(run.after_round, run.rounds()), store.resolve(run.name), store.resolve(reference)]
-    described = [describe_checkpoint(path) for path in paths]
-    until = described[-1][0].round
-    return {
-        sha256: {"round": info.round, "average": info.average}
-        for info, sha256 in described
-        if info.round <= until
-    }
+    named = store.resolve(reference)
+    models = _described([*map(run.after_round, run.rounds()), store.resolve(run.name), named])
+    until = describe_checkpoint(named)[0].round
+    return {sha256: model for sha256, model in models.items() if model["round"] <= until}
+
+
+def _described(paths: Sequence[Path]) -> dict[str, Record]:
+    """Return round and average of global models by content hash."""
+    found = [describe_checkpoint(path) for path in paths]
+    return {sha256: {"round": info.round, "average": info.average} for info, sha256 in found}
 
 
 def _curvatures(folder: Path) -> Iterator[HessianRecord]:

@@ -46,3 +46,11 @@ def test_bands_and_levels() -> None:
 def test_nothing_finite_is_refused() -> None:
     with pytest.raises(UserError, match="no finite value"):
         panels_figure([Panel([Line("x", np.array([1.0]), np.array([np.nan]))], "a", "b")])
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.963, 0.977), (0.0631, 0.0889), (-0.012, 0.011)])
+def test_ticks_at_the_side_leave_room_for_the_axis_name(low: float, high: float) -> None:
+    lines = [Line("a", np.array([1.0, 2.0]), np.array([low, high]))]
+    (axes,) = panels_figure([Panel(lines, "round", "cosine")]).axes
+    bottom, top = axes.get_ylim()
+    assert all(len(f"{tick:.6g}") <= 6 for tick in axes.get_yticks() if bottom <= tick <= top)

@@ -179,6 +179,17 @@ def test_the_headline_shows_the_numbers_of_table_2() -> None:
     assert drawn == pytest.approx(sorted(values))
 
 
+def test_stability_is_lambda_max_in_units_of_its_edge() -> None:
+    settings = {"lr": 0.1, "momentum": 0.9, "nesterov": False, "weight_decay": 1.0}
+    accuracy, ratio = draw([record(settings=settings)], "stability").axes
+    line, *_ = [line for line in ratio.lines if len(line.get_xdata()) == 4]  # type: ignore[arg-type]
+    edge = 2 * 1.9 / 0.1 - 1
+    assert list(np.asarray(line.get_ydata())) == pytest.approx([5 * n / edge for n in (1, 2, 3, 4)])
+    level = [line for line in ratio.lines if line.get_label() == "edge of stability"]
+    assert [float(np.asarray(one.get_ydata())[0]) for one in level] == [1.0]
+    assert accuracy.get_ylabel() == "test accuracy (%)"
+
+
 def recorded(method: str = "fedavg", seed: int = 0, **columns: list[float | None]) -> dict[str, Any]:
     one = record(method, seed)
     return {**one, "metrics": {**one["metrics"], "diagnostics": columns}}

@@ -21,6 +21,7 @@ AXES_HEIGHT, LOW_HEIGHT, GAP = 1.9, 1.0, 0.12
 LEGEND_ROW, TITLE_LINE, SMALL_LINE = 0.125, 0.15, 0.115
 MOST_COLUMNS = 4  # of the legend's names above panels side by side
 MOST_MARKED = 12  # points of the longest line, up to which each gets a marker
+LONGEST = 5  # characters of a tick at the side
 FEW_DECADES = 2.5  # up to which a logarithmic axis has ticks at 2 and 5 too
 
 Values = NDArray[np.float64]
@@ -187,6 +188,10 @@ def _draw(axes: Axes, line: Line, look: dict[str, Any], *, marked: bool) -> None
 
 def _ticks(axes: Axes, *, log: bool) -> None:
     axes.yaxis.set_major_locator(MaxNLocator(6))
+    low, high = sorted(axes.get_ylim())
+    shown = [tick for tick in axes.get_yticks() if low <= tick <= high]
+    if any(len(f"{tick:.6g}") > LONGEST for tick in shown):  # it would reach the axis' name
+        axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
     if not log:
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         return

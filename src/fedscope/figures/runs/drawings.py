@@ -30,12 +30,24 @@ from fedscope.records.run_curves import (
     gap_at,
     name_of,
 )
+from fedscope.records.stability import stable_under
 
 Kind = Literal[
-    "accuracy", "bytes", "rounds", "sharpness", "gap", "layers", "drift", "steps", "local", "probes"
+    "accuracy",
+    "bytes",
+    "rounds",
+    "stability",
+    "sharpness",
+    "gap",
+    "layers",
+    "drift",
+    "steps",
+    "local",
+    "probes",
 ]
 UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3}
 Pick = Callable[[Curvature], Estimate]
+Unit = Callable[[RunCurves, int], float]
 CURVATURE: Mapping[str, Pick] = {"λ_max": lambda one: one.lambda_max, "trace": lambda one: one.trace}
 FLATTER = " (← flatter)"
 
@@ -53,7 +65,8 @@ def draw(records: Sequence[RunCurves], kind: Kind, *, title: str = "") -> Figure
     """Draw one kind of figure of several runs.
 
     ``accuracy``: test accuracy by round; ``bytes``: by the bytes that server and clients sent; ``rounds``:
-    accuracy, λ_max and trace by round; ``sharpness``: λ_max and trace against test accuracy; ``gap``: against
+    accuracy, λ_max and trace by round; ``stability``: λ_max by round in units of the largest that local steps
+    are stable at; ``sharpness``: λ_max and trace against test accuracy; ``gap``: against
     test loss less training loss; ``layers``: λ_max of each layer's block; ``drift``, ``steps``, ``local`` and
     ``probes``: accuracy by round, and the quantities of that family of :mod:`.round_quantities`. ``title``
     stands above.
@@ -103,26 +116,55 @@ def _bytes(found: Sequence[Group], title: str) -> Figure:
 
 
 def _by_round(found: Sequence[Group], title: str) -> Figure:
-    measured = [[curvature_rounds(record) for record in group.records] for group in found]
-    samples = {number for own in measured for number, _ in own}
+    panels = [_curvature_panel(found, name, pick) for name, pick in CURVATURE.items()]
+    return _below_accuracy(found, panels, title)
+
+
+def _stability(found: Sequence[Group], title: str) -> Figure:
+    ratio = _curvature_panel(found, "λ_max / stable", lambda one: one.lambda_max, of=_stable)
+    edge = Line("edge of stability", np.zeros(1), np.ones(1), level=True)
+    return _below_accuracy(found, [Panel([*ratio.lines, edge], ratio.x_label, ratio.y_label)], title)
+
+
+def _stable(record: RunCurves, round: int) -> float:
+    rates = dict(zip(record.metrics.round, record.metrics.lr, strict=False))
+    found = stable_under(record.settings, rates.get(round))
+    if found is None:
+        raise UserError(f"the learning rate of {record.run} is not known: a run from elsewhere has none")
+    return found
+
+
+def _below_accuracy(found: Sequence[Group], panels: Sequence[Panel], title: str) -> Figure:
+    """Draw panels of curvature by round below one of the accuracy."""
+    accuracy = Panel([_line(group, _rounds(group)) for group in found], "round", "test accuracy (%)")
+    caption = f"curvature on {_samples(found):,} training samples, ± one standard error"
+    notes = "; ".join(filter(None, [caption, _spread(found)]))
+    return panels_figure([accuracy, *panels], title=title, caption=notes)
+
+
+def _samples(found: Sequence[Group]) -> int:
+    """Return the number of samples that all rounds are measured on."""
+    samples = {curvature_rounds(record)[0] for group in found for record in group.records}
     if len(samples) > 1:
         numbers = ", ".join(f"{number:,}" for number in sorted(samples))
         raise UserError(f"the rounds are measured on {numbers} samples: measure all with one --samples")
-    panels = [Panel([_line(group, _rounds(group)) for group in found], "round", "test accuracy (%)")]
-    for name, pick in CURVATURE.items():
-        lines = [
-            _curvature_line(group, [rounds for _, rounds in own], pick)
-            for group, own in zip(found, measured, strict=True)
-        ]
-        panels.append(Panel(lines, "round", name))
-    caption = f"curvature on {samples.pop():,} training samples, ± one standard error"
-    return panels_figure(panels, title=title, caption="; ".join(filter(None, [caption, _spread(found)])))
+    return samples.pop()
 
 
-def _curvature_line(group: Group, measured: Sequence[Sequence[Curvature]], pick: Pick) -> Line:
+def _curvature_panel(found: Sequence[Group], name: str, pick: Pick, of: Unit = lambda *_: 1.0) -> Panel:
+    return Panel([_curvature_line(group, pick, of) for group in found], "round", name)
+
+
+def _curvature_line(group: Group, pick: Pick, of: Unit) -> Line:
+    """Return a quantity by round, in units of ``of`` the run and the round."""
+    measured = [curvature_rounds(record)[1] for record in group.records]
     shared = sorted(set.intersection(*({one.round for one in rounds} for rounds in measured)))
-    found = [[pick(one) for one in rounds if one.round in shared] for rounds in measured]
-    values = np.array([[(one.value, one.stderr) for one in row] for row in found])
+    rows = []
+    for record, rounds in zip(group.records, measured, strict=True):
+        units = [of(record, round) for round in shared]
+        chosen = [pick(one) for one in rounds if one.round in shared]
+        rows.append([(one.value / u, one.stderr / u) for one, u in zip(chosen, units, strict=True)])
+    values = np.array(rows)
     error = values[..., 1][0] if len(values) == 1 else values[..., 0].std(0, ddof=1)
     return Line(group.name, np.array(shared, float), values[..., 0].mean(0), error, family=group.family)
 
@@ -264,7 +306,8 @@ def _reach(estimate: Estimate) -> Reach:
 
 
 _DRAWINGS: dict[Kind, Callable[[Sequence[Group], str], Figure]] = {
-    "accuracy": _accuracy, "bytes": _bytes, "rounds": _by_round, "sharpness": _sharpness, "gap": _gap,
-    "layers": _layers, "drift": partial(_diagnostics, "drift"), "steps": partial(_diagnostics, "steps"),
-    "local": partial(_diagnostics, "local"), "probes": partial(_diagnostics, "probes"),
+    "accuracy": _accuracy, "bytes": _bytes, "rounds": _by_round, "stability": _stability,
+    "sharpness": _sharpness, "gap": _gap, "layers": _layers, "drift": partial(_diagnostics, "drift"),
+    "steps": partial(_diagnostics, "steps"), "local": partial(_diagnostics, "local"),
+    "probes": partial(_diagnostics, "probes"),
 }  # fmt: skip

@@ -94,6 +94,7 @@ TITLES = {
     "hessian": "Hessian of the loss",
     "ggn": "Gauss–Newton matrix of the loss",
     "fisher": "Empirical Fisher information",
+    "mcfisher": "Monte-Carlo Fisher information",
 }
 _CROSS_CLIENT = [(symbol, reading) for symbol in SYMBOLS for reading in READINGS]
 

@@ -16,12 +16,19 @@ class Plane {
     this.eye = this.home;
     this.slider = box.querySelector("[data-rounds]");
     for (const select of all("select", box)) select.addEventListener("change", () => this.draw());
-    this.slider?.addEventListener("input", () => this.draw());
+    this.slider?.addEventListener("input", () => goTo(this.round()));
     for (const button of all("[data-turn]", box)) button.addEventListener("click", () => this.turn(button.dataset.turn));
   }
 
   round() {
     return this.scene.rounds[this.slider ? this.slider.value : 0];
+  }
+
+  // Move to the newest of the own rounds up to this one, or to the first.
+  follow(round) {
+    if (!this.slider) return;
+    this.slider.value = Math.max(0, this.scene.rounds.findLastIndex((own) => own <= round));
+    return this.draw();
   }
 
   quantity() {

@@ -51,6 +51,17 @@ for (const box of all("input[data-subject]")) {
   box.addEventListener("change", () => show(box.dataset.subject, box.checked));
 }
 
+// The round of one slider is shown in all planes, and marked in every curve.
+
+function goTo(round) {
+  for (const chart of charts.filter((box) => box.dataset.chart.startsWith("curve-"))) {
+    const own = page.charts[chart.dataset.chart].layout.shapes ?? [];
+    const mark = { type: "line", yref: "paper", x0: round, x1: round, y0: 0, y1: 1, line: { color: colour("faint"), width: 1 } };
+    Plotly.relayout(chart, { shapes: [...own, mark] });
+  }
+  return Promise.all(planes.map((plane) => plane.follow(round)));
+}
+
 // Rounds to a target accuracy.
 
 function count(target) {

@@ -17,6 +17,7 @@ from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.finite_checks import check_finite
 from fedscope.landscape.operators.gauss_newton import GaussNewton
 from fedscope.landscape.operators.hessian import Hessian
+from fedscope.landscape.operators.monte_carlo_fisher import MonteCarloFisher
 from fedscope.landscape.operators.product_cache import identity
 from fedscope.landscape.published.pyhessian import pyhessian_spectrum
 from fedscope.records.entries import Record, finite
@@ -37,6 +38,7 @@ OPERATORS: dict[OperatorName, type[LossOperator]] = {
     "hessian": Hessian,
     "ggn": GaussNewton,
     "fisher": EmpiricalFisher,
+    "mcfisher": MonteCarloFisher,
 }
 BATCHES, FEW_BATCHES = 16, 8  # that tell the data's errors; on a CPU small ones are as fast
 _UNASKED = ("device", "threads", "population")  # by rounding only, and what the samples' seed implies
@@ -182,6 +184,7 @@ def _check_clients(problem: Problem, request: Request, participants: Participant
 def _curvature(problem: Problem, request: Request, group: ProcessGroup | None) -> Callable[..., LossOperator]:
     """Return what makes the operator of a model on batches, or of some of its parameters."""
     kind, chosen = OPERATORS[request.operator], request.parameters or None
+    drawn = {"seed": stream_key(problem.source.seed, "labels")} if kind is MonteCarloFisher else {}
 
     def curvature(
         model: nn.Module, batches: Batches, parameters: Sequence[str] | None = chosen
@@ -189,7 +192,7 @@ def _curvature(problem: Problem, request: Request, group: ProcessGroup | None) -
         few = BATCHES if next(model.parameters()).device.type == "cpu" else FEW_BATCHES
         return kind(
             model, problem.loss_fn, batches, bn=request.bn, parameters=parameters, group=group,
-            deal=few if request.certified else None,
+            deal=few if request.certified else None, **drawn,
         )  # fmt: skip
 
     return curvature

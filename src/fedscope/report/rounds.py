@@ -1,0 +1,92 @@
+"""Curvature by round: λ_max and trace of the models that each run kept, and λ_max beside its stable size."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fedscope.figures.numbers import format_estimate
+from fedscope.records.estimates import Estimate
+from fedscope.records.run_curves import Curvature, most_rounds
+from fedscope.records.runs import RunRecord
+from fedscope.records.stability import stable_under
+from fedscope.report import look
+from fedscope.report.curves import ticks
+from fedscope.report.look import Chart
+from fedscope.report.subjects import Subject, Subjects, run_key
+
+Line = tuple[Subject, Sequence[tuple[int, float, float]]]  # round, value, standard error
+QUANTITIES: Mapping[str, Callable[[Curvature], Estimate]] = {
+    "λ_max": lambda one: one.lambda_max,
+    "trace": lambda one: one.trace,
+}
+EDGE = "λ_max / stable"
+IDS = {"λ_max": "lambda_max", "trace": "trace", EDGE: "stability"}
+_LEVEL = {
+    "type": "line",
+    "xref": "paper",
+    "x0": 0,
+    "x1": 1,
+    "y0": 1,
+    "y1": 1,
+    "line": {"dash": "dot", "color": "#888888"},
+}
+
+
+def curvature_by_round(runs: Sequence[RunRecord], who: Subjects) -> list[Chart]:
+    """Return a chart for each quantity; none where no run has two rounds measured on as many samples."""
+    found = [(run, *most_rounds(run.curvature)) for run in runs]
+    shown = [(run, samples, rounds) for run, samples, rounds in found if len(rounds) > 1]
+    if not shown:
+        return []
+    numbers = " or ".join(f"{number:,}" for number in sorted({samples for _, samples, _ in shown}))
+    said = f"On {numbers} training samples; bands: ± one standard error."
+    charts = []
+    for name, pick in QUANTITIES.items():
+        lines: list[Line] = [
+            (who[run_key(run)], [(one.round, pick(one).value, pick(one).stderr) for one in rounds])
+            for run, _, rounds in shown
+        ]
+        charts.append(_chart(name, lines, f"{name} of the models that each run kept. {said}"))
+    edges = [line for run, _, rounds in shown if (line := _in_edges(run, rounds, who[run_key(run)]))]
+    if edges:
+        caption = (
+            "λ_max in units of the largest λ at which a local step of the run does not diverge on a "
+            f"quadratic (Cohen et al. 2021). {said}"
+        )
+        charts.append(_chart(EDGE, edges, caption, shapes=[_LEVEL]))
+    return charts
+
+
+def _in_edges(run: RunRecord, rounds: Sequence[Curvature], subject: Subject) -> Line | None:
+    """Return λ_max in units of the largest stable one; None where the run does not say its steps."""
+    settings, rates = run.manifest.stated(), {one.round: one.lr for one in run.metrics}
+    points = []
+    for one in rounds:
+        stable = stable_under(settings, rates.get(one.round))
+        if stable is None:
+            return None
+        points.append((one.round, one.lambda_max.value / stable, one.lambda_max.stderr / stable))
+    return subject, points
+
+
+def _chart(name: str, lines: Sequence[Line], caption: str, **layout: Any) -> Chart:
+    traces, ends, last = [], [], 0
+    for subject, points in lines:
+        rounds, values, errors = zip(*points, strict=True)
+        low, high = ([v + sign * e for v, e in zip(values, errors, strict=True)] for sign in (-1, 1))
+        traces += look.band(subject, rounds, look.numbers(low), look.numbers(high))
+        traces.append(
+            {
+                **look.legend_entry(subject),
+                "type": "scatter",
+                "mode": "lines+markers",
+                "x": rounds,
+                "y": look.numbers(values),
+                "line": look.line(subject),
+                "marker": {"symbol": subject.symbol, "size": 6},
+                "hovertemplate": "%{y:.4g}",
+            }
+        )
+        last = max(last, *rounds)
+        ends.append(f"{subject.name} ends at {format_estimate(values[-1], errors[-1])} in round {rounds[-1]}")
+    whole = look.layout("round", name, hovermode="x unified", xaxis=ticks(last), **layout)
+    return Chart(f"curve-{IDS[name]}", f"{name} by round: {'; '.join(ends)}.", caption, traces, whole)
