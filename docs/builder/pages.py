@@ -47,6 +47,7 @@ def part(root: Path, name: str) -> str:
         "records": records.index,
         "names": names.index,
         "methods": methods.index,
+        "quantities": records.quantities,
     }
     if kind in makers:
         return makers[kind]()

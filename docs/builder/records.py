@@ -13,6 +13,7 @@ from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord
 from fedscope.records.outcomes import OutcomesRecord
 from fedscope.records.partition import PartitionRecord
+from fedscope.records.round_quantities import QUANTITIES
 from fedscope.records.run_curves import RunCurves
 from fedscope.records.sharpness import CorrelationRecord, SharpnessRecord
 
@@ -60,6 +61,14 @@ def index() -> str:
         for page, (title, said, models) in RECORDS.items()
     ]
     return table(["record", "schema", "written by"], rows)
+
+
+def quantities() -> str:
+    """Return a table of the curves that a run's diagnostics make."""
+    rows = [
+        [f"`{one.name}`", f"`{one.field}`", one.unit, one.meaning, f"`{one.family}`"] for one in QUANTITIES
+    ]
+    return table(["curve", "field", "unit", "meaning", "`--kind`"], rows)
 
 
 def schema_of(model: type[BaseModel]) -> str:

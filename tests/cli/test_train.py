@@ -67,7 +67,7 @@ def test_every_setting_reaches_the_manifest(fedscope: Command) -> None:
         "optimizer_state": "client", "exhausted": "refill", "memory": "keep", "clients_limit": 1,
         "steps_limit": 2, "evaluate_on": "test", "eval_model": "sel", "eval_drop_last": True, "target": 0.5,
         "shift": "bernoulli", "shift_probability": 0.1, "shift_sequence": 2, "shift_metric": "mean_current",
-        "shortcut": "B", "validation": 0.1,
+        "shortcut": "B", "validation": 0.1, "probe_curvature": 1, "probe_samples": 16,
     }  # fmt: skip
     flags = [
         part

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
-OWN = ("before", "first_epoch", "clipped", "rise", "cosine", "ascents", "passes")
+OWN = ("before", "first_epoch", "clipped", "rise", "cosine", "ascents")
 """Loss of the first mini-batch; mean loss of the first epoch; clipped steps; ℓ(w + e) − ℓ(w) and the
-cosine of the two gradients, each summed over the steps that have both; the number of these steps; and the
-number of forward passes of which the method notes something."""
+cosine of the two gradients, each summed over the steps that have both; and the number of these steps."""
 
 
 class Observations:
@@ -44,7 +43,6 @@ class Observations:
     def note(self, notes: Tensor) -> None:
         """Add the method's notes (K, L) of one forward pass."""
         if notes.shape[1]:
-            self.values[: len(notes), self._at["passes"]] += 1
             self.values[: len(notes), len(OWN) :] += notes
 
 
@@ -57,4 +55,4 @@ def joined(noted: Mapping[str, Sequence[str]], notes: Mapping[str, Tensor], like
         notes[name] if len(notes[name]) == len(labels) else like.new_full((len(labels),), torch.nan)
         for name, labels in noted.items()
     ]
-    return torch.cat(whole) if whole else like.new_zeros(0)
+    return torch.cat(whole) if len(whole) > 1 else whole[0] if whole else like.new_zeros(0)

@@ -5,6 +5,7 @@ need every update at once: as long as they are few and fit 256 MiB in float32 th
 cosines are not recorded. Stacks are added in one order, so the numbers do not depend on the workers.
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -58,12 +59,13 @@ class ClientUpdates:
     def record(self) -> Updates:
         """Return what is recorded once all updates are added."""
         squares, mean, statistics = self._squares, self._updates.mean, self._batchnorm
-        total = len(squares) * mean if self._equal else self._updates.total
+        size = float(mean @ mean)
+        total = float(self._updates.total @ self._updates.total)
         found: dict[str, object] = {
             "norms": short(squares.sqrt()),
-            "mean_norm": finite(float(mean.norm())),
+            "mean_norm": finite(math.sqrt(size)),
             "drift": finite(self._updates.scatter),
-            "diversity": finite(float(squares.sum() / total.square().sum())),
+            "diversity": finite(float(squares.sum() / (len(squares) ** 2 * size if self._equal else total))),
         }
         if self._held is not None:
             pairs, to_mean = cosines(self._held, mean)
