@@ -19,6 +19,9 @@ GROUPS = {
     "fedscope.landscape.operators": "operators",
     "fedscope.landscape.spectral": "spectra",
     "fedscope.landscape.heterogeneity": "clients",
+    "fedscope.landscape.matching": "clients",
+    "fedscope.landscape.paths": "clients",
+    "fedscope.landscape.gradients": "clients",
     "fedscope.landscape.surfaces": "surfaces",
     "fedscope": "runs",
 }
