@@ -4,11 +4,15 @@ The module can be called: ``fedscope.landscape(...)`` is :func:`fedscope.api.lan
 """
 
 from fedscope.callable_module import make_callable
+from fedscope.landscape.gradients.client_noise import client_gradient_noise, gradient_noise
+from fedscope.landscape.gradients.results import GradientNoise, NoiseScale, Ratio
 from fedscope.landscape.heterogeneity.cross_client import cross_client
 from fedscope.landscape.heterogeneity.results import CrossClient
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.batchnorm import frozen_copy
 from fedscope.landscape.loss.state_space import StateSpace
+from fedscope.landscape.matching.symmetry import Symmetry, permutation_symmetry
+from fedscope.landscape.matching.weight_matching import Matched, match_weights
 from fedscope.landscape.operators.adapters import as_operator
 from fedscope.landscape.operators.base import LambdaOperator, Operator, Product
 from fedscope.landscape.operators.by_batch.batch_mean import BatchMean
@@ -17,6 +21,9 @@ from fedscope.landscape.operators.gauss_newton import GaussNewton
 from fedscope.landscape.operators.hessian import Hessian
 from fedscope.landscape.operators.monte_carlo_fisher import MonteCarloFisher
 from fedscope.landscape.operators.probes import orthogonal, rademacher
+from fedscope.landscape.paths.barriers import averaging_barrier, pair_barriers
+from fedscope.landscape.paths.critical_sharpness import critical_sharpness, update_sharpness
+from fedscope.landscape.paths.results import AveragingBarrier, CriticalStep, PairBarriers, UpdateSharpness
 from fedscope.landscape.sharpness.average_case import average_sharpness, low_pass_loss
 from fedscope.landscape.sharpness.block_spectra import (
     block_spectra,
@@ -50,9 +57,11 @@ from fedscope.landscape.surfaces.surface import surface
 
 __all__ = [
     "AutoPGD",
+    "AveragingBarrier",
     "Axis",
     "BatchMean",
     "Batches",
+    "CriticalStep",
     "CrossClient",
     "Density",
     "Diagonal",
@@ -63,40 +72,54 @@ __all__ = [
     "Estimated",
     "Estimator",
     "GaussNewton",
+    "GradientNoise",
     "Hessian",
     "LambdaOperator",
     "Mark",
+    "Matched",
     "MonteCarloFisher",
     "Networks",
     "NoiseLevel",
+    "NoiseScale",
     "OneStep",
     "Operator",
+    "PairBarriers",
     "Product",
+    "Ratio",
     "Sharpness",
     "Solution",
     "StateSpace",
     "Surface",
+    "Symmetry",
     "Trace",
+    "UpdateSharpness",
     "as_operator",
     "average_sharpness",
+    "averaging_barrier",
     "barrier",
     "best_plane",
     "block_spectra",
+    "client_gradient_noise",
+    "critical_sharpness",
     "cross_client",
     "deflated_diagonal",
     "diagonal",
     "eigen_directions",
     "fisher_rao_norm",
     "frozen_copy",
+    "gradient_noise",
     "largest_relative_flatness",
     "last_linear",
     "layer_eigenpairs",
     "layer_patterns",
     "line_between",
     "low_pass_loss",
+    "match_weights",
     "mean_spectral_distance",
     "orthogonal",
     "pac_bayes_sigma",
+    "pair_barriers",
+    "permutation_symmetry",
     "plane_through",
     "principal_cosines",
     "rademacher",
@@ -109,6 +132,7 @@ __all__ = [
     "surface",
     "top_eigenpairs",
     "trace",
+    "update_sharpness",
     "worst_case_sharpness",
 ]
 

@@ -11,10 +11,13 @@ from fedscope.errors import UserError
 from fedscope.landscape import (
     LambdaOperator,
     MonteCarloFisher,
+    client_gradient_noise,
     cross_client,
     deflated_diagonal,
     diagonal,
     layer_eigenpairs,
+    pair_barriers,
+    permutation_symmetry,
     random_directions,
     spectral_density,
     top_eigenpairs,
@@ -24,6 +27,12 @@ from fedscope.landscape.published.estimators import published_eigenpairs, publis
 from tests.landscape.cases import matrix_operator, mlp, symmetric
 
 CASE, LAYER = mlp(), nn.Linear(3, 2)
+SYMMETRY = permutation_symmetry(CASE.model, CASE.batches)
+OTHER = {
+    name: torch.randn(t.shape, generator=torch.Generator().manual_seed(3), dtype=t.dtype)
+    for name, t in CASE.model.state_dict().items()
+}
+STATES = [CASE.model.state_dict(), OTHER]
 
 
 def _operator(shift: float = 0.0) -> LambdaOperator:
@@ -52,7 +61,18 @@ DRAWING: dict[str, Callable[..., Tensor]] = {
         published_eigenpairs(_operator(), max_iterations=2, **draws).vectors
     ),
     "MonteCarloFisher": _fisher,
+    "Symmetry.random": lambda **draws: torch.cat(list(SYMMETRY.random(**draws).values())),
+    "pair_barriers": lambda **draws: (
+        pair_barriers(
+            CASE.model, lambda o, t: (2 * o).sin().mean() + 0 * t.sum(), CASE.batches, STATES, **draws
+        ).values
+    ),
+    "client_gradient_noise": lambda **draws: torch.tensor(
+        client_gradient_noise(CASE.model, CASE.loss_fn, [CASE.batches], **draws).within.stderr
+    ),
 }
+
+SEVERAL = ("layer_eigenpairs", "cross_client", "pair_barriers", "client_gradient_noise")
 
 
 @pytest.mark.parametrize("name", DRAWING)
@@ -67,7 +87,7 @@ def test_a_seed_is_its_generator_and_nothing_else_is_drawn_from(name: str) -> No
     own = draw(generator=generator)
     assert torch.equal(own, draw(generator=torch.Generator().manual_seed(1)))
     assert not torch.equal(generator.get_state(), state)
-    if name not in ("layer_eigenpairs", "cross_client"):  # whose several streams are of a seed drawn from it
+    if name not in SEVERAL:  # whose several streams are of a seed drawn from it
         assert torch.equal(own, draw(seed=1))
     assert torch.equal(torch.get_rng_state(), before)
 

@@ -13,6 +13,7 @@ from fedscope.landscape.gradients.results import GradientNoise, NoiseScale
 from fedscope.landscape.loss.batches import Batches, Data
 from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction
 from fedscope.landscape.loss.mean_loss import check_loss
+from fedscope.landscape.operators.probes import seed_of
 from fedscope.landscape.operators.progress import Progress
 from fedscope.statistics.intervals import finite_population
 
@@ -26,7 +27,8 @@ def gradient_noise(
     *,
     bn: BatchNormMode = "eval",
     groups: int = GROUPS,
-    seed: int = 0,
+    generator: torch.Generator | None = None,
+    seed: int | None = None,
     progress: Progress | None = None,
 ) -> NoiseScale:
     """Return tr Σ, ‖G‖² and the noise scale tr Σ/‖G‖² of a network's loss.
@@ -34,7 +36,7 @@ def gradient_noise(
     Arguments and errors as of :func:`client_gradient_noise`, for one client.
     """
     found = client_gradient_noise(
-        model, loss_fn, [batches], bn=bn, groups=groups, seed=seed, progress=progress
+        model, loss_fn, [batches], bn=bn, groups=groups, generator=generator, seed=seed, progress=progress
     )
     return found.clients[0]
 
@@ -47,7 +49,8 @@ def client_gradient_noise(
     weights: Sequence[float] | None = None,
     bn: BatchNormMode = "eval",
     groups: int = GROUPS,
-    seed: int = 0,
+    generator: torch.Generator | None = None,
+    seed: int | None = None,
     progress: Progress | None = None,
 ) -> GradientNoise:
     """Return how gradients scatter over the samples of each client, of all, and between clients.
@@ -63,7 +66,8 @@ def client_gradient_noise(
         bn: as of ``Hessian``.
         groups: batches that each client's samples are dealt to at least, of 8 samples or more where they are
             not in smaller batches already (:meth:`Batches.dealt`); at least 3 for errors.
-        seed: of the deal.
+        generator: draws the deal.
+        seed: of such a generator instead; 0 if neither is given.
         progress: called after every batch.
 
     Raises:
@@ -73,7 +77,8 @@ def client_gradient_noise(
         raise UserError(
             f"{len(clients)} clients in {groups} groups have no gradients; give one or more of each"
         )
-    dealt = [Batches.of(client).dealt(groups, seed) for client in clients]
+    own = seed_of(generator, seed)
+    dealt = [Batches.of(client).dealt(groups, own) for client in clients]
     p = _shares(weights, [one.samples for one in dealt])
     losses = [FlatLoss(model, loss_fn, one, bn=bn) for one in dealt]
     check_loss(losses[0])

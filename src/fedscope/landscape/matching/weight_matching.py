@@ -45,6 +45,12 @@ class Matched(Printed):
     assignments: int  # linear assignments solved
     pinned: tuple[str, ...]  # see Symmetry
 
+    def __repr__(self) -> str:
+        return (
+            f"Matched(similarity={self.similarity:.6g}, before {self.similarity_before:.6g}; "
+            f"{self.moved} of {self.channels} channels moved)"
+        )
+
 
 def match_weights(
     model: nn.Module,

@@ -26,6 +26,7 @@ from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.landscape.loss.state_space import StateSpace
 from fedscope.landscape.matching.symmetry import Symmetry, permutation_symmetry
 from fedscope.landscape.matching.weight_matching import match_weights
+from fedscope.landscape.operators.probes import seed_of
 from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.paths.peak import Peak, peak, unbiased
 from fedscope.landscape.paths.results import AveragingBarrier, PairBarriers
@@ -47,7 +48,8 @@ def pair_barriers(
     bn: BatchNormMode = "eval",
     points: int = POINTS,
     steps: int = STEPS,
-    seed: int = 0,
+    generator: torch.Generator | None = None,
+    seed: int | None = None,
     progress: Progress | None = None,
 ) -> PairBarriers:
     """Return the barriers between all pairs of networks, on the same samples.
@@ -63,7 +65,8 @@ def pair_barriers(
             ``recalibrate`` re-estimates them at every point, the ends too; see :class:`SampleLosses`.
         points: inside each line, before refinement.
         steps: at most, to refine a peak.
-        seed: of the halves of the samples, and the orders of matching.
+        generator: draws the halves of the samples, and the orders of matching.
+        seed: of such a generator instead; 0 if neither is given.
         progress: called after every pair.
 
     Raises:
@@ -74,7 +77,7 @@ def pair_barriers(
             f"{len(states)} networks, {points} points a line, {steps} steps: give two networks, one point "
             "or more, and no negative steps"
         )
-    samples = Batches.of(batches)
+    samples, own = Batches.of(batches), seed_of(generator, seed)
     at = SampleLosses(model, loss_fn, samples, bn=bn)
     flats = [flat_network(at.space, model, state) for state in states]
     found = symmetry or (permutation_symmetry(model, samples) if match else None)
@@ -83,11 +86,11 @@ def pair_barriers(
     for done, (i, j) in enumerate(pairs, 1):
         other = flats[j]
         if match and found is not None:
-            fitted = match_weights(model, states[i], states[j], symmetry=found, seed=seed)
+            fitted = match_weights(model, states[i], states[j], symmetry=found, seed=own)
             other = flat_network(at.space, model, fitted.state)
         similar.append(_cosine(flats[i][: at.space.n], other[: at.space.n]))
         curve = _Excess(at, (flats[i], other), (ends[i], ends[j]))
-        tops.append(peak(curve, at.sizes, points=points, steps=steps, seed=seed))
+        tops.append(peak(curve, at.sizes, points=points, steps=steps, seed=own))
         if progress:
             progress(done, len(pairs))
     errors = [at.error(top.split) for top in tops]
@@ -145,7 +148,8 @@ def averaging_barrier(
     match: bool = False,
     symmetry: Symmetry | None = None,
     bn: BatchNormMode = "eval",
-    seed: int = 0,
+    generator: torch.Generator | None = None,
+    seed: int | None = None,
 ) -> AveragingBarrier:
     """Return the excess of the loss of the networks' average over the average of their losses.
 
@@ -157,7 +161,8 @@ def averaging_barrier(
         model, loss_fn, batches, states, symmetry, bn: as of :func:`pair_barriers`.
         weights: p_k, at least 0, in any unit; equal ones if not given.
         match: permute all networks to fit the first.
-        seed: of the orders of matching.
+        generator: draws the orders of matching.
+        seed: of such a generator instead; 0 if neither is given.
 
     Raises:
         UserError: as of :func:`pair_barriers`; weights that are no weights of K networks.
@@ -165,13 +170,13 @@ def averaging_barrier(
     if len(states) < 2:
         raise UserError(f"an average of {len(states)} networks has no barrier; give two or more")
     p = shares_of(weights, len(states))
-    samples = Batches.of(batches)
+    samples, own = Batches.of(batches), seed_of(generator, seed)
     at = SampleLosses(model, loss_fn, samples, bn=bn)
     flats = [flat_network(at.space, model, state) for state in states]
     ends = torch.stack([at(flat) for flat in flats])
     if match:
         found = symmetry or permutation_symmetry(model, samples)
-        fitted = [match_weights(model, states[0], s, symmetry=found, seed=seed).state for s in states[1:]]
+        fitted = [match_weights(model, states[0], s, symmetry=found, seed=own).state for s in states[1:]]
         flats[1:] = [flat_network(at.space, model, state) for state in fitted]
     middle, mean = at(torch.einsum("k,kn->n", p, torch.stack(flats))), p @ ends
     n = at.space.n
