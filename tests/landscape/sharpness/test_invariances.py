@@ -77,7 +77,7 @@ def sigma(adaptive: bool) -> Measure:
 
 def distance(net: nn.Module, batches: Batches) -> float:
     names = [name for name, p in net.named_parameters() if p.ndim > 1]
-    densities = {name: spectral_density(operator(net, batches, name), probes=4) for name in names}
+    densities = {name: spectral_density(operator(net, batches, name), probes=2, steps=10) for name in names}
     return mean_spectral_distance(densities).value
 
 

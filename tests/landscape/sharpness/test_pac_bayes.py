@@ -37,7 +37,7 @@ def test_of_a_quadratic_it_is_the_root_of_the_target_over_the_noise_form(adaptiv
     z = c * draws(2, 5, 6)
     per_unit = float(torch.einsum("mi,ij,mj->m", z, matrix, z).mean()) / 2
     found = pac_bayes_sigma(
-        net, mean_of, batches, target=0.1, of="loss", adaptive=adaptive, epsilon=0, rtol=1e-8, seed=2
+        net, mean_of, batches, target=0.1, of="loss", adaptive=adaptive, epsilon=0, rtol=5e-7, seed=2
     )
     assert found.value == pytest.approx(math.sqrt(0.1 / per_unit), rel=1e-6)
     assert found.deviation == pytest.approx(0.1, rel=1e-6)
@@ -55,7 +55,7 @@ def test_noise_in_units_of_the_weights_has_a_floor() -> None:
         return float(torch.einsum("mi,ij,mj->m", noise, matrix, noise).mean()) / 2
 
     found = pac_bayes_sigma(
-        net, mean_of, batches, target=0.2, of="loss", adaptive=True, epsilon=0.05, pairs=4, rtol=1e-9
+        net, mean_of, batches, target=0.2, of="loss", adaptive=True, epsilon=0.05, pairs=4, rtol=3e-7
     )
     assert deviation(found.value) == pytest.approx(0.2, rel=1e-6)
 
@@ -126,7 +126,7 @@ def test_its_intervals_cover() -> None:
         g = torch.Generator().manual_seed(seed)
         curvatures = torch.empty(16, 8, 12, dtype=torch.float64).exponential_(generator=g).mean(1)
         objective: Any = _Diagonal(curvatures)
-        found = noise_level(Deviations(objective, "loss", None, 8, g, None), 0.1, 3e-2, seed)
+        found = noise_level(Deviations(objective, "loss", None, 8, g, None), 0.1, 6e-2, seed)
         own += found.ends[0] <= math.sqrt(0.2 / float(curvatures.mean(0).sum())) <= found.ends[1]
         population += found.population_ends[0] <= math.sqrt(0.2 / 12) <= found.population_ends[1]
     assert 0.92 <= own / 300 <= 0.98

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
 from fedscope.figures.text.sharpness import SYMBOLS
 from fedscope.landscape.loss.batches import Batches
@@ -54,7 +55,7 @@ def measure(
     """
     check_request(request)
     cache = keep if isinstance(keep, ResultCache) else ResultCache(keep)
-    batches = _told_by(problem)
+    batches = _told_by(problem, request.bn)
     operator = Hessian(problem.model, problem.loss_fn, batches, bn=request.bn)
     check_finite(str(problem.path), problem.model, operator.loss)
     own, parts = Quantities(problem, batches, request), list[SharpnessRecord]()
@@ -88,9 +89,9 @@ def measure(
     return _joined(problem, request, parts)
 
 
-def _told_by(problem: Problem) -> Batches:
+def _told_by(problem: Problem, bn: BatchNormMode) -> Batches:
     """Return the samples dealt to batches that tell errors; as they are where their loss is no mean."""
-    if not is_mean(FlatLoss(problem.model, problem.loss_fn, problem.batches)):
+    if not is_mean(FlatLoss(problem.model, problem.loss_fn, problem.batches, bn=bn)):
         return problem.batches
     return problem.batches.dealt(BATCHES, problem.source.seed)
 
