@@ -9,6 +9,7 @@ from builder.fields import Field, anchor, fields, shown
 from builder.markdown import prose, table
 from fedscope.checkpoints.file.schema import CheckpointInfo, Manifest, Round, Settings
 from fedscope.records.artefact import ArtefactRecord
+from fedscope.records.clients import ClientsRecord
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord
 from fedscope.records.outcomes import OutcomesRecord
@@ -22,6 +23,7 @@ FOLDER = "reference/json"
 RECORDS: dict[str, tuple[str, str, tuple[type[BaseModel], ...]]] = {
     "hessian": ("Curvature", "`fedscope hessian --json`", (HessianRecord,)),
     "sharpness": ("Sharpness", "`fedscope sharpness --json`", (SharpnessRecord, CorrelationRecord)),
+    "clients": ("Clients of a round", "`fedscope clients --json`", (ClientsRecord,)),
     "landscape": (
         "Landscape",
         "`fedscope plot-landscape --json`; an `ObjectiveRecord` only recipes, in the registry's cache",

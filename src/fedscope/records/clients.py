@@ -55,12 +55,10 @@ class Amount(Entry):
 class Cell(Plain):
     """One function at one point of weight space."""
 
-    function: (
-        Function  # ``own``: each client's loss on its own rows; ``global``: the loss on the problem's samples
-    )
-    weights: (
-        Point  # ``own``: the client's upload; ``global``: the round's model; ``start``: what it began with
-    )
+    # ``own``: each client's loss on its own rows; ``global``: the loss on the problem's samples
+    function: Function
+    # ``own``: the client's upload; ``global``: the round's model; ``start``: what it began with
+    weights: Point
     clients: Many[Amount]  # of each client; of the global function at the global weights the same for all
     mean: Amount  # Σ p_k over the clients
 
@@ -76,9 +74,9 @@ class Gap(Plain):
 class Flatness(Plain):
     """One quantity in all cells, and their differences."""
 
-    quantity: Quantity
-    cells: Many[Cell]
-    gaps: Many[Gap]
+    quantity: Quantity  # ``loss``, ``lambda_max`` or ``trace``
+    cells: Many[Cell]  # of each function at each point
+    gaps: Many[Gap]  # differences of cells
 
     def cell(self, function: Function, weights: Point) -> Cell | None:
         """Return one cell; None where it was not measured."""
@@ -115,9 +113,9 @@ class Alignment(Plain):
     # how many standard errors the k-th eigenvalue lies above the next one, at least, over all spaces; of few
     # the intervals of shares are too narrow
     separation: Number
-    clients: Many[ClientAlignment]
-    own: Aligned  # Σ p_k of the clients'
-    overall: Aligned = Field(alias="global")
+    clients: Many[ClientAlignment]  # of each client
+    own: Aligned  # Σ p_k of the clients' beside their own Hessians
+    overall: Aligned = Field(alias="global")  # Σ p_k of the clients' beside the global Hessian
 
 
 class Terms(Plain):
@@ -132,8 +130,8 @@ class Terms(Plain):
 class Drift(Plain):
     """What averaging costs by one function: each client's terms, and their mean Σ p_k."""
 
-    clients: Many[Terms]
-    mean: Terms
+    clients: Many[Terms]  # of each client
+    mean: Terms  # Σ p_k over the clients
 
 
 class Averaging(Plain):
@@ -143,9 +141,8 @@ class Averaging(Plain):
     own: Drift  # of each client's own loss
     # Σ p_k F(w_k) − F(w̄) with each model's own BatchNorm statistics; None without such layers [loss]
     own_buffers: Amount | None
-    distance: (
-        Number  # of the mean of the uploads from the round's model, relative to the clients' root mean square
-    )
+    # of the mean of the uploads from the round's model, relative to the clients' root mean square distance
+    distance: Number
 
 
 class Overlap(Plain):
@@ -163,7 +160,7 @@ class Overlap(Plain):
 class Taken(Plain):
     """What one client brought."""
 
-    number: Count
+    number: Count  # of the client
     share: Number  # p_k, its weight in the mean of the round
     samples: Count  # of its rows that were measured on [samples]
     population: Count  # rows that it holds [samples]
@@ -186,9 +183,9 @@ class ClientsRecord(Plain):
     tol: Number  # residual of the eigenpairs, relative to λ_max
     probes: Count  # of each trace
     flatness: Many[Flatness]  # loss, λ_max and trace, as asked for
-    alignment: Alignment | None = None
-    averaging: Averaging | None = None
-    overlap: Overlap | None = None
+    alignment: Alignment | None = None  # of the clients' updates; None: not asked for
+    averaging: Averaging | None = None  # its cost; None: not asked for
+    overlap: Overlap | None = None  # of the clients' eigenspaces; None: not asked for
     cross_client: CrossClient | None = None  # H_N and H_D
     converged: bool  # whether all eigenpairs reached ``tol``
     products: dict[str, int]  # Hessian–vector products of each part [products]

@@ -12,11 +12,14 @@ from fedscope.errors import UserError
 from fedscope.figures.surface.from_records import draw
 from fedscope.figures.surface.surfaces import MOST_CHECKPOINTS
 from fedscope.figures.text.labels import data_name
+from fedscope.records.clients import ClientsRecord
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord
 from fedscope.records.reading import Analysis
 from fedscope.records.runs import RunRecord
-from fedscope.report import clients, curves, metrics, page, planes, provenance, rounds, spectra, training
+from fedscope.report import clients, curves, metrics, page, planes, provenance, spectra, training
+from fedscope.report.parting import round_parts
+from fedscope.report.rounds import curvature_by_round
 from fedscope.report.subjects import Subjects, key_of, subjects
 from fedscope.report.summary import summary
 
@@ -28,9 +31,14 @@ make_callable(__name__, "fedscope.api.report:report")
 
 
 def report_page(
-    runs: Sequence[RunRecord], curvatures: Sequence[HessianRecord], landscapes: Sequence[LandscapeRecord]
+    runs: Sequence[RunRecord],
+    curvatures: Sequence[HessianRecord],
+    landscapes: Sequence[LandscapeRecord],
+    rounds: Sequence[ClientsRecord] = (),
 ) -> str:
     """Return the report of runs and of what was measured of them: a whole HTML document.
+
+    ``rounds`` are of `fedscope clients`.
 
     Raises:
         UserError: there is nothing at all to report.
@@ -43,7 +51,7 @@ def report_page(
     data_sets = {run.manifest.data.name for run in runs}
     data_sets |= {one.problem.dataset for one in analyses if one.problem.dataset is not None}
     title = f"{names} on {', '.join(map(data_name, sorted(data_sets)))}" if data_sets else names
-    return _page(title, "Report", runs, curvatures, landscapes, who)
+    return _page(title, "Report", runs, curvatures, landscapes, who, rounds)
 
 
 def landscape_page(landscapes: Sequence[LandscapeRecord]) -> str:
@@ -76,11 +84,12 @@ def _page(
     curvatures: Sequence[HessianRecord],
     landscapes: Sequence[LandscapeRecord],
     who: Subjects,
+    rounds: Sequence[ClientsRecord] = (),
 ) -> str:
     shown = [(who[key_of(record.checkpoint)], record) for record in curvatures]
     density, spectrum = spectra.density_chart(shown), spectra.spectrum_chart(shown)
     charts = {
-        "convergence": [*curves.convergence(runs, who), *rounds.curvature_by_round(runs, who)],
+        "convergence": [*curves.convergence(runs, who), *curvature_by_round(runs, who)],
         "diagnostics": curves.diagnostics(runs, who),
         "density": [density] if density else [],
         "spectrum": [spectrum] if spectrum else [],
@@ -102,6 +111,8 @@ def _page(
         "pairs": of_pairs,
         "target": curves.target(runs),
         "groups": drawn,
+        "rounds": round_parts(rounds),
+        "of_rounds": [provenance.source_of_analysis(record) for record in rounds],
         "of_runs": [provenance.source_of_run(run) for run in runs],
         "of_curvatures": [provenance.source_of_analysis(record) for record in curvatures],
     }
@@ -112,7 +123,7 @@ def _page(
         "planes": [group["scene"] for group in drawn],
         "curves": curves.series(runs, who),
     }
-    return page.render(context, data, provenance.provenance(runs, [*curvatures, *landscapes]))
+    return page.render(context, data, provenance.provenance(runs, [*curvatures, *landscapes, *rounds]))
 
 
 def _drawn(place: int, group: planes.Group, who: Subjects) -> dict[str, Any]:

@@ -6,13 +6,14 @@ from typing import Any
 
 from fedscope.figures.provenance import made_from
 from fedscope.figures.text.labels import label
+from fedscope.records.clients import ClientsRecord
 from fedscope.records.hessian import Checkpoint
 from fedscope.records.landscape import LandscapeRecord
 from fedscope.records.reading import Analysis
 from fedscope.records.runs import RunRecord
 
 
-def source_of_analysis(record: Analysis) -> dict[str, Any]:
+def source_of_analysis(record: Analysis | ClientsRecord) -> dict[str, Any]:
     """Return what made an analysis, as lines for a reader: each a name and its value."""
     landscape = record if isinstance(record, LandscapeRecord) else None
     asked = {**record.problem.to_json(), "directions": landscape and landscape.directions}
@@ -52,7 +53,7 @@ def source_of_run(run: RunRecord) -> dict[str, Any]:
     }
 
 
-def provenance(runs: Sequence[RunRecord], records: Sequence[Analysis]) -> dict[str, Any]:
+def provenance(runs: Sequence[RunRecord], records: Sequence[Analysis | ClientsRecord]) -> dict[str, Any]:
     """Return the provenance of a page as plain data: analyses as in a figure's record, and the runs.
 
     Of a path only the file's name is kept: a page is sent around.

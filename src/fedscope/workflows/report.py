@@ -10,6 +10,7 @@ from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
+from fedscope.records.clients import ClientsRecord
 from fedscope.records.commands import registry_option
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord
@@ -22,6 +23,7 @@ from fedscope.workflows.landscape.named_slices import Plane
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.requests import CrossClientRequest, Request
 from fedscope.workflows.results import basis
+from fedscope.workflows.results.cache import ResultCache
 from fedscope.workflows.run_records import measured_rounds
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import at, remarks
@@ -89,7 +91,25 @@ def report(request: ReportRequest, reporter: Reporter = SILENT) -> Report:
         records = measured(checkpoints, request, reporter)
     else:
         records = known(store, checkpoints, request.given)
-    return Report(page_of([as_record(run, paths) for run in runs_of(paths)], records), records)
+    runs = [as_record(run, paths) for run in runs_of(paths)]
+    return Report(page_of(runs, records, rounds_of(store, paths)), records)
+
+
+def rounds_of(store: Registry, checkpoints: Sequence[Path]) -> list[ClientsRecord]:
+    """Return what the registry has of the clients of the checkpoints' rounds: of each the fullest record."""
+    hashes = [describe_checkpoint(path)[1] for path in checkpoints]
+    found: dict[str, ClientsRecord] = {}
+    for record in ResultCache(store.analysis).results():
+        if isinstance(record, ClientsRecord) and (sha256 := record.checkpoint.sha256) in hashes:
+            known = found.get(sha256)
+            if known is None or _extent(record) > _extent(known):
+                found[sha256] = record
+    return [found[sha256] for sha256 in dict.fromkeys(hashes) if sha256 in found]
+
+
+def _extent(record: ClientsRecord) -> tuple[int, int]:
+    """Return how many parts a record has, and on how many samples."""
+    return len(record.measured), record.problem.samples
 
 
 def measured(checkpoints: WithEarlier, request: ReportRequest, reporter: Reporter) -> list[Analysis]:
@@ -193,10 +213,13 @@ def as_record(run: Run, paths: Sequence[Path] = ()) -> RunRecord:
     )
 
 
-def page_of(runs: Sequence[RunRecord], records: Sequence[Analysis]) -> str:
+def page_of(
+    runs: Sequence[RunRecord], records: Sequence[Analysis], rounds: Sequence[ClientsRecord] = ()
+) -> str:
     """Return the HTML of runs and of what was measured of them."""
     curvatures = [record for record in records if isinstance(record, HessianRecord)]
-    return report_page(runs, curvatures, [r for r in records if isinstance(r, LandscapeRecord)])
+    landscapes = [record for record in records if isinstance(record, LandscapeRecord)]
+    return report_page(runs, curvatures, landscapes, rounds)
 
 
 def _has(records: Sequence[Analysis], kind: type[Analysis], sha256: str) -> bool:

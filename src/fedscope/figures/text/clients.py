@@ -65,7 +65,7 @@ def _cells(record: ClientsRecord) -> Table:
         "upload, "
         "w̄: the global model, w_start: what the round began with; λ_max is too high on few samples",
     )
-    columns = ("", *(CELL_NAMES[place] for place in places))
+    columns = ("quantity", *(CELL_NAMES[place] for place in places))
     return Table(f"{label(record.checkpoint)}: {len(record.clients)} clients", columns, tuple(rows), notes)
 
 
@@ -74,7 +74,7 @@ def _gaps(record: ClientsRecord) -> Table:
         (SYMBOLS[one.quantity], *(amount_text(one.gap(name).mean) for name in GAP_NAMES))
         for one in record.flatness
     ]
-    columns = ("", *GAP_NAMES.values())
+    columns = ("quantity", *GAP_NAMES.values())
     notes = ("of one function on common samples (the second and third) errors are paired",)
     return Table("Flatness gaps", columns, tuple(rows), notes)
 
@@ -83,11 +83,11 @@ def _alignment(record: ClientsRecord) -> Table:
     found = record.alignment
     assert found
     rows = [
-        (f"{name} Hessian", amount_text(one.rayleigh), amount_text(one.share))
+        (name, amount_text(one.rayleigh), amount_text(one.share))
         for name, one in (("own", found.own), ("global", found.overall))
     ]
     start = "w_start" if found.anchor == "start" else "w̄"
-    columns = ("", "ΔᵀHΔ/‖Δ‖²", f"share in the top {found.k}")
+    columns = ("Hessian", "ΔᵀHΔ/‖Δ‖²", f"share in the top {found.k}")
     notes = [f"Δ_k = w_k − {start}, H at w̄; a random direction has a share of {found.random:.2g}"]
     return Table("Updates and curvature", columns, tuple(rows), (*notes, *_close(found.k, found.separation)))
 
@@ -102,7 +102,7 @@ def _averaging(record: ClientsRecord) -> Table:
         )
         for name, one in (("global F", found.overall), ("own f_k", found.own))
     ]
-    columns = ("", "Σ p G(w_k) − G(w̄)", "first order", "second order", "remainder")
+    columns = ("loss G", "Σ p G(w_k) − G(w̄)", "first order", "second order", "remainder")
     notes = [f"w̄ = Σ p_k w_k, at {found.distance:.2g} of the clients' distance from the round's model"]
     if found.own_buffers:
         notes.append(f"with each model's own BatchNorm statistics F has {amount_text(found.own_buffers)}")
@@ -147,7 +147,7 @@ def _diagonals(record: ClientsRecord) -> Table:
         rows.append(
             (reading, *(ABSENT if one is None else format_estimate(one.value, one.stderr) for one in means))
         )
-    return Table("Hessian diagonals", ("", "H_N", "H_D"), tuple(rows), ())
+    return Table("Hessian diagonals", ("diagonal", "H_N", "H_D"), tuple(rows), ())
 
 
 def _each(record: ClientsRecord) -> Table:

@@ -1,0 +1,57 @@
+"""The clients of rounds on the page: the tables that `fedscope clients` prints, and its pictures."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedscope.figures import style
+from fedscope.figures.clients.from_records import Kind, draw
+from fedscope.figures.clients.panels import MOST_CLIENTS
+from fedscope.figures.text.clients import clients_tables
+from fedscope.figures.text.labels import label
+from fedscope.figures.text.tables import Table
+from fedscope.records.clients import ClientsRecord
+from fedscope.report import page
+from fedscope.report.cells import Cell, SortableTable
+
+ALTS: Mapping[Kind, str] = {
+    "gap": "Loss, λ_max and trace of each client, at its own weights and at the global ones.",
+    "alignment": "Curvature along each client's update, and the update's share in the top eigenspace.",
+    "drift": "The cost of averaging by orders, client by client.",
+    "matrix": "A matrix of the pairs of clients, in the order of a clustering.",
+}
+
+
+def round_parts(records: Sequence[ClientsRecord]) -> list[dict[str, Any]]:
+    """Return the template's data of each round: its name, tables and pictures."""
+    return [
+        {
+            "title": label(record.checkpoint),
+            "tables": [
+                _sortable(table, f"round-{place}-{index}")
+                for index, table in enumerate(clients_tables(record))
+            ],
+            "pictures": [
+                {"src": page.picture(draw([record], kind, width=style.DOUBLE_COLUMN)), "alt": ALTS[kind]}
+                for kind in _kinds(record)
+            ],
+        }
+        for place, record in enumerate(records)
+    ]
+
+
+def _kinds(record: ClientsRecord) -> list[Kind]:
+    """Return the pictures that a record has something for."""
+    if len(record.clients) > MOST_CLIENTS:
+        return []
+    there: Mapping[Kind, object] = {
+        "gap": record.flatness,
+        "alignment": record.alignment,
+        "drift": record.averaging,
+        "matrix": record.overlap,
+    }
+    return [kind for kind, part in there.items() if part]
+
+
+def _sortable(table: Table, name: str) -> SortableTable:
+    rows = tuple(tuple(Cell(text, text) for text in row) for row in table.rows)
+    return SortableTable(name, table.title, table.columns, rows, table.notes)

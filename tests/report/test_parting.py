@@ -1,0 +1,24 @@
+"""The clients of a round on the page: the tables that the command prints, and every picture there is."""
+
+import fedscope.report as report
+from fedscope.figures.text.clients import clients_tables
+from fedscope.records.reading import hessians
+from tests.figures.clients.records import record
+from tests.figures.records import curvature
+
+
+def test_a_round_has_the_tables_and_pictures_of_the_command() -> None:
+    one, other = record(3), record(4, run="fedprox", alignment=None, overlap=None)
+    page = report.report_page([], hessians([curvature()]), [], [one, other])
+    assert page.count('id="rounds-title"') == 1
+    assert page.count("<figcaption>fedavg@3: ") == 4
+    assert page.count("<figcaption>fedprox@3: ") == 2
+    for table in (*clients_tables(one), *clients_tables(other)):
+        assert table.title in page
+        assert all(cell in page for row in table.rows for cell in row)
+    assert page.count("fedavg@3 (fedscope/clients/1)") == 1
+    assert page == report.report_page([], hessians([curvature()]), [], [one, other])
+
+
+def test_without_a_round_there_is_no_such_section() -> None:
+    assert "Where clients part" not in report.report_page([], hessians([curvature()]), [])
