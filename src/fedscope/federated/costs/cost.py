@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.client.state import ClientState
@@ -61,7 +61,7 @@ def gradients(method: Method, clients: ClientState) -> int:
     """Return how many gradients of the task loss a step computes: one, or as many as ``gradient_at``."""
     points: list[Tensor] = []
 
-    def gradient(w: Tensor, *, keep_buffers: bool = False) -> Tensor:
+    def gradient(w: Tensor, *, keep_buffers: bool = False, ascent: bool = False) -> Tensor:
         points.append(w)
         return torch.ones_like(w)
 
@@ -69,3 +69,9 @@ def gradients(method: Method, clients: ClientState) -> int:
         return 1
     method.gradient_at(gradient, clients.stack(1, first_of_epoch=False))
     return len(points)
+
+
+def gradients_per_step(method: Method) -> int:
+    """Return how many gradients of the task loss a step of the method computes by default, on any network."""
+    clients = ClientState(FlatModel(nn.Linear(1, 1)), method, method.values({}, "paper"), classes=2)
+    return gradients(method, clients)
