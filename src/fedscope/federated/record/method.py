@@ -106,6 +106,7 @@ class Method:
     taps: Mapping[str, Names] = union()  # the modules whose outputs the task terms read
     logits: tuple[Calibration, ...] = chain()  # what the cross-entropy sees of them, one after the other
     task_terms: tuple[TaskTerm, ...] = chain()  # added to the task loss, wherever that is differentiated
+    reads_received: bool = any_of()  # whether ``task_terms`` or ``ascent_loss`` read the model as received
     subnetworks: bool = any_of()  # whether a task term runs the network, or parts of it, again
     ascent_loss: TaskTerm | None = at_most_one("a loss of the ascent")  # which ``gradient_at`` may ask for
     gradient_at: GradientAt | None = at_most_one("an ascent step")  # where the task loss is differentiated
@@ -239,11 +240,11 @@ class Method:
 
     def models_held(self) -> int:
         """Return how many vectors of P a training client holds: w, θ_t where it is needed, its memory, …"""
-        corrections = (*self.gradient_maps, *self.after_clip, *self.after_momentum)
-        tied = bool(self.parameter_terms or corrections or self.finish)
-        held = (*self.memory, *self.step_state)
+        tied = bool(self.parameter_terms or self.after_clip or self.after_momentum or self.finish)
+        received = [vector for vector in self.server_state if vector.name in self.broadcast]
+        held = (*self.memory, *self.step_state, *received)
         kept = [vector for vector in held if vector.scope in ("parameters", "model")]
-        return 1 + tied + len(self.broadcast) + len(kept)
+        return 1 + (tied or self.reads_received) + len(kept)
 
 
 def parse(text: str, methods: Mapping[str, Method]) -> Method:

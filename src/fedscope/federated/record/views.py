@@ -135,6 +135,13 @@ class ServerStep:
     momentum: float = 0.0
     nesterov: bool = False
 
+    def onto_kept(self, model: Tensor) -> Tensor:
+        """Return a model (P,) that was made from the anchor, moved by what was sent beyond the server's own.
+
+        No bit changes where nothing else was sent.
+        """
+        return torch.where(self.kept == self.anchor, model, model + (self.kept - self.anchor))
+
 
 @dataclass(frozen=True)
 class Averaging:
