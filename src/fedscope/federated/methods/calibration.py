@@ -21,7 +21,7 @@ def margins(logits: Tensor, counts: Tensor, options: Values) -> Tensor:
 
 def restricted(logits: Tensor, counts: Tensor, options: Values) -> Tensor:
     """Return f_c, or α f_c of a class that the client does not have, (B, C)."""
-    return logits * torch.where(counts > 0, 1.0, float(options["rs.alpha"]))
+    return torch.where(counts > 0, logits, float(options["rs.alpha"]) * logits)
 
 
 FEDLC = Method(

@@ -112,7 +112,7 @@ FEDSPEED = replace(
     options=(
         *FEDDYN.options,
         Option("speed.rho", 0.01, "length ρ of the ascent (Yashwanth et al. 2024's code)"),
-        Option("speed.alpha", 1.0, "weight a of the gradient uphill, 1 − a of the client's own", within=(0.0, 1.0)),
+        Option("speed.alpha", 1.0, "weight a of the gradient uphill, beside that at w", within=(0.0, 1.0)),
         Option("speed.normalised", True, "ascend by ρ g/‖g‖, or by ρ g"),
         Option(
             "speed.server", "all", "whose h_k the server adds: all, or the participants' (the paper)",

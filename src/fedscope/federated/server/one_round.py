@@ -194,7 +194,7 @@ class Server:
         for observe in method.server_notes:
             state = {**state, **observe(step)}
         if method.averages:  # rounded, as a model that is sent
-            state[TRAINED.name] = trained = mean[:size].to(dispatch.start.dtype).double()
+            trained = state[TRAINED.name] = mean[:size].clone().to(dispatch.start.dtype).double()
             new = method.averages(Averaging(trained, average, round, settings.options))
             mean[:size][dispatch.shared] = new[dispatch.shared]
         check_all_returned(method.name, "server_state", self.state, state)
