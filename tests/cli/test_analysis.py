@@ -396,7 +396,8 @@ def test_python_users_find_the_contract() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operator", "title"), [
+    ("operator", "title"),
+    [
         ("ggn", "Gauss–Newton matrix"),
         ("fisher", "Empirical Fisher information"),
         ("mcfisher", "Monte-Carlo Fisher information"),

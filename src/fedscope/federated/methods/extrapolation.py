@@ -27,9 +27,8 @@ def server(step: ServerStep) -> tuple[Tensor, dict[str, Tensor]]:
     beside = float(options["exp.epsilon"]) * float(options["exp.decay"]) ** (step.round - 1)
     if options["exp.per_client"]:
         beside *= step.participants
-    apart = float(step.sums["exp.square"]) / step.weight
-    rate = apart / (2 * (float(delta.square().sum()) + beside))
-    return step.onto_kept(step.mean) + (max(1.0, rate) - 1) * delta, {}
+    rate = step.sums["exp.square"] / step.weight / (2 * (delta.square().sum() + beside))
+    return step.onto_kept(step.mean) + (rate.clamp(min=1.0) - 1) * delta, {}
 
 
 FEDEXP = Method(
