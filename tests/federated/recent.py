@@ -110,8 +110,8 @@ class FedAvg:
                 self.client = k
                 ws[k] = self.train(k)
             shares = [1.0 if self.uniform else self.sizes[k] for k in participants]
-            mean = sum(p * ws[k] for p, k in zip(shares, participants, strict=True)) / sum(shares)
-            self.serve(ws, mean)
+            parts = [p * ws[k] for p, k in zip(shares, participants, strict=True)]
+            self.serve(ws, torch.stack(parts).sum(0) / sum(shares))
             found.append(self.show())
         return found
 
@@ -122,7 +122,7 @@ class FedAvg:
             b for order in toy.orders(self.round, k)[: toy.epochs] for b in order.split(toy.batch_size)
         ]
         self.start()
-        rates = []
+        rates: list[float] = []
         for batch in batches:
             g = self.gradient(w, inputs[batch], labels[batch])
             if toy.clip is not None:
@@ -138,7 +138,7 @@ class FedAvg:
 
 
 def unit(v: Tensor, beside: float = 1e-7) -> Tensor:
-    return v / (v.norm() + beside)
+    return v / (float(v.norm()) + beside)
 
 
 class FedCM(FedAvg):
@@ -206,7 +206,7 @@ class FedSpeed(Dyn):
         return (1 - a) * g + a * self.slope(w + self.number("speed.rho") * e, x, y)
 
     def serve(self, ws: dict[int, Tensor], mean: Tensor) -> None:
-        self.theta = sum(ws[k] + self.h[k] for k in ws) / len(ws)
+        self.theta = torch.stack([ws[k] + self.h[k] for k in ws]).mean(0)
 
 
 class FedSMOO(Dyn):
@@ -222,7 +222,7 @@ class FedSMOO(Dyn):
 
     def serve(self, ws: dict[int, Tensor], mean: Tensor) -> None:
         super().serve(ws, mean)
-        self.s = self.number("smoo.rho") * unit(sum(self.mu[k] for k in ws) / len(ws))
+        self.s = self.number("smoo.rho") * unit(torch.stack([self.mu[k] for k in ws]).mean(0))
 
 
 class FedTOGA(Dyn):
