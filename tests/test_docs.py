@@ -65,7 +65,7 @@ def test_a_block_is_run_or_says_that_it_is_text(page: Path) -> None:
     assert found <= {*RUN, "toml", "text", ""}
 
 
-@pytest.mark.parametrize("name", ["feddecorr.py", "fedacg.py"])
+@pytest.mark.parametrize("name", ["decov.py", "lookahead.py"])
 def test_a_method_of_ones_own_takes_thirty_lines(name: str) -> None:
     examples = blocks(DOCS / "methods.md", "python")
     (example,) = (block for block in examples if block.startswith(f"# {name}\n"))

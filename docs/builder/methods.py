@@ -2,36 +2,16 @@
 
 import json
 import re
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from builder.markdown import escaped, fence, prose, table
-from fedscope.cli.methods import FACTS, describe, meaning
+from fedscope.cli.methods import FACTS, describe, meaning, said
 from fedscope.federated.methods import ALIASES, METHODS
+from fedscope.federated.methods.families import FAMILIES, family, module
 from fedscope.federated.record.method import Method
 
 FOLDER = "methods"
-# module of fedscope.federated.methods → the family that it holds
-FAMILIES = {
-    "averaging": "Averaging",
-    "proximal": "Proximity to the global model",
-    "dynamic": "Dynamic regularisation",
-    "control": "Control variates",
-    "contrastive": "Contrast with the global model",
-    "curvature": "Penalties weighted by the Fisher diagonal",
-    "foresight": "Penalties weighted by a global gradient",
-    "ascent": "Sharpness-aware steps",
-    "activation_norm": "Flatness by small activations",
-    "lipschitz": "Flatness by a small Lipschitz constant",
-    "subnetworks": "Trained sub-networks",
-    "depth": "Stochastic depth",
-    "mixing": "Mixed samples",
-    "personal": "Personal tensors",
-    "server_optimizers": "Optimizers on the server",
-    "normalized": "Normalised averaging",
-}
 WORDS = {
     "place": "enters the step",
     "client_state": "a client remembers",
@@ -39,19 +19,12 @@ WORDS = {
     "to_a_client": "sent to a client",
     "from_a_client": "sent by a client",
     "models_held": "vectors of P that a training client holds",
+    "gradients": "gradients of the task loss per step",
+    "flatness": "its paper claims flat minima",
     "weights": "weights of the mean",
     "alone": "stacks",
     "not_with": "not with",
 }
-
-
-def family(method: Method) -> str:
-    """Return the module of ``fedscope.federated.methods`` that defines a method."""
-    return next(name for name in FAMILIES if any(one is method for one in vars(_module(name)).values()))
-
-
-def _module(name: str) -> ModuleType:
-    return import_module(f"fedscope.federated.methods.{name}")
 
 
 def titles() -> dict[str, str]:
@@ -68,7 +41,7 @@ def pages(root: Path) -> dict[str, str]:
 def index() -> str:
     """Return a table of the methods, family by family."""
     rows = [
-        [FAMILIES[family(method)], f"[{name}]({name}.md)", escaped(method.objective), escaped(method.source)]
+        [family(method), f"[{name}]({name}.md)", escaped(method.objective), escaped(method.source)]
         for name, method in METHODS.items()
     ]
     order = list(FAMILIES.values())
@@ -79,20 +52,19 @@ def index() -> str:
 
 def _page(method: Method, costs: dict[str, Any]) -> str:
     facts = describe(method)
-    module = _module(family(method))
     kin = [name for name, other in METHODS.items() if other is not method and family(other) == family(method)]
     parts = [
         f"# {method.name}\n",
-        f"**{FAMILIES[family(method)]}.** {escaped(method.source)}.\n",
+        f"**{family(method)}.** {escaped(method.source)}.\n",
         f"Objective of a client: {escaped(method.objective)}\n",
     ]
     if facts["aliases"]:
         parts.append(f"Also called {', '.join(f'`{alias}`' for alias in facts['aliases'])}.\n")
     parts.append(fence("sh", f"fedscope methods show {method.name}\nfedscope train --method {method.name}"))
-    parts.append(f"## Equations\n\n{_told(module.__doc__ or '')}\n")
+    parts.append(f"## Equations\n\n{_told(module(method).__doc__ or '')}\n")
     if kin:
         parts.append(f"In the same family: {', '.join(f'[{name}]({name}.md)' for name in kin)}.\n")
-    rows = [[WORDS[name], escaped(str(facts[name]))] for name in FACTS if name in WORDS and facts[name]]
+    rows = [[WORDS[name], escaped(said(facts[name]))] for name in FACTS if name in WORDS and facts[name]]
     parts.append("## State and traffic\n\n" + table(["of a run", "with this method"], rows))
     parts.append("P is the number of parameters, P+Q that with BatchNorm's statistics.\n")
     if facts["options"]:

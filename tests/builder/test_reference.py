@@ -53,7 +53,7 @@ def test_every_method_has_a_page_with_its_equation_and_options() -> None:
         page = made[f"methods/{name}.md"]
         assert all(f"`{option.name}`" in page for option in method.options)
         assert "## Equations" in page
-        assert "gradients of the task loss per step" in page, f"benchmarks/methods.json has no cost of {name}"
+        assert re.search(r"gradients of the task loss per step \| [12] ", page), name
 
 
 def documented(model: type[BaseModel]) -> dict[str, tuple[type[BaseModel], ...]]:

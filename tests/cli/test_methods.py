@@ -23,6 +23,22 @@ def test_show_says_what_is_kept_sent_and_set(fedscope: Command) -> None:
     assert (options["man.half"]["default"], options["man.half"]["code"]) == (False, True)
 
 
+def test_list_says_what_a_method_costs_and_claims(fedscope: Command) -> None:
+    listed = {entry["name"]: entry for entry in fedscope("methods", "list", "--json").json}
+    assert all(entry["family"] for entry in listed.values())
+    columns = ("keeps", "down", "up", "gradients", "flatness")
+    found = {name: tuple(listed[name][column] for column in columns) for name in listed}
+    assert found["fedavg"] == ("0", "P", "P", 1, False)
+    assert found["fedsam"] == ("0", "P", "P", 2, True)
+    assert found["fedlesam"] == ("P", "P", "P", 1, True)
+    assert found["fedsmoo"] == ("2P", "2P", "2P", 2, True)
+    assert found["fedgf"] == ("0", "2P + 1", "P + 1", 2, True)
+    assert found["fedwmsam"] == ("P", "3P + 1", "2P + 1", 1, True)
+    assert found["fedbn"][:3] == ("BatchNorm", "P", "P")
+    both = fedscope("methods", "show", "fedlesam-s", "--json").json
+    assert (both["family"].count(";"), both["gradients"], both["flatness"]) == (1, 1, True)
+
+
 def test_show_says_where_a_sum_enters_the_step(fedscope: Command) -> None:
     places = [fedscope("methods", "show", name, "--json").json["place"] for name in ("fedavg", "fedavg+man")]
     assert places == ["nothing is added to the local step", "in the task loss"]

@@ -40,6 +40,30 @@ GOLDEN = {
     "fedbn+fedcurv": [2.28757, 2.23359, 2.14253],
     "fedbn+fedfor": [2.28757, 2.20744, 2.07263],
     "fedavgm+fedprox+mixup": [2.15748, 1.63991, 1.11105],
+    "fedcm": [2.31926, 2.23654, 2.12739],
+    "fedsmoo": [1.59272, 0.74566, 0.53413],
+    "fedlesam": [1.90754, 1.33588, 0.91230],
+    "fedgloss": [1.77642, 0.94490, 0.79912],
+    "fedgf": [1.93637, 1.35429, 0.85896],
+    "fedtoga": [1.54296, 0.79218, 0.63019],
+    "fednsam": [1.93637, 1.08176, 0.53113],
+    "fedwmsam": [2.31914, 2.23777, 2.13381],
+    "fedswa": [2.11615, 1.77606, 1.40891],
+    "fedmoswa": [2.11967, 1.93974, 1.76150],
+    "swa": [1.90754, 1.60328, 1.34698],
+    "ema": [1.90754, 1.84915, 1.75130],
+    "fedntd": [1.94578, 1.39087, 1.03069],
+    "fedsol": [1.97836, 1.50458, 1.14836],
+    "fedlc": [1.91845, 1.34603, 0.97914],
+    "fedrs": [1.90212, 1.28971, 0.90544],
+    "feddecorr": [2.15672, 1.79197, 1.33563],
+    "fedexp": [1.89567, 1.29488, 0.91246],
+    "fedacg": [1.96596, 1.14638, 0.57112],
+    "mofedsam": [2.31911, 2.23910, 2.14023],
+    "fedgamma": [1.94303, 1.32627, 0.95636],
+    "fedlesam-s": [1.91499, 1.27170, 0.88017],
+    "fedlesam-d": [1.46488, 0.67971, 0.33441],
+    "fedasam+swa": [1.98566, 1.73270, 1.50707],
 }
 
 # Where the default is too weak for a pin to tell the method from the one without it.
@@ -50,6 +74,11 @@ STRONGER = {
     "moon": {"moon.mu": "20"},
     "fedbn+fedcurv": {"fedcurv.lambda": "30"},
     "fedbn+fedfor": {"fedfor.alpha": "2"},
+    "fedlesam": {"lesam.rho": "0.5"},
+    "feddecorr": {"decorr.beta": "1"},
+    "fedacg": {"acg.beta": "0.1"},
+    "fedexp": {"exp.epsilon": "1e-6"},
+    "fedgf": {"gf.threshold": "1.2"},
 }
 # Relative, of the three rounds. A last bit turns a ReLU of the residual network, as other processors do:
 # started 20 times a 1e-7th away, the worst row moves by 3e-5, 7e-4 and 4e-3, FedCurv by 8e-6, 2e-4, 2e-4.

@@ -70,7 +70,29 @@ ZEROS = (
     Zero("fedbn+fedprox", {"prox.mu": "0"}, RESIDUAL, host="fedbn"),
     Zero("fedbn+fedfor", {"fedfor.alpha": "0"}, RESIDUAL, host="fedbn"),
     Zero("fedavgm+fedprox+mixup", {"prox.mu": "0", "mixup.gamma": "0"}, host="fedavgm"),
+    Zero("fedspeed", {"speed.alpha": "0"}, host="feddyn"),
+    Zero("fedcm", {"cm.alpha": "1"}),
+    Zero("fedsmoo", {"smoo.rho": "0"}, host="feddyn"),
+    Zero("fedlesam", {"lesam.rho": "0"}, RESIDUAL),
+    Zero("scaffold+fedlesam", {"lesam.rho": "0"}, host="scaffold"),
+    Zero("fedgloss", {"gloss.rho": "0", "gloss.local_rho": "0"}, host="feddyn"),
+    Zero("fedgf", {"gf.rho": "0", "gf.threshold": "1e9"}),
+    Zero("fedtoga", {"toga.rho": "0", "toga.beta": "0"}, host="feddyn"),
+    Zero("fednsam", {"nsam.lambda": "0", "sam.rho": "0"}),
+    Zero("fedswa", {"swa.rate_end": "1"}),
+    Zero("fedmoswa", {"moswa.gamma": "1", "swa.rate_end": "1"}, host="scaffold"),
+    Zero("swa", {"swa.start": "9"}),
+    Zero("fedavgm+ema", {"ema.beta": "0"}, host="fedavgm"),
+    Zero("fedntd", {"ntd.beta": "0"}, RESIDUAL),
+    Zero("fedsol", {"sol.rho": "0"}, RESIDUAL),
+    Zero("fedlc", {"lc.tau": "0"}),
+    Zero("fedrs", {"rs.alpha": "1"}),
+    Zero("feddecorr", {"decorr.beta": "0"}, RESIDUAL),
+    Zero("fedexp", {"exp.epsilon": "1e9"}),
+    Zero("fedacg", {"acg.lambda": "0", "acg.beta": "0"}),
 )
+# Where the default makes no difference on these clients.
+STRONG = {"fedprox": {"prox.mu": "1"}, "fedexp": {"exp.epsilon": "1e-12"}}
 # What each method's first round is, bit for bit: its memories are empty, its models have not moved.
 FIRST = (
     Zero("fedcurv", {}, {}),
@@ -81,6 +103,8 @@ FIRST = (
 STATEFUL = (
     "moon", "feddyn+man", "feddc", "fedspeed", "scaffold", "fedcurv", "fedbn+feddyn", "fedbn+fedprox",
     "fedfor", "fedavgm", "fedadagrad", "fedadam+mixup", "fedyogi", "fednova", "stochdepth", "gradaug",
+    "fedcm+fedsam", "fedsmoo", "fedlesam", "fedgloss", "fedgf", "fedtoga", "fednsam", "fedwmsam", "fedmoswa",
+    "fedavgm+swa", "fedacg+ema",
 )  # fmt: skip
 
 
@@ -119,7 +143,7 @@ def test_any_strength_is_another_method(case: Zero) -> None:
     if case.method == "fedbn":
         case = Zero("fedbn", {}, RESIDUAL, host_settings=UNIFORM)
     settings = SMALL.model_copy(update=case.settings)
-    strong = {"prox.mu": "1"} if "fedprox" in case.method else {}
+    strong = next((given for part, given in STRONG.items() if part in case.method), {})
     plain = settings.model_copy(update={"method": case.host, **case.host_settings})
     method = settings.model_copy(update={"method": case.method})
     assert hashes_of(method, strong)[1] != hashes_of(plain)[1]
@@ -165,10 +189,16 @@ def test_what_equals_another_method_up_to_rounding(
     torch.testing.assert_close(state(run.final), state(other.final), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("method", sorted(set(METHODS) - {"mixup", "stochdepth", "man", "fedsam", "fedasam"}))
+@pytest.mark.parametrize(
+    "method", sorted(set(METHODS) - {"mixup", "stochdepth", "man", "fedsam", "fedasam", "fedwmsam"})
+)
 def test_one_client_one_full_batch_step_is_a_centralised_step(tmp_path: Path, method: str) -> None:
     """At w = θ_t and with empty memories no term of the parameters has a gradient yet."""
-    off = {"moon.mu": "0", "gradaug.mu": "0", "fedalign.mu": "0", "speed.rho": "0"}
+    off = {
+        "moon.mu": "0", "gradaug.mu": "0", "fedalign.mu": "0", "speed.rho": "0", "sam.rho": "0",
+        "cm.alpha": "1", "smoo.rho": "0", "gloss.local_rho": "0", "gf.rho": "0", "toga.rho": "0",
+        "ntd.beta": "0", "lc.tau": "0", "decorr.beta": "0",
+    }  # fmt: skip
     given = {name: value for name, value in off.items() if name in options(method)}
     settings = settings_of(
         method, clients=1, partition="iid", batch_size=150, rounds=1, weight_decay=0.0, head=False
@@ -183,7 +213,8 @@ def test_one_client_one_full_batch_step_is_a_centralised_step(tmp_path: Path, me
     names, parameters = zip(*model.named_parameters(), strict=True)
     gradients = torch.autograd.grad(loss, parameters)
     sent = load_checkpoint(run.client(0)).state
-    alpha = {"feddyn": 0.01, "fedspeed": 0.01}.get(method, 0.0)  # α(w − θ): half in the loss, half decay
+    dynamic = ("feddyn", "fedspeed", "fedsmoo", "fedgloss", "fedtoga")
+    alpha = 0.01 if method in dynamic else 0.0  # α(w − θ): half in the loss, half decay
     assert alpha == float(options(method).get("dyn.alpha", 0.0))
     for name, p, g in zip(names, parameters, gradients, strict=True):
         torch.testing.assert_close(sent[name], (p - settings.lr * g).detach(), rtol=0, atol=1e-6)
@@ -210,6 +241,15 @@ def test_memory_survives_an_interruption(tmp_path: Path, method: str) -> None:
         "fedcurv",
         "fedbn+fedfor",
         "fednova",
+        "fedcm+fedsam",
+        "fedsmoo",
+        "scaffold+fedlesam",
+        "fedgf",
+        "fedtoga",
+        "fedwmsam",
+        "fedmoswa",
+        "fedlc+feddecorr",
+        "fedrs",
     ],
 )
 def test_a_stack_is_its_clients_one_by_one(tmp_path: Path, method: str) -> None:
@@ -221,7 +261,7 @@ def test_a_stack_is_its_clients_one_by_one(tmp_path: Path, method: str) -> None:
 
 
 def test_methods_that_train_alone_refuse_a_stack() -> None:
-    for method in ("moon", "mixup", "stochdepth", "gradaug", "fedalign"):
+    for method in ("moon", "mixup", "stochdepth", "gradaug", "fedalign", "fedntd", "fedsol"):
         with pytest.raises(UserError, match="--stack"):
             prepare(settings_of(method, model="resnet_digits", stack=2), {})
     with pytest.raises(UserError, match="leave --compile out"):
@@ -241,6 +281,8 @@ def test_methods_that_train_alone_refuse_a_stack() -> None:
         ("gradaug", {"gradaug.mu": "some"}, "auto or a finite number"),
         ("fednova+fedprox", {"prox.form": "norm"}, "prox.form=squared and prox.skip=never"),
         ("fedadam", {"adam.beta2": "1"}, "from 0 to below 1"),
+        ("fedgf", {"gf.window": "60"}, "a whole number from 1 to 50"),
+        ("ema", {"ema.beta": "1"}, "from 0 to below 1"),
     ],
 )
 def test_options_that_make_no_sense(method: str, given: dict[str, str], message: str) -> None:
@@ -253,6 +295,7 @@ def test_options_that_make_no_sense(method: str, given: dict[str, str], message:
     [
         ("feddyn", {"weights": "n_k"}, "is trained with --weights uniform"),
         ("feddc", {"weights": "n_used"}, "is trained with --weights uniform"),
+        ("fedwmsam", {"weights": "n_k"}, "is trained with --weights uniform"),
         ("fednova", {"optimizer_state": "client", "momentum": 0.9}, "with --optimizer-state round: a_k"),
         ("scaffold", {"optimizer_state": "client", "momentum": 0.9}, "with --optimizer-state round"),
         ("feddc", {"optimizer_state": "client", "momentum": 0.9}, "with --optimizer-state round"),
@@ -273,6 +316,7 @@ def test_what_needs_a_residual_network_says_so(method: str) -> None:
 # Who goes with whom (the rows of spec section 3)
 
 SERVER = ("fedavgm", "fedadagrad", "fedadam", "fedyogi", "fednova")
+AVERAGES = ("swa", "ema")
 LEGAL = [
     *(f"{host}+man" for host in METHODS if host != "man"),
     *(f"fedbn+{host}" for host in ("fedprox", "feddyn", "fedcurv", "fedfor", "moon", "fedsam", "mixup")),
@@ -287,6 +331,22 @@ LEGAL = [
              "fedcurv", "fedfor", "man"),
         )
     ),
+    *(
+        f"{host}+fedsam"
+        for host in (
+            "fedcm",
+            "scaffold",
+            "feddyn",
+            "fedacg",
+            "fedexp",
+            "fedlc",
+            "fedrs",
+            "feddecorr",
+            "fedntd",
+        )
+    ),
+    *(f"{host}+fedlesam" for host in ("fedavg", "fedcm", "scaffold", "feddyn", "fedacg", "fedexp")),
+    *(f"{host}+{average}" for average in AVERAGES for host in METHODS if host not in AVERAGES),
     "fedavgm+fedprox+mixup",
     "fedbn+fedprox+man",
 ]  # fmt: skip
@@ -301,9 +361,19 @@ def test_every_legal_pair_adds_up_in_either_order() -> None:
 
 
 def test_every_other_pair_with_a_server_rule_is_refused() -> None:
-    for server, host in product(SERVER, ("feddyn", "feddc", "fedspeed", "scaffold", "fedbn")):
+    ruled = ("feddyn", "feddc", "fedspeed", "scaffold", "fedbn", "fedgloss", "fedexp", "fedacg", "fedswa")
+    for server, host in product(SERVER, ruled):
         with pytest.raises(UserError):
             parse(f"{server}+{host}")
+    for pair in (
+        "fedlesam+fedsam",
+        "fedgf+fedasam",
+        "fedsol+fedlesam",
+        "swa+ema",
+        "fedbn+fedexp",
+    ):
+        with pytest.raises(UserError):
+            parse(pair)
 
 
 @pytest.mark.parametrize(
@@ -312,6 +382,7 @@ def test_every_other_pair_with_a_server_rule_is_refused() -> None:
         "fedasam+man", "feddc+man", "fedspeed+man", "moon+man", "gradaug+man", "fedalign+man+mixup",
         "stochdepth+mixup+moon", "fedbn+moon", "fedbn+fedsam", "fedbn+fedcurv", "fedadam+fedalign",
         "fednova+fedprox", "fedprox+fedsam", "fedyogi+fedcurv+man", "scaffold+stochdepth",
+        "fedbn+fedcm+ema", "fedexp+fedntd+fedlc", "fedgloss+swa", "fedmoswa+feddecorr+mixup", "fedacg+fedsol",
     ],
 )  # fmt: skip
 def test_sums_train(tmp_path: Path, method: str) -> None:
@@ -385,6 +456,11 @@ def test_traffic_and_state_are_the_tables() -> None:
         "fedavg": (0, 0, 0), "fedprox": (0, 0, 0), "moon": (0, 0, 1), "feddyn": (0, 0, 1), "feddc": (1, 1, 2),
         "fedspeed": (0, 0, 1), "scaffold": (1, 1, 1), "fedcurv": (2, 2, 2), "fedfor": (1, 0, 0),
         "fedavgm": (0, 0, 0), "fedadam": (0, 0, 0), "man": (0, 0, 0), "fedsam": (0, 0, 0),
+        "fedcm": (1, 0, 0), "fedsmoo": (1, 1, 2), "fedlesam": (0, 0, 1), "fedtoga": (1, 0, 1),
+        "fednsam": (0, 0, 0), "fedmoswa": (1, 1, 1), "swa": (0, 0, 0), "fedntd": (0, 0, 0),
+        "fedlc": (0, 0, 0), "feddecorr": (0, 0, 0), "fedacg": (0, 0, 0),
+        # one of each of these is a number, or of FedWMSAM's broadcast
+        "fedgf": (2, 1, 0), "fedgloss": (1, 0, 1), "fedexp": (0, 1, 0), "fedwmsam": (3, 2, 1),
     }  # fmt: skip
     for name, counts in expected.items():
         record = METHODS[name]

@@ -183,6 +183,15 @@ class DoublePipeline(Pipeline):
 
 def both(row: Row, folder: Path, *, double: bool) -> list[tuple[Vector, Vector]]:
     """Return every round's global state: the trainer's, and the oracle's."""
+    kept, toy, _ = trained_and_toy(row, folder, double=double)
+    given = {name: parsed(text) for name, text in row.options.items()}
+    return list(zip(kept, reference.run(row.method, toy, given), strict=True))
+
+
+def trained_and_toy(
+    row: Row, folder: Path, *, double: bool
+) -> tuple[list[Vector], Toy, Mapping[str, reference.Value]]:
+    """Return every round's global state as trained, what an oracle needs, and every option's value."""
     settings = COMMON.model_copy(update={"method": row.method, **row.settings})
     federation = prepare(settings, dict(row.options))
     training, rows = federation.dataset.train, federation.rows
@@ -205,9 +214,8 @@ def both(row: Row, folder: Path, *, double: bool) -> list[tuple[Vector, Vector]]
         settings.epochs, settings.batch_size, settings.lr, settings.lr_decay, settings.momentum,
         settings.nesterov, settings.weight_decay, settings.clip, kept=torch.float32,
     )  # fmt: skip
-    given = {name: parsed(text) for name, text in row.options.items()}
     kept = [load_checkpoint(run.after_round(round)).state for round in range(1, settings.rounds + 1)]
-    return list(zip(kept, reference.run(row.method, toy, given), strict=True))
+    return kept, toy, federation.settings.options
 
 
 def parsed(text: str) -> reference.Value:

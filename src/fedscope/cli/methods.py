@@ -8,6 +8,7 @@ import click
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Group
 from fedscope.cli.terminal import console
+from fedscope.errors import UserError
 from fedscope.workflows import catalogues
 
 if TYPE_CHECKING:
@@ -30,11 +31,16 @@ def list_methods(json_target: str | None) -> None:
     facts, faults = catalogues.cached("method", _facts)
     if console.in_json(json_target, facts):
         return
-    rows = [[method["name"], method["objective"], method["source"]] for method in facts]
-    notes = [f"{alias} is {method['name']}." for method in facts for alias in method["aliases"]]
+    shown = ("name", "family", "objective", "source", "keeps", "down", "up", "gradients", "flatness")
+    rows = [[said(method[name]) for name in shown] for method in facts]
+    notes = [
+        "keeps: vectors of P parameters that a client keeps; down, up: what is sent to and by it, statistics "
+        "of BatchNorm besides. gradients: of the task loss, per step. flat: its paper claims flat minima."
+    ]
+    notes += _aliases()
     notes += faults
     console.print_table(
-        "Methods", ["name", "objective", "source"], rows, notes, text_columns=3, drop=("source",)
+        "Methods", [*shown[:-1], "flat"], rows, notes, text_columns=4, drop=("source", "family", "up", "down")
     )
 
 
@@ -51,7 +57,7 @@ def show(method: str, json_target: str | None) -> None:
         facts = describe(parse(method))
     if console.in_json(json_target, facts):
         return
-    rows = [[name.replace("_", " "), str(facts[name])] for name in FACTS if facts[name]]
+    rows = [[name.replace("_", " "), said(facts[name])] for name in FACTS if facts[name]]
     console.print_table(facts["name"], ["", ""], rows, text_columns=2)
     rows = [
         [
@@ -74,31 +80,45 @@ def _facts() -> tuple[list[dict[str, Any]], list[str]]:
     return methods, list(map(str, set_aside()))
 
 
+def _aliases() -> list[str]:
+    from fedscope.federated.methods import ALIASES
+
+    return [f"{alias} is {method}." for alias, method in ALIASES.items()]
+
+
 FACTS = (
-    "objective", "source", "place", "client_state", "server_state", "to_a_client", "from_a_client",
-    "models_held", "weights", "alone", "not_with",
+    "family", "objective", "source", "place", "client_state", "server_state", "to_a_client", "from_a_client",
+    "models_held", "gradients", "flatness", "weights", "alone", "not_with",
 )  # fmt: skip
 
 
 def describe(method: "Method") -> dict[str, Any]:
     """Return what there is to know about a method, as plain data."""
     from fedscope.federated.methods import ALIASES
+    from fedscope.federated.methods.families import family
 
     further = [v for v in method.server_state if v.name in method.broadcast]
     uploads = [v for v in method.uploads if not v.replaces_model]
     shared = "the model without BatchNorm" if method.personal else "the model"
     sent = "a model made from the server's own" if method.sends else shared
+    sent = "the model that is trained" if method.averages and not method.sends else sent
     return {
         "name": method.name,
         "aliases": [alias for alias, name in ALIASES.items() if name == method.name],
+        "family": family(method),
         "objective": method.objective,
         "source": method.source,
         "place": method.place or "nothing is added to the local step",
         "client_state": _vectors(method.memory),
-        "server_state": _vectors(method.server_state),
+        "server_state": _vectors(method.kept_vectors),
         "to_a_client": " + ".join([sent, *filter(None, [_vectors(further)])]),
         "from_a_client": " + ".join([shared, *filter(None, [_vectors(uploads)])]),
+        "keeps": _amount(method.memory),
+        "down": _amount(further, model=True),
+        "up": _amount(uploads, model=True),
         "models_held": method.models_held(),
+        "gradients": _gradients(method),
+        "flatness": method.flatness,
         "weights": method.weights or "n_k",
         "alone": "its clients are not stacked" if method.trains_alone else "",
         "not_with": _refusals(method),
@@ -120,6 +140,26 @@ def _vectors(vectors: "Sequence[Vector]") -> str:
     return ", ".join(f"{vector.name} ({SIZES[vector.scope]})" for vector in vectors)
 
 
+def _gradients(method: "Method") -> int | None:
+    """Return the gradients of the task loss per step; nothing where another package's method cannot say."""
+    from fedscope.federated.costs.cost import gradients_per_step
+    from fedscope.federated.record.checked import checked
+
+    try:
+        return gradients_per_step(checked(method))
+    except UserError:
+        return None
+
+
+def _amount(vectors: "Sequence[Vector]", *, model: bool = False) -> str:
+    """Return how much vectors hold, with the model's parameters or without: such as 2P + 1; nothing as 0."""
+    whole = model + sum(vector.scope in ("parameters", "model") for vector in vectors)
+    numbers = sum(vector.scope == "number" for vector in vectors)
+    personal = any(vector.scope == "personal" for vector in vectors)
+    parts = [f"{whole if whole > 1 else ''}P"] * bool(whole) + ["BatchNorm"] * personal
+    return " + ".join([*parts, *[str(numbers)] * bool(numbers)]) or "0"
+
+
 def _refusals(method: "Method") -> str:
     """Return which methods are refused, each reason once."""
     reasons: dict[str, list[str]] = {}
@@ -132,6 +172,11 @@ def _bounds(option: "Option") -> str:
     """Return between what a number lies; nothing for another value."""
     bounded = isinstance(option.default, int | float) and not isinstance(option.default, bool)
     return option.bounds() if bounded else ""
+
+
+def said(value: object) -> str:
+    """Return a fact as it is shown: yes, or nothing, for a flag; nothing for what is not known."""
+    return ("yes" if value else "") if isinstance(value, bool) else "" if value is None else str(value)
 
 
 def meaning(option: dict[str, Any]) -> str:

@@ -29,6 +29,10 @@ def federation(method: str, data_dir: Path, model: str = "resnet56_bottleneck", 
         ("moon", 262.16, 3 * 737_044),
         ("fedalign", 89.12, 605_460),
         ("fedsam", 2 * 87.254, 605_460),
+        ("fedlesam", 87.254, 3 * 605_460),  # one gradient; w, θ_t and the model received before
+        ("fedcm", 87.254, 2 * 605_460),  # w and Δ
+        ("fedntd", 2 * 87.254, 2 * 605_460),  # w and the received model, which runs too
+        ("fedsol", 3 * 87.254, 2 * 605_460),  # two gradients, one of a loss with the received model
     ],
 )
 def test_the_printed_costs(cifar_dir: Path, method: str, millions: float, parameters: int) -> None:

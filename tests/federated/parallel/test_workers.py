@@ -99,11 +99,13 @@ def test_the_number_of_workers_changes_no_bit(tmp_path: Path, stack: int, count:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["feddc", "fedbn+fedcurv", "fedfor+mixup+stochdepth", "moon"])
+@pytest.mark.parametrize(
+    "method", ["feddc", "fedbn+fedcurv", "fedfor+mixup+stochdepth", "moon", "fedgloss+ema", "fedwmsam"]
+)
 @pytest.mark.usefixtures("at_once")
 def test_every_kind_of_message_reaches_the_workers(tmp_path: Path, method: str) -> None:
     """Memories, uploads, broadcasts, personal tensors and draws: as with one process."""
-    network = () if method == "feddc" else ("--model", "resnet_digits")
+    network = () if method in ("feddc", "fedgloss+ema", "fedwmsam") else ("--model", "resnet_digits")
     small = ("--method", method, "--train-samples", "150", "--batch-size", "20", "--rounds", "3")
     runs = [trained(tmp_path, f"w{w}", "--workers", str(w), *small, *network) for w in (1, 2)]
     hashes = [[load_checkpoint(path).sha256 for path in (run.final, *run.clients())] for run in runs]

@@ -112,6 +112,28 @@ TENSOR = r"it takes a tensor \(\d+,\) of floating numbers"
         (plain(after_clip=(lambda at: at.parameters[0],)), r"after_clip .* takes a tensor \(1, \d+\)"),
         (plain(after_momentum=(lambda at: 0.0,)), r"after_momentum .* returned float 0\.0"),
         (plain(gradient_at=lambda gradient, at: gradient), "gradient_at .* returned function .*a tensor"),
+        (
+            plain(gradient_at=lambda gradient, at: (gradient(at.parameters), {"v": at.parameters})),
+            "gradient_at .* 'v', which is not declared",
+        ),
+        (
+            plain(gradient_at=lambda gradient, at: gradient(at.parameters, ascent=True)),
+            "gradient_at asks for ascent_loss, which is empty",
+        ),
+        (
+            plain(
+                gradient_at=lambda gradient, at: gradient(at.parameters, ascent=True),
+                ascent_loss=lambda at: at.logits,
+            ),
+            "ascent_loss .* it takes a scalar",
+        ),
+        (plain(gradient_maps=(lambda at: at.gradient[0],)), r"gradient_maps .* takes a tensor \(1, \d+\)"),
+        (
+            plain(logits=(lambda logits, counts, options: logits[:, :2],)),
+            r"logits .* takes a tensor \(16, 10\)",
+        ),
+        (plain(local_rate=lambda done, options: "fast"), "local_rate .* it takes a number"),
+        (plain(averages=lambda at: at.model[None]), rf"averages .* returned a tensor \(1, \d+\).*{TENSOR}"),
         (plain(finish=(lambda end: None,)), r"finish .* returned nothing \(None\); it takes a mapping"),
         (
             plain(finish=(lambda end: {"h": 1},)),

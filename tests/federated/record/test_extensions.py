@@ -78,6 +78,58 @@ def test_resumed_it_sends_the_same(register: Register, tmp_path: Path) -> None:
     assert weights(run) == weights(whole)
 
 
+def test_an_average_is_kept_and_the_model_is_trained(register: Register, tmp_path: Path) -> None:
+    """Clients start from the model of FedAvg's run, the server keeps the mean of the models so far."""
+    register(averages=lambda at: at.average + (at.model - at.average) / at.round)
+    settings = SMALL.model_copy(update={"keep_every": 1})
+    run = trained(tmp_path, settings, name="averaged")
+    plain = trained(tmp_path, settings.model_copy(update={"method": "fedavg"}), name="plain")
+    models = [flat(plain.after_round(round)) for round in (1, 2, 3)]
+    for t in (1, 2, 3):
+        torch.testing.assert_close(
+            flat(run.after_round(t)), torch.stack(models[:t]).mean(0), rtol=0, atol=1e-7
+        )
+    for t in (2, 3):
+        assert torch.equal(flat(run.anchor(t)), models[t - 2])
+    assert list(verify_run(run)) == []
+    cut = interrupted(tmp_path, settings, after=2)
+    resumed(tmp_path, settings)
+    assert weights(cut) == weights(run)
+
+
+@pytest.mark.parametrize("stack", [1, 2])
+def test_a_second_loss_is_differentiated_and_the_gradient_mapped(
+    register: Register, tmp_path: Path, stack: int
+) -> None:
+    """Half the loss's gradient, by a second loss of half its value or by a map, at half of twice the rate."""
+
+    def half(at: Pass) -> Tensor:
+        return 0.5 * at.loss
+
+    settings = SMALL.model_copy(update={"stack": stack, "rounds": 1})
+    register(ascent_loss=half, gradient_at=lambda gradient, at: gradient(at.parameters, ascent=True))
+    second = trained(tmp_path, settings, name="second")
+    register(gradient_maps=(lambda at: 0.5 * at.gradient,))
+    mapped = trained(tmp_path, settings, name="mapped")
+    register(local_rate=lambda done, options: 0.5)
+    slower = trained(tmp_path, settings, name="slower")
+    plain = settings.model_copy(update={"method": "fedavg", "lr": 0.5 * settings.lr})
+    expected = flat(trained(tmp_path, plain, name="plain").final)
+    for run in (second, mapped, slower):
+        torch.testing.assert_close(flat(run.final), expected, atol=1e-6, rtol=1e-5)
+    assert slower.metrics()[0].train_loss == pytest.approx(mapped.metrics()[0].train_loss)
+
+
+def test_logits_are_changed_in_the_loss_alone(register: Register, tmp_path: Path) -> None:
+    """A constant on all logits changes nothing; a factor does, and the reported loss is the network's own."""
+    settings = SMALL.model_copy(update={"rounds": 1, "lr": 0.0})
+    losses = []
+    for factor in (1.0, 3.0):
+        register(logits=(lambda logits, counts, options, factor=factor: factor * logits + 2.0,))
+        losses.append(trained(tmp_path, settings, name=f"times-{factor:g}").metrics()[0].train_loss)
+    assert losses[0] == pytest.approx(losses[1])
+
+
 def heavy_ball(at: Stack) -> dict[str, Tensor]:
     assert at.gradient is not None
     return {"v": 0.9 * at.state["v"] + at.gradient}

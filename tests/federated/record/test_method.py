@@ -165,7 +165,7 @@ def test_what_looks_at_one_client_trains_alone() -> None:
     assert Method("a", "", "", draws={"a": nothing}).trains_alone
     assert not Method("a", "", "", memory=(Vector("h"),)).trains_alone
     assert {name for name, m in METHODS.items() if m.trains_alone} == {
-        "moon", "mixup", "stochdepth", "gradaug", "fedalign",
+        "moon", "mixup", "stochdepth", "gradaug", "fedalign", "fedntd", "fedsol",
     }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ same steps on (K, P) vectors, with one batched forward and backward pass for all
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from statistics import fmean
 
 import torch
 from torch import Tensor
@@ -108,7 +109,7 @@ class LocalTrainer:
         with self.objective.tapping(), drawing:
             most = self.steps(rows.shape[1])
             for left in range(most, 0, -self.settings.steps(rows.shape[1])):
-                samples = self._epoch(rows, tasks, random, left, first=left == most)
+                samples = self._epoch(rows, tasks, random, left, lr, first=left == most)
         self.clock.enter("compute")
         with torch.no_grad():
             done = self._finish(tasks, lr)
@@ -136,6 +137,11 @@ class LocalTrainer:
         settings, equal = self.settings, self.method.equal_steps
         counted = self.mean_samples if equal and equal(self.options) else samples
         return settings.epochs * settings.steps(counted)
+
+    def _mean_rate(self, samples: int) -> float:
+        """Return the mean over the local steps of the factor of η_t."""
+        rate, total = self.method.local_rate, self.steps(samples)
+        return fmean(rate(step / total, self.options) for step in range(total)) if rate else 1.0
 
     def _recalibrated(self, tasks: Sequence[Task]) -> float:
         """Recalibrate as the method says; return the training accuracy of the one client, NaN where not."""
@@ -172,7 +178,7 @@ class LocalTrainer:
             weight=settings.weight(samples),
             steps=self.steps(samples),
             nominal_steps=settings.epochs * settings.steps(self.mean_samples),
-            lr=lr,
+            lr=lr * self._mean_rate(samples),
             initial_lr=self.initial_lr,
             momentum=settings.momentum,
             nesterov=settings.nesterov,
@@ -202,6 +208,7 @@ class LocalTrainer:
         tasks: Sequence[Task],
         random: Mapping[str, torch.Generator],
         most: int,
+        lr: float,
         *,
         first: bool,
     ) -> int:
@@ -216,7 +223,12 @@ class LocalTrainer:
         self._loss.zero_()
         size = self.settings.batch_size
         batches = list(zip(order.split(size, 1), draws.split(size, 2), strict=True))
+        total = self.steps(count)
         for index, (batch, drawn) in enumerate(self.pipeline.ahead(self.split.images, batches)):
+            if self.method.local_rate:
+                self.clients.lr.fill_(
+                    lr * self.method.local_rate((total - most + index) / total, self.options)
+                )
             self._run(batch, drawn, flag=index == 0, **({"random": random} if random else {}))
             if first and index == 0:
                 self.observed.set("before", self._loss[: len(tasks)] / batch.shape[1])
@@ -249,7 +261,7 @@ class LocalTrainer:
             self.observed.clip(scale)
         if clients.last_gradient is not None:
             clients.last_gradient[:count] = gradient
-        carried: set[str] = set()
+        carried = set(self.objective.carried)
         for rule in method.each_step:
             changed = rule(clients.stack(count, first, gradient))
             clients.carry(changed, count)

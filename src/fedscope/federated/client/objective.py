@@ -13,8 +13,8 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.federated.client.observations import Observations, joined
 from fedscope.federated.client.state import ClientState
-from fedscope.federated.record.checked import check_all_returned
-from fedscope.federated.record.method import Method
+from fedscope.federated.record.checked import MethodError, check_all_returned
+from fedscope.federated.record.method import Method, TaskTerm
 from fedscope.federated.record.network import Network
 from fedscope.federated.record.taps import tapped
 from fedscope.federated.record.tasks import LocalSettings
@@ -36,6 +36,7 @@ class Objective:
         self._taps = {name: taps(module, clients.options) for name, taps in method.taps.items()}
         self._outputs: dict[str, Tensor] = {}
         self.taken = torch.zeros((), dtype=torch.int64, device=self.model.values.device)
+        self.carried: set[str] = set()  # the step state that ``gradient_at`` returned
         self._whole = settings.batch_size
         self._compiled = torch.compile(module, dynamic=False) if settings.compile else module
 
@@ -62,24 +63,36 @@ class Objective:
                 loss = self._task_gradient(batch, drawn)
             else:
                 losses: list[Tensor] = []
-                found: list[Tensor] = []
+                seen: list[tuple[Tensor, Tensor]] = []  # of an ascent step: at the parameters, and at its end
+                at = clients.stack(count, first)
 
-                def gradient(w: Tensor, *, keep_buffers: bool = False) -> Tensor:
-                    losses.append(self._away(w, batch, drawn, keep_buffers=keep_buffers))
-                    found.append(self.model.gradient[:count].clone())
-                    return found[-1]
+                def gradient(w: Tensor, *, keep_buffers: bool = False, ascent: bool = False) -> Tensor:
+                    losses.append(self._away(w, batch, drawn, keep_buffers=keep_buffers, ascent=ascent))
+                    found = self.model.gradient[:count].clone()
+                    if not ascent and (seen or w is at.parameters):
+                        seen.append((losses[-1], found))
+                    return found
 
-                self.model.gradient[:count] = self.method.gradient_at(gradient, clients.stack(count, first))
+                found = self.method.gradient_at(gradient, at)
+                found, state = found if isinstance(found, tuple) else (found, {})
+                self.model.gradient[:count] = found
+                clients.carry(state, count)
+                self.carried = set(state)
                 loss = losses[0]
-                if len(found) == 2:
-                    self.observed.ascend(losses, found)
+                if len(seen) == 2:
+                    self.observed.ascend(*zip(*seen, strict=True))
+            for mapped in self.method.gradient_maps:
+                own = self.model.gradient[:count]
+                own.copy_(clients.mapped(own, mapped(clients.stack(count, first, own.clone()))))
         if self.method.parameter_terms:
             self._add_parameter_terms(count, first=first)
         self._outputs.clear()
         return loss
 
-    def task(self, batch: Batch, drawn: Draws) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Return the task loss of the client in row 0 on its mini-batch; its cross-entropy, and the notes."""
+    def task(
+        self, batch: Batch, drawn: Draws, *, ascent: bool = False
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Return the task loss, or the ascent's, of the client in row 0; its cross-entropy, and the notes."""
         model, method = self.model, self.method
         batch = Batch(model.typed(batch.images), batch.labels)
         if method.batch_transform:
@@ -89,7 +102,7 @@ class Objective:
         run = method.forward_context(model.module, drawn) if method.forward_context else nullcontext()
         with self.network.precision(), run:
             logits = (self._compiled if whole else model.module)(batch.images)
-        return self._loss(batch, logits, drawn, *self._row(0))
+        return self._loss(batch, logits, drawn, *self._row(0), ascent=ascent)
 
     def _row(self, row: int | slice) -> tuple[Tensor, ...]:
         """Return a client's rows that task terms see besides its forward pass."""
@@ -97,31 +110,34 @@ class Objective:
         own = (clients.start, clients.remembered, clients.took_part_before, clients.label_counts)
         return tuple(rows[row] for rows in own)
 
-    def _away(self, w: Tensor, batch: Batch, drawn: Draws, *, keep_buffers: bool) -> Tensor:
+    def _away(self, w: Tensor, batch: Batch, drawn: Draws, *, keep_buffers: bool, ascent: bool) -> Tensor:
         """Leave the gradients of the task loss at ``w`` (K, P); go back; return the losses there."""
         model, count = self.model, len(w)
         kept, counters = model.values[:count].clone(), model.counters.clone()
         model.values[:count, : model.size] = w
-        losses = self._task_gradient(batch, drawn)
+        losses = self._task_gradient(batch, drawn, ascent=ascent)
         model.values[:count, : model.size] = kept[:, : model.size]
         if keep_buffers:
             model.values[:count, model.size :] = kept[:, model.size :]
             model.counters.copy_(counters)
         return losses
 
-    def _task_gradient(self, batch: Batch, drawn: Draws) -> Tensor:
-        """Leave the gradients of the task loss where the clients are; return their cross-entropies, (K,)."""
+    def _task_gradient(self, batch: Batch, drawn: Draws, *, ascent: bool = False) -> Tensor:
+        """Leave the gradients of the task loss, or of the ascent's, where the clients are.
+
+        Returns their cross-entropies, (K,).
+        """
         self.taken += 1
         if len(self.model.values) > 1:
-            return self._stack_gradient(batch, drawn)
+            return self._stack_gradient(batch, drawn, ascent=ascent)
         self.model.gradient.zero_()
         with torch.enable_grad():
-            objective, (loss, notes) = self.task(Batch(batch.images, batch.labels[0]), drawn)
+            objective, (loss, notes) = self.task(Batch(batch.images, batch.labels[0]), drawn, ascent=ascent)
             objective.backward()
         self.observed.note(notes[None])
         return loss[None]
 
-    def _stack_gradient(self, batch: Batch, drawn: Draws) -> Tensor:
+    def _stack_gradient(self, batch: Batch, drawn: Draws, *, ascent: bool) -> Tensor:
         model, count = self.model, len(batch.labels)
 
         def objective(
@@ -129,7 +145,7 @@ class Objective:
         ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
             with self.network.precision():
                 logits = functional_call(model.module, model.tensors(w, buffers, counters), (x,))
-            return self._loss(Batch(x, y), logits, drawn, *row)
+            return self._loss(Batch(x, y), logits, drawn, *row, ascent=ascent)
 
         kept = model.buffers(model.values[:count])
         buffers = [buffer.clone() for buffer in kept]  # each contiguous, as BatchNorm's update needs it
@@ -155,16 +171,18 @@ class Objective:
         memory: Tensor,
         took_part_before: Tensor,
         label_counts: Tensor,
+        *,
+        ascent: bool,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Return one client's task loss; its cross-entropy, and what the terms noted, side by side."""
-        dtype, clients = self.model.values.dtype, self.clients
-        logits = logits.to(dtype)
-        loss = cross_entropy(logits, batch.labels)
-        if batch.mixed_labels is not None:
-            other = cross_entropy(logits, batch.mixed_labels)
-            loss = batch.mix_weight * loss + (1 - batch.mix_weight) * other
-        objective, notes = loss, dict[str, Tensor]()
-        if self.method.task_terms:
+        """Return one client's task loss, or the ascent's; its cross-entropy, and what the terms noted."""
+        dtype, clients, method = self.model.values.dtype, self.clients, self.method
+        seen = logits = logits.to(dtype)
+        for calibrated in method.logits:
+            seen = calibrated(seen, label_counts, clients.options)
+        objective = loss = _cross_entropy(seen, batch)
+        plain = _cross_entropy(logits.detach(), batch) if method.logits else loss.detach()
+        notes = dict[str, Tensor]()
+        if method.task_terms or ascent:
             taps = {
                 name: [self._outputs[module].to(dtype) for module in modules if module in self._outputs]
                 for name, modules in self._taps.items()
@@ -174,10 +192,12 @@ class Objective:
                 batch, logits, loss, taps, drawn, self.network, start, recalled, took_part_before[0],
                 clients.options, label_counts, notes,
             )  # fmt: skip
-            for term in self.method.task_terms:
+            if ascent:
+                return _ascent_loss(method)(at), (plain, plain.new_zeros(0))
+            for term in method.task_terms:
                 objective = objective + term(at)
-        check_all_returned(self.method.name, "notes", self.method.notes, notes)
-        return objective, (loss.detach(), joined(self.observed.noted, notes, loss).detach())
+        check_all_returned(method.name, "notes", method.notes, notes)
+        return objective, (plain, joined(self.observed.noted, notes, loss).detach())
 
     def _add_parameter_terms(self, count: int, *, first: bool) -> None:
         """Add the gradient of the terms of the parameters to every row."""
@@ -194,3 +214,22 @@ class Objective:
         else:
             gradients = vmap(grad(total))(clients.parameters(count), *clients.rows(count))
             self.model.gradient[:count] += gradients
+
+
+def _cross_entropy(logits: Tensor, batch: Batch) -> Tensor:
+    loss = cross_entropy(logits, batch.labels)
+    if batch.mixed_labels is None:
+        return loss
+    other = cross_entropy(logits, batch.mixed_labels)
+    return batch.mix_weight * loss + (1 - batch.mix_weight) * other
+
+
+def _ascent_loss(method: Method) -> TaskTerm:
+    """Return the loss that a method's ascent asked for.
+
+    Raises:
+        MethodError: it has none.
+    """
+    if method.ascent_loss is None:
+        raise MethodError(f"method {method.name}: gradient_at asks for ascent_loss, which is empty")
+    return method.ascent_loss

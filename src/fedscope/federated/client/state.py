@@ -104,6 +104,10 @@ class ClientState:
         """Return a correction as far as it acts: not on personal parameters."""
         return vector if self._shared is None else vector * self._shared
 
+    def mapped(self, gradient: Tensor, new: Tensor) -> Tensor:
+        """Return the new gradient as far as it acts: personal parameters keep their own."""
+        return new if self._shared is None else torch.where(self._shared, new, gradient)
+
     def stack(self, count: int, first_of_epoch: bool, gradient: Tensor | None = None) -> Stack:
         """Return what an oracle, or with the clipped ``gradient`` a correction, sees of the first clients."""
         last_gradient = None if self.last_gradient is None else self.last_gradient[:count]

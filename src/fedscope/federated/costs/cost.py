@@ -1,9 +1,10 @@
 """The cost of a method's training step for a client, in the convention of FedAlign's Tables 5 and 7."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.client.state import ClientState
@@ -45,27 +46,39 @@ def cost(federation: Federation, draws: int = 32) -> Cost:
         federation.pipeline.test(federation.dataset.train.images, rows), federation.dataset.train.labels[rows]
     )
     random = {name: torch_stream(settings.seed, f"cost of {name}") for name in method.draws}
-    passes = gradients(method, objective.clients)
+    asked = points(method, objective.clients)
+
+    def step(ascent: bool) -> object:
+        return objective.task(batch, objective.draw(batch.images, random), ascent=ascent)
+
     repeats = draws if method.draws else 1
     model.module.train()
     with objective.tapping():
-        total = sum(
-            multiply_accumulates(lambda: objective.task(batch, objective.draw(batch.images, random)))
-            for _ in range(repeats)
-        )
+        total = sum(multiply_accumulates(partial(step, ascent)) for _ in range(repeats) for ascent in asked)
     model.load(kept)
-    return Cost(passes * total / (repeats * SAMPLES), held * method.models_held(), passes)
+    return Cost(total / (repeats * SAMPLES), held * method.models_held(), len(asked))
 
 
-def gradients(method: Method, clients: ClientState) -> int:
-    """Return how many gradients of the task loss a step computes: one, or as many as ``gradient_at``."""
-    points: list[Tensor] = []
+def points(method: Method, clients: ClientState) -> list[bool]:
+    """Return for each gradient of a step whether it is that of ``ascent_loss``, else of the task loss."""
+    asked: list[bool] = []
 
-    def gradient(w: Tensor, *, keep_buffers: bool = False) -> Tensor:
-        points.append(w)
+    def gradient(w: Tensor, *, keep_buffers: bool = False, ascent: bool = False) -> Tensor:
+        asked.append(ascent)
         return torch.ones_like(w)
 
     if method.gradient_at is None:
-        return 1
+        return [False]
     method.gradient_at(gradient, clients.stack(1, first_of_epoch=False))
-    return len(points)
+    return asked
+
+
+def gradients(method: Method, clients: ClientState) -> int:
+    """Return how many gradients a step computes: one, or as many as ``gradient_at``."""
+    return len(points(method, clients))
+
+
+def gradients_per_step(method: Method) -> int:
+    """Return how many gradients a step of the method computes by default, on any network."""
+    clients = ClientState(FlatModel(nn.Linear(1, 1)), method, method.values({}, "paper"), classes=2)
+    return gradients(method, clients)

@@ -14,19 +14,29 @@ from fedscope.factories import reason
 from fedscope.federated.methods.activation_norm import MAN
 from fedscope.federated.methods.ascent import FEDASAM, FEDSAM
 from fedscope.federated.methods.averaging import FEDAVG
+from fedscope.federated.methods.calibration import FEDLC, FEDRS
+from fedscope.federated.methods.client_momentum import FEDCM
 from fedscope.federated.methods.contrastive import MOON
 from fedscope.federated.methods.control import FEDDC, SCAFFOLD
 from fedscope.federated.methods.curvature import FEDCURV
+from fedscope.federated.methods.decorrelation import FEDDECORR
 from fedscope.federated.methods.depth import STOCHDEPTH
+from fedscope.federated.methods.distillation import FEDNTD, FEDSOL
 from fedscope.federated.methods.dynamic import FEDDYN, FEDSPEED
+from fedscope.federated.methods.dynamic_ascent import FEDGLOSS, FEDSMOO, FEDTOGA
+from fedscope.federated.methods.extrapolation import FEDEXP
 from fedscope.federated.methods.foresight import FEDFOR
+from fedscope.federated.methods.global_ascent import FEDGF, FEDLESAM
 from fedscope.federated.methods.lipschitz import FEDALIGN
+from fedscope.federated.methods.lookahead import FEDACG, FEDNSAM
 from fedscope.federated.methods.mixing import MIXUP
 from fedscope.federated.methods.normalized import FEDNOVA
 from fedscope.federated.methods.personal import FEDBN
 from fedscope.federated.methods.proximal import FEDPROX
 from fedscope.federated.methods.server_optimizers import FEDADAGRAD, FEDADAM, FEDAVGM, FEDYOGI
 from fedscope.federated.methods.subnetworks import GRADAUG
+from fedscope.federated.methods.weight_averages import EMA, FEDMOSWA, FEDSWA, SWA
+from fedscope.federated.methods.weighted_momentum import FEDWMSAM
 from fedscope.federated.record import method
 from fedscope.federated.record.method import Method
 from fedscope.own import METHODS as GROUP
@@ -36,11 +46,16 @@ OURS = (
     FEDSAM, FEDASAM, FEDDYN, FEDDC, FEDSPEED, SCAFFOLD, MAN,
     FEDCURV, FEDBN, FEDFOR,
     FEDAVGM, FEDADAGRAD, FEDADAM, FEDYOGI, FEDNOVA,
+    FEDCM, FEDSMOO, FEDLESAM, FEDGLOSS, FEDGF, FEDTOGA, FEDNSAM, FEDWMSAM, FEDSWA, FEDMOSWA, SWA, EMA,
+    FEDNTD, FEDSOL, FEDLC, FEDRS, FEDDECORR, FEDEXP, FEDACG,
 )  # fmt: skip
 METHODS = {record.name: record for record in OURS}
 ALIASES = {
     "fedpd": "feddyn",  # with full participation and averaging every round the same iteration
     "fedgamma": "scaffold+fedsam",  # Dai et al. 2023
+    "mofedsam": "fedcm+fedsam",  # Qu et al. 2022
+    "fedlesam-s": "scaffold+fedlesam",  # Fan et al. 2024
+    "fedlesam-d": "feddyn+fedlesam",
 }
 _TRIED: dict[str, Method] = {}
 

@@ -109,6 +109,7 @@ def _is_tiny(model: nn.Module) -> bool:
 
 MAN = Method(
     name="man",
+    flatness=True,
     objective="ζ Σ_l mean(a_l²)",
     source="Yashwanth et al. 2024 (WACV), Eqs. 16–18",
     place="in the task loss",

@@ -18,7 +18,7 @@ from fedscope.federated.record.views import Stack
 TINY = 1e-16  # beside ‖g‖, as in the published code
 
 
-def uphill(direction: Tensor, length: float, beside: float = TINY) -> Tensor:
+def uphill(direction: Tensor, length: float | Tensor, beside: float = TINY) -> Tensor:
     """Return each row of ``direction`` (K, P) at length ``length``."""
     norm: Tensor = direction.norm(dim=1, keepdim=True)
     return length * direction / (norm + beside)
@@ -52,6 +52,7 @@ BN = Option("sam.bn", "both", "which passes update running statistics", choices=
 
 FEDSAM = Method(
     name="fedsam",
+    flatness=True,
     objective="max_{‖e‖≤ρ} ℓ(w + e)",
     source="Caldarola, Caputo, Ciccone 2022 (ECCV); Qu et al. 2022 (ICML), Algorithm 1",
     place="the point at which the task loss is differentiated",
@@ -60,6 +61,7 @@ FEDSAM = Method(
 )
 FEDASAM = Method(
     name="fedasam",
+    flatness=True,
     objective="max_{‖e/t‖≤ρ} ℓ(w + e), t = |w| + η_A",
     source="Caldarola, Caputo, Ciccone 2022 (ECCV); Kwon et al. 2021 (ICML), Algorithm 1",
     place="the point at which the task loss is differentiated",

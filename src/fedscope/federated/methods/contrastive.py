@@ -73,5 +73,6 @@ MOON = Method(
     memory=(Vector("moon.previous", "model", start="initial"),),
     random_start=lambda options: options["moon.first"] == "random",
     finish=(lambda end: {"moon.previous": end.values},),
+    reads_received=True,
     subnetworks=True,
 )  # fmt: skip

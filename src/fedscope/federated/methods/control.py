@@ -81,11 +81,14 @@ def _gradient_at_anchor(end: Finish, row: int) -> Tensor:
 
 def scaffold_server(step: ServerStep) -> tuple[Tensor, dict[str, Tensor]]:
     """Return γ·mean + (1 − γ)θ_t, moved by what was sent beyond the server's own model; and c."""
-    gamma = float(step.options["scaffold.gamma"])
     c = step.state["scaffold.c"] + step.sums["scaffold.change"] / step.clients
-    model = gamma * step.mean + (1 - gamma) * step.anchor
-    same = step.kept == step.anchor  # where nothing else was sent no bit changes
-    return torch.where(same, model, model + (step.kept - step.anchor)), {"scaffold.c": c}
+    return part_of_the_way(step, "scaffold.gamma"), {"scaffold.c": c}
+
+
+def part_of_the_way(step: ServerStep, option: str) -> Tensor:
+    """Return γ·mean + (1 − γ)θ_t, γ the value of ``option``; for γ = 1 the mean, bit for bit."""
+    gamma = float(step.options[option])
+    return step.onto_kept(gamma * step.mean + (1 - gamma) * step.anchor)
 
 
 def drift(step: Term) -> Tensor:

@@ -3,10 +3,12 @@
 ℓ(w) + α_k⟨w, h_k − θ_t⟩ + (α_k/2)‖w‖² with α_k = α/(n_k·N/n), where h_k = Σ (w_k − θ_t) over the rounds the
 client took part in, starting at 0. The linear part belongs to the loss, and so to the clip; the quadratic
 part enters as weight decay, after it (``dyn.quadratic=loss`` puts it into the loss). The server returns the
-uniform mean of the uploads plus the mean of h_k over all N clients, which it keeps as one vector: its
-change in a round is (m/N)(mean − θ_t). α = 0 is not FedAvg, because the server still adds that mean.
+uniform mean of the uploads plus the mean of h_k over all N clients, which it keeps as one vector: its change
+in a round is (m/N)(mean − θ_t). α = 0 is not FedAvg, because the server still adds that mean.
 
-FedSpeed is FedDyn with the task loss differentiated a step uphill: at w + ρ g/(‖g‖ + 1e-7).
+FedSpeed is FedDyn with the task loss differentiated a step uphill: (1 − a)g + a ∇ℓ(w + ρ g/(‖g‖ + 1e-7)), a =
+1 in all public programs. Its paper's own form is ``speed.normalised=false``, an ascent of ρ g, and
+``speed.server=active``, the mean of w_k + h_k over the participants.
 """
 
 from dataclasses import replace
@@ -60,12 +62,14 @@ def speed_server(step: ServerStep) -> tuple[Tensor, dict[str, Tensor]]:
 
 
 def extrapolated(gradient: Gradient, step: Stack) -> Tensor:
-    """Return the task loss's gradient at w + ρ g/(‖g‖ + 1e-7), (K, P)."""
-    g = gradient(step.parameters)
+    """Return (1 − a)g + a ∇ℓ(w + ρ g/(‖g‖ + 1e-7)), (K, P)."""
+    g = ascent = gradient(step.parameters)
     if step.options["speed.stale_ascent"] and step.last_gradient is not None:
-        g = g + step.last_gradient
-    e = uphill(g, float(step.options["speed.rho"]), beside=1e-7)
-    return gradient(step.parameters + e, keep_buffers=step.options["sam.bn"] == "first")
+        ascent = g + step.last_gradient
+    rho, alpha = float(step.options["speed.rho"]), float(step.options["speed.alpha"])
+    e = uphill(ascent, rho, beside=1e-7) if step.options["speed.normalised"] else rho * ascent
+    there = gradient(step.parameters + e, keep_buffers=step.options["sam.bn"] == "first")
+    return (1 - alpha) * g + alpha * there
 
 
 UNIFORM = Required(
@@ -101,12 +105,15 @@ FEDDYN = Method(
 FEDSPEED = replace(
     FEDDYN,
     name="fedspeed",
+    flatness=True,
     objective="FedDyn's, ℓ differentiated at w + ρ ∇ℓ(w)/‖∇ℓ(w)‖",
     source="Sun et al. 2023 (ICLR), Algorithm 1",
     place=f"as FedDyn: {FEDDYN.place}; the ascent sees the task loss alone",
     options=(
         *FEDDYN.options,
         Option("speed.rho", 0.01, "length ρ of the ascent (Yashwanth et al. 2024's code)"),
+        Option("speed.alpha", 1.0, "weight a of the gradient uphill, beside that at w", within=(0.0, 1.0)),
+        Option("speed.normalised", True, "ascend by ρ g/‖g‖, or by ρ g"),
         Option(
             "speed.server", "all", "whose h_k the server adds: all, or the participants' (the paper)",
             choices=("all", "active"),

@@ -87,6 +87,7 @@ def power_start(kind: str, features: Tensor) -> Tensor:
 
 FEDALIGN = Method(
     name="fedalign",
+    flatness=True,
     objective="ℓ(w) + μ·MSE(K_S, K_F), K = ‖f_{L−1} f_Lᵀ‖₂ of the last block group, slim and full",
     source="Mendieta et al. 2022 (CVPR), Eq. 5",
     place="in the task loss; the gradient is clipped at 10 where --clip is not given",

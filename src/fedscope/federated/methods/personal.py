@@ -43,7 +43,7 @@ FEDBN = Method(
     memory=(Vector("personal", "personal"),),
     weights="uniform",
     refuses=dict.fromkeys(
-        ("fedavgm", "fedadagrad", "fedadam", "fedyogi", "fednova"),
+        ("fedavgm", "fedadagrad", "fedadam", "fedyogi", "fednova", "fedexp", "fedacg", "fednsam", "fedswa"),
         "BatchNorm that stays with the client has no global value that a server optimizer could step",
     ),
 )  # fmt: skip

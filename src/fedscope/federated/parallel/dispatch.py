@@ -18,6 +18,7 @@ from fedscope.federated.parallel.traffic import peak_gpu_memory, peak_memory
 from fedscope.federated.parallel.workers import Workers
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.tasks import Task, Trained
+from fedscope.federated.record.vectors import TRAINED
 from fedscope.federated.record.views import Sending
 from fedscope.federated.setup.federation import Federation, local_settings
 from fedscope.federated.setup.sampling import sample_clients
@@ -50,7 +51,7 @@ class Dispatch:
         self._before: set[int] = set()  # clients that took part in the last round
         self.start = self.model.values[0].clone()  # the server's model and its buffers
         # θ_t: where clients start
-        self.origin = self.start.clone() if federation.method.sends else self.start
+        self.origin = self.start.clone() if federation.method.sends_another else self.start
         self.counters = self.model.counters.clone()
 
     def begin(self, done: int) -> int:
@@ -116,11 +117,13 @@ class Dispatch:
     def broadcast(self, state: Mapping[str, Tensor]) -> None:
         """Set the vectors that the clients of the next round receive, and the model they start from."""
         method, size = self.federation.method, self.model.size
-        if method.sends:
+        if method.sends_another:
             kept = self.start[:size].to("cpu", torch.float64, copy=True)
-            model = method.sends(Sending(kept, state, self.federation.settings.options)).to(self.start)
+            model = state[TRAINED.name] if method.averages else kept
+            if method.sends:
+                model = method.sends(Sending(model, state, self.federation.settings.options))
             self.origin.copy_(self.start)
-            self.origin[:size][self.shared] = model[self.shared]
+            self.origin[:size][self.shared] = model.to(self.start)[self.shared]
         for name, place in self.clients.broadcast.split(self.clients.received).items():
             place.copy_(state[name])
 
@@ -141,8 +144,8 @@ class Dispatch:
         self.clock.enter("evaluation")
         domains, scores = self.federation.dataset.domains, dict[str, Score]()
         for name in self.federation.tracked:
-            if name == "sel" and self.federation.method.server is None:
-                scores[name] = scores["cld"]  # the server's model is the mean of the uploads
+            if name == "sel" and self._keeps_mean:
+                scores[name] = scores["cld"]
                 continue
             values = models.get(name, self.start).clone()
             self.workers.share(values)
@@ -162,6 +165,18 @@ class Dispatch:
         self.workers.share(values)
         sums = self._score_sums(values, memory, self.validation)
         return Score.from_sums(sums, self.federation.dataset.domains)
+
+    @property
+    def nominal_steps(self) -> int:
+        """The local steps E·⌈(n/N)/B⌉ of a mean client."""
+        trainer = self.trainer
+        return trainer.settings.epochs * trainer.settings.steps(trainer.mean_samples)
+
+    @property
+    def _keeps_mean(self) -> bool:
+        """Whether the server's model is the mean of the uploads."""
+        method = self.federation.method
+        return method.server is None and method.averages is None
 
     def _score_sums(self, values: Tensor, memory: Memory | None, split: Split) -> Tensor:
         """Evaluate a model (P+Q,); each domain with its client's own tensors, where clients are domains."""

@@ -148,7 +148,11 @@ def _returns(method: Method) -> Mapping[str, Check]:
         "task_terms": _scalar,
         "notes": _labels,
         "parameter_terms": _scalar,
-        "gradient_at": lambda at, found: _tensor(found, at[1].parameters),
+        "logits": lambda at, found: _tensor(found, at[0]),
+        "ascent_loss": _scalar,
+        "gradient_at": _gradient,
+        "gradient_maps": lambda at, found: _tensor(found, at[0].parameters),
+        "local_rate": _rate,
         "after_clip": lambda at, found: _tensor(found, at[0].parameters),
         "after_momentum": lambda at, found: _tensor(found, at[0].parameters),
         "each_step": lambda at, found: _vectors(found, at[0].state),
@@ -156,6 +160,7 @@ def _returns(method: Method) -> Mapping[str, Check]:
         "server": _server,
         "server_notes": lambda at, found: _vectors(found, at[0].state),
         "sends": lambda at, found: _tensor(found, at[0].kept),
+        "averages": lambda at, found: _tensor(found, at[0].model),
     }
 
 
@@ -234,6 +239,17 @@ def _tensor(found: Any, like: Tensor) -> Any:
     if not fits or not found.is_floating_point() or found.device != like.device:
         raise _OddError(_said(found, like.device), f"a tensor {_shape(like.shape)} of floating numbers")
     return found
+
+
+def _gradient(at: tuple[Any, ...], found: Any) -> Any:
+    gradient, state = found if isinstance(found, tuple) and len(found) == 2 else (found, {})
+    _tensor(gradient, at[1].parameters)
+    _vectors(state, at[1].state)
+    return found
+
+
+def _rate(_: tuple[Any, ...], found: Any) -> Any:
+    return _one(found, float, "a number: the factor of the rate")
 
 
 def _vectors(found: Any, like: Mapping[str, Tensor]) -> Any:

@@ -16,8 +16,18 @@ from torch import Tensor, nn
 from fedscope.errors import UserError, suggestion
 from fedscope.federated.record.merging import added, any_of, at_most_one, chain, check_types, joined, union
 from fedscope.federated.record.options import Option, Reading, Value, Values, Weights
-from fedscope.federated.record.vectors import Vector
-from fedscope.federated.record.views import Batch, Draws, Finish, Pass, Sending, ServerStep, Stack, Term
+from fedscope.federated.record.vectors import TRAINED, Vector
+from fedscope.federated.record.views import (
+    Averaging,
+    Batch,
+    Draws,
+    Finish,
+    Pass,
+    Sending,
+    ServerStep,
+    Stack,
+    Term,
+)
 
 Draw = Callable[[torch.Generator, Values, Tensor, nn.Module], Any]  # images (B, C, H, W) of the batch
 BatchTransform = Callable[[Batch, Draws, Values], Batch]
@@ -30,8 +40,13 @@ Recalibration = Callable[[Values], Literal["off", "report", "upload"]]
 TaskTerm = Callable[[Pass], Tensor]
 ParameterTerm = Callable[[Term], Tensor]
 Correction = Callable[[Stack], Tensor]  # (K, P)
-Gradient = Callable[..., Tensor]  # (parameters (K, P), keep_buffers=False) → (K, P)
-GradientAt = Callable[[Gradient, Stack], Tensor]
+Gradient = Callable[..., Tensor]  # (parameters (K, P), keep_buffers=False, ascent=False) → (K, P)
+GradientAt = Callable[[Gradient, Stack], Tensor | tuple[Tensor, dict[str, Tensor]]]  # with new ``step_state``
+Calibration = Callable[
+    [Tensor, Tensor, Values], Tensor
+]  # (logits (B, C), label counts (C,), options) → (B, C)
+Rate = Callable[[float, Values], float]  # share of the round's local steps that are done → factor of η_t
+Average = Callable[[Averaging], Tensor]  # (P,)
 StepRule = Callable[[Stack], dict[str, Tensor]]
 Sent = Callable[[Sending], Tensor]  # (P,)
 Finisher = Callable[[Finish], dict[str, Tensor]]
@@ -65,6 +80,7 @@ class Method:
     objective: str = joined("; ", required=True)
     source: str = joined("; ", required=True)
     place: str = joined("; ")  # where it enters the step, in words
+    flatness: bool = any_of()  # whether its paper claims that it finds flat minima
     options: tuple[Option, ...] = chain(of=Option)
 
     # before training
@@ -88,13 +104,17 @@ class Method:
     batch_transform: BatchTransform | None = at_most_one("a transform of the batch")
     forward_context: ForwardContext | None = at_most_one("a way to run the network")  # around a forward pass
     taps: Mapping[str, Names] = union()  # the modules whose outputs the task terms read
+    logits: tuple[Calibration, ...] = chain()  # what the cross-entropy sees of them, one after the other
     task_terms: tuple[TaskTerm, ...] = chain()  # added to the task loss, wherever that is differentiated
     notes: Mapping[str, Names] = union()  # labels of what the task terms note of a pass, for the metrics
+    reads_received: bool = any_of()  # whether ``task_terms`` or ``ascent_loss`` read the model as received
     subnetworks: bool = any_of()  # whether a task term runs the network, or parts of it, again
+    ascent_loss: TaskTerm | None = at_most_one("a loss of the ascent")  # which ``gradient_at`` may ask for
     gradient_at: GradientAt | None = at_most_one("an ascent step")  # where the task loss is differentiated
     last_gradient: bool = any_of()  # whether ``gradient_at`` sees the gradient of the step before
 
     # a local step: from the gradient to the parameters
+    gradient_maps: tuple[Correction, ...] = chain()  # what becomes of the task loss's gradient, in turn
     step_state: tuple[Vector, ...] = chain(
         of=Vector
     )  # of a client in training; it begins anew in every round
@@ -106,6 +126,7 @@ class Method:
     )  # clips where --clip is not given; 0: not
     after_clip: tuple[Correction, ...] = chain()  # added to the gradient, before decay and momentum
     after_momentum: tuple[Correction, ...] = chain()  # added to the direction
+    local_rate: Rate | None = at_most_one("a schedule of the local rate")
 
     # when local training ends
     recalibration: Recalibration | None = at_most_one("a recalibration")  # BatchNorm's, see client
@@ -118,6 +139,7 @@ class Method:
         of=str
     )  # client memory whose sum over the participants it reads too
     sends: Sent | None = at_most_one("a model to send")  # instead of the server's own: where clients start
+    averages: Average | None = at_most_one("an average of models")  # kept and evaluated, not trained on
     only_keeps: str = joined("; ")  # why its server rule goes with no ``sends``; empty: it starts at ``kept``
     server_notes: tuple[ServerNote, ...] = chain()  # further state that the server keeps
     server_state: tuple[Vector, ...] = chain(of=Vector)
@@ -204,6 +226,16 @@ class Method:
         }
 
     @property
+    def kept_vectors(self) -> tuple[Vector, ...]:
+        """The server's state, with the model that is trained where an average is kept in its place."""
+        return (*self.server_state, TRAINED) if self.averages else self.server_state
+
+    @property
+    def sends_another(self) -> bool:
+        """Whether clients start from another model than the one that the server keeps and evaluates."""
+        return self.sends is not None or self.averages is not None
+
+    @property
     def trains_alone(self) -> bool:
         """Whether its clients cannot be trained as a stack: each takes its own way through the network."""
         return bool(self.draws or self.batch_transform or self.forward_context or self.subnetworks)
@@ -211,9 +243,10 @@ class Method:
     def models_held(self) -> int:
         """Return how many vectors of P a training client holds: w, θ_t where it is needed, its memory, …"""
         tied = bool(self.parameter_terms or self.after_clip or self.after_momentum or self.finish)
-        held = (*self.memory, *self.step_state)
+        received = [vector for vector in self.server_state if vector.name in self.broadcast]
+        held = (*self.memory, *self.step_state, *received)
         kept = [vector for vector in held if vector.scope in ("parameters", "model")]
-        return 1 + tied + len(self.broadcast) + len(kept)
+        return 1 + (tied or self.reads_received) + len(kept)
 
 
 def parse(text: str, methods: Mapping[str, Method]) -> Method:

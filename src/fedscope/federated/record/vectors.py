@@ -40,6 +40,9 @@ class Vector:
                 )
 
 
+TRAINED = Vector("trained", start="initial")  # the model that clients train, where an average is kept
+
+
 class Layout:
     """Where each of ``vectors`` lies in a row, for a model of P parameters, P+Q values, some personal."""
 

@@ -84,7 +84,8 @@ class Stack(LocalStep):
     """What an oracle or a correction sees: K clients side by side. Vectors are (K, P), numbers (K, 1)."""
 
     last_gradient: Tensor | None = None  # the step before's gradient, as clipped; zeros in the first step
-    gradient: Tensor | None = None  # this step's, as clipped; None for an oracle, which is to find it
+    # This step's, as clipped; in ``gradient_maps`` the task loss's; None for an oracle, which is to find it.
+    gradient: Tensor | None = None
     state: Mapping[str, Tensor] = field(default_factory=dict)  # the method's ``step_state``
 
 
@@ -101,7 +102,7 @@ class Finish:
     weight: float  # p_k before it is divided by the sum over the participants
     steps: int  # τ_k, local steps taken
     nominal_steps: int  # E·⌈(n/N)/B⌉
-    lr: float  # η_t
+    lr: float  # η_t, on average over the local steps
     initial_lr: float
     momentum: float
     nesterov: bool
@@ -130,6 +131,27 @@ class ServerStep:
     round: int = 1
     kept: Tensor = NOBODY  # the server's own model: the anchor, unless ``sends`` made that of it
     tensors: Tensors = _no_tensors
+    lr: float = 1.0  # η_t
+    nominal_steps: int = 1  # E·⌈(n/N)/B⌉
+    momentum: float = 0.0
+    nesterov: bool = False
+
+    def onto_kept(self, model: Tensor) -> Tensor:
+        """Return a model (P,) that was made from the anchor, moved by what was sent beyond the server's own.
+
+        No bit changes where nothing else was sent.
+        """
+        return torch.where(self.kept == self.anchor, model, model + (self.kept - self.anchor))
+
+
+@dataclass(frozen=True)
+class Averaging:
+    """What an average of the server's models is made of, after every round; vectors are (P,) in float64."""
+
+    model: Tensor  # the server's new one
+    average: Tensor  # the one kept so far; before round 1 the initial model
+    round: int
+    options: Values
 
 
 @dataclass(frozen=True)

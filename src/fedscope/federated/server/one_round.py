@@ -21,8 +21,8 @@ from fedscope.federated.parallel.evaluation import Score
 from fedscope.federated.parallel.memory import Memory, Writer
 from fedscope.federated.parallel.traffic import traffic
 from fedscope.federated.record.checked import check_all_returned
-from fedscope.federated.record.vectors import Layout
-from fedscope.federated.record.views import ServerStep
+from fedscope.federated.record.vectors import TRAINED, Layout
+from fedscope.federated.record.views import Averaging, ServerStep
 from fedscope.federated.server.diagnostics import Recorder
 from fedscope.federated.server.run_files import RunFiles, finite
 from fedscope.federated.server.weighted_sum import WeightedSum
@@ -45,7 +45,7 @@ class Server:
         self.diverged = bool(self.metrics) and _diverged(self.metrics[-1], dispatch.start)
         done, method = len(self.metrics), federation.method
         clients = dispatch.clients
-        layout = Layout(method.server_state, dispatch.model.size, clients.initial.numel())
+        layout = Layout(method.kept_vectors, dispatch.model.size, clients.initial.numel())
         self.state = {
             name: v.double() for name, v in layout.split(layout.fresh(clients.initial.cpu())).items()
         }
@@ -54,7 +54,7 @@ class Server:
         if "all" in federation.tracked:
             self.latest = Memory.after(run.folder / "latest", clients.initial.numel(), done)
         self.sampled_mean = clients.initial
-        if clients.memory.names or method.server_state:
+        if clients.memory.names or method.kept_vectors:
             self.memory = Memory.after(run.folder / "state", clients.memory.width, done)
         for memory in (self.memory, self.latest):
             if 0 < done < federation.settings.rounds and memory and not memory.holds(done):
@@ -200,13 +200,15 @@ class Server:
         The rule moves trainable parameters that are shared; all else is the mean.
         """
         federation, dispatch = self.federation, self.dispatch
-        method, size = federation.method, dispatch.model.size
-        anchor, kept = (
+        method, size, settings = federation.method, dispatch.model.size, federation.settings
+        anchor, average = (
             model[:size].to("cpu", torch.float64, copy=True) for model in (dispatch.origin, dispatch.start)
         )
+        kept = self.state[TRAINED.name] if method.averages else average
         step = ServerStep(
             mean[:size].clone(), anchor, self.state, participants, len(federation.rows),
-            federation.settings.options, sums, weight, round, kept, dispatch.model.named,
+            settings.options, sums, weight, round, kept, dispatch.model.named, learning_rate(settings, round),
+            dispatch.nominal_steps, settings.momentum, settings.nesterov,
         )  # fmt: skip
         state: dict[str, Tensor] = {}
         if method.server:
@@ -214,6 +216,10 @@ class Server:
             mean[:size][dispatch.shared] = model[dispatch.shared]
         for observe in method.server_notes:
             state = {**state, **observe(step)}
+        if method.averages:  # rounded, as a model that is sent
+            trained = state[TRAINED.name] = mean[:size].clone().to(dispatch.start.dtype).double()
+            new = method.averages(Averaging(trained, average, round, settings.options))
+            mean[:size][dispatch.shared] = new[dispatch.shared]
         check_all_returned(method.name, "server_state", self.state, state)
         self.state = {**self.state, **state}
         return mean

@@ -42,7 +42,7 @@ class RunFiles:
         if self.federation.settings.save_clients != "none":
             self.dispatch.clock.enter("checkpointing")
             info = self._info(round - 1, self._measured)
-            if self.federation.method.sends:
+            if self.federation.method.sends_another:
                 info = info.model_copy(update={"average": "sent", "metrics": {}})
             save_checkpoint(run.anchor(round), self._server_state(sent=True), info)
             if self.federation.fresh:

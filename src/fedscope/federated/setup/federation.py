@@ -127,7 +127,7 @@ class Federation:
             rows=None if self.fresh else self.stored(self.rows).spec,
             preset=preset,
             methods=self.codes,
-            sends=self.method.sends is not None,
+            sends=self.method.sends_another,
         )
 
     def info(

@@ -16,7 +16,11 @@ PRINTED = {
     "feddyn": "FedDyn", "fedpd": "FedPD", "feddc": "FedDC", "fedspeed": "FedSpeed", "scaffold": "SCAFFOLD",
     "fedgamma": "FedGAMMA", "man": "MAN", "fedcurv": "FedCurv", "fedbn": "FedBN", "fedfor": "FedFOR",
     "fedavgm": "FedAvgM", "fedadagrad": "FedAdagrad", "fedadam": "FedAdam", "fedyogi": "FedYogi",
-    "fednova": "FedNova",
+    "fednova": "FedNova", "fedcm": "FedCM", "mofedsam": "MoFedSAM", "fedsmoo": "FedSMOO",
+    "fedlesam": "FedLESAM", "fedlesam-s": "FedLESAM-S", "fedlesam-d": "FedLESAM-D", "fedgloss": "FedGloSS",
+    "fedgf": "FedGF", "fedtoga": "FedTOGA", "fednsam": "FedNSAM", "fedwmsam": "FedWMSAM", "fedswa": "FedSWA",
+    "fedmoswa": "FedMoSWA", "swa": "SWA", "ema": "EMA", "fedntd": "FedNTD", "fedsol": "FedSOL",
+    "fedlc": "FedLC", "fedrs": "FedRS", "feddecorr": "FedDecorr", "fedexp": "FedExP", "fedacg": "FedACG",
 }  # fmt: skip
 """Each method as its paper prints it, by the name that commands take."""
 
