@@ -26,7 +26,7 @@ ROWS = [
     Row("fedlesam", {"lesam.rho": "0.5"}, CLIP),
     Row("fedlesam-s", {"lesam.rho": "0.5"}, CLIP),
     Row("fedlesam-d", {**DYN, "lesam.rho": "0.5"}, CLIP),
-    Row("fedgf", {"gf.rho": "0.2", "gf.global_rho": "0.3", "gf.threshold": "0.3"}, CLIP),
+    Row("fedgf", {"gf.rho": "0.2", "gf.global_rho": "0.3", "gf.threshold": "0.18"}, CLIP),
     Row("fedgf", {"gf.threshold": "0.2", "gf.window": "1"}),
     Row("fedswa", {"swa.gamma": "0.7"}, MOMENTUM),
     Row("fedswa", {"swa.rate_start": "2", "swa.rate_end": "0.5"}),
