@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from fedscope.records.client_paths import AllBarriers, Critical, Noise
 from fedscope.records.cross_client import CrossClient, Matrix
 from fedscope.records.estimates import Entry, Errors, known
 from fedscope.records.hessian import Checkpoint, Problem
@@ -187,6 +188,10 @@ class ClientsRecord(Plain):
     averaging: Averaging | None = None  # its cost; None: not asked for
     overlap: Overlap | None = None  # of the clients' eigenspaces; None: not asked for
     cross_client: CrossClient | None = None  # H_N and H_D
+    noise: Noise | None = None  # how the clients' gradients scatter; None: not asked for
+    critical: Critical | None = None  # how far along the updates the loss falls; None: not asked for
+    barriers: AllBarriers | None = None  # between the clients' models; None: not asked for
+    passes: dict[str, int] = Field(default_factory=dict)  # forward passes, and gradients, of other parts
     converged: bool  # whether all eigenpairs reached ``tol``
     products: dict[str, int]  # Hessian–vector products of each part [products]
     seconds: dict[str, float]  # wall time of each part [s]
@@ -201,6 +206,9 @@ class ClientsRecord(Plain):
         lists += [gap.clients for one in self.flatness for gap in one.gaps]
         lists += [self.alignment.clients] if self.alignment else []
         lists += [self.averaging.own.clients, self.averaging.overall.clients] if self.averaging else []
+        lists += [self.noise.clients, self.noise.apart] if self.noise else []
+        lists += [self.critical.clients] if self.critical else []
+        lists += [self.barriers.plain.matrix] if self.barriers else []
         if any(len(one) != count for one in lists):
             raise ValueError(f"a list is not of {count} clients")
         if self.overlap and len(self.overlap.matrix) != count + 1:

@@ -50,12 +50,12 @@ def order_of(similarity: Grid) -> list[int]:
 
 
 def matrix_figure(record: ClientsRecord, *, width: float = style.SINGLE_COLUMN) -> Figure:
-    """Draw the overlap of every two clients' eigenspaces, and H_D of every two where it was measured.
+    """Draw of every two clients the overlap of eigenspaces, H_D and the barrier, as far as measured.
 
     The order of the clients is that of the clustering of the first matrix; the global model stands last.
 
     Raises:
-        UserError: neither was measured.
+        UserError: none of them was measured.
     """
     grids: list[tuple[str, Grid, bool]] = []
     if record.overlap:
@@ -65,10 +65,14 @@ def matrix_figure(record: ClientsRecord, *, width: float = style.SINGLE_COLUMN) 
     matrix = cross.matrix("H_D", "parameter") if cross else None
     if matrix is not None:
         grids.append(("$H_D$ of diagonals", np.array(matrix, dtype=np.float64), False))
+    if record.barriers:
+        kinds = (("barriers", record.barriers.plain), ("barriers, matched", record.barriers.matched))
+        grids += [(name, np.array(one.matrix, dtype=np.float64), False) for name, one in kinds if one]
     if not grids:
-        lacking(record, "matrix of pairs", "overlap,diagonals")
+        lacking(record, "matrix of pairs", "overlap,diagonals,barriers")
     count = len(record.clients)
-    order = order_of(grids[0][1][:count, :count])
+    first = grids[0][1][:count, :count]
+    order = order_of(-first if grids[0][0].startswith("barriers") else first)
     across = len(grids) if width >= style.WIDE_COLUMN else 1
     rows = -(-len(grids) // across)
     side = min(LARGEST_SIDE, (width - LEFT - RIGHT - (across - 1) * GAP) / across)

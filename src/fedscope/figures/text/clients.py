@@ -5,7 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import label
 from fedscope.figures.text.tables import ABSENT, Table
+from fedscope.records.client_paths import CriticalStep
 from fedscope.records.clients import SYMBOLS, Amount, ClientsRecord, Function, Point
+from fedscope.records.estimates import Estimate
 from fedscope.statistics.resolution import UNRESOLVED
 
 MEANS = "Σ p_k over the clients; ± one standard error of samples and probes together"
@@ -43,6 +45,12 @@ def clients_tables(record: ClientsRecord) -> Iterator[Table]:
         yield _overlap(record)
     if record.cross_client:
         yield _diagonals(record)
+    if record.noise:
+        yield _noise(record)
+    if record.critical:
+        yield _critical(record)
+    if record.barriers:
+        yield _barriers(record)
     yield _each(record)
 
 
@@ -148,6 +156,59 @@ def _diagonals(record: ClientsRecord) -> Table:
             (reading, *(ABSENT if one is None else format_estimate(one.value, one.stderr) for one in means))
         )
     return Table("Hessian diagonals", ("diagonal", "H_N", "H_D"), tuple(rows), ())
+
+
+def estimate_text(one: Estimate) -> str:
+    """Return an estimate with its error; "unresolved" where it says nothing."""
+    return UNRESOLVED if one.resolved is False else format_estimate(one.value, one.stderr)
+
+
+def _noise(record: ClientsRecord) -> Table:
+    found = record.noise
+    assert found
+    rows = [
+        (name, *(estimate_text(part) for part in (one.trace, one.square, one.scale)))
+        for name, one in (
+            *((f"client {k}", one) for k, one in zip(record.numbers, found.clients, strict=True)),
+            ("all", found.whole),
+        )
+    ]
+    notes = (
+        f"at w̄; all: of Σ p_k f_k. Within clients {estimate_text(found.within)}, between them "
+        f"Σ p_k ‖g_k − g‖² = {estimate_text(found.between)}",
+        f"Σ p_k ‖g_k‖²/‖g‖² = {estimate_text(found.dissimilarity)}; ± over the samples",
+    )
+    columns = ("loss", "tr Σ", "‖g‖²", "noise scale tr Σ/‖g‖²")
+    return Table("Gradient noise", columns, tuple(rows), notes)
+
+
+def _critical(record: ClientsRecord) -> Table:
+    found = record.critical
+    assert found
+    steps = [("mean update", found.server)]
+    steps += [(f"client {k}", one) for k, one in zip(record.numbers, found.clients, strict=True)]
+    rows = [(name, _step(one), format_estimate(one.length)) for name, one in steps]
+    start = "w_start" if found.anchor == "start" else "w̄"
+    notes = (f"the step along Δ from {start} up to which F stays below F({start}); 1 is the update itself",)
+    return Table("Critical steps", ("along", "step", "‖Δ‖"), tuple(rows), notes)
+
+
+def _step(one: CriticalStep) -> str:
+    if one.rises_at_once:
+        return "0: F rises at once"
+    return "F never rises" if one.never_rises else format_estimate(one.step, one.stderr)
+
+
+def _barriers(record: ClientsRecord) -> Table:
+    found = record.barriers
+    assert found
+    rows = [("as they are", estimate_text(found.plain.mean), estimate_text(found.plain.average))]
+    if found.matched:
+        rows.append(("matched", estimate_text(found.matched.mean), estimate_text(found.matched.average)))
+    notes = ["of F; matched: the channels of each second model in the order that fits the first best"]
+    notes += [f"not matched: {found.unmatched_reason}"] if found.unmatched_reason else []
+    columns = ("models", "barrier, mean of pairs", "F(w̄) − Σ p_k F(w_k)")
+    return Table("Barriers", columns, tuple(rows), tuple(notes))
 
 
 def _each(record: ClientsRecord) -> Table:

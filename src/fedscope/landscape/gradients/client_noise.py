@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
 from fedscope.landscape.gradients.inner_products import of_losses
-from fedscope.landscape.gradients.noise_scale import gradient_noise_of
+from fedscope.landscape.gradients.noise_scale import FEWEST, gradient_noise_of
 from fedscope.landscape.gradients.results import GradientNoise, NoiseScale
 from fedscope.landscape.loss.batches import Batches, Data
 from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction
@@ -78,7 +78,7 @@ def client_gradient_noise(
             f"{len(clients)} clients in {groups} groups have no gradients; give one or more of each"
         )
     own = seed_of(generator, seed)
-    dealt = [Batches.of(client).dealt(groups, own) for client in clients]
+    dealt = [_dealt(Batches.of(client), groups, own) for client in clients]
     p = _shares(weights, [one.samples for one in dealt])
     losses = [FlatLoss(model, loss_fn, one, bn=bn) for one in dealt]
     check_loss(losses[0])
@@ -86,6 +86,14 @@ def client_gradient_noise(
     products, gradients = of_losses(losses, finite, progress=progress)
     total = sum(len(one) for one in dealt)
     return gradient_noise_of(products, p, gradients=gradients, passes=gradients / total)
+
+
+def _dealt(samples: Batches, groups: int, seed: int) -> Batches:
+    """Return the samples in batches; one by one where they are too few for three batches of several."""
+    found = samples.dealt(groups, seed)
+    if len(found) >= FEWEST or samples.samples < FEWEST:
+        return found
+    return samples.taken(torch.arange(samples.samples).split(1))
 
 
 def _shares(weights: Sequence[float] | None, samples: Sequence[int]) -> Tensor:

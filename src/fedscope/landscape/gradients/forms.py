@@ -26,12 +26,14 @@ class Forms:
 
     def __call__(self, row: Tensor) -> Estimate:
         """Return the estimate of a form (S,)."""
-        return Estimate(float(row @ self.values), math.sqrt(self._spread(row, row)), self._dof(row), low=0.0)
+        return Estimate(
+            float(_form(row, self.values)), math.sqrt(self._spread(row, row)), self._dof(row), low=0.0
+        )
 
     def square(self, row: Tensor) -> Estimate:
         """Return the estimate of a squared length, whose variance grows with it: linear noise does."""
         variance, slope = self._of_square(row)
-        value = float(row @ self.values)
+        value = float(_form(row, self.values))
         return Estimate(value, math.sqrt(variance), self._dof(row), slope, low=0.0)
 
     def ratio(self, one: Tensor, other: Tensor, *, square: bool = False, offset: float = 0.0) -> Ratio:
@@ -39,7 +41,7 @@ class Forms:
 
         ``square``: the first is a squared length too.
         """
-        x, y = float(one @ self.values), float(other @ self.values)
+        x, y = float(_form(one, self.values)), float(_form(other, self.values))
         first, second, slope = self._spread(one, one), self._spread(other, other), 0.0
         both = (self._spread(one + other, one + other) - first - second) / 2
         second = self._of_square(other)[0]
@@ -55,16 +57,19 @@ class Forms:
         than two standard errors the batches do not tell that part: noise that has q when squared, and adds T
         to the length, gives 2q/T along the directions that have most of it.
         """
-        value, variance = float(row @ self.values), self._spread(row, row)
-        quadratic, added = float(row @ self.twice @ row), float(row @ self.added)
+        value, variance = float(_form(row, self.values)), self._spread(row, row)
+        quadratic, added = self._twice(row, row), float(_form(row, self.added))
         if value < _TOLD * math.sqrt(variance):
             slope = 2 * quadratic / added if added > 0 else 0.0
             return max(variance, quadratic + slope * max(value, 0.0)), slope
         return variance, max(variance - quadratic, 0.0) / value if value > 0 else 0.0
 
     def _spread(self, one: Tensor, other: Tensor) -> float:
-        found = float((self._together @ one) @ (self._together @ other))
-        return max(found - float(one @ self.twice @ other), found / 2)
+        found = float(_form(one, self._together) @ _form(other, self._together))
+        return max(found - self._twice(one, other), found / 2)
+
+    def _twice(self, one: Tensor, other: Tensor) -> float:
+        return float(_form(one, _form(other, self.twice)))
 
     @cached_property
     def _together(self) -> Tensor:
@@ -72,5 +77,11 @@ class Forms:
 
     def _dof(self, row: Tensor) -> float:
         """Return the degrees of freedom, fewer where few batches make the error."""
-        parts = [part @ row for part in self.moved]
+        parts = [_form(row, part) for part in self.moved]
         return combined(*((float(part.norm()), sample_error(part)[1]) for part in parts))[1]
+
+
+def _form(row: Tensor, numbers: Tensor) -> Tensor:
+    """Return a form (S,) of numbers (…, S); one that it does not take in may be NaN."""
+    taken = row != 0
+    return numbers[..., taken] @ row[taken]

@@ -23,7 +23,8 @@ the noise ε_k of the ĝ_k, and where noise is larger than what it hides the jac
 the quadratic part twice (Efron and Stein 1981). With its coefficients A and the covariances C_k = Σ_k/N_k
 that is 2 Σ_kj A_kj² tr(C_k C_j), which is taken off once, but no more than half of all. The rest of the
 variance of a squared length is in proportion to it, and its interval is Wilson's. Samples drawn without
-replacement from N' count 1 − N/N' of the variances; where all were taken nothing is left to chance.
+replacement from N' count 1 − N/N' of the variances of ‖g‖² and ζ²: nothing where all were taken.
+Those of tr Σ count whole, since a trace depends on which samples share a batch as well.
 """
 
 from collections.abc import Sequence
@@ -135,10 +136,12 @@ def _moved(products: Sequence[BatchProducts], whole: _Moments, k: int, p: Tensor
     """Return each of client k's batches' part of the numbers' errors, (B, S): their squares add up."""
     one, numbers = products[k], whole.numbers(p)
     count, total = len(one.sizes), one.sizes.sum()
-    if one.finite == 0:
-        return torch.zeros(count, len(numbers), dtype=torch.float64)
+    clients = len(products)
+    factors = torch.full_like(numbers, one.finite)
+    factors[2 : 2 + clients] = 1.0  # a trace depends on which samples share a batch, too
     if count < FEWEST:
-        return torch.full((count, len(numbers)), torch.nan, dtype=torch.float64)
+        unknown = torch.full((count, len(numbers)), torch.nan, dtype=torch.float64)
+        return torch.where(factors > 0, unknown, 0.0)
     w = one.sizes / total
     left, rest = 1 - w, total - one.sizes
     rows = (whole.inner[k] - w[:, None] * one.onto) / left[:, None]
@@ -152,7 +155,7 @@ def _moved(products: Sequence[BatchProducts], whole: _Moments, k: int, p: Tensor
     without, odds = _Moments(inner, every).numbers(p), 1 / w - 1
     pseudo = numbers / w[:, None] - odds[:, None] * without  # as in statistics.intervals.deleted
     mean = count * numbers - left @ without
-    scaled: Tensor = (pseudo - mean) * (one.finite / (odds * count)).sqrt()[:, None]
+    scaled: Tensor = (pseudo - mean) * factors.sqrt() / (odds * count).sqrt()[:, None]
     return scaled
 
 
@@ -175,5 +178,6 @@ def _quadratic(products: Sequence[BatchProducts], p: Tensor) -> Tensor:
         own - cross - cross.mT + whole,
     ])  # fmt: skip
     factors = torch.tensor([one.finite for one in products], dtype=torch.float64)
-    weighted = coefficients * (torch.outer(factors, factors) * products_of_covariances(products))
+    known = products_of_covariances(products).nan_to_num(0.0)  # of one batch: nothing is taken off
+    weighted = coefficients * (torch.outer(factors, factors) * known)
     return 2 * torch.einsum("sab,tab->st", coefficients, weighted)

@@ -55,7 +55,8 @@ def measure_clients(
     """
     participants = Participants(problem, "client", "own", of_round=True)
     start = start_of(problem)
-    if start is None and ((request.anchor == "start" and "alignment" in request.only) or request.start):
+    moved = request.anchor == "start" and {"alignment", "critical"} & {*request.only}
+    if start is None and (moved or request.start):
         raise UserError(no_start(problem))
     cache = keep if isinstance(keep, ResultCache) else ResultCache(keep)
     name = _name(problem, request, participants, start.sha256 if start else None)

@@ -30,6 +30,7 @@ from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.progress import Progress
 from fedscope.records.clients import amount_entry
 from fedscope.records.entries import Record
+from fedscope.workflows.clients.forward_parts import barriers_entry, critical_entry, noise_entry
 from fedscope.workflows.clients.request import ClientsRequest
 from fedscope.workflows.clients.round import Round, weights
 from fedscope.workflows.curvature.cross_client import compare_clients
@@ -38,6 +39,11 @@ from fedscope.workflows.requests import CrossClientRequest
 from fedscope.workflows.results.cache import ResultCache
 from fedscope.workflows.sources.run_clients import Participants
 
+OF_LOSSES = (
+    ("noise", "gradient noise", noise_entry),
+    ("critical", "critical steps", critical_entry),
+    ("barriers", "barriers", barriers_entry),
+)
 GLOBAL = "global"  # the name of its set of samples
 
 
@@ -55,6 +61,7 @@ class Measuring:
     )  # by place in the clients
     products: Counter[str] = field(default_factory=Counter)
     seconds: Counter[str] = field(default_factory=Counter)
+    passes: dict[str, int] = field(default_factory=dict)
     converged: bool = True
 
     def entries(self) -> Record:
@@ -66,11 +73,26 @@ class Measuring:
             "alignment": self._alignment() if "alignment" in only else None,
             "averaging": self._averaging() if "drift" in only else None,
             "overlap": self._overlap() if "overlap" in only else None,
+            **self._of_losses(),
         }
+
+    def _of_losses(self) -> Record:
+        """Return the entries that need no products."""
+        found: Record = {}
+        for name, title, make in OF_LOSSES:
+            if name in self.request.only:
+                with self._part(name, title) as progress:
+                    found[name], self.passes[name] = make(self.one, self.request, progress)
+        return found
 
     def spent(self) -> Record:
         """Return what it cost, and whether all converged."""
-        return {"converged": self.converged, "products": dict(self.products), "seconds": dict(self.seconds)}
+        return {
+            "converged": self.converged,
+            "products": dict(self.products),
+            "seconds": dict(self.seconds),
+            "passes": self.passes,
+        }
 
     def diagonals(self, participants: Participants) -> Record:
         """Return H_N and H_D of the clients, as `fedscope hessian --clients` has them."""

@@ -7,7 +7,10 @@ from typing import Literal, get_args
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError, suggestion
 
-Measure = Literal["loss", "lambda_max", "trace", "alignment", "drift", "overlap", "diagonals"]
+Measure = Literal[
+    "loss", "lambda_max", "trace", "alignment", "drift", "noise", "critical", "barriers", "overlap",
+    "diagonals",
+]  # fmt: skip
 MEASURES: tuple[Measure, ...] = get_args(Measure)
 FAST: tuple[Measure, ...] = ("loss", "lambda_max", "trace", "alignment", "drift")
 SAMPLES = 512  # of each client and of the global loss
