@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from fedscope.landscape import Batches, Hessian, spectral_density, top_eigenpairs, trace
+from fedscope.landscape import Batches, Hessian, orthogonal, spectral_density, top_eigenpairs, trace
 from fedscope.landscape.sharpness.average_case import average_sharpness, low_pass_loss
 from fedscope.landscape.sharpness.block_spectra import mean_spectral_distance
 from fedscope.landscape.sharpness.fisher_rao import fisher_rao_norm
@@ -76,9 +76,14 @@ def sigma(adaptive: bool) -> Measure:
 
 
 def distance(net: nn.Module, batches: Batches) -> float:
-    names = [name for name, p in net.named_parameters() if p.ndim > 1]
-    densities = {name: spectral_density(operator(net, batches, name), probes=2, steps=10) for name in names}
-    return mean_spectral_distance(densities).value
+    """By complete sets of probes, so that nothing is random."""
+    blocks = {name: operator(net, batches, name) for name, p in net.named_parameters() if p.ndim > 1}
+    return mean_spectral_distance(
+        {
+            name: spectral_density(op, sampler=orthogonal, probes=op.shape[0], steps=10)
+            for name, op in blocks.items()
+        }
+    ).value
 
 
 def flatness(net: nn.Module, batches: Batches) -> float:

@@ -1,7 +1,7 @@
 """Sharpness of checkpoints, a small panel for each quantity: its values, or them against the gap."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,22 +13,17 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.color_scale import format_value
-from fedscope.figures.inch_layout import POINTS, Page
+from fedscope.figures.inch_layout import POINTS
 from fedscope.figures.label_placement import text_size
+from fedscope.figures.runs.small_panels import COLUMNS, small_panels
 from fedscope.figures.text.labels import label
 from fedscope.figures.text.sharpness import GAPS, SYMBOLS
 from fedscope.records.sharpness import Correlation, CorrelationRecord, Gap, Sharpness, SharpnessRecord
 
-COLUMNS, MOST = 3, 24  # panels of a row; checkpoints of a figure
+MOST = 24  # checkpoints of a figure
 MOST_LOOKS = 10  # checkpoints that colour and marker tell apart
 DECADES = 1.3  # of positive values from which an axis is logarithmic
-
-# inches
-LEFT, RIGHT, TOP, BOTTOM = 0.46, 0.08, 0.06, 0.24
-HIGH, LINE, HEAD, BETWEEN, ASIDE = 1.25, 0.13, 0.3, 0.2, 0.14
-WIDEST = 2.0  # of the names of checkpoints
-
-Drawn = Callable[[Axes, str, int], None]
+WIDEST = 2.0  # inches: of the names of checkpoints
 
 
 def values_figure(records: Sequence[SharpnessRecord]) -> Figure:
@@ -38,19 +33,22 @@ def values_figure(records: Sequence[SharpnessRecord]) -> Figure:
         UserError: no quantity, or more than 24 checkpoints that are no rounds of one run.
     """
     names = _names(records)
+    symbols = [*map(_symbol, names)]
     rounds = [record.checkpoint.round for record in records]
     if len({record.checkpoint.run for record in records}) == 1 and len(set(rounds)) == len(records) > 2:
         order = sorted(records, key=lambda record: record.checkpoint.round or 0)
-        return _panels(names, lambda axes, name, _: _along(axes, order, name), x_label="round")
+        return small_panels(symbols, lambda axes, i: _along(axes, order, names[i]), x_label="round")
     if len(records) > MOST:
         raise UserError(f"one figure shows at most {MOST} checkpoints, not {len(records)}: make several")
     with style.paper_style():
         widths = [text_size(label(record.checkpoint), style.SMALL_SIZE)[0] for record in records]
     room = min(WIDEST, max(widths) / POINTS + 0.12)
     high = max(0.5, 0.16 * len(records) + 0.1)
-    return _panels(
-        names, lambda axes, name, i: draw_values(axes, records, name, named=not i), left=room, high=high
-    )
+
+    def draw(axes: Axes, i: int) -> None:
+        draw_values(axes, records, names[i], named=i % COLUMNS == 0)
+
+    return small_panels(symbols, draw, left=room, high=high)
 
 
 def against_figure(found: CorrelationRecord) -> Figure:
@@ -63,12 +61,13 @@ def against_figure(found: CorrelationRecord) -> Figure:
     """
     names, by_name = _names(found.records), {one.name: one for one in found.correlations}
 
-    def draw(axes: Axes, name: str, _: int) -> None:
-        _scatter(axes, found, name)
-
-    heads = [_tau(by_name[name]) for name in names]
-    return _panels(
-        names, draw, heads=heads, y_label=GAPS[found.against], keys=_keys(found.records), shared=True
+    return small_panels(
+        [*map(_symbol, names)],
+        lambda axes, i: _scatter(axes, found, names[i]),
+        heads=[_tau(by_name[name]) for name in names],
+        y_label=GAPS[found.against],
+        keys=_keys(found.records),
+        shared=True,
     )
 
 
@@ -77,59 +76,6 @@ def _names(records: Sequence[SharpnessRecord]) -> list[str]:
     if not names:
         raise UserError("these records have no quantity to draw")
     return names
-
-
-def _panels(
-    names: Sequence[str],
-    draw: Drawn,
-    *,
-    heads: Sequence[str] = (),
-    x_label: str = "",
-    y_label: str = "",
-    left: float = LEFT,
-    high: float = HIGH,
-    keys: Sequence[Line2D] = (),
-    shared: bool = False,
-) -> Figure:
-    """Draw a panel for each name in rows of three, its symbol and a line of text above it."""
-    columns = min(COLUMNS, len(names))
-    rows = -(-len(names) // columns)
-    width = (
-        style.DOUBLE_COLUMN
-        if columns == COLUMNS
-        else style.WIDE_COLUMN
-        if columns > 1
-        else style.SINGLE_COLUMN
-    )
-    head = HEAD if heads else HEAD - LINE
-    aside = ASIDE if shared or left != LEFT else LEFT
-    side = (width - left - RIGHT - aside * (columns - 1)) / columns
-    step = head + high + BETWEEN + (LINE if x_label else 0.0)
-    with style.paper_style():
-        legend = _legend_rows(keys, width)
-        height = TOP + rows * step + BOTTOM - BETWEEN + LINE * legend
-        page = Page(width=width, height=height)
-        for i, name in enumerate(names):
-            row, column = divmod(i, columns)
-            x, top = left + column * (side + aside), TOP + row * step
-            axes = page.figure.add_axes(page.box(left=x, top=top + head, width=side, height=high))
-            draw(axes, name, column)
-            symbol = _symbol(name)
-            page.write(symbol, center=x + side / 2, top=top + 0.02, fontsize=style.TEXT_SIZE)
-            if heads:
-                page.write(
-                    heads[i], center=x + side / 2, top=top + 0.02 + LINE, fontsize=style.SMALL_SIZE,
-                    color=style.FAINT_INK,
-                )  # fmt: skip
-            if column and shared:
-                axes.tick_params(labelleft=False)
-            elif y_label:
-                axes.set_ylabel(style.typeset(y_label))
-            if x_label:
-                axes.set_xlabel(x_label)
-        if keys:
-            _draw_legend(page, keys, legend)
-    return page.figure
 
 
 def _symbol(name: str) -> str:
@@ -256,19 +202,3 @@ def _keys(records: Sequence[SharpnessRecord]) -> list[Line2D]:
         )
         for n, look in zip(names, (_look(i, count) for i in range(count)), strict=True)
     ]
-
-
-def _legend_columns(keys: Sequence[Line2D], width: float) -> int:
-    widest = max(text_size(str(key.get_label()), style.SMALL_SIZE)[0] for key in keys) / POINTS + 0.25
-    return max(1, min(len(keys), int(width / widest)))
-
-
-def _legend_rows(keys: Sequence[Line2D], width: float) -> int:
-    return -(-len(keys) // _legend_columns(keys, width)) if keys else 0
-
-
-def _draw_legend(page: Page, keys: Sequence[Line2D], rows: int) -> None:
-    page.figure.legend(
-        handles=list(keys), ncols=_legend_columns(keys, page.width), loc="lower center", handletextpad=0.2,
-        columnspacing=1.0, labelspacing=0.2, borderpad=0.1, bbox_to_anchor=(0.5, 0.0),
-    )  # fmt: skip
