@@ -73,7 +73,7 @@ def _flat(model: nn.Module) -> torch.Tensor:
 
 
 def _loss(model: nn.Module, client: Client | Problem) -> float:
-    inputs, targets = (torch.cat(side) for side in zip(*client.batches, strict=True))  # type: ignore[arg-type]
+    inputs, targets = (torch.cat(side) for side in zip(*client.batches, strict=True))
     with torch.no_grad():
         return float(cross_entropy(model(inputs), targets))
 

@@ -99,7 +99,7 @@ def estimates(found: World, seed: int) -> dict[str, Paired]:
             ("global", "own"): [at(2, k).of(quantity) for k in (0, 1)],  # type: ignore[misc]
             ("global", "global"): [at(2, 2).of(quantity)] * 2,  # type: ignore[list-item]
         }
-        table = flatness_gap(quantity, SHARES, cells)  # type: ignore[arg-type]
+        table = flatness_gap(quantity, SHARES, cells)
         numbers[f"{quantity} at own"] = table.cells["own", "own"][0]
         for name in ("discrepancy", "averaging_own", "averaging_global"):
             numbers[f"{quantity} {name} 0"] = table.gaps(name)[0]

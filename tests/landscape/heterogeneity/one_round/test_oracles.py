@@ -167,7 +167,7 @@ def test_the_errors_of_a_share_are_those_of_leaving_batches_out() -> None:
         return float((torch.linalg.eigh(matrix).eigenvectors[:, -k:].T @ update).square().sum())
 
     count = len(batches)
-    left = torch.tensor([captured(sum(batches) - batch) for batch in batches], dtype=torch.float64)  # type: ignore[arg-type]
+    left = torch.tensor([captured(sum(batches) - batch) for batch in batches], dtype=torch.float64)
     assert share is not None
     stderr = float(((count - 1) / count * (left - left.mean()).square().sum()).sqrt())
     assert share.stderr_data == pytest.approx(stderr, rel=1e-6)
