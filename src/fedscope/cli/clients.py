@@ -80,6 +80,7 @@ def command(
 
     CKPT is a round's global model: RUN, RUN@25; left out, the newest run's. Its clients' uploads must have
     been kept: `fedscope train --save-clients last`, or all.
+    Without --samples, 512 of each client's rows and of all are taken.
     """
     request = ClientsRequest(chosen(only), top_k, tol, probes, anchor, start, bn)
     from fedscope.workflows.clients.checkpoints import clients  # torch: not for --help

@@ -60,7 +60,7 @@ def test_a_dumbbell_runs_from_the_clients_weights_to_the_global_ones() -> None:
     (axes, *_) = draw([one], "gap").axes
     table = one.of("loss")
     assert table is not None
-    drawn = {tuple(np.round(np.asarray(line.get_ydata(), float), 9)) for line in axes.lines}
+    drawn = {tuple(np.round(np.asarray(line.get_ydata()), 9)) for line in axes.lines}
     for function in ("own", "global"):
         for point in ("own", "global"):
             cell = table.cell(function, point)
