@@ -43,8 +43,9 @@ EXAMPLES = {
 
 @click.command("clients", cls=Command, groups=GROUPS, examples=EXAMPLES)
 @analysis
-@click.option("--only", metavar="PART,…", default=",".join(FAST), show_default=True,
-              help=f"Parts to measure: {', '.join(MEASURES)}, or all.")  # fmt: skip
+@click.option("--only", metavar="PART,…",
+              help=f"Parts to measure: {', '.join(MEASURES)}, or all. [default: {','.join(FAST)}, the fourth "
+              "where the model that the round began with was kept]")  # fmt: skip
 @click.option("--top-k", type=click.IntRange(1), default=TOP_K, show_default=True,
               help="Eigenvectors of the spaces of alignment and overlap.")  # fmt: skip
 @click.option("--anchor", type=click.Choice(["start", "global"]), default="start", show_default=True,
@@ -65,7 +66,7 @@ def command(
     targets: Targets,
     json_target: str | None,
     bn: BatchNormMode,
-    only: str,
+    only: str | None,
     top_k: int,
     anchor: Literal["start", "global"],
     start: bool,
@@ -82,14 +83,15 @@ def command(
     been kept: `fedscope train --save-clients last`, or all.
     Without --samples, 512 of each client's rows and of all are taken.
     """
-    request = ClientsRequest(chosen(only), top_k, tol, probes, anchor, start, bn)
+    parts = FAST if only is None else chosen(only)
+    request = ClientsRequest(parts, top_k, tol, probes, anchor, start, bn)
     from fedscope.workflows.clients.checkpoints import clients  # torch: not for --help
 
     if figure:
         from fedscope.figures.style import check_format  # matplotlib: not for a table
 
         check_format(Path(figure))
-    found = clients(targets, request, console.REPORTER, again=recompute)
+    found = clients(targets, request, console.REPORTER, again=recompute, possible=only is None)
     if not console.in_json(json_target, console.one_or_all([record.to_json() for record in found])):
         for record in found:
             _show(record)

@@ -201,6 +201,9 @@ def test_without_the_anchor_it_is_said_and_the_global_model_is_taken_only_when_a
     request = ClientsRequest(only=("alignment",), top_k=1)
     with pytest.raises(UserError, match=r"began with is not in the registry.*--save-clients all"):
         clients(_targets(copied), request)
+    (found,) = clients(_targets(copied), replace(request, only=("loss", "alignment")), possible=True)
+    assert found.measured == ("loss",)
+    assert found.alignment is None
     (found,) = clients(_targets(copied), replace(request, anchor="global"))
     assert found.start is None
     assert found.alignment is not None

@@ -7,13 +7,20 @@ from fedscope.checkpoints.registry.registry import Registry
 from fedscope.records.clients import ClientsRecord
 from fedscope.workflows.clients.measure import measure_clients
 from fedscope.workflows.clients.request import SAMPLES, ClientsRequest
+from fedscope.workflows.clients.round import no_start, start_of
 from fedscope.workflows.progress import SILENT, Reporter
+from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import problems
 from fedscope.workflows.sources.targets import Targets
 
 
 def clients(
-    targets: Targets, request: ClientsRequest, reporter: Reporter = SILENT, *, again: bool = False
+    targets: Targets,
+    request: ClientsRequest,
+    reporter: Reporter = SILENT,
+    *,
+    again: bool = False,
+    possible: bool = False,
 ) -> list[ClientsRecord]:
     """Measure the clients of each checkpoint's round, or take what the registry has of the request.
 
@@ -22,6 +29,7 @@ def clients(
         request: what to measure, and how well.
         reporter: where progress and notes go.
         again: do not look for results.
+        possible: leave out, with a note, the alignment of updates whose beginning was not kept.
 
     Raises:
         UserError: see :func:`problems` and :func:`measure_clients`.
@@ -29,7 +37,15 @@ def clients(
     request = replace(request, versions=request.versions or versions())
     few = replace(targets, samples=SAMPLES if targets.samples is None else targets.samples)
     keep = Registry(targets.registry).analysis
-    return [
-        measure_clients(problem, request, reporter.stage, keep=keep, again=again)
-        for problem in problems(few, reporter)
-    ]
+    found = []
+    for problem in problems(few, reporter):
+        own = _possible(problem, request, reporter) if possible else request
+        found.append(measure_clients(problem, own, reporter.stage, keep=keep, again=again))
+    return found
+
+
+def _possible(problem: Problem, request: ClientsRequest, reporter: Reporter) -> ClientsRequest:
+    if request.anchor != "start" or "alignment" not in request.only or start_of(problem):
+        return request
+    reporter.note(f"{problem.title}: no alignment: {no_start(problem)}")
+    return replace(request, only=tuple(part for part in request.only if part != "alignment"))
