@@ -15,23 +15,23 @@ from fedscope.federated.methods import known
 from fedscope.own import registered
 from tests.cli.conftest import Command, Outcome
 
-EMA = """
+DRAG = """
 from fedscope.federated.record.method import Method
 from fedscope.federated.record.vectors import Vector
 
 
 def extrapolated(at):
-    return at.kept + 0.5 * at.state["ema.d"]
+    return at.kept + 0.5 * at.state["drag.d"]
 
 
 def averaged(step):
     d = 0.5 * (step.mean - step.kept)
-    return step.kept + d, {"ema.d": d}
+    return step.kept + d, {"drag.d": d}
 
 
-EMA = Method(
-    name="ema", objective="ℓ(w)", source="a test", server=averaged, sends=extrapolated,
-    server_state=(Vector("ema.d"),),
+DRAG = Method(
+    name="drag", objective="ℓ(w)", source="a test", server=averaged, sends=extrapolated,
+    server_state=(Vector("drag.d"),),
 )
 """
 SMALL = (
@@ -56,7 +56,7 @@ def install(fedscope: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.syspath_prepend(str(folder))
     modules = set[str]()
 
-    def put(code: str, name: str = "ema", target: str = "ema_module:EMA", version: str = "1.0") -> None:
+    def put(code: str, name: str = "drag", target: str = "drag_module:DRAG", version: str = "1.0") -> None:
         module = target.partition(":")[0]
         modules.add(module)
         (folder / f"{module}.py").write_text(code)
@@ -75,49 +75,49 @@ def run(name: str) -> Run:
     return Registry(Path("r")).run(name)
 
 
-def train(fedscope: Command, name: str, *further: str, method: str = "ema") -> Outcome:
+def train(fedscope: Command, name: str, *further: str, method: str = "drag") -> Outcome:
     return fedscope("train", "--method", method, "--name", name, *SMALL, *further)
 
 
 def test_the_manifest_names_the_code_and_what_changes_it_is_refused(
     install: Install, fedscope: Command
 ) -> None:
-    install(EMA)
+    install(DRAG)
     assert train(fedscope, "a", "--save-clients", "all").code == 0
     (code,) = run("a").manifest().methods
-    assert (code.method, code.package, code.version, len(code.source)) == ("ema", "ema_module", "1.0", 64)
+    assert (code.method, code.package, code.version, len(code.source)) == ("drag", "drag_module", "1.0", 64)
     more = ("train", "--resume", "--name", "a", "--registry", "r", "--rounds", "3")
     shown = fedscope("runs", "show", "a", "--registry", "r").out
-    assert f"ema of ema_module 1.0, {code.source[:8]}" in shown
+    assert f"drag of drag_module 1.0, {code.source[:8]}" in shown
 
-    install(EMA.replace("0.5 * at", "0.4 * at"), version="1.1")
+    install(DRAG.replace("0.5 * at", "0.4 * at"), version="1.1")
     refused = fedscope(*more)
     assert refused.code == 2
-    assert "the source of the method ema has changed since training (ema_module 1.0, " in refused.err
-    assert refused.err.strip().endswith("if it computes the same, name it: --method ema")
+    assert "the source of the method drag has changed since training (drag_module 1.0, " in refused.err
+    assert refused.err.strip().endswith("if it computes the same, name it: --method drag")
     assert "has changed since training" in fedscope("runs", "verify", "a", "--registry", "r").err
     chain = fedscope("runs", "show", "a", "--provenance", "--registry", "r", "--json").json
     (link,) = [one for one in chain if one["kind"] == "method"]
-    assert (link["name"], link["version"], link["this code"]) == ("ema", "1.0", "another")
+    assert (link["name"], link["version"], link["this code"]) == ("drag", "1.0", "another")
 
-    allowed = fedscope(*more, "--method", "ema")
+    allowed = fedscope(*more, "--method", "drag")
     assert allowed.code == 0
     assert "has changed since training" in allowed.err
-    install(EMA)
+    install(DRAG)
     assert fedscope(*more[:-1], "4").code == 0
 
 
 def test_a_run_whose_method_is_gone_says_which(install: Install, fedscope: Command) -> None:
-    install(EMA)
+    install(DRAG)
     assert train(fedscope, "a").code == 0
     install("", name="other")
     gone = fedscope("train", "--resume", "--name", "a", "--registry", "r", "--rounds", "3")
-    assert "the method ema of ema_module 1.0" in gone.err
+    assert "the method drag of drag_module 1.0" in gone.err
     assert "is not installed" in gone.err
 
 
 def test_fedscope_s_own_methods_are_not_named(install: Install, fedscope: Command) -> None:
-    install(EMA)
+    install(DRAG)
     assert train(fedscope, "a", method="fedavg").code == 0
     manifest = json.loads((Path("r") / "a" / "manifest.json").read_text())
     assert not {"methods", "sends"} & manifest.keys()
@@ -128,37 +128,37 @@ BREAKS = "raise ValueError('broken')"
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_fault_is_told_and_leaves_the_name_free(install: Install, fedscope: Command, workers: str) -> None:
-    install(EMA.replace("d = 0.5", f"{BREAKS}\n    d = 0.5"))
+    install(DRAG.replace("d = 0.5", f"{BREAKS}\n    d = 0.5"))
     broken = train(fedscope, "a", "--workers", workers)
     assert broken.code == 2
-    assert "Error: method ema: server (ema_module.averaged) fails: ValueError: broken (" in broken.err
-    assert "ema_module.py, line 11)" in broken.err
+    assert "Error: method drag: server (drag_module.averaged) fails: ValueError: broken (" in broken.err
+    assert "drag_module.py, line 11)" in broken.err
     assert not (Path("r") / "a").exists()
-    install(EMA)
+    install(DRAG)
     assert train(fedscope, "a").code == 0
 
 
 def test_a_fault_in_another_worker_is_told(install: Install, fedscope: Command) -> None:
     """Rank 0 trains client 0 here; the fault is in client 1's."""
-    code = EMA.replace("server=averaged", "server=averaged, finish=(end,)").replace(
-        "EMA =", f"def end(at):\n    import torch.distributed as d\n    if d.get_rank():\n        {BREAKS}\n"
-        "    return {}\n\n\nEMA ="
+    code = DRAG.replace("server=averaged", "server=averaged, finish=(end,)").replace(
+        "DRAG =", f"def end(at):\n    import torch.distributed as d\n    if d.get_rank():\n        {BREAKS}\n"
+        "    return {}\n\n\nDRAG ="
     )  # fmt: skip
     install(code)
     broken = train(fedscope, "a", "--workers", "2")
     assert broken.code == 2, broken.err
-    assert "Error: method ema: finish (ema_module.end) fails: ValueError: broken (" in broken.err
+    assert "Error: method drag: finish (drag_module.end) fails: ValueError: broken (" in broken.err
     assert not (Path("r") / "a").exists()
 
 
 def test_rounds_that_are_done_are_kept(install: Install, fedscope: Command) -> None:
-    install(EMA.replace("d = 0.5", f"if step.round == 2:\n        {BREAKS}\n    d = 0.5"))
+    install(DRAG.replace("d = 0.5", f"if step.round == 2:\n        {BREAKS}\n    d = 0.5"))
     assert train(fedscope, "a").code == 2
     assert len(run("a").metrics()) == 1
 
 
 def test_faulty_records_are_set_aside(install: Install, fedscope: Command) -> None:
-    install(EMA)
+    install(DRAG)
     record = "from fedscope.federated.record.method import Method\nfrom fedscope.federated.record.options "
     record += "import Option\nM = Method(name='{}', objective='l', source='me'{})\n"
     install(record.format("fedavg", ""), name="fedavg", target="taking:M")
@@ -174,7 +174,7 @@ def test_faulty_records_are_set_aside(install: Install, fedscope: Command) -> No
 
 
 def test_an_anchor_is_addressed_and_named(install: Install, fedscope: Command) -> None:
-    install(EMA)
+    install(DRAG)
     assert train(fedscope, "a").code == 0
     missing = fedscope("hessian", "a@1:anchor", "--registry", "r")
     assert missing.code == 2
@@ -186,7 +186,7 @@ def test_an_anchor_is_addressed_and_named(install: Install, fedscope: Command) -
 
 
 def test_a_client_s_upload_of_a_round_has_an_address(install: Install, fedscope: Command) -> None:
-    install(EMA)
+    install(DRAG)
     assert train(fedscope, "a", "--save-clients", "all").code == 0
     store = Registry(Path("r"))
     assert store.resolve("a@1:client0") == run("a").client(0, 1)
@@ -198,7 +198,7 @@ def test_a_client_s_upload_of_a_round_has_an_address(install: Install, fedscope:
 def test_the_model_that_was_kept_is_no_anchor_of_a_method_that_sends(
     install: Install, fedscope: Command
 ) -> None:
-    install(EMA)
+    install(DRAG)
     assert train(fedscope, "a", "--save-clients", "all", "--keep-every", "1").code == 0
     found = run("a")
     assert found.manifest().sends

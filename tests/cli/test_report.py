@@ -73,7 +73,7 @@ def test_without_computing_it_says_what_to_run(fedscope: Command) -> None:
     assert fedscope("report", "--no-compute", "--registry", "runs").code == 0  # the newest run
     assert "fedscope hessian new --density" in page().text
     assert [words for level, words in page().headings if level == 2] == [
-        "Summary", "Runs", "Curvature", "Convergence", "Provenance",
+        "Summary", "Runs", "Curvature", "Convergence", "Updates and local training", "Provenance",
     ]  # fmt: skip
 
 

@@ -21,6 +21,8 @@ OUT = {  # arguments with which a command comes to its --out, TARGET
     "data plot-partition": ["none", "--out", "TARGET.png"],
     "plot-runs": ["none", "--out", "TARGET.png"],
     "hessian": ["none", "--figure", "TARGET.png"],
+    "clients": ["none", "--figure", "TARGET.png"],
+    "sharpness": ["none", "--figure", "TARGET.png"],
     "report": ["none", "--out", "TARGET.html"],
     "runs export": ["none", "--out", "TARGET"],
     "figures build": ["man/table1", "--out", "FOLDER:man/table1-cpu.tex"],

@@ -37,7 +37,7 @@ def list_methods(json_target: str | None) -> None:
         "keeps: vectors of P parameters that a client keeps; down, up: what is sent to and by it, statistics "
         "of BatchNorm besides. gradients: of the task loss, per step. flat: its paper claims flat minima."
     ]
-    notes += _aliases()
+    notes += catalogues.cached("method-aliases", _aliases)
     notes += faults
     console.print_table(
         "Methods", [*shown[:-1], "flat"], rows, notes, text_columns=4, drop=("source", "family", "up", "down")

@@ -103,6 +103,18 @@ round ┃ accuracy ┃ loss ┃ training loss ┃ seconds
 ━
 N │ N% │ N │ N │ N
 N │ N% │ N │ N │ N
+Diagnostics
+quantity ┃ round N ┃ round N
+━
+drift [w²] │ N │ N
+gradient diversity │ N │ N
+cosine of pairs │ -N │ -N
+cosine to mean │ N │ N
+server step [w] │ N │ N
+cosine of steps │ – │ N
+way from start [w] │ N │ N
+BatchNorm divergence │ N │ N
+worst class │ N │ N
 Cost
 of all rounds ┃ total ┃ per round
 ━
@@ -112,8 +124,8 @@ mini-batch gradients │ N │ N
 time │ N s │ N s
 – data │ N s │ N s
 – compute │ N s │ N s
-– waiting │ N s │ N s
 – aggregation │ N s │ N s
+– diagnostics │ N s │ N s
 – evaluation │ N s │ N s
 – checkpointing │ N s │ N s
 peak memory of a worker │ N MB │

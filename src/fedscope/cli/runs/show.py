@@ -182,6 +182,8 @@ def _costs(metrics: Sequence[Round]) -> list[list[str]]:
         rows.append([name, f"{total:,.5g} {unit}".strip(), f"{total / len(metrics):,.5g} {unit}".strip()])
     for phase in dict.fromkeys(phase for m in metrics for phase in m.seconds_in):
         total = sum(m.seconds_in.get(phase, 0) for m in metrics)
+        if not total:
+            continue
         rows.append([f"– {phase}", f"{total:,.4g} s", f"{total / len(metrics):,.4g} s"])
     peak = max((peak for m in metrics for peak in m.peak_memory_bytes), default=0)
     return [*rows, ["peak memory of a worker", f"{peak / 1e6:,.0f} MB", ""]]
