@@ -4,7 +4,7 @@ From a record (``fedscope/run-curves/1``) a figure can be drawn again without th
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import Field
@@ -73,6 +73,11 @@ class RunCurves(Plain):
     metrics: Metrics  # by round, up to it
     curvature: Many[Curvature]  # of the models that the run kept
     versions: dict[str, str]  # of fedscope and the packages that trained
+
+
+Pick = Callable[[Curvature], Estimate]
+CURVATURE: Mapping[str, Pick] = {"λ_max": lambda one: one.lambda_max, "trace": lambda one: one.trace}
+"""The quantities of a model by their symbols."""
 
 
 def provenance(records: Sequence[RunCurves]) -> dict[str, Any]:

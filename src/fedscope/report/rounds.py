@@ -1,11 +1,10 @@
 """Curvature by round: λ_max and trace of the models that each run kept, and λ_max beside its stable size."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fedscope.figures.numbers import format_estimate
-from fedscope.records.estimates import Estimate
-from fedscope.records.run_curves import Curvature, most_rounds
+from fedscope.records.run_curves import CURVATURE, Curvature, most_rounds
 from fedscope.records.runs import RunRecord
 from fedscope.records.stability import stable_under
 from fedscope.report import look
@@ -14,10 +13,6 @@ from fedscope.report.look import Chart
 from fedscope.report.subjects import Subject, Subjects, run_key
 
 Line = tuple[Subject, Sequence[tuple[int, float, float]]]  # round, value, standard error
-QUANTITIES: Mapping[str, Callable[[Curvature], Estimate]] = {
-    "λ_max": lambda one: one.lambda_max,
-    "trace": lambda one: one.trace,
-}
 EDGE = "λ_max / stable"
 IDS = {"λ_max": "lambda_max", "trace": "trace", EDGE: "stability"}
 _LEVEL = {
@@ -40,7 +35,7 @@ def curvature_by_round(runs: Sequence[RunRecord], who: Subjects) -> list[Chart]:
     numbers = " or ".join(f"{number:,}" for number in sorted({samples for _, samples, _ in shown}))
     said = f"On {numbers} training samples; bands: ± one standard error."
     charts = []
-    for name, pick in QUANTITIES.items():
+    for name, pick in CURVATURE.items():
         lines: list[Line] = [
             (who[run_key(run)], [(one.round, pick(one).value, pick(one).stderr) for one in rounds])
             for run, _, rounds in shown

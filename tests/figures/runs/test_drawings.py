@@ -12,7 +12,9 @@ from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
 from fedscope.figures.runs import drawings
-from fedscope.figures.runs.drawings import Group, Kind
+from fedscope.figures.runs.drawings import Kind
+from fedscope.figures.runs.groups import Group
+from fedscope.figures.runs.groups import groups as grouped
 from fedscope.records.run_curves import SCHEMA, run_curves
 
 GALLERY = Path(__file__).parents[3] / "figures"
@@ -23,7 +25,7 @@ def draw(records: list[dict[str, Any]], kind: Kind, **words: str) -> Figure:
 
 
 def groups(records: list[dict[str, Any]]) -> list[Group]:
-    return drawings.groups(run_curves(records))
+    return grouped(run_curves(records))
 
 
 def record(method: str = "fedavg", seed: int = 0, *, rounds: int = 4, **changes: Any) -> dict[str, Any]:

@@ -9,10 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import Run
 from fedscope.errors import UserError
-from fedscope.federated.server.rounds import train
-from fedscope.federated.setup.federation import open_run, prepare
 from fedscope.figures.clients.from_records import draw
 from fedscope.figures.text.clients import clients_tables
 from fedscope.landscape.paths.barriers import pair_barriers
@@ -22,27 +20,9 @@ from fedscope.workflows.clients.request import ClientsRequest
 from fedscope.workflows.progress import silent
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import problems
-from fedscope.workflows.sources.run_clients import Client, Participants
+from fedscope.workflows.sources.run_clients import Client
 
-from .test_measure import SETTINGS, _flat, _targets
-
-
-@pytest.fixture(scope="module")
-def round_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    federation = prepare(SETTINGS, {})
-    found = open_run(federation, Registry(tmp_path_factory.mktemp("registry")), "tiny", resume=False)
-    train(federation, found, lambda _: None)
-    return found
-
-
-@pytest.fixture(scope="module")
-def problem(round_run: Run) -> Problem:
-    return problems(_targets(round_run))[0]
-
-
-@pytest.fixture(scope="module")
-def uploads(problem: Problem) -> list[Client]:
-    return list(Participants(problem, "client", "own", of_round=True))
+from .small import flat, targets
 
 
 @pytest.fixture(scope="module")
@@ -97,10 +77,10 @@ def test_the_loss_crosses_its_start_at_the_critical_step(
 ) -> None:
     found = record.critical
     assert found is not None
-    start = problems(_targets(round_run, "@1"))[0].model
-    w, before = _flat(start), _loss(start, problem)
+    start = problems(targets(round_run, "@1"))[0].model
+    w, before = flat(start), _loss(start, problem)
     assert found.loss == pytest.approx(before, rel=1e-5)
-    updates = [_flat(client.model) - w for client in uploads]
+    updates = [flat(client.model) - w for client in uploads]
     mean = sum(one.share * update for one, update in zip(record.clients, updates, strict=True))
     assert isinstance(mean, Tensor)
     for update, one in zip([mean, *updates], [found.server, *found.clients], strict=True):
@@ -118,7 +98,7 @@ def test_barriers_are_the_largest_excess_on_each_line(
     assert record.barriers is not None
     plain, matched = record.barriers.plain, record.barriers.matched
     assert matched is not None
-    weights, own = [_flat(c.model) for c in uploads], [_loss(c.model, problem) for c in uploads]
+    weights, own = [flat(c.model) for c in uploads], [_loss(c.model, problem) for c in uploads]
     for i, j in ((0, 1), (0, 2), (1, 2)):
         line = [
             _loss(_at(problem.model, torch.lerp(weights[i], weights[j], t)), problem)

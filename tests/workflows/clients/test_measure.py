@@ -9,11 +9,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from fedscope.checkpoints.file.schema import Settings
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import Run
 from fedscope.errors import UserError
-from fedscope.federated.server.rounds import train
-from fedscope.federated.setup.federation import open_run, prepare
 from fedscope.landscape import Hessian, top_eigenpairs
 from fedscope.records.clients import ClientsRecord
 from fedscope.workflows.clients.checkpoints import clients
@@ -23,35 +20,11 @@ from fedscope.workflows.clients.request import MEASURES, ClientsRequest, chosen
 from fedscope.workflows.progress import silent
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import problems
-from fedscope.workflows.sources.run_clients import Client, Participants
-from fedscope.workflows.sources.targets import Targets
+from fedscope.workflows.sources.run_clients import Client
 
-SETTINGS = Settings(
-    clients=3, rounds=2, epochs=1, model="mlp_digits", save_clients="all", keep_every=1, train_samples=300
-)
+from .small import flat, targets
+
 LOSS = ClientsRequest(only=("loss",))
-
-
-@pytest.fixture(scope="module")
-def round_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    federation = prepare(SETTINGS, {})
-    found = open_run(federation, Registry(tmp_path_factory.mktemp("registry")), "tiny", resume=False)
-    train(federation, found, lambda _: None)
-    return found
-
-
-def _targets(run: Run, which: str = "", **named: object) -> Targets:
-    return Targets(run.root, (f"{run.name}{which}",), samples="all", threads=1, **named)  # type: ignore[arg-type]
-
-
-@pytest.fixture(scope="module")
-def problem(round_run: Run) -> Problem:
-    return problems(_targets(round_run))[0]
-
-
-@pytest.fixture(scope="module")
-def uploads(problem: Problem) -> list[Client]:
-    return list(Participants(problem, "client", "own", of_round=True))
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +39,6 @@ def record(problem: Problem) -> ClientsRecord:
 def copied(round_run: Run, tmp_path: Path) -> Run:
     shutil.copytree(round_run.folder, tmp_path / "registry" / "tiny")
     return Run(tmp_path / "registry" / "tiny")
-
-
-def _flat(model: nn.Module) -> torch.Tensor:
-    return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
 def _loss(model: nn.Module, client: Client | Problem) -> float:
@@ -127,12 +96,12 @@ def test_the_curvature_is_that_of_the_operators(
 def test_the_updates_are_from_the_model_that_the_round_began_with(
     record: ClientsRecord, problem: Problem, uploads: list[Client], round_run: Run
 ) -> None:
-    start = problems(_targets(round_run, "@1"))[0]
+    start = problems(targets(round_run, "@1"))[0]
     assert record.start is not None
-    assert record.start.sha256 in (start.sha256, problems(_targets(round_run, "@2:anchor"))[0].sha256)
+    assert record.start.sha256 in (start.sha256, problems(targets(round_run, "@2:anchor"))[0].sha256)
     assert record.alignment is not None
     for client, one in zip(uploads, record.alignment.clients, strict=True):
-        update = _flat(client.model) - _flat(start.model)
+        update = flat(client.model) - flat(start.model)
         assert one.length == pytest.approx(float(update.norm()), rel=1e-5)
         u = update / update.norm()
         for batches, found in ((client.batches, one.own), (problem.batches, one.overall)):
@@ -182,15 +151,15 @@ def test_diagonals_are_those_of_the_hessian_command(problem: Problem) -> None:
 def test_the_same_question_is_answered_from_the_registry(
     copied: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (first,) = clients(_targets(copied), LOSS)
+    (first,) = clients(targets(copied), LOSS)
     with monkeypatch.context() as patch:
         patch.setattr(Measuring, "entries", lambda _: pytest.fail("it was measured again"))
-        (second,) = clients(_targets(copied), LOSS)
+        (second,) = clients(targets(copied), LOSS)
     assert not first.reused
     assert second.reused
     assert second.flatness == first.flatness
     shutil.copy(copied.client(1, 2), copied.client(0, 2))  # another upload: another question
-    (third,) = clients(_targets(copied), LOSS)
+    (third,) = clients(targets(copied), LOSS)
     assert not third.reused
     assert third.clients[0].sha256 == first.clients[1].sha256
 
@@ -200,27 +169,27 @@ def test_without_the_anchor_it_is_said_and_the_global_model_is_taken_only_when_a
     copied.after_round(1).unlink()
     request = ClientsRequest(only=("alignment",), top_k=1)
     with pytest.raises(UserError, match=r"began with is not in the registry.*--save-clients all"):
-        clients(_targets(copied), request)
-    (found,) = clients(_targets(copied), replace(request, only=("loss", "alignment")), possible=True)
+        clients(targets(copied), request)
+    (found,) = clients(targets(copied), replace(request, only=("loss", "alignment")), possible=True)
     assert found.measured == ("loss",)
     assert found.alignment is None
-    (found,) = clients(_targets(copied), replace(request, anchor="global"))
+    (found,) = clients(targets(copied), replace(request, anchor="global"))
     assert found.start is None
     assert found.alignment is not None
     assert found.alignment.anchor == "global"
-    assert clients(_targets(copied), LOSS)[0].of("loss").cell("own", "start") is None  # type: ignore[union-attr]
+    assert clients(targets(copied), LOSS)[0].of("loss").cell("own", "start") is None  # type: ignore[union-attr]
 
 
 def test_what_has_no_clients_is_refused(copied: Run) -> None:
     with pytest.raises(UserError, match="is a client's"):
-        clients(_targets(copied, "@client1"), LOSS)
+        clients(targets(copied, "@client1"), LOSS)
     with pytest.raises(UserError, match="clients hold training rows"):
-        clients(_targets(copied, split="test"), LOSS)
+        clients(targets(copied, split="test"), LOSS)
     shutil.rmtree(copied.folder / "clients")
     for round in (1, 2):
         shutil.rmtree(copied.folder / f"round-{round:04d}" / "clients")
     with pytest.raises(UserError, match="train with --save-clients last"):
-        clients(_targets(copied), LOSS)
+        clients(targets(copied), LOSS)
 
 
 def test_parts_are_named() -> None:

@@ -5,8 +5,7 @@ are one line or point: the mean over seeds.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal
 
@@ -15,50 +14,28 @@ from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
 from fedscope.figures.intervals import reach
-from fedscope.figures.runs.curves import Line, Panel, Values, panels_figure, rounds_figure
+from fedscope.figures.runs.by_round import curvature_figure, diagnostics_figure, stability_figure
+from fedscope.figures.runs.curves import Panel, Values, panels_figure, rounds_figure
+from fedscope.figures.runs.groups import Group, accuracy_line, cut, groups, rounds_of, spread_of
 from fedscope.figures.runs.layers import layer_figure
 from fedscope.figures.runs.tradeoff import Point, Reach, tradeoff_figure
-from fedscope.figures.text.labels import data_name, family, method_name
+from fedscope.figures.text.labels import data_name
 from fedscope.records.estimates import Estimate
-from fedscope.records.round_quantities import QUANTITIES, Family
 from fedscope.records.run_curves import (
-    Curvature,
+    CURVATURE,
     RunCurves,
     accuracy_at,
     curvature_at,
-    curvature_rounds,
     gap_at,
     name_of,
 )
-from fedscope.records.stability import stable_under
 
 Kind = Literal[
-    "accuracy",
-    "bytes",
-    "rounds",
-    "stability",
-    "sharpness",
-    "gap",
-    "layers",
-    "drift",
-    "steps",
-    "local",
+    "accuracy", "bytes", "rounds", "stability", "sharpness", "gap", "layers", "drift", "steps", "local",
     "probes",
-]
+]  # fmt: skip
 UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3}
-Pick = Callable[[Curvature], Estimate]
-Unit = Callable[[RunCurves, int], float]
-CURVATURE: Mapping[str, Pick] = {"λ_max": lambda one: one.lambda_max, "trace": lambda one: one.trace}
 FLATTER = " (← flatter)"
-
-
-@dataclass(frozen=True)
-class Group:
-    """Runs of one name that differ in their seed."""
-
-    name: str
-    family: str
-    records: Sequence[RunCurves]
 
 
 def draw(records: Sequence[RunCurves], kind: Kind, *, title: str = "") -> Figure:
@@ -79,121 +56,22 @@ def draw(records: Sequence[RunCurves], kind: Kind, *, title: str = "") -> Figure
     return _DRAWINGS[kind](groups(records), title)
 
 
-def groups(records: Sequence[RunCurves]) -> list[Group]:
-    """Return the runs grouped by everything but the seed, named by method where each has its own.
-
-    Of two runs after the same round it does not count how many rounds each was to have.
-    """
-    found: dict[str, list[RunCurves]] = {}
-    for record in records:
-        trained = {name: value for name, value in record.settings.items() if name != "rounds"}
-        key = (record.method, record.dataset, trained, record.at.round, record.at.average)
-        found.setdefault(repr(key), []).append(record)
-    methods = [method_name(own[0].method) for own in found.values()]
-    names = methods if len(set(methods)) == len(methods) else [own[0].run for own in found.values()]
-    every = [Group(name, family(name, names), own) for name, own in zip(names, found.values(), strict=True)]
-    families = [group.family or group.name for group in every]
-    # a method that adds to another comes after it
-    return sorted(every, key=lambda one: (families.index(one.family or one.name), one.name != one.family))
-
-
 def _accuracy(found: Sequence[Group], title: str) -> Figure:
-    lines = [_line(group, _rounds(group)) for group in found]
-    return rounds_figure(lines, y_label="test accuracy (%)", title=title, caption=_spread(found))
+    lines = [accuracy_line(group, rounds_of(group)) for group in found]
+    return rounds_figure(lines, y_label="test accuracy (%)", title=title, caption=spread_of(found))
 
 
 def _bytes(found: Sequence[Group], title: str) -> Figure:
-    sent = [np.mean([_cut(r, r.metrics.bytes, group) for r in group.records], axis=0) for group in found]
+    sent = [np.mean([cut(r, r.metrics.bytes, group) for r in group.records], axis=0) for group in found]
     largest = max(float(values.max()) for values in sent)
     unit = next((name for name, size in UNITS.items() if largest >= size), "kB")
     if not largest:
         raise UserError(
             "the metrics of these runs have no bytes: a run from elsewhere, or of an older fedscope"
         )
-    lines = [_line(group, values / UNITS[unit]) for group, values in zip(found, sent, strict=True)]
+    lines = [accuracy_line(group, values / UNITS[unit]) for group, values in zip(found, sent, strict=True)]
     axes = (f"sent by server and clients ({unit})", "test accuracy (%)")
-    return panels_figure([Panel(lines, *axes)], title=title, caption=_spread(found))
-
-
-def _by_round(found: Sequence[Group], title: str) -> Figure:
-    panels = [_curvature_panel(found, name, pick) for name, pick in CURVATURE.items()]
-    return _below_accuracy(found, panels, title)
-
-
-def _stability(found: Sequence[Group], title: str) -> Figure:
-    ratio = _curvature_panel(found, "λ_max / stable", lambda one: one.lambda_max, of=_stable)
-    edge = Line("edge of stability", np.zeros(1), np.ones(1), level=True)
-    return _below_accuracy(found, [Panel([*ratio.lines, edge], ratio.x_label, ratio.y_label)], title)
-
-
-def _stable(record: RunCurves, round: int) -> float:
-    rates = dict(zip(record.metrics.round, record.metrics.lr, strict=False))
-    found = stable_under(record.settings, rates.get(round))
-    if found is None:
-        raise UserError(f"the learning rate of {record.run} is not known: a run from elsewhere has none")
-    return found
-
-
-def _below_accuracy(found: Sequence[Group], panels: Sequence[Panel], title: str) -> Figure:
-    """Draw panels of curvature by round below one of the accuracy."""
-    accuracy = Panel([_line(group, _rounds(group)) for group in found], "round", "test accuracy (%)")
-    caption = f"curvature on {_samples(found):,} training samples, ± one standard error"
-    notes = "; ".join(filter(None, [caption, _spread(found)]))
-    return panels_figure([accuracy, *panels], title=title, caption=notes)
-
-
-def _samples(found: Sequence[Group]) -> int:
-    """Return the number of samples that all rounds are measured on."""
-    samples = {curvature_rounds(record)[0] for group in found for record in group.records}
-    if len(samples) > 1:
-        numbers = ", ".join(f"{number:,}" for number in sorted(samples))
-        raise UserError(f"the rounds are measured on {numbers} samples: measure all with one --samples")
-    return samples.pop()
-
-
-def _curvature_panel(found: Sequence[Group], name: str, pick: Pick, of: Unit = lambda *_: 1.0) -> Panel:
-    return Panel([_curvature_line(group, pick, of) for group in found], "round", name)
-
-
-def _curvature_line(group: Group, pick: Pick, of: Unit) -> Line:
-    """Return a quantity by round, in units of ``of`` the run and the round."""
-    measured = [curvature_rounds(record)[1] for record in group.records]
-    shared = sorted(set.intersection(*({one.round for one in rounds} for rounds in measured)))
-    rows = []
-    for record, rounds in zip(group.records, measured, strict=True):
-        units = [of(record, round) for round in shared]
-        chosen = [pick(one) for one in rounds if one.round in shared]
-        rows.append([(one.value / u, one.stderr / u) for one, u in zip(chosen, units, strict=True)])
-    values = np.array(rows)
-    error = values[..., 1][0] if len(values) == 1 else values[..., 0].std(0, ddof=1)
-    return Line(group.name, np.array(shared, float), values[..., 0].mean(0), error, family=group.family)
-
-
-def _diagnostics(kind: Family, found: Sequence[Group], title: str) -> Figure:
-    panels = [Panel([_line(group, _rounds(group)) for group in found], "round", "test accuracy (%)")]
-    for quantity in (one for one in QUANTITIES if one.family == kind):
-        lines = [_recorded_line(group, quantity.name) for group in found]
-        known = [line for line in lines if line]
-        if known:
-            panels.append(Panel(known, "round", quantity.axis))
-    if len(panels) == 1:
-        name = found[0].records[0].run
-        mend = "train with --probe-curvature K" if kind == "probes" else "a run of an older fedscope has none"
-        raise UserError(f"the metrics of {name} have nothing of --kind {kind}: {mend}")
-    return panels_figure(panels, title=title, caption=_spread(found))
-
-
-def _recorded_line(group: Group, name: str) -> Line | None:
-    """Return a quantity's mean over seeds in the rounds in which all have it; None where there is none."""
-    columns = [record.metrics.diagnostics.get(name, ()) for record in group.records]
-    values = np.array([column[: min(map(len, columns))] for column in columns], dtype=np.float64)
-    there = np.isfinite(values).sum(0) == len(values)
-    if not there.any():
-        return None
-    rounds = np.array(group.records[0].metrics.round[: len(there)], dtype=np.float64)[there]
-    values = values[:, there]
-    band = values.std(0, ddof=1) if len(values) > 1 else None
-    return Line(group.name, rounds, values.mean(0), band, family=group.family, shaded=True)
+    return panels_figure([Panel(lines, *axes)], title=title, caption=spread_of(found))
 
 
 def _sharpness(found: Sequence[Group], title: str) -> Figure:
@@ -275,39 +153,14 @@ def _mean(values: Values) -> Reach:
     return float(values[:, 0].mean()), reach(float(spread), len(values) - 1)
 
 
-def _line(group: Group, x: Values) -> Line:
-    values = 100 * np.array([_cut(record, record.metrics.accuracy, group) for record in group.records])
-    band = values.std(0, ddof=1) if len(values) > 1 else None
-    return Line(group.name, x, values.mean(0), band, family=group.family, shaded=True)
-
-
-def _rounds(group: Group) -> Values:
-    return _cut(group.records[0], group.records[0].metrics.round, group)
-
-
-def _cut(record: RunCurves, column: Sequence[float], group: Group) -> Values:
-    """Return a column of the metrics, as far as all runs of the group go."""
-    shortest = min(len(one.metrics.round) for one in group.records)
-    if not shortest:
-        raise UserError(f"{record.run} has no metrics by round: a run from elsewhere has none")
-    return np.array(column[:shortest], dtype=np.float64)
-
-
-def _spread(found: Sequence[Group]) -> str:
-    counts = sorted({len(group.records) for group in found})
-    if counts == [1]:
-        return ""
-    return f"mean ± one standard deviation over {' or '.join(map(str, counts))} seeds"
-
-
 def _reach(estimate: Estimate) -> Reach:
     """Return a value and half of its 95 % interval."""
     return estimate.value, reach(estimate.stderr, estimate.dof)
 
 
 _DRAWINGS: dict[Kind, Callable[[Sequence[Group], str], Figure]] = {
-    "accuracy": _accuracy, "bytes": _bytes, "rounds": _by_round, "stability": _stability,
-    "sharpness": _sharpness, "gap": _gap, "layers": _layers, "drift": partial(_diagnostics, "drift"),
-    "steps": partial(_diagnostics, "steps"), "local": partial(_diagnostics, "local"),
-    "probes": partial(_diagnostics, "probes"),
+    "accuracy": _accuracy, "bytes": _bytes, "rounds": curvature_figure, "stability": stability_figure,
+    "sharpness": _sharpness, "gap": _gap, "layers": _layers, "drift": partial(diagnostics_figure, "drift"),
+    "steps": partial(diagnostics_figure, "steps"), "local": partial(diagnostics_figure, "local"),
+    "probes": partial(diagnostics_figure, "probes"),
 }  # fmt: skip

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from fedscope.landscape.heterogeneity.one_round.alignment import Alignment, update_alignment
 from fedscope.landscape.heterogeneity.one_round.averaging_cost import (
-    AveragingCost,
     Expansion,
     averaging_cost,
     expansions,
@@ -30,6 +29,7 @@ from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.progress import Progress
 from fedscope.records.clients import amount_entry
 from fedscope.records.entries import Record
+from fedscope.workflows.clients.entries import aligned_entry, column_entry, drift_entry, ends_of
 from fedscope.workflows.clients.forward_parts import barriers_entry, critical_entry, noise_entry
 from fedscope.workflows.clients.request import ClientsRequest
 from fedscope.workflows.clients.round import Round, weights
@@ -172,10 +172,10 @@ class Measuring:
         return {
             "quantity": quantity,
             "cells": [
-                {"function": function, "weights": point, **_column(column, table.mean(function, point))}
+                {"function": function, "weights": point, **column_entry(column, table.mean(function, point))}
                 for (function, point), column in table.cells.items()
             ],
-            "gaps": [{"name": name, **_column(table.gaps(name), table.gap(name))} for name in GAPS],
+            "gaps": [{"name": name, **column_entry(table.gaps(name), table.gap(name))} for name in GAPS],
         }
 
     def _alignment(self) -> Record:
@@ -198,13 +198,13 @@ class Measuring:
             "clients": [
                 {
                     "length": mine.length,
-                    "own": _aligned_entry([(1.0, mine)]),
-                    "global": _aligned_entry([(1.0, theirs)]),
+                    "own": aligned_entry([(1.0, mine)]),
+                    "global": aligned_entry([(1.0, theirs)]),
                 }
                 for mine, theirs in zip(own, overall, strict=True)
             ],
-            "own": _aligned_entry(list(zip(self.one.shares, own, strict=True))),
-            "global": _aligned_entry(list(zip(self.one.shares, overall, strict=True))),
+            "own": aligned_entry(list(zip(self.one.shares, own, strict=True))),
+            "global": aligned_entry(list(zip(self.one.shares, overall, strict=True))),
         }
 
     def _aligned(
@@ -235,8 +235,8 @@ class Measuring:
             ]
             buffers = self._own_buffers() if one.has_statistics and bn != "batch" else None
         return {
-            "global": _drift_entry(averaging_cost(one.shares, overall)),
-            "own": _drift_entry(averaging_cost(one.shares, own)),
+            "global": drift_entry(averaging_cost(one.shares, overall)),
+            "own": drift_entry(averaging_cost(one.shares, own)),
             "own_buffers": buffers and amount_entry(buffers),
             "distance": one.distance,
         }
@@ -281,7 +281,7 @@ class Measuring:
             progress(spent, None)
         self.products["overlap"] += spent
         k, n = known[0].k, known[0].rows.shape[1]
-        ends = [[_ends(one) for one in row] for row in found]
+        ends = [[ends_of(one) for one in row] for row in found]
         return {
             "k": k,
             "random": k / n,
@@ -298,35 +298,3 @@ class Measuring:
         with self.stage(f"{self.one.problem.title}: {title}, products") as progress:
             yield progress
         self.seconds[name] += time.perf_counter() - began  # type: ignore[assignment]
-
-
-def _column(clients: Sequence[Paired], mean: Paired) -> Record:
-    return {"clients": [amount_entry(one) for one in clients], "mean": amount_entry(mean)}
-
-
-def _aligned_entry(found: Sequence[tuple[float, Alignment]]) -> Record:
-    shares = [(p, one.share) for p, one in found if one.share is not None]
-    share = None
-    if len(shares) == len(found):
-        mean = total(shares)
-        share = Paired(mean.value, mean.parts, mean.bias, low=0, high=1)
-    return {
-        "rayleigh": amount_entry(total((p, one.rayleigh) for p, one in found)),
-        "share": share and amount_entry(share),
-    }
-
-
-def _drift_entry(cost: AveragingCost) -> Record:
-    return {"clients": [_terms(one) for one in cost.clients], "mean": _terms(cost.mean)}
-
-
-def _terms(one: Expansion) -> Record:
-    names = ("measured", "first", "second", "remainder")
-    return {name: amount_entry(getattr(one, name)) for name in names}
-
-
-def _ends(one: Paired | None) -> tuple[float | None, float | None]:
-    if one is None:
-        return None, None
-    low, high = one.interval()
-    return max(one.low, low), min(one.high, high)

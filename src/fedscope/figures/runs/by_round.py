@@ -1,0 +1,114 @@
+"""Quantities by round below the accuracy: curvature, its edge of stability, and what rounds record."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from fedscope.errors import UserError
+from fedscope.figures.runs.curves import Line, Panel, panels_figure
+from fedscope.figures.runs.groups import Group, accuracy_line, rounds_of, spread_of
+from fedscope.records.round_quantities import QUANTITIES, Family
+from fedscope.records.run_curves import CURVATURE, Pick, RunCurves, curvature_rounds
+from fedscope.records.stability import stable_under
+
+Unit = Callable[[RunCurves, int], float]
+
+
+def curvature_figure(found: Sequence[Group], title: str) -> Figure:
+    """Draw λ_max and trace below accuracy.
+
+    Raises:
+        UserError: a run has fewer than two rounds measured, or they are measured on different samples.
+    """
+    panels = [_curvature_panel(found, name, pick) for name, pick in CURVATURE.items()]
+    return _below_accuracy(found, panels, title)
+
+
+def stability_figure(found: Sequence[Group], title: str) -> Figure:
+    """Draw λ_max in units of the largest that local steps are stable at, below accuracy.
+
+    Raises:
+        UserError: as of :func:`curvature_figure`; the learning rate of a run is not known.
+    """
+    ratio = _curvature_panel(found, "λ_max / stable", lambda one: one.lambda_max, of=_stable)
+    edge = Line("edge of stability", np.zeros(1), np.ones(1), level=True)
+    return _below_accuracy(found, [Panel([*ratio.lines, edge], ratio.x_label, ratio.y_label)], title)
+
+
+def _stable(record: RunCurves, round: int) -> float:
+    rates = dict(zip(record.metrics.round, record.metrics.lr, strict=False))
+    found = stable_under(record.settings, rates.get(round))
+    if found is None:
+        raise UserError(f"the learning rate of {record.run} is not known: a run from elsewhere has none")
+    return found
+
+
+def _below_accuracy(found: Sequence[Group], panels: Sequence[Panel], title: str) -> Figure:
+    """Draw panels of curvature by round below one of the accuracy."""
+    caption = f"curvature on {_samples(found):,} training samples, ± one standard error"
+    notes = "; ".join(filter(None, [caption, spread_of(found)]))
+    return panels_figure([_accuracy(found), *panels], title=title, caption=notes)
+
+
+def _accuracy(found: Sequence[Group]) -> Panel:
+    return Panel([accuracy_line(group, rounds_of(group)) for group in found], "round", "test accuracy (%)")
+
+
+def _samples(found: Sequence[Group]) -> int:
+    """Return the number of samples that all rounds are measured on."""
+    samples = {curvature_rounds(record)[0] for group in found for record in group.records}
+    if len(samples) > 1:
+        numbers = ", ".join(f"{number:,}" for number in sorted(samples))
+        raise UserError(f"the rounds are measured on {numbers} samples: measure all with one --samples")
+    return samples.pop()
+
+
+def _curvature_panel(found: Sequence[Group], name: str, pick: Pick, of: Unit = lambda *_: 1.0) -> Panel:
+    return Panel([_curvature_line(group, pick, of) for group in found], "round", name)
+
+
+def _curvature_line(group: Group, pick: Pick, of: Unit) -> Line:
+    """Return a quantity by round, in units of ``of`` the run and the round."""
+    measured = [curvature_rounds(record)[1] for record in group.records]
+    shared = sorted(set.intersection(*({one.round for one in rounds} for rounds in measured)))
+    rows = []
+    for record, rounds in zip(group.records, measured, strict=True):
+        units = [of(record, round) for round in shared]
+        chosen = [pick(one) for one in rounds if one.round in shared]
+        rows.append([(one.value / u, one.stderr / u) for one, u in zip(chosen, units, strict=True)])
+    values = np.array(rows)
+    error = values[..., 1][0] if len(values) == 1 else values[..., 0].std(0, ddof=1)
+    return Line(group.name, np.array(shared, float), values[..., 0].mean(0), error, family=group.family)
+
+
+def diagnostics_figure(kind: Family, found: Sequence[Group], title: str) -> Figure:
+    """Draw the quantities of a family that the runs recorded, below accuracy.
+
+    Raises:
+        UserError: they recorded none.
+    """
+    panels = [_accuracy(found)]
+    for quantity in (one for one in QUANTITIES if one.family == kind):
+        lines = [_recorded_line(group, quantity.name) for group in found]
+        known = [line for line in lines if line]
+        if known:
+            panels.append(Panel(known, "round", quantity.axis))
+    if len(panels) == 1:
+        name = found[0].records[0].run
+        mend = "train with --probe-curvature K" if kind == "probes" else "a run of an older fedscope has none"
+        raise UserError(f"the metrics of {name} have nothing of --kind {kind}: {mend}")
+    return panels_figure(panels, title=title, caption=spread_of(found))
+
+
+def _recorded_line(group: Group, name: str) -> Line | None:
+    """Return a quantity's mean over seeds in the rounds in which all have it; None where there is none."""
+    columns = [record.metrics.diagnostics.get(name, ()) for record in group.records]
+    values = np.array([column[: min(map(len, columns))] for column in columns], dtype=np.float64)
+    there = np.isfinite(values).sum(0) == len(values)
+    if not there.any():
+        return None
+    rounds = np.array(group.records[0].metrics.round[: len(there)], dtype=np.float64)[there]
+    values = values[:, there]
+    band = values.std(0, ddof=1) if len(values) > 1 else None
+    return Line(group.name, rounds, values.mean(0), band, family=group.family, shaded=True)

@@ -1,0 +1,20 @@
+"""A small federated run that keeps every upload, and names for its parts."""
+
+import torch
+from torch import nn
+
+from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.registry.registry import Run
+from fedscope.workflows.sources.targets import Targets
+
+SETTINGS = Settings(
+    clients=3, rounds=2, epochs=1, model="mlp_digits", save_clients="all", keep_every=1, train_samples=300
+)
+
+
+def targets(run: Run, which: str = "", **named: object) -> Targets:
+    return Targets(run.root, (f"{run.name}{which}",), samples="all", threads=1, **named)  # type: ignore[arg-type]
+
+
+def flat(model: nn.Module) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
