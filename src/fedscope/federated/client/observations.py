@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
-OWN = ("before", "first_epoch", "clipped", "rise", "cosine", "ascents")
+OWN = ("before", "first_epoch", "clipped", "rise", "cosine", "ascents", "passes")
 """Loss of the first mini-batch; mean loss of the first epoch; clipped steps; ℓ(w + e) − ℓ(w) and the
-cosine of the two gradients, each summed over the steps that have both; and the number of these steps."""
+cosine of the two gradients, each summed over the steps that have both; the number of these steps; and that of
+the forward passes of which the method notes something."""
 
 
 class Observations:
@@ -43,6 +44,7 @@ class Observations:
     def note(self, notes: Tensor) -> None:
         """Add the method's notes (K, L) of one forward pass."""
         if notes.shape[1]:
+            self.values[: len(notes), self._at["passes"]] += 1
             self.values[: len(notes), len(OWN) :] += notes
 
 

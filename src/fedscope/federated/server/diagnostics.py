@@ -44,7 +44,6 @@ class Recorder:
         width = dispatch.trainer.observed.values.shape[1]
         self._observed = torch.zeros(len(clients), width, dtype=torch.float64)
         self._losses = torch.zeros(len(clients), dtype=torch.float64)
-        self._passes = 0  # forward passes, each for a gradient of the task loss
         self._memory = dict.fromkeys(dispatch.clients.memory.names, 0.0)
 
     def add(self, stack: Sequence[int], trained: Trained) -> None:
@@ -53,7 +52,6 @@ class Recorder:
         self._updates.add(stack, trained.values)
         rows = torch.tensor([self._row[client] for client in stack])
         self._observed[rows], self._losses[rows] = trained.observed, trained.loss
-        self._passes += int(trained.gradients.sum())
         for name, vectors in self._dispatch.clients.memory.split(trained.memory).items():
             self._memory[name] += float(vector_norm(vectors, dim=1, dtype=torch.float64).sum())
         self._dispatch.clock.enter("aggregation")
@@ -101,11 +99,11 @@ class Recorder:
         if total["ascents"]:
             found["ascent"] = {name: finite(total[name] / total["ascents"]) for name in ("rise", "cosine")}
         if trainer.observed.noted:
-            found["noted"] = self._noted(trainer.observed.noted)
+            found["noted"] = self._noted(trainer.observed.noted, total["passes"])
         return found
 
-    def _noted(self, noted: Mapping[str, Sequence[str]]) -> dict[str, dict[str, float | None]]:
-        means = iter((self._observed[:, len(OWN) :].sum(0) / self._passes).tolist())
+    def _noted(self, noted: Mapping[str, Sequence[str]], passes: float) -> dict[str, dict[str, float | None]]:
+        means = iter((self._observed[:, len(OWN) :].sum(0) / passes).tolist())
         return {name: {label: finite(next(means)) for label in labels} for name, labels in noted.items()}
 
     def _read(self, path: Path) -> Tensor:
