@@ -9,9 +9,11 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select
 
+from tests.figures.clients.records import record
 from tests.figures.records import crossed, curvature, landscape, profile, run
 from tests.report.browser import keep, wait
 from tests.report.pages import report_page
+from tests.report.test_rounds import model
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +31,10 @@ def everything() -> str:
         for i, (name, method) in enumerate(own)
     ]
     lines = [profile(name, method) for name, method in own]
-    return report_page([run(name, method, rounds=30) for name, method in own], curvatures, lines)
+    runs = [
+        {**run(name, method, rounds=30), "curvature": [model(1, 5.0), model(3, 9.0)]} for name, method in own
+    ]
+    return report_page(runs, curvatures, lines, [record(16, run=names[0])])
 
 
 @pytest.fixture(params=SCHEMES)
