@@ -13,6 +13,7 @@ from fedscope.figures import style
 from fedscope.figures.clients.from_records import Kind, draw
 from fedscope.figures.clients.matrices import order_of
 from fedscope.figures.style import paper_style
+from fedscope.figures.text.clients import amount_text, clients_tables
 
 from .records import record
 
@@ -66,6 +67,47 @@ def test_a_dumbbell_runs_from_the_clients_weights_to_the_global_ones() -> None:
             cell = table.cell(function, point)
             assert cell is not None
             assert tuple(round(amount.value, 9) for amount in cell.clients) in drawn
+
+
+def test_hollow_markers_are_at_the_global_weights() -> None:
+    one = record(3)
+    (axes, *_) = draw([one], "gap").axes
+    table = one.of("loss")
+    assert table is not None
+    hollow = {
+        tuple(np.round(np.asarray(line.get_ydata()), 9))
+        for line in axes.lines
+        if line.get_markerfacecolor() == "white"
+    }
+    cells = [table.cell(function, "global") for function in ("own", "global")]  # type: ignore[arg-type]
+    assert hollow == {tuple(round(amount.value, 9) for amount in cell.clients) for cell in cells if cell}
+
+
+def test_the_cost_of_averaging_is_that_of_its_loss() -> None:
+    one = record(3)
+    assert one.averaging is not None
+    panels = draw([one], "drift").axes
+    for axes, drift in zip(panels, (one.averaging.overall, one.averaging.own), strict=True):
+        heights = [bar.get_height() for bar in axes.patches if isinstance(bar, Rectangle)]
+        terms = ("measured", "first", "second", "remainder")
+        assert heights == pytest.approx([getattr(c, term).value for term in terms for c in drift.clients])
+    assert [axes.get_ylabel() for axes in panels] == ["global loss $F$", "own loss $f_k$"]
+
+
+def test_rows_of_tables_are_of_the_loss_that_they_name() -> None:
+    one = record(3)
+    assert one.averaging is not None
+    assert one.alignment is not None
+    tables = {table.title: table for table in clients_tables(one)}
+    for row, drift in zip(
+        tables["Cost of averaging"].rows, (one.averaging.overall, one.averaging.own), strict=True
+    ):
+        terms = (drift.mean.measured, drift.mean.first, drift.mean.second, drift.mean.remainder)
+        assert row[1:] == tuple(map(amount_text, terms))
+    for row, aligned in zip(
+        tables["Updates and curvature"].rows, (one.alignment.own, one.alignment.overall), strict=True
+    ):
+        assert row[1:] == (amount_text(aligned.rayleigh), amount_text(aligned.share))
 
 
 def test_bars_are_as_high_as_the_numbers() -> None:

@@ -3,6 +3,7 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -193,6 +194,25 @@ def test_the_same_question_is_answered_from_the_registry(
     (third,) = clients(_targets(copied), LOSS)
     assert not third.reused
     assert third.clients[0].sha256 == first.clients[1].sha256
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"anchor": "global"}, {"bn": "batch"}, {"top_k": 2}, {"tol": 0.1}, {"probes": 4}, {"start": True}],
+)
+def test_another_question_is_not_answered_from_the_registry(copied: Run, change: dict[str, Any]) -> None:
+    clients(_targets(copied), LOSS)
+    assert not clients(_targets(copied), replace(LOSS, **change))[0].reused
+
+
+def test_a_round_that_began_elsewhere_is_another_question(copied: Run) -> None:
+    (first,) = clients(_targets(copied), LOSS)
+    for path in (copied.anchor(2), copied.after_round(1)):
+        shutil.copy(copied.initial, path)
+    (second,) = clients(_targets(copied), LOSS)
+    assert not second.reused
+    starts = [one.of("loss").cell("own", "start").mean.value for one in (first, second)]  # type: ignore[union-attr]
+    assert starts[0] < starts[1]
 
 
 def test_without_the_anchor_it_is_said_and_the_global_model_is_taken_only_when_asked_for(copied: Run) -> None:
