@@ -79,7 +79,7 @@ def test_hollow_markers_are_at_the_global_weights() -> None:
         for line in axes.lines
         if line.get_markerfacecolor() == "white"
     }
-    cells = [table.cell(function, "global") for function in ("own", "global")]  # type: ignore[arg-type]
+    cells = [table.cell(function, "global") for function in ("own", "global")]
     assert hollow == {tuple(round(amount.value, 9) for amount in cell.clients) for cell in cells if cell}
 
 

@@ -56,8 +56,8 @@ def test_labels_of_the_fisher_matrix_are_drawn_by_the_samples_seed(run: Run) -> 
         request = Request(operator="mcfisher")
         found = [_curvature(problem, request, None)(problem.model, problem.batches) for _ in range(2)]
         drawn, default = (
-            MonteCarloFisher(problem.model, problem.loss_fn, problem.batches, **given)
-            for given in ({"seed": key(seed, "labels")}, {})
+            MonteCarloFisher(problem.model, problem.loss_fn, problem.batches, seed=given)
+            for given in (key(seed, "labels"), None)
         )
         v = torch.randn(drawn.shape[0], generator=torch.Generator().manual_seed(0))
         for op in found:

@@ -110,20 +110,23 @@ def test_the_gap_is_between_the_two_splits(run: Run, tmp_path: Path) -> None:
     (record,) = sharpness(targets, replace(FEW, only=("fisher_rao",), gap=True))
     gap = record.gap
     assert gap
-    levels = []
+    levels, variances = [], []
     splits: tuple[SplitName, ...] = ("train", "test")
     for split in splits:
-        (problem,) = load([run.final], Source(samples=48, split=split))
+        (problem,) = load([run.final], Source(samples=48, split=split, batch_size=16))
         x, y = (torch.cat(side) for side in zip(*problem.batches, strict=True))
         with torch.no_grad():
             outputs = problem.model(x)
+        parts = cross_entropy(outputs, y, reduction="none").view(3, 16).mean(1)
+        assert problem.batches.population
+        variances.append(float(parts.var()) / 3 * (1 - 48 / problem.batches.population))
         levels.append((float(cross_entropy(outputs, y)), float((outputs.argmax(1) == y).double().mean())))
     (loss, accuracy), (test_loss, test_accuracy) = levels
     assert gap.loss == pytest.approx(test_loss - loss, abs=1e-5)
     assert gap.accuracy == pytest.approx(accuracy - test_accuracy, abs=1e-6)
     assert gap.against("gap") == gap.loss
     assert gap.against("accuracy") == gap.accuracy
-    assert gap.stderr > 0
+    assert gap.stderr == pytest.approx(sum(variances) ** 0.5, rel=1e-4)
     (again,) = sharpness(targets, replace(FEW, only=("fisher_rao",), gap=True))
     assert again.reused
     assert again.gap == gap

@@ -161,7 +161,7 @@ def test_what_is_left_of_errors_in_a_difference() -> None:
     gap = difference(one, other)
     assert (gap.value, gap.bias, gap.bound) == (2.0, 0.5, 0.75)
     by_probe = (first - second - third).mean(1)  # both sets are seen by the same two probes
-    assert gap.probe == (pytest.approx(float(by_probe.std()) / 2**0.5), 1)
+    assert gap.probe == pytest.approx((float(by_probe.std()) / 2**0.5, 1))
     alone = Paired(2.0, {"a": Part(first[:1], sizes, 0.25)})
     assert alone.stderr_probe == 0
     assert alone.stderr_data == pytest.approx(0.5 / 3**0.5)
