@@ -13,7 +13,8 @@ from fedscope.figures import style
 from fedscope.figures.clients.from_records import Kind, draw
 from fedscope.figures.clients.matrices import order_of
 from fedscope.figures.style import paper_style
-from fedscope.figures.text.clients import amount_text, clients_tables
+from fedscope.figures.text.clients import CELL_NAMES, GAP_NAMES, amount_text, clients_tables
+from fedscope.landscape.heterogeneity.one_round.flatness_gap import GAPS
 
 from .records import record
 
@@ -92,6 +93,12 @@ def test_the_cost_of_averaging_is_that_of_its_loss() -> None:
         terms = ("measured", "first", "second", "remainder")
         assert heights == pytest.approx([getattr(c, term).value for term in terms for c in drift.clients])
     assert [axes.get_ylabel() for axes in panels] == ["global loss $F$", "own loss $f_k$"]
+
+
+def test_gaps_are_called_by_the_cells_that_they_are_of() -> None:
+    assert {
+        name: f"{CELL_NAMES[first]} − {CELL_NAMES[second]}" for name, (first, second) in GAPS.items()
+    } == GAP_NAMES
 
 
 def test_rows_of_tables_are_of_the_loss_that_they_name() -> None:

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from fedscope.errors import UserError
+from fedscope.landscape.gradients import noise_scale
 from fedscope.landscape.gradients.inner_products import SKETCH, Sketch, of_gradients, products_of_covariances
 from fedscope.landscape.gradients.noise_scale import from_two_batch_sizes
 from fedscope.landscape.gradients.results import Ratio
@@ -118,6 +119,28 @@ def test_a_scale_of_the_loss_changes_no_ratio() -> None:
         assert plain[name][0] == pytest.approx(scaled[name][0], rel=1e-9)
         assert plain[name][1] == pytest.approx(scaled[name][1], rel=1e-9)
     assert 1e4 * plain["between"][0] == pytest.approx(scaled["between"][0], rel=1e-9)
+
+
+def test_noise_that_is_squared_has_the_spread_of_normal_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ε_k ~ N(0, C_k), drawn a hundred thousand times: all numbers are quadratic in them."""
+    p, batches = torch.tensor([0.7, 0.3], dtype=torch.float64), 5
+    spreads = torch.tensor([[1.0, 0.5, 0.2], [0.3, 0.8, 1.0]], dtype=torch.float64)  # roots of diagonal C_k
+    monkeypatch.setattr(noise_scale, "products_of_covariances", lambda _: spreads**2 @ (spreads**2).T)
+    sizes = [(4,) * batches] * 2
+    products = of_gradients([torch.zeros(batches, 3, dtype=torch.float64)] * 2, sizes, [1.0, 1.0])
+    generator = torch.Generator().manual_seed(0)
+    noise = spreads * torch.randn(100_000, 2, 3, generator=generator, dtype=torch.float64)
+    mean = torch.einsum("k,dkn->dn", p, noise)
+    whole, squares = mean.square().sum(1, keepdim=True), noise.square().sum(2)
+    apart = (noise - mean[:, None]).square().sum(2)
+    trace = -4 * batches / (batches - 1) * squares  # N/(B − 1) of it is taken off
+    every = torch.cat([whole, (squares @ p)[:, None] - whole, trace, squares, apart], 1)
+    found = noise_scale._quadratic(products, p)
+    scale = found.diagonal().sqrt()
+    wanted = torch.cov(every.T)
+    torch.testing.assert_close(
+        found / torch.outer(scale, scale), wanted / torch.outer(scale, scale), atol=0.03, rtol=0
+    )
 
 
 def test_too_few_batches_give_no_errors() -> None:

@@ -32,6 +32,16 @@ from fedscope.landscape.loss.flat_loss import FlatLoss
 
 from .clients import SHARES, SIZE, Clients, clients, flat
 
+F_MEAN, F_OWN, OWN_MEAN, OWN_OWN = (
+    ("global", "global"), ("global", "own"), ("own", "global"), ("own", "own"),
+)  # fmt: skip
+DEFINITIONS = {  # of F or f_k at w̄ or w_k
+    "discrepancy": (F_MEAN, OWN_OWN),
+    "averaging_own": (OWN_MEAN, OWN_OWN),
+    "averaging_global": (F_MEAN, F_OWN),
+    "function_at_own": (F_OWN, OWN_OWN),
+    "function_at_global": (F_MEAN, OWN_MEAN),
+}
 TIGHT = {"tol": 1e-7, "probes": 100, "sampler": orthogonal}
 QUICK = {"tol": 1e-2, "probes": 4, "sampler": rademacher}
 
@@ -84,7 +94,8 @@ def test_every_cell_and_gap_is_the_dense_one(norm: bool) -> None:
         dense = {place: [one[quantity] for one in column] for place, column in numbers.items()}
         for place, column in table.cells.items():
             assert [one.value for one in column] == pytest.approx(dense[place], rel=1e-6)
-        for name, (first, second) in GAPS.items():
+        assert GAPS.keys() == DEFINITIONS.keys()
+        for name, (first, second) in DEFINITIONS.items():
             gaps = [a - b for a, b in zip(dense[first], dense[second], strict=True)]
             assert [one.value for one in table.gaps(name)] == pytest.approx(gaps, abs=1e-6)
             mean = sum(p * gap for p, gap in zip(SHARES, gaps, strict=True))
