@@ -16,9 +16,11 @@ from fedscope.errors import UserError
 from fedscope.federated.server.rounds import train
 from fedscope.federated.setup.federation import open_run, prepare
 from fedscope.landscape import Hessian, top_eigenpairs
+from fedscope.landscape.heterogeneity.one_round.cells import cell
+from fedscope.landscape.heterogeneity.one_round.eigenspaces import overlaps
 from fedscope.records.clients import ClientsRecord
 from fedscope.workflows.clients.checkpoints import clients
-from fedscope.workflows.clients.measure import measure_clients
+from fedscope.workflows.clients.measure import BATCHES, measure_clients
 from fedscope.workflows.clients.parts import Measuring
 from fedscope.workflows.clients.request import MEASURES, ClientsRequest, chosen
 from fedscope.workflows.progress import silent
@@ -91,15 +93,18 @@ def test_the_clients_are_weighted_by_their_rows(record: ClientsRecord, round_run
 
 
 def test_the_losses_are_those_of_the_networks(
-    record: ClientsRecord, problem: Problem, uploads: list[Client]
+    record: ClientsRecord, problem: Problem, uploads: list[Client], round_run: Run
 ) -> None:
     table = record.of("loss")
     assert table is not None
+    start = problems(_targets(round_run, "@1"))[0].model
     expected = {
         ("own", "own"): [_loss(client.model, client) for client in uploads],
         ("own", "global"): [_loss(problem.model, client) for client in uploads],
         ("global", "own"): [_loss(client.model, problem) for client in uploads],
         ("global", "global"): [_loss(problem.model, problem)] * 3,
+        ("own", "start"): [_loss(start, client) for client in uploads],
+        ("global", "start"): [_loss(start, problem)] * 3,
     }
     for (function, point), values in expected.items():
         cell = table.cell(function, point)  # type: ignore[arg-type]
@@ -108,7 +113,6 @@ def test_the_losses_are_those_of_the_networks(
         assert [one.stderr_data for one in cell.clients] == [0] * 3  # all rows were taken
     gaps = [a - b for a, b in zip(expected["own", "global"], expected["own", "own"], strict=True)]
     assert [one.value for one in table.gap("averaging_own").clients] == pytest.approx(gaps, abs=1e-5)
-    assert table.cell("own", "start") is not None
 
 
 def test_the_curvature_is_that_of_the_operators(
@@ -170,6 +174,26 @@ def test_overlaps_are_of_every_pair_and_the_global_model(record: ClientsRecord) 
     torch.testing.assert_close(matrix[off], matrix.T[off])
     assert bool(((matrix[off] >= 0) & (matrix[off] <= 1)).all())
     assert bool((torch.tensor(record.overlap.low)[off] <= matrix[off] + 1e-9).all())
+
+
+def test_overlaps_have_the_errors_of_each_hessian_at_its_own_weights(round_run: Run) -> None:
+    (few,) = problems(replace(_targets(round_run), samples=48))
+    found = measure_clients(few, ClientsRequest(only=("overlap",), top_k=1), silent).overlap
+    own = [(client.model, client.batches) for client in Participants(few, "client", "own", of_round=True)]
+    operators = [
+        Hessian(model, cross_entropy, batches, deal=BATCHES)
+        for model, batches in (*own, (few.model, few.batches))
+    ]
+    spaces = [
+        cell(op, str(i), quantities=(), k=1, seed=few.source.seed).space for i, op in enumerate(operators)
+    ]
+    expected, _ = overlaps(operators, [space for space in spaces if space])
+    assert found is not None
+    for i, row in enumerate(expected):
+        for j, one in enumerate(row):
+            if one is not None:
+                assert one.stderr_data > 0
+                assert found.stderr[i][j] == pytest.approx(one.stderr_data, rel=1e-3)
 
 
 def test_diagonals_are_those_of_the_hessian_command(problem: Problem) -> None:
