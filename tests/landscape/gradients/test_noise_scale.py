@@ -177,5 +177,10 @@ def test_ratio_without_a_denominator_to_speak_of_has_no_upper_end() -> None:
     low, high = Ratio(5, 2, (0.01, 0.0), 0, math.inf).interval()
     assert [low, high] == pytest.approx([2.5 - 1.96 * 0.05, 2.5 + 1.96 * 0.05], rel=1e-4)
     assert Ratio(5, 2, (0.01, 0.0), 0, math.inf).stderr == pytest.approx(0.05)
+    both = Ratio(5, 2, (4e-6, 1e-6), 1.5e-6, math.inf)  # Var(x − 2.5y)/y² = (4 − 7.5 + 6.25)·10⁻⁶/4
+    assert both.stderr == pytest.approx((2.75e-6 / 4) ** 0.5)
+    assert [end - 2.5 for end in both.interval()] == pytest.approx(
+        [-1.96 * both.stderr, 1.96 * both.stderr], rel=5e-3
+    )
     assert Ratio(1, 2, (0, 0), 0, 5).interval() == (0.5, 0.5)
     assert not Ratio(0.1, -0.1, (1, 1), 0, 5).resolved

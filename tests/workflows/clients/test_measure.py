@@ -165,6 +165,24 @@ def test_the_cost_of_averaging_is_the_difference_of_losses(
     assert mean.remainder.value == pytest.approx(rest, abs=1e-12)
 
 
+def test_with_their_own_statistics_the_uploads_have_their_own_losses(tmp_path: Path) -> None:
+    """BatchNorm's statistics of FedAvg's model are the mean of the uploads'."""
+    changed = {"model": "resnet_digits", "train_samples": 60, "rounds": 1, "batch_size": 5, "lr": 0.2}
+    federation = prepare(SETTINGS.model_copy(update=changed), {})
+    run = open_run(federation, Registry(tmp_path), "norm", resume=False)
+    train(federation, run, lambda _: None)
+    (problem,) = problems(_targets(run))
+    record = measure_clients(problem, ClientsRequest(only=("drift",)), silent)
+    shares = [one.share for one in record.clients]
+    models = [client.model.eval() for client in Participants(problem, "client", "own", of_round=True)]
+    after = sum(p * _loss(model, problem) for p, model in zip(shares, models, strict=True))  # type: ignore[arg-type]
+    found = record.averaging
+    assert found is not None
+    assert found.own_buffers is not None
+    assert found.own_buffers.value == pytest.approx(after - _loss(problem.model.eval(), problem), abs=2e-5)
+    assert abs(found.own_buffers.value - found.overall.mean.measured.value) > 5e-4
+
+
 def test_overlaps_are_of_every_pair_and_the_global_model(record: ClientsRecord) -> None:
     assert record.overlap is not None
     matrix = torch.tensor(record.overlap.matrix)
