@@ -153,6 +153,20 @@ def test_too_few_batches_give_no_errors() -> None:
     assert math.isnan(one.measured(one.draw(0)).clients[0].scale.value)
 
 
+def test_the_trace_of_a_squared_covariance_is_unbiased_of_few_batches() -> None:
+    """Of normal vectors, whose sample covariance is Wishart's: its square's own trace is too large."""
+    generator = torch.Generator().manual_seed(5)
+    spread = torch.tensor([1.0, 0.8, 0.6, 0.4, 0.2, 0.1], dtype=torch.float64)
+    values = torch.stack([
+        products_of_covariances(of_gradients([spread * rows], [(1,) * 5], [1.0]))[0, 0]
+        for rows in torch.randn(3000, 5, 6, generator=generator, dtype=torch.float64)
+    ])  # fmt: skip
+    truth = float((spread**4).sum()) / 5**2
+    error = float(values.std()) / 3000**0.5
+    assert error < 0.03 * truth
+    assert float(values.mean()) == pytest.approx(truth, abs=3 * error)
+
+
 def test_what_noises_have_in_common_is_told_by_sketches() -> None:
     n = 3 * SKETCH
     generator = torch.Generator().manual_seed(3)

@@ -134,6 +134,14 @@ def test_the_gap_is_between_the_two_splits(run: Run, tmp_path: Path) -> None:
     assert checkpoints.tested([own_problem()], targets) == [None]
 
 
+def test_another_test_split_is_another_gap(tmp_path: Path) -> None:
+    problem, request = own_problem(), SharpnessRequest(only=("fisher_rao",), gap=True)
+    x, y = (torch.cat(side) for side in zip(*problem.batches, strict=True))
+    tests = [replace(problem, batches=Batches(x[part], y[part], 8)) for part in (slice(16), slice(16, 40))]
+    gaps = [measure(problem, request, test=test, keep=tmp_path).gap for test in tests]
+    assert [gap.test_samples for gap in gaps if gap] == [16, 24]
+
+
 def test_what_a_network_does_not_have_is_left_out_unless_it_is_named() -> None:
     notes: list[str] = []
     problem = own_problem(loss=lambda outputs, y: (outputs - y).abs().mean())
