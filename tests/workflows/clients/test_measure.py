@@ -175,7 +175,7 @@ def test_with_their_own_statistics_the_uploads_have_their_own_losses(tmp_path: P
     record = measure_clients(problem, ClientsRequest(only=("drift",)), silent)
     shares = [one.share for one in record.clients]
     models = [client.model.eval() for client in Participants(problem, "client", "own", of_round=True)]
-    after = sum(p * _loss(model, problem) for p, model in zip(shares, models, strict=True))  # type: ignore[arg-type]
+    after = sum(p * _loss(model, problem) for p, model in zip(shares, models, strict=True))
     found = record.averaging
     assert found is not None
     assert found.own_buffers is not None
