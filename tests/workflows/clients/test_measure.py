@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.schema import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.errors import UserError
@@ -255,6 +256,27 @@ def test_a_round_that_began_elsewhere_is_another_question(copied: Run) -> None:
     assert not second.reused
     starts = [one.of("loss").cell("own", "start").mean.value for one in (first, second)]  # type: ignore[union-attr]
     assert starts[0] < starts[1]
+
+
+def test_a_round_began_with_the_result_of_the_round_before(copied: Run) -> None:
+    for round in (1, 2):
+        copied.anchor(round).unlink(missing_ok=True)
+    for which, before in (("", copied.after_round(1)), ("@1", copied.initial)):
+        (found,) = clients(_targets(copied, which), LOSS)
+        assert found.start is not None
+        assert found.start.sha256 == load_checkpoint(before).sha256
+
+
+def test_a_method_that_weights_uploads_alike_has_equal_shares(tmp_path: Path) -> None:
+    changed = {"method": "scaffold", "rounds": 1}
+    federation = prepare(SETTINGS.model_copy(update=changed), {})
+    run = open_run(federation, Registry(tmp_path), "alike", resume=False)
+    train(federation, run, lambda _: None)
+    record = measure_clients(problems(_targets(run))[0], ClientsRequest(only=("loss", "drift")), silent)
+    assert len({one.samples for one in record.clients}) > 1
+    assert [one.share for one in record.clients] == pytest.approx([1 / 3] * 3)
+    assert record.averaging is not None
+    assert record.averaging.distance < 1e-5  # so did the server
 
 
 def test_without_the_anchor_it_is_said_and_the_global_model_is_taken_only_when_asked_for(copied: Run) -> None:
