@@ -80,6 +80,9 @@ def test_every_quantity_is_the_librarys_own() -> None:
     assert worst.settings == {
         "bn": "eval", "rho": 0.5, "m": 10, "steps": 3, "reading": "paper", "normalize_logits": False,
     }  # fmt: skip
+    flat = record.quantity("relative_flatness")
+    assert flat
+    assert flat.settings == {"bn": "eval", "layer": "2.weight"}
     assert record.quantity("nothing") is None
 
 

@@ -8,6 +8,7 @@ from torch import nn
 
 from fedscope.landscape import Batches, Hessian
 from fedscope.landscape.heterogeneity.one_round.paired import Paired, Part, difference, statistic
+from fedscope.records.clients import amount_entry
 
 from .clients import clients
 
@@ -59,3 +60,5 @@ def test_a_share_of_zero_has_the_interval_of_squares() -> None:
     part = Part(torch.zeros(1, 3, dtype=torch.float64), (8, 8, 8))
     low, high = Paired(0.0, {"s": part}, bias=0.01, low=0, high=1).interval()
     assert (low, high) == pytest.approx((-0.0196 * 2**0.5, 0.0196 * 2**0.5), rel=1e-3)
+    entry = amount_entry(Paired(0.0, {"s": part}, bias=0.01, low=0, high=1))
+    assert entry["interval"] == [0, high]  # as it is recorded
