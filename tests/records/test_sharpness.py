@@ -59,6 +59,25 @@ def test_other_draws_add_their_errors() -> None:
     assert math.isnan(differences(record(), uneven)[0].stderr)
 
 
+def test_samples_of_a_finite_population_have_less_error() -> None:
+    """Of all of them none is left, as in each record; but the worst case depends on the batches, too."""
+
+    def stderr(population: int | None, **settings: float) -> float:
+        ours, theirs = (
+            record(
+                problem={"samples": 24, "population": population},
+                quantities=[quantity("sam", 0, draws=[], stderr_draws=0, batches=b, settings=settings)],
+            )
+            for b in ([1.0, 3.0, 2.0], [1.0, 4.0, 4.0])
+        )
+        return differences(ours, theirs)[0].stderr
+
+    assert stderr(None) == pytest.approx(1 / 3**0.5)  # the differences are 0, 1 and 2
+    assert stderr(96) == pytest.approx(0.75**0.5 * stderr(None))
+    assert stderr(24) == 0
+    assert stderr(24, m=8) == stderr(None)
+
+
 def test_other_settings_or_samples_are_not_compared() -> None:
     other = record(quantities=[quantity("average_l2", 1.0, settings={"rho": 0.2})])
     assert differences(record(), other) == []

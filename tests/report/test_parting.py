@@ -3,6 +3,7 @@
 import fedscope.report as report
 from fedscope.figures.text.clients import clients_tables
 from fedscope.records.reading import hessians
+from fedscope.report.parting import round_parts
 from tests.figures.clients.records import record
 from tests.figures.records import curvature
 
@@ -18,6 +19,19 @@ def test_a_round_has_the_tables_and_pictures_of_the_command() -> None:
         assert all(cell in page for row in table.rows for cell in row)
     assert page.count("fedavg@3 (fedscope/clients/1)") == 1
     assert page == report.report_page([], hessians([curvature()]), [], [one, other])
+
+
+def test_barriers_have_their_matrix_without_overlaps() -> None:
+    nothing = {"value": 0.0, "stderr": 0.0}
+    plain = {
+        "mean": nothing, "average": nothing, "matrix": [[None, 0.1], [0.1, None]],
+        "stderr": [[None, 0.0], [0.0, None]], "similarities": [[1.0, 0.9], [0.9, 1.0]],
+    }  # fmt: skip
+    empty = record(2, flatness=[], alignment=None, averaging=None, overlap=None)  # type: ignore[arg-type]
+    one = empty.edited(barriers={"plain": plain, "matched": None})
+    for shown, pictures in ((empty, 0), (one, 1)):
+        (found,) = round_parts([shown])
+        assert len(found["pictures"]) == pictures
 
 
 def test_without_a_round_there_is_no_such_section() -> None:

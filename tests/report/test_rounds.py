@@ -29,7 +29,11 @@ def test_lambda_max_trace_and_the_edge_of_stability() -> None:
     *band, line = found["curve-lambda_max"].data
     assert (line["x"], line["y"]) == ((1, 3), [5.0, 19.0])
     assert [edge["y"] for edge in band] == [[4.5, 18.5], [5.5, 19.5]]
-    assert found["curve-stability"].data[-1]["y"] == pytest.approx([5 / 38, 0.5], rel=1e-5)  # 2·1.9/0.1
+    *band, line = found["curve-stability"].data
+    assert line["y"] == pytest.approx([5 / 38, 0.5], rel=1e-5)  # 2·1.9/0.1
+    assert [edge["y"] for edge in band] == [
+        pytest.approx([(5 + e) / 38, (19 + e) / 38], rel=1e-5) for e in (-0.5, 0.5)
+    ]
     assert "On 64 training samples" in found["curve-trace"].caption
     assert "ends at 19.00 ± 0.50 in round 3" in found["curve-lambda_max"].alt
 

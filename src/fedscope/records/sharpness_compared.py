@@ -19,7 +19,7 @@ from fedscope.records.sharpness import (
     SharpnessRecord,
 )
 from fedscope.statistics.families import holm
-from fedscope.statistics.intervals import combined, data_stderr
+from fedscope.statistics.intervals import combined, data_stderr, finite_population
 from fedscope.statistics.kendall import kendall_tau
 
 LEAST = 4  # checkpoints: of 3 the smallest p-value is 1/3
@@ -33,15 +33,18 @@ def differences(reference: SharpnessRecord, other: SharpnessRecord) -> list[Diff
     """
     if reference.samples_sha256 != other.samples_sha256:
         raise UserError("the two were not measured on the same samples: there is no paired difference")
+    population = reference.problem.population or other.problem.population
+    finite = finite_population(reference.problem.samples, population)
     found = []
     for mine in reference.quantities:
         yours = other.quantity(mine.name)
         if yours and yours.settings == mine.settings and not math.isnan(yours.value - mine.value):
-            found.append(_difference(mine, yours))
+            # the worst case in batches of m samples depends on which share a batch, too
+            found.append(_difference(mine, yours, 1.0 if "m" in mine.settings else finite))
     return found
 
 
-def _difference(mine: Sharpness, yours: Sharpness) -> Difference:
+def _difference(mine: Sharpness, yours: Sharpness, finite: float) -> Difference:
     import torch
 
     draws = [torch.tensor(one.draws, dtype=torch.float64) for one in (mine, yours)]
@@ -51,7 +54,7 @@ def _difference(mine: Sharpness, yours: Sharpness) -> Difference:
     gap = torch.tensor(yours.batches, dtype=torch.float64)
     if mine.batch_sizes and mine.batch_sizes == yours.batch_sizes and len(mine.batches) == len(gap):
         gap -= torch.tensor(mine.batches, dtype=torch.float64)
-        data = data_stderr(gap, mine.batch_sizes), len(gap) - 1.0
+        data = finite**0.5 * data_stderr(gap, mine.batch_sizes), len(gap) - 1.0
     else:
         data = math.nan, 0.0
     return Difference(mine.name, yours.value - mine.value, probe, data)

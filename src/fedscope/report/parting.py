@@ -5,6 +5,7 @@ from typing import Any
 
 from fedscope.figures import style
 from fedscope.figures.clients.from_records import Kind, draw
+from fedscope.figures.clients.matrices import matrices_of
 from fedscope.figures.clients.panels import MOST_CLIENTS
 from fedscope.figures.text.clients import clients_tables
 from fedscope.figures.text.labels import label
@@ -47,7 +48,7 @@ def _kinds(record: ClientsRecord) -> list[Kind]:
         "gap": record.flatness,
         "alignment": record.alignment,
         "drift": record.averaging,
-        "matrix": record.overlap,
+        "matrix": matrices_of(record),
     }
     return [kind for kind, part in there.items() if part]
 

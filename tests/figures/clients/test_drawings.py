@@ -13,6 +13,8 @@ from fedscope.figures import style
 from fedscope.figures.clients.from_records import Kind, draw
 from fedscope.figures.clients.matrices import order_of
 from fedscope.figures.style import paper_style
+from fedscope.figures.text.clients import CELL_NAMES, GAP_NAMES, amount_text, clients_tables
+from fedscope.landscape.heterogeneity.one_round.flatness_gap import GAPS
 
 from .records import record
 
@@ -68,6 +70,53 @@ def test_a_dumbbell_runs_from_the_clients_weights_to_the_global_ones() -> None:
             assert tuple(round(amount.value, 9) for amount in cell.clients) in drawn
 
 
+def test_hollow_markers_are_at_the_global_weights() -> None:
+    one = record(3)
+    (axes, *_) = draw([one], "gap").axes
+    table = one.of("loss")
+    assert table is not None
+    hollow = {
+        tuple(np.round(np.asarray(line.get_ydata()), 9))
+        for line in axes.lines
+        if line.get_markerfacecolor() == "white"
+    }
+    cells = [table.cell(function, "global") for function in ("own", "global")]
+    assert hollow == {tuple(round(amount.value, 9) for amount in cell.clients) for cell in cells if cell}
+
+
+def test_the_cost_of_averaging_is_that_of_its_loss() -> None:
+    one = record(3)
+    assert one.averaging is not None
+    panels = draw([one], "drift").axes
+    for axes, drift in zip(panels, (one.averaging.overall, one.averaging.own), strict=True):
+        heights = [bar.get_height() for bar in axes.patches if isinstance(bar, Rectangle)]
+        terms = ("measured", "first", "second", "remainder")
+        assert heights == pytest.approx([getattr(c, term).value for term in terms for c in drift.clients])
+    assert [axes.get_ylabel() for axes in panels] == ["global loss $F$", "own loss $f_k$"]
+
+
+def test_gaps_are_called_by_the_cells_that_they_are_of() -> None:
+    assert {
+        name: f"{CELL_NAMES[first]} − {CELL_NAMES[second]}" for name, (first, second) in GAPS.items()
+    } == GAP_NAMES
+
+
+def test_rows_of_tables_are_of_the_loss_that_they_name() -> None:
+    one = record(3)
+    assert one.averaging is not None
+    assert one.alignment is not None
+    tables = {table.title: table for table in clients_tables(one)}
+    for row, drift in zip(
+        tables["Cost of averaging"].rows, (one.averaging.overall, one.averaging.own), strict=True
+    ):
+        terms = (drift.mean.measured, drift.mean.first, drift.mean.second, drift.mean.remainder)
+        assert row[1:] == tuple(map(amount_text, terms))
+    for row, aligned in zip(
+        tables["Updates and curvature"].rows, (one.alignment.own, one.alignment.overall), strict=True
+    ):
+        assert row[1:] == (amount_text(aligned.rayleigh), amount_text(aligned.share))
+
+
 def test_bars_are_as_high_as_the_numbers() -> None:
     one = record(3)
     assert one.alignment is not None
@@ -91,6 +140,19 @@ def test_alike_clients_stand_beside_each_other() -> None:
     turned = order_of(alike[np.ix_(shuffled, shuffled)])
     assert {i % 2 for i in shuffled[turned[:3]]} in ({0}, {1})
     assert order_of(np.full((4, 4), np.nan)) == [0, 1, 2, 3]
+
+
+def test_clients_with_low_barriers_stand_beside_each_other() -> None:
+    heights = [[None if i == j else 0.1 if (i - j) % 2 == 0 else 0.9 for j in range(4)] for i in range(4)]
+    nothing = {"value": 0.0, "stderr": 0.0}
+    plain = {
+        "mean": nothing, "average": nothing, "matrix": heights, "stderr": heights, "similarities": heights,
+    }  # fmt: skip
+    one = record(4, overlap=None).edited(barriers={"plain": plain, "matched": None})
+    axes, _ = draw([one], "matrix").axes
+    names = [int(label.get_text()) for label in axes.get_xticklabels()]
+    assert sorted(names) == [0, 1, 2, 3]
+    assert (names[0] - names[1]) % 2 == 0
 
 
 def test_what_is_missing_is_said() -> None:

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from fedscope.errors import UserError
+from fedscope.landscape.gradients import noise_scale
 from fedscope.landscape.gradients.inner_products import SKETCH, Sketch, of_gradients, products_of_covariances
 from fedscope.landscape.gradients.noise_scale import from_two_batch_sizes
 from fedscope.landscape.gradients.results import Ratio
@@ -123,6 +124,28 @@ def test_a_scale_of_the_loss_changes_no_ratio() -> None:
     assert 1e4 * plain["between"][0] == pytest.approx(scaled["between"][0], rel=1e-9)
 
 
+def test_noise_that_is_squared_has_the_spread_of_normal_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ε_k ~ N(0, C_k), drawn a hundred thousand times: all numbers are quadratic in them."""
+    p, batches = torch.tensor([0.7, 0.3], dtype=torch.float64), 5
+    spreads = torch.tensor([[1.0, 0.5, 0.2], [0.3, 0.8, 1.0]], dtype=torch.float64)  # roots of diagonal C_k
+    monkeypatch.setattr(noise_scale, "products_of_covariances", lambda _: spreads**2 @ (spreads**2).T)
+    sizes = [(4,) * batches] * 2
+    products = of_gradients([torch.zeros(batches, 3, dtype=torch.float64)] * 2, sizes, [1.0, 1.0])
+    generator = torch.Generator().manual_seed(0)
+    noise = spreads * torch.randn(100_000, 2, 3, generator=generator, dtype=torch.float64)
+    mean = torch.einsum("k,dkn->dn", p, noise)
+    whole, squares = mean.square().sum(1, keepdim=True), noise.square().sum(2)
+    apart = (noise - mean[:, None]).square().sum(2)
+    trace = -4 * batches / (batches - 1) * squares  # N/(B − 1) of it is taken off
+    every = torch.cat([whole, (squares @ p)[:, None] - whole, trace, squares, apart], 1)
+    found = noise_scale._quadratic(products, p)
+    scale = found.diagonal().sqrt()
+    wanted = torch.cov(every.T)
+    torch.testing.assert_close(
+        found / torch.outer(scale, scale), wanted / torch.outer(scale, scale), atol=0.03, rtol=0
+    )
+
+
 def test_too_few_batches_give_no_errors() -> None:
     found = Clients.of(6, 2, sizes=(4,) * 2)
     two = found.measured(found.draw(0))
@@ -131,6 +154,20 @@ def test_too_few_batches_give_no_errors() -> None:
     assert all(map(math.isnan, two.dissimilarity.interval()))
     one = Clients.of(6, 2, sizes=(4,))
     assert math.isnan(one.measured(one.draw(0)).clients[0].scale.value)
+
+
+def test_the_trace_of_a_squared_covariance_is_unbiased_of_few_batches() -> None:
+    """Of normal vectors, whose sample covariance is Wishart's: its square's own trace is too large."""
+    generator = torch.Generator().manual_seed(5)
+    spread = torch.tensor([1.0, 0.8, 0.6, 0.4, 0.2, 0.1], dtype=torch.float64)
+    values = torch.stack([
+        products_of_covariances(of_gradients([spread * rows], [(1,) * 5], [1.0]))[0, 0]
+        for rows in torch.randn(3000, 5, 6, generator=generator, dtype=torch.float64)
+    ])  # fmt: skip
+    truth = float((spread**4).sum()) / 5**2
+    error = float(values.std()) / 3000**0.5
+    assert error < 0.03 * truth
+    assert float(values.mean()) == pytest.approx(truth, abs=3 * error)
 
 
 def test_what_noises_have_in_common_is_told_by_sketches() -> None:
@@ -157,5 +194,10 @@ def test_ratio_without_a_denominator_to_speak_of_has_no_upper_end() -> None:
     low, high = Ratio(5, 2, (0.01, 0.0), 0, math.inf).interval()
     assert [low, high] == pytest.approx([2.5 - 1.96 * 0.05, 2.5 + 1.96 * 0.05], rel=1e-4)
     assert Ratio(5, 2, (0.01, 0.0), 0, math.inf).stderr == pytest.approx(0.05)
+    both = Ratio(5, 2, (4e-6, 1e-6), 1.5e-6, math.inf)  # Var(x − 2.5y)/y² = (4 − 7.5 + 6.25)·10⁻⁶/4
+    assert both.stderr == pytest.approx((2.75e-6 / 4) ** 0.5)
+    assert [end - 2.5 for end in both.interval()] == pytest.approx(
+        [-1.96 * both.stderr, 1.96 * both.stderr], rel=5e-3
+    )
     assert Ratio(1, 2, (0, 0), 0, 5).interval() == (0.5, 0.5)
     assert not Ratio(0.1, -0.1, (1, 1), 0, 5).resolved

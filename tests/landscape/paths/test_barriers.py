@@ -55,6 +55,20 @@ def test_heights_are_those_of_a_fine_grid(
         assert float(found.stderr[i, j]) == pytest.approx(sample_error(split)[0], rel=2e-2)
 
 
+@pytest.mark.parametrize("population", [80, 60])
+def test_of_a_finite_population_less_is_left_to_chance(
+    plain: tuple[nn.Module, list[dict[str, Tensor]]], found: PairBarriers, population: int
+) -> None:
+    """A quarter of the variances where 60 of 80 were taken, and of what the maximum is too high by."""
+    left, data = 1 - 60 / population, Batches(INPUTS, TARGETS, batch_size=20, population=population)
+    own = pair_barriers(plain[0], cross_entropy, data, plain[1])
+    torch.testing.assert_close(own.heights, found.heights)
+    torch.testing.assert_close(own.stderr, left**0.5 * found.stderr)
+    torch.testing.assert_close(own.losses_stderr, left**0.5 * found.losses_stderr)
+    torch.testing.assert_close(own.values - own.heights, left * (found.values - found.heights))
+    assert own.mean.stderr == pytest.approx(left**0.5 * found.mean.stderr)
+
+
 def test_heights_agree_with_the_barrier_of_a_surface(
     plain: tuple[nn.Module, list[dict[str, Tensor]]], found: PairBarriers
 ) -> None:

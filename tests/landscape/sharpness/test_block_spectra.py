@@ -71,6 +71,13 @@ def test_exact_densities_have_the_divergence_of_their_spectra() -> None:
     assert mean_spectral_distance(names).value == pytest.approx(expected, rel=1e-6)
 
 
+def test_the_mean_over_the_one_pair_of_two_blocks_is_that_pairs() -> None:
+    g = torch.Generator().manual_seed(2)
+    one, other = drawn(ONE, 6, g), drawn(OTHER, 6, g)
+    pair, mean = spectral_distance(one, other), mean_spectral_distance({"a": one, "b": other})
+    assert (mean.value, mean.stderr) == pytest.approx((pair.value, pair.stderr), rel=1e-9)
+
+
 def test_its_intervals_cover() -> None:
     single = mean = 0
     truths = [divergence(*pair, 0.5) for pair in ((ONE, OTHER), (ONE, THIRD), (OTHER, THIRD))]

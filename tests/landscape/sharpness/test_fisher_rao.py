@@ -83,6 +83,14 @@ class _Samples:
         self.weights, self.finite_population = (samples,), 1.0
 
 
+def test_the_noise_of_drawn_labels_is_not_counted_among_the_samples() -> None:
+    forms = torch.tensor([[1, 3, 5, 7], [3, 3, 5, 9]], dtype=torch.float64)
+    found = by_sample(forms, cast(LossOperator, _Samples(4)), 0)
+    noise = (2 + 0 + 0 + 2) / 2 / 4**2  # the samples' variances over two draws, of the mean over both
+    assert found.stderr_draws == pytest.approx(noise**0.5)
+    assert found.stderr_data == pytest.approx((7 / 4 - noise) ** 0.5)  # 2, 3, 5, 8 have the variance 7
+
+
 def test_its_intervals_cover() -> None:
     """Linear regression of unit noise: 2·(xᵀw)² of each sample by exact labels, χ² in the population."""
     own, hits, g = _Samples(64), 0, torch.Generator().manual_seed(0)

@@ -22,9 +22,10 @@ from fedscope.landscape.sharpness.relative_flatness import (
     last_linear,
     relative_flatness,
 )
+from fedscope.landscape.sharpness.results import Sharpness
 from fedscope.landscape.sharpness.searches import AutoPGD, OneStep, Search
 from fedscope.landscape.sharpness.worst_case import worst_case_sharpness
-from tests.landscape.sharpness.cases import labelled, relu_net
+from tests.landscape.sharpness.cases import labelled, relu_net, whole
 
 Measure = Callable[[nn.Module, Batches], float]
 
@@ -167,3 +168,28 @@ def test_of_the_outputs_scale_only_normalised_logits_are_free() -> None:
         for n in (net, louder)
     ]
     assert abs(math.log(abs(plain[1] / plain[0]))) > 0.05
+
+
+FINITE: dict[str, Callable[[nn.Module, Batches], Sharpness]] = {
+    "average": lambda net, b: average_sharpness(net, cross_entropy, b, rho=0.1, pairs=3),
+    "low pass": lambda net, b: low_pass_loss(net, cross_entropy, b, pairs=3),
+    "Fisher–Rao": lambda net, b: fisher_rao_norm(net, cross_entropy, b),
+    "Fisher–Rao drawn": lambda net, b: fisher_rao_norm(net, cross_entropy, b, labels="drawn"),
+    "κ_Tr": lambda net, b: relative_flatness(operator(net, b, last_linear(net)), probes=4),
+    "κ_max": lambda net, b: largest_relative_flatness(operator(net, b, last_linear(net))),
+}
+
+
+@pytest.mark.parametrize("measure", FINITE.values(), ids=FINITE)
+def test_errors_over_samples_are_of_what_is_left_of_a_finite_population(
+    measure: Callable[[nn.Module, Batches], Sharpness],
+) -> None:
+    """A quarter of the variance is gone where a quarter was drawn, all where all were."""
+    inputs, targets = whole(labelled())
+    endless, larger, all_ = (
+        measure(relu_net(), Batches(inputs, targets, 8, population=population)).stderr_data
+        for population in (None, 96, 24)
+    )
+    assert endless > 0
+    assert larger == pytest.approx(0.75**0.5 * endless, rel=1e-6)
+    assert all_ == 0

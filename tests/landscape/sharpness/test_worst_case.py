@@ -40,6 +40,18 @@ def test_at_the_minimum_of_a_quadratic_it_is_half_of_the_squared_radius_times_th
     assert few.interval() == (few.value, few.value)
 
 
+def test_batches_count_by_their_samples() -> None:
+    """In closed form, of a linear loss: ρ‖b̄‖ of each batch, of 5, 5 and 2 samples."""
+    (_, slopes), y = quadratic(batch_size=12, sloped=True)[1][0]
+    flat = Batches((torch.zeros(12, 6, 6, dtype=torch.float64), slopes), y, 5)
+    norms = [float(part.mean(0).norm()) for part in slopes.split(5)]
+    found = worst_case_sharpness(
+        Quadratic(torch.ones(6, dtype=torch.float64)), mean_of, flat, rho=0.2, search=OneStep()
+    )
+    assert found.batches == pytest.approx([0.2 * norm for norm in norms])
+    assert found.value == pytest.approx(0.2 * (5 * norms[0] + 5 * norms[1] + 2 * norms[2]) / 12)
+
+
 def test_of_a_linear_loss_it_is_the_dual_norm_of_the_gradient() -> None:
     batches = quadratic(sloped=True)[1]
     x, y = batches[0]

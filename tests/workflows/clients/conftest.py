@@ -3,21 +3,16 @@
 import pytest
 
 from fedscope.checkpoints.registry.registry import Registry, Run
-from fedscope.federated.server.rounds import train
-from fedscope.federated.setup.federation import open_run, prepare
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import problems
 from fedscope.workflows.sources.run_clients import Client, Participants
 
-from .small import SETTINGS, targets
+from .small import targets, trained
 
 
 @pytest.fixture(scope="package")
 def round_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    federation = prepare(SETTINGS, {})
-    found = open_run(federation, Registry(tmp_path_factory.mktemp("registry")), "tiny", resume=False)
-    train(federation, found, lambda _: None)
-    return found
+    return trained(Registry(tmp_path_factory.mktemp("registry")), "tiny")
 
 
 @pytest.fixture(scope="package")

@@ -1,10 +1,14 @@
 """A small federated run that keeps every upload, and names for its parts."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import nn
 
 from fedscope.checkpoints.file.schema import Settings
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.federated.server.rounds import train
+from fedscope.federated.setup.federation import open_run, prepare
 from fedscope.workflows.sources.targets import Targets
 
 SETTINGS = Settings(
@@ -18,3 +22,13 @@ def targets(run: Run, which: str = "", **named: object) -> Targets:
 
 def flat(model: nn.Module) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def trained(
+    registry: Registry, name: str, changed: Mapping[str, object] = {}, options: Mapping[str, str] = {}
+) -> Run:
+    """Return a run of the settings with some of them changed."""
+    federation = prepare(SETTINGS.model_copy(update=dict(changed)), dict(options))
+    found = open_run(federation, registry, name, resume=False)
+    train(federation, found, lambda _: None)
+    return found

@@ -1,28 +1,33 @@
 """The clients of a small round: every part of the record against another way to it, and what is refused."""
 
 import shutil
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.errors import UserError
 from fedscope.landscape import Hessian, top_eigenpairs
+from fedscope.landscape.heterogeneity.one_round.cells import cell
+from fedscope.landscape.heterogeneity.one_round.eigenspaces import overlaps
 from fedscope.records.clients import ClientsRecord
 from fedscope.workflows.clients.checkpoints import clients
-from fedscope.workflows.clients.measure import measure_clients
+from fedscope.workflows.clients.measure import BATCHES, measure_clients
 from fedscope.workflows.clients.parts import Measuring
 from fedscope.workflows.clients.request import MEASURES, ClientsRequest, chosen
 from fedscope.workflows.progress import silent
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import problems
-from fedscope.workflows.sources.run_clients import Client
+from fedscope.workflows.sources.run_clients import Client, Participants
 
-from .small import flat, targets
+from .small import flat, targets, trained
 
 LOSS = ClientsRequest(only=("loss",))
 
@@ -59,15 +64,18 @@ def test_the_clients_are_weighted_by_their_rows(record: ClientsRecord, round_run
 
 
 def test_the_losses_are_those_of_the_networks(
-    record: ClientsRecord, problem: Problem, uploads: list[Client]
+    record: ClientsRecord, problem: Problem, uploads: list[Client], round_run: Run
 ) -> None:
     table = record.of("loss")
     assert table is not None
+    start = problems(targets(round_run, "@1"))[0].model
     expected = {
         ("own", "own"): [_loss(client.model, client) for client in uploads],
         ("own", "global"): [_loss(problem.model, client) for client in uploads],
         ("global", "own"): [_loss(client.model, problem) for client in uploads],
         ("global", "global"): [_loss(problem.model, problem)] * 3,
+        ("own", "start"): [_loss(start, client) for client in uploads],
+        ("global", "start"): [_loss(start, problem)] * 3,
     }
     for (function, point), values in expected.items():
         cell = table.cell(function, point)  # type: ignore[arg-type]
@@ -76,7 +84,6 @@ def test_the_losses_are_those_of_the_networks(
         assert [one.stderr_data for one in cell.clients] == [0] * 3  # all rows were taken
     gaps = [a - b for a, b in zip(expected["own", "global"], expected["own", "own"], strict=True)]
     assert [one.value for one in table.gap("averaging_own").clients] == pytest.approx(gaps, abs=1e-5)
-    assert table.cell("own", "start") is not None
 
 
 def test_the_curvature_is_that_of_the_operators(
@@ -129,6 +136,22 @@ def test_the_cost_of_averaging_is_the_difference_of_losses(
     assert mean.remainder.value == pytest.approx(rest, abs=1e-12)
 
 
+def test_with_their_own_statistics_the_uploads_have_their_own_losses(tmp_path: Path) -> None:
+    """BatchNorm's statistics of FedAvg's model are the mean of the uploads'."""
+    changed = {"model": "resnet_digits", "train_samples": 60, "rounds": 1, "batch_size": 5, "lr": 0.2}
+    run = trained(Registry(tmp_path), "norm", changed)
+    (problem,) = problems(targets(run))
+    record = measure_clients(problem, ClientsRequest(only=("drift",)), silent)
+    shares = [one.share for one in record.clients]
+    models = [client.model.eval() for client in Participants(problem, "client", "own", of_round=True)]
+    after = sum(p * _loss(model, problem) for p, model in zip(shares, models, strict=True))
+    found = record.averaging
+    assert found is not None
+    assert found.own_buffers is not None
+    assert found.own_buffers.value == pytest.approx(after - _loss(problem.model.eval(), problem), abs=2e-5)
+    assert abs(found.own_buffers.value - found.overall.mean.measured.value) > 5e-4
+
+
 def test_overlaps_are_of_every_pair_and_the_global_model(record: ClientsRecord) -> None:
     assert record.overlap is not None
     matrix = torch.tensor(record.overlap.matrix)
@@ -138,6 +161,26 @@ def test_overlaps_are_of_every_pair_and_the_global_model(record: ClientsRecord) 
     torch.testing.assert_close(matrix[off], matrix.T[off])
     assert bool(((matrix[off] >= 0) & (matrix[off] <= 1)).all())
     assert bool((torch.tensor(record.overlap.low)[off] <= matrix[off] + 1e-9).all())
+
+
+def test_overlaps_have_the_errors_of_each_hessian_at_its_own_weights(round_run: Run) -> None:
+    (few,) = problems(replace(targets(round_run), samples=48))
+    found = measure_clients(few, ClientsRequest(only=("overlap",), top_k=1), silent).overlap
+    own = [(client.model, client.batches) for client in Participants(few, "client", "own", of_round=True)]
+    operators = [
+        Hessian(model, cross_entropy, batches, deal=BATCHES)
+        for model, batches in (*own, (few.model, few.batches))
+    ]
+    spaces = [
+        cell(op, str(i), quantities=(), k=1, seed=few.source.seed).space for i, op in enumerate(operators)
+    ]
+    expected, _ = overlaps(operators, [space for space in spaces if space])
+    assert found is not None
+    for i, row in enumerate(expected):
+        for j, one in enumerate(row):
+            if one is not None:
+                assert one.stderr_data > 0
+                assert found.stderr[i][j] == pytest.approx(one.stderr_data, rel=1e-3)
 
 
 def test_diagonals_are_those_of_the_hessian_command(problem: Problem) -> None:
@@ -162,6 +205,44 @@ def test_the_same_question_is_answered_from_the_registry(
     (third,) = clients(targets(copied), LOSS)
     assert not third.reused
     assert third.clients[0].sha256 == first.clients[1].sha256
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"anchor": "global"}, {"bn": "batch"}, {"top_k": 2}, {"tol": 0.1}, {"probes": 4}, {"start": True}],
+)
+def test_another_question_is_not_answered_from_the_registry(copied: Run, change: dict[str, Any]) -> None:
+    clients(targets(copied), LOSS)
+    assert not clients(targets(copied), replace(LOSS, **change))[0].reused
+
+
+def test_a_round_that_began_elsewhere_is_another_question(copied: Run) -> None:
+    (first,) = clients(targets(copied), LOSS)
+    for path in (copied.anchor(2), copied.after_round(1)):
+        shutil.copy(copied.initial, path)
+    (second,) = clients(targets(copied), LOSS)
+    assert not second.reused
+    starts = [one.of("loss").cell("own", "start").mean.value for one in (first, second)]  # type: ignore[union-attr]
+    assert starts[0] < starts[1]
+
+
+def test_a_round_began_with_the_result_of_the_round_before(copied: Run) -> None:
+    for round in (1, 2):
+        copied.anchor(round).unlink(missing_ok=True)
+    for which, before in (("", copied.after_round(1)), ("@1", copied.initial)):
+        (found,) = clients(targets(copied, which), LOSS)
+        assert found.start is not None
+        assert found.start.sha256 == load_checkpoint(before).sha256
+
+
+def test_a_method_that_weights_uploads_alike_has_equal_shares(tmp_path: Path) -> None:
+    changed = {"method": "scaffold", "rounds": 1}
+    run = trained(Registry(tmp_path), "alike", changed)
+    record = measure_clients(problems(targets(run))[0], ClientsRequest(only=("loss", "drift")), silent)
+    assert len({one.samples for one in record.clients}) > 1
+    assert [one.share for one in record.clients] == pytest.approx([1 / 3] * 3)
+    assert record.averaging is not None
+    assert record.averaging.distance < 1e-5  # so did the server
 
 
 def test_without_the_anchor_it_is_said_and_the_global_model_is_taken_only_when_asked_for(copied: Run) -> None:
@@ -197,3 +278,20 @@ def test_parts_are_named() -> None:
     assert chosen("all") == MEASURES
     with pytest.raises(UserError, match="'los'; did you mean 'loss'"):
         chosen("los")
+
+
+def test_a_server_that_does_not_take_the_mean_is_measured_about_the_mean(tmp_path: Path) -> None:
+    """The expansion is at the mean of the uploads, of which no first-order term is left."""
+    run = trained(Registry(tmp_path), "half", {"method": "fedavgm", "rounds": 1}, {"avgm.gamma": "0.5"})
+    (problem,) = problems(targets(run))
+    found = measure_clients(problem, ClientsRequest(only=("drift",)), silent).averaging
+    assert found is not None
+    assert found.distance > 0.1
+    assert abs(found.overall.mean.first.value) < 1e-6
+    models = [client.model for client in Participants(problem, "client", "own", of_round=True)]
+    mean = deepcopy(problem.model)
+    shares = [one.share for one in measure_clients(problem, LOSS, silent).clients]
+    weights = sum(p * flat(model) for p, model in zip(shares, models, strict=True))
+    torch.nn.utils.vector_to_parameters(weights, mean.parameters())  # type: ignore[arg-type]
+    after = sum(p * _loss(model, problem) for p, model in zip(shares, models, strict=True))
+    assert found.overall.mean.measured.value == pytest.approx(after - _loss(mean, problem), abs=1e-5)

@@ -3,13 +3,16 @@
 from pathlib import Path
 
 import pytest
+import torch
 from torch import Tensor, nn
 
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.landscape.loss import flat_loss
 from fedscope.landscape.loss.batchnorm import frozen_copy
 from fedscope.landscape.loss.flat_loss import SAMPLE
-from fedscope.workflows.curvature.measure import measure
+from fedscope.landscape.operators.monte_carlo_fisher import MonteCarloFisher
+from fedscope.streams import key
+from fedscope.workflows.curvature.measure import _curvature, measure
 from fedscope.workflows.progress import SILENT
 from fedscope.workflows.requests import Request
 from fedscope.workflows.sources.problem import load
@@ -44,3 +47,19 @@ def test_a_request_copies_the_network_once_and_a_kept_result_costs_one_pass(
     assert [count for count in passed if count > SAMPLE] == [24, 16] + [
         32
     ] * 17  # a trial of the loss, that of each batch, and a product
+
+
+def test_labels_of_the_fisher_matrix_are_drawn_by_the_samples_seed(run: Run) -> None:
+    """They are the same in every call, and others by another seed."""
+    for seed in (3, 4):
+        (problem,) = load([run.final], Source(samples=32, batch_size=16, seed=seed))
+        request = Request(operator="mcfisher")
+        found = [_curvature(problem, request, None)(problem.model, problem.batches) for _ in range(2)]
+        drawn, default = (
+            MonteCarloFisher(problem.model, problem.loss_fn, problem.batches, seed=given)
+            for given in (key(seed, "labels"), None)
+        )
+        v = torch.randn(drawn.shape[0], generator=torch.Generator().manual_seed(0))
+        for op in found:
+            torch.testing.assert_close(op @ v, drawn @ v)
+        assert not torch.allclose(drawn @ v, default @ v, rtol=1e-2)

@@ -80,6 +80,9 @@ def test_every_quantity_is_the_librarys_own() -> None:
     assert worst.settings == {
         "bn": "eval", "rho": 0.5, "m": 10, "steps": 3, "reading": "paper", "normalize_logits": False,
     }  # fmt: skip
+    flat = record.quantity("relative_flatness")
+    assert flat
+    assert flat.settings == {"bn": "eval", "layer": "2.weight"}
     assert record.quantity("nothing") is None
 
 
@@ -110,25 +113,36 @@ def test_the_gap_is_between_the_two_splits(run: Run, tmp_path: Path) -> None:
     (record,) = sharpness(targets, replace(FEW, only=("fisher_rao",), gap=True))
     gap = record.gap
     assert gap
-    levels = []
+    levels, variances = [], []
     splits: tuple[SplitName, ...] = ("train", "test")
     for split in splits:
-        (problem,) = load([run.final], Source(samples=48, split=split))
+        (problem,) = load([run.final], Source(samples=48, split=split, batch_size=16))
         x, y = (torch.cat(side) for side in zip(*problem.batches, strict=True))
         with torch.no_grad():
             outputs = problem.model(x)
+        parts = cross_entropy(outputs, y, reduction="none").view(3, 16).mean(1)
+        assert problem.batches.population
+        variances.append(float(parts.var()) / 3 * (1 - 48 / problem.batches.population))
         levels.append((float(cross_entropy(outputs, y)), float((outputs.argmax(1) == y).double().mean())))
     (loss, accuracy), (test_loss, test_accuracy) = levels
     assert gap.loss == pytest.approx(test_loss - loss, abs=1e-5)
     assert gap.accuracy == pytest.approx(accuracy - test_accuracy, abs=1e-6)
     assert gap.against("gap") == gap.loss
     assert gap.against("accuracy") == gap.accuracy
-    assert gap.stderr > 0
+    assert gap.stderr == pytest.approx(sum(variances) ** 0.5, rel=1e-4)
     (again,) = sharpness(targets, replace(FEW, only=("fisher_rao",), gap=True))
     assert again.reused
     assert again.gap == gap
     assert sharpness(replace(targets, split="test"), replace(FEW, gap=True))[0].gap is None
     assert checkpoints.tested([own_problem()], targets) == [None]
+
+
+def test_another_test_split_is_another_gap(tmp_path: Path) -> None:
+    problem, request = own_problem(), SharpnessRequest(only=("fisher_rao",), gap=True)
+    x, y = (torch.cat(side) for side in zip(*problem.batches, strict=True))
+    tests = [replace(problem, batches=Batches(x[part], y[part], 8)) for part in (slice(16), slice(16, 40))]
+    gaps = [measure(problem, request, test=test, keep=tmp_path).gap for test in tests]
+    assert [gap.test_samples for gap in gaps if gap] == [16, 24]
 
 
 def test_what_a_network_does_not_have_is_left_out_unless_it_is_named() -> None:

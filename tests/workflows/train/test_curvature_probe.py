@@ -104,6 +104,14 @@ def test_a_probe_changes_nothing_else_and_the_next_one_starts_where_it_ended(tmp
     assert not list(verify_run(run))
 
 
+def test_an_eigenvector_that_is_known_is_not_looked_for_again() -> None:
+    federation = prepare(SETTINGS, {})
+    prober, state = CurvatureProber(federation, "run"), federation.model.state_dict()
+    first, again = prober(2, state), prober(4, state)
+    assert again.lambda_max == pytest.approx(first.lambda_max, rel=1e-5)
+    assert again.products < first.products
+
+
 def test_a_continued_run_differs_by_its_residual_in_one_number_alone(tmp_path: Path) -> None:
     whole = probed(tmp_path, SETTINGS, "whole")
     probed(tmp_path, SETTINGS, "cut", until=3)

@@ -49,14 +49,8 @@ def order_of(similarity: Grid) -> list[int]:
     return [int(i) for i in leaves_list(optimal_leaf_ordering(linkage(flat, "average"), flat))]
 
 
-def matrix_figure(record: ClientsRecord, *, width: float = style.SINGLE_COLUMN) -> Figure:
-    """Draw of every two clients the overlap of eigenspaces, H_D and the barrier, as far as measured.
-
-    The order of the clients is that of the clustering of the first matrix; the global model stands last.
-
-    Raises:
-        UserError: none of them was measured.
-    """
+def matrices_of(record: ClientsRecord) -> list[tuple[str, Grid, bool]]:
+    """Return the matrices that a record has: each one's name, numbers, and whether the global model is in."""
     grids: list[tuple[str, Grid, bool]] = []
     if record.overlap:
         name = f"overlap of the top {record.overlap.k}"
@@ -68,6 +62,18 @@ def matrix_figure(record: ClientsRecord, *, width: float = style.SINGLE_COLUMN) 
     if record.barriers:
         kinds = (("barriers", record.barriers.plain), ("barriers, matched", record.barriers.matched))
         grids += [(name, np.array(one.matrix, dtype=np.float64), False) for name, one in kinds if one]
+    return grids
+
+
+def matrix_figure(record: ClientsRecord, *, width: float = style.SINGLE_COLUMN) -> Figure:
+    """Draw of every two clients the overlap of eigenspaces, H_D and the barrier, as far as measured.
+
+    The order of the clients is that of the clustering of the first matrix; the global model stands last.
+
+    Raises:
+        UserError: none of them was measured.
+    """
+    grids = matrices_of(record)
     if not grids:
         lacking(record, "matrix of pairs", "overlap,diagonals,barriers")
     count = len(record.clients)

@@ -31,6 +31,17 @@ from fedscope.landscape.loss.flat_loss import FlatLoss
 
 from .clients import SHARES, SIZE, Clients, clients, flat
 
+F_MEAN: Place = ("global", "global")
+F_OWN: Place = ("global", "own")
+OWN_MEAN: Place = ("own", "global")
+OWN_OWN: Place = ("own", "own")
+DEFINITIONS: dict[str, tuple[Place, Place]] = {  # of F or f_k at w̄ or w_k
+    "discrepancy": (F_MEAN, OWN_OWN),
+    "averaging_own": (OWN_MEAN, OWN_OWN),
+    "averaging_global": (F_MEAN, F_OWN),
+    "function_at_own": (F_OWN, OWN_OWN),
+    "function_at_global": (F_MEAN, OWN_MEAN),
+}
 TIGHT = {"tol": 1e-7, "probes": 100, "sampler": orthogonal}
 QUICK = {"tol": 1e-2, "probes": 4, "sampler": rademacher}
 
@@ -83,7 +94,8 @@ def test_every_cell_and_gap_is_the_dense_one(norm: bool) -> None:
         dense = {place: [one[quantity] for one in column] for place, column in numbers.items()}
         for place, column in table.cells.items():
             assert [one.value for one in column] == pytest.approx(dense[place], rel=1e-6)
-        for name, (first, second) in GAPS.items():
+        assert GAPS.keys() == DEFINITIONS.keys()
+        for name, (first, second) in DEFINITIONS.items():
             gaps = [a - b for a, b in zip(dense[first], dense[second], strict=True)]
             assert [one.value for one in table.gaps(name)] == pytest.approx(gaps, abs=1e-6)
             mean = sum(p * gap for p, gap in zip(SHARES, gaps, strict=True))
@@ -126,6 +138,26 @@ def test_a_gap_of_one_function_has_the_error_of_its_batches_differences() -> Non
         ])  # fmt: skip
     assert gap.stderr_data == pytest.approx(float(parts.std() / len(parts) ** 0.5), rel=1e-9)
     assert gap.stderr_data < table.cells["own", "own"][1].stderr_data
+
+
+def test_lambda_max_is_too_high_by_what_leaving_batches_out_says() -> None:
+    found = clients()
+    one = _cell(found, "global", found.center, 0, quantities=("lambda_max",)).lambda_max
+    parts = [
+        found.case(found.center, pair).dense()
+        for pair in zip(*(side.split(SIZE) for side in found.every), strict=True)
+    ]
+
+    def largest(matrices: list[Tensor]) -> float:
+        return float(torch.linalg.eigvalsh(torch.stack(matrices).mean(0))[-1])
+
+    left = [largest(parts[:b] + parts[b + 1 :]) for b in range(len(parts))]
+    bias = (len(parts) - 1) * (sum(left) / len(left) - largest(parts))
+    assert one is not None
+    assert bias > 0
+    assert one.bias == pytest.approx(bias, rel=0.1)
+    low, high = one.interval()
+    assert (low + high) / 2 == pytest.approx(one.value - one.bias)
 
 
 @pytest.mark.parametrize("k", [1, 3])
