@@ -8,8 +8,7 @@ import click
 
 from fedscope.choices import BatchNormMode
 from fedscope.cli.options import shared
-from fedscope.cli.options.analysis import GROUPS as analysis_groups
-from fedscope.cli.options.analysis import analysis_on
+from fedscope.cli.options.analysis import GROUPS_OF_RUNS, analysis_on
 from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
@@ -43,7 +42,7 @@ GROUPS = {
     "Most used": ("--only", "--samples", "--figure", "--kind", "--json"),
     "What is measured": ("--anchor", "--start", "--top-k", "--recompute"),
     "How precisely": ("--tol", "--probes"),
-    **{name: flags for name, flags in analysis_groups.items() if "--model" not in flags},
+    **GROUPS_OF_RUNS,
 }
 EXAMPLES = {
     "fedscope clients a": "loss, λ_max and trace of each client and of all, alignment, cost of averaging",

@@ -63,6 +63,11 @@ GROUPS = {
     "Machine and registry": ("--device", "--threads", "--registry", "--json"),
 }
 """The shared options in groups for the help, but for those that a command has in its first group."""
+GROUPS_OF_RUNS = {
+    "Samples and numbers": GROUPS["Samples and numbers"][1:],
+    "Machine and registry": GROUPS["Machine and registry"],
+}
+"""The same without what :func:`analysis_on` leaves out where nothing is the user's own."""
 _OF_TARGETS = (
     "checkpoints", "samples", "split", "data_dir", "model", "data", "loss", "entry", "dtype", "batch_size",
     "seed", "device", "threads", "registry",
