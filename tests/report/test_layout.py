@@ -9,6 +9,7 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select
 
+from tests.figures.clients.records import record
 from tests.figures.records import crossed, curvature, landscape, profile, run
 from tests.report.browser import keep, wait
 from tests.report.pages import report_page
@@ -29,7 +30,8 @@ def everything() -> str:
         for i, (name, method) in enumerate(own)
     ]
     lines = [profile(name, method) for name, method in own]
-    return report_page([run(name, method, rounds=30) for name, method in own], curvatures, lines)
+    runs = [run(name, method, rounds=30) for name, method in own]
+    return report_page(runs, curvatures, lines, [record(6)])
 
 
 @pytest.fixture(params=SCHEMES)

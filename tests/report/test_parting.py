@@ -2,6 +2,7 @@
 
 import fedscope.report as report
 from fedscope.figures.text.clients import clients_tables
+from fedscope.records.clients import ClientsRecord
 from fedscope.records.reading import hessians
 from tests.figures.clients.records import record
 from tests.figures.records import curvature
@@ -18,6 +19,17 @@ def test_a_round_has_the_tables_and_pictures_of_the_command() -> None:
         assert all(cell in page for row in table.rows for cell in row)
     assert page.count("fedavg@3 (fedscope/clients/1)") == 1
     assert page == report.report_page([], hessians([curvature()]), [], [one, other])
+
+
+def test_matrices_are_shown_of_whichever_pairs_were_measured() -> None:
+    pairs = record(2, flatness=(), alignment=None, averaging=None, overlap=None).to_json()
+    none, rise = {"value": 0.0, "stderr": 0.0}, [[None, 0.5], [0.5, None]]
+    pairs["barriers"] = {
+        "plain": {"mean": none, "average": none, "matrix": rise, "stderr": rise, "similarities": rise},
+        "matched": None,
+    }
+    page = report.report_page([], hessians([curvature()]), [], [ClientsRecord.read(pairs)])
+    assert page.count("<figcaption>fedavg@3: A matrix of the pairs") == 1
 
 
 def test_without_a_round_there_is_no_such_section() -> None:

@@ -47,7 +47,7 @@ def _kinds(record: ClientsRecord) -> list[Kind]:
         "gap": record.flatness,
         "alignment": record.alignment,
         "drift": record.averaging,
-        "matrix": record.overlap,
+        "matrix": record.overlap or record.cross_client or record.barriers,
     }
     return [kind for kind, part in there.items() if part]
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import label
@@ -34,7 +35,14 @@ CLOSE = 4.0  # standard errors between the k-th eigenvalue and the next one, of 
 
 
 def clients_tables(record: ClientsRecord) -> Iterator[Table]:
-    """Return the tables of a record, those of the means first."""
+    """Return the tables of a record, those of the means first; the first one's title names the round."""
+    first, *others = _tables(record)
+    heading = f"{label(record.checkpoint)}: {len(record.clients)} clients"
+    yield replace(first, title=f"{heading} – {first.title}")
+    yield from others
+
+
+def _tables(record: ClientsRecord) -> Iterator[Table]:
     if record.flatness:
         yield _cells(record)
         yield _gaps(record)
@@ -75,7 +83,7 @@ def _cells(record: ClientsRecord) -> Table:
     biased = any(one.quantity == "lambda_max" for one in record.flatness)
     notes = (MEANS, f"{legend}; λ_max is too high on few samples" if biased else legend)
     columns = ("quantity", *(CELL_NAMES[place] for place in places))
-    return Table(f"{label(record.checkpoint)}: {len(record.clients)} clients", columns, tuple(rows), notes)
+    return Table("Flatness", columns, tuple(rows), notes)
 
 
 def _gaps(record: ClientsRecord) -> Table:
