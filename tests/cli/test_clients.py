@@ -34,11 +34,37 @@ def test_what_is_wrong_is_refused_before_anything_is_measured(fedscope: Command)
         (("--only", "sharpness"), "--only takes loss, lambda_max"),
         (("--figure", "a.gif"), "suffix .png, .pdf or .svg"),
         (("--kind", "drift"), "without --figure"),
-        (("--split", "test", "--only", "loss"), "clients hold training rows"),
+        (("--split", "test"), "No such option '--split'"),  # clients hold training rows
+        (("--model", "mine:net"), "No such option '--model'"),  # and which, a file of one's own does not say
     ):
         found = fedscope("clients", "tiny", *arguments)
         assert found.code == 2
         assert said in " ".join(found.err.split())
     missing = fedscope("clients", "tiny", *FAST, "--kind", "drift", "--figure", "a.png")
-    assert missing.code == 2
-    assert "fedscope clients --only drift" in " ".join(missing.err.split())
+    assert (missing.code, missing.out) == (2, "")
+    assert "--kind drift draws drift, and --only measures loss" in " ".join(missing.err.split())
+    several = fedscope("clients", "tiny", "tiny@final", *FAST, "--figure", "a.png")
+    assert (several.code, several.out) == (2, "")
+    assert "a figure of clients is of one round, not 2" in several.err
+
+
+def test_what_is_under_way_is_named_by_what_it_measures(fedscope: Command) -> None:
+    found = fedscope("clients", "tiny", *FAST[:-1], "noise,critical,alignment", "--top-k", "1")
+    assert "λ_max" not in found.err
+    for name in (
+        "eigenspaces, products",
+        "alignment, products",
+        "gradient noise, gradients",
+        "critical steps, passes",
+    ):
+        assert f"tiny@2: {name}" in found.err
+    assert "critical steps, passes: 0" not in found.err
+    assert "tiny@2: 3 clients – Updates and curvature" in found.out  # whose tables these are
+    losses = fedscope("clients", "tiny", *FAST)
+    assert "λ_max" not in losses.out
+
+
+def test_the_help_has_the_samples_of_each_client(fedscope: Command) -> None:
+    found = " ".join(fedscope("clients", "--help").out.split())
+    assert "[default: 512 of each client's rows, and of all]" in found
+    assert "1024" not in found

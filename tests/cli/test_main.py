@@ -54,6 +54,8 @@ def test_every_flag_of_a_group_of_options_is_there_and_every_example_is_understo
 import shlex
 for words, command in [([], main), *walk(main, [])]:
     known = {flag for option in command.params for flag in option.opts}
+    for option in command.params:
+        assert (getattr(option, "help", None) or "").count("[default") <= 1, option.name
     for panel in command.panels:
         assert set(panel.options) <= known, (words, panel.name, set(panel.options) - known)
     for line in command.examples:

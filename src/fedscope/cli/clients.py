@@ -1,5 +1,6 @@
 """`fedscope clients`: where the clients of a round part from each other and from the global model."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -7,19 +8,21 @@ import click
 
 from fedscope.choices import BatchNormMode
 from fedscope.cli.options import shared
-from fedscope.cli.options.analysis import GROUPS as analysis_groups
-from fedscope.cli.options.analysis import analysis
+from fedscope.cli.options.analysis import GROUPS_OF_RUNS, analysis_on
 from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console
+from fedscope.errors import UserError
 from fedscope.figures.text.clients import clients_tables
 from fedscope.figures.text.labels import label
 from fedscope.workflows.clients.request import (
     FAST,
     MEASURES,
     PROBES,
+    SAMPLES,
     TOL,
     TOP_K,
     ClientsRequest,
+    Measure,
     chosen,
 )
 from fedscope.workflows.sources.targets import Targets
@@ -28,11 +31,18 @@ if TYPE_CHECKING:
     from fedscope.figures.clients.from_records import Kind
     from fedscope.records.clients import ClientsRecord
 
+SHOWN: Mapping["Kind", tuple[Measure, ...]] = {
+    "gap": ("loss", "lambda_max", "trace"),
+    "alignment": ("alignment",),
+    "drift": ("drift",),
+    "matrix": ("overlap", "diagonals", "barriers"),
+}
+"""The parts of which each kind of figure shows what there is."""
 GROUPS = {
     "Most used": ("--only", "--samples", "--figure", "--kind", "--json"),
     "What is measured": ("--anchor", "--start", "--top-k", "--recompute"),
     "How precisely": ("--tol", "--probes"),
-    **analysis_groups,
+    **GROUPS_OF_RUNS,
 }
 EXAMPLES = {
     "fedscope clients a": "loss, λ_max and trace of each client and of all, alignment, cost of averaging",
@@ -42,7 +52,7 @@ EXAMPLES = {
 
 
 @click.command("clients", cls=Command, groups=GROUPS, examples=EXAMPLES)
-@analysis
+@analysis_on(f"{SAMPLES} of each client's rows, and of all", own=False)
 @click.option("--only", metavar="PART,…",
               help=f"Parts to measure: {', '.join(MEASURES)}, or all. [default: {','.join(FAST)}, the fourth "
               "where the model that the round began with was kept]")  # fmt: skip
@@ -81,7 +91,6 @@ def command(
 
     CKPT is a round's global model: RUN, RUN@25; left out, the newest run's. Its clients' uploads must have
     been kept: `fedscope train --save-clients last`, or all.
-    Without --samples, 512 of each client's rows and of all are taken.
     """
     parts = FAST if only is None else chosen(only)
     request = ClientsRequest(parts, top_k, tol, probes, anchor, start, bn)
@@ -91,12 +100,24 @@ def command(
         from fedscope.figures.style import check_format  # matplotlib: not for a table
 
         check_format(Path(figure))
+        _check_shown(kind, parts, len(targets.checkpoints))
     found = clients(targets, request, console.REPORTER, again=recompute, possible=only is None)
     if not console.in_json(json_target, console.one_or_all([record.to_json() for record in found])):
         for record in found:
             _show(record)
     if figure:
         _draw(found, kind, width, Path(figure))
+
+
+def _check_shown(kind: "Kind", parts: Sequence[Measure], rounds: int) -> None:
+    if rounds > 1:
+        raise UserError(f"a figure of clients is of one round, not {rounds}: make several figures")
+    shown = SHOWN[kind]
+    if not {*shown} & {*parts}:
+        raise UserError(
+            f"--kind {kind} draws {', '.join(shown)}, and --only measures {', '.join(parts)}; add what it "
+            "draws to --only, or take another --kind"
+        )
 
 
 def _show(record: "ClientsRecord") -> None:

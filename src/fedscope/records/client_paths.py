@@ -32,7 +32,7 @@ class Noise(Plain):
 class CriticalStep(Plain):
     """How far along an update the global loss stays below where it began; 1 is the update itself."""
 
-    step: Number  # η_c; null where the loss never rises
+    step: Number  # η_c; null where the loss never rises, and of an update within the weights' rounding
     stderr: Number  # standard error over the samples
     interval: Many[Number]  # 95 %
     length: Number  # ‖Δ‖ [w]

@@ -225,3 +225,20 @@ def test_bad_requests_are_refused() -> None:
         critical_sharpness(model, mse_loss, (X, Y), [g], guess=0)
     with pytest.raises(UserError, match="round without clients"):
         update_sharpness(model, mse_loss, (X, Y), [])
+
+
+def test_a_rise_within_the_rounding_of_the_losses_is_no_fall() -> None:
+    model, _, g, _ = regression()
+    single_precision = copy.deepcopy(model).float()
+    (found,) = critical_sharpness(single_precision, mse_loss, (X.float(), Y.float()), [g])
+    assert found.step == 0  # uphill: the loss rises at once
+    low, high, _ = search(lambda t: t * (t - 0.5))  # the first halving is at the zero itself
+    assert low <= 0.5 <= high
+
+
+def test_a_mean_update_within_the_rounding_of_the_weights_has_no_step() -> None:
+    model, w, g, _ = regression()
+    opposite = [{"weight": (w + sign * g)[None]} for sign in (1, -1)]
+    found = update_sharpness(model, mse_loss, (X, Y), opposite)
+    assert math.isnan(found.server.step)
+    assert [math.isfinite(one.step) for one in found.clients] == [True, True]

@@ -104,6 +104,10 @@ def test_bad_requests_are_refused() -> None:
         pac_bayes_sigma(net, mean_of, batches, pairs=1)
     with pytest.raises(UserError, match="accuracy needs outputs"):
         pac_bayes_sigma(net, mean_of, batches)
+    network, x = relu_net(), whole(labelled(20, 10))[0]
+    for targets in (network(x).detach(), torch.zeros(20), torch.zeros(20, 1, dtype=torch.long)):
+        with pytest.raises(UserError, match=r"labels \(samples,\), integers"):  # of a regression, say
+            pac_bayes_sigma(network, lambda outputs, _: outputs.square().mean(), Batches(x, targets, 10))
 
 
 class _Diagonal:

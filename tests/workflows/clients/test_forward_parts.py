@@ -117,7 +117,7 @@ def test_barriers_are_the_largest_excess_on_each_line(
 
 def test_the_parts_are_in_tables_pictures_and_costs(record: ClientsRecord) -> None:
     titles = [table.title for table in clients_tables(record)]
-    assert titles == ["Gradient noise", "Critical steps", "Barriers", "Client by client"]
+    assert titles == ["tiny@2: 3 clients – Gradient noise", "Critical steps", "Barriers", "Client by client"]
     assert set(record.passes) == {"noise", "critical", "barriers"}
     assert record.products == {"cells": 0} or not any(record.products.values())
     figure = draw([record], "matrix")

@@ -22,7 +22,7 @@ from fedscope.workflows.clients.checkpoints import clients
 from fedscope.workflows.clients.measure import BATCHES, measure_clients
 from fedscope.workflows.clients.parts import Measuring
 from fedscope.workflows.clients.request import MEASURES, ClientsRequest, chosen
-from fedscope.workflows.progress import silent
+from fedscope.workflows.progress import Reporter, silent
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import problems
 from fedscope.workflows.sources.run_clients import Client, Participants
@@ -269,8 +269,27 @@ def test_what_has_no_clients_is_refused(copied: Run) -> None:
     shutil.rmtree(copied.folder / "clients")
     for round in (1, 2):
         shutil.rmtree(copied.folder / f"round-{round:04d}" / "clients")
+    notes: list[str] = []
+    copied.anchor(2).unlink()
+    copied.after_round(1).unlink()
     with pytest.raises(UserError, match="train with --save-clients last"):
-        clients(targets(copied), LOSS)
+        clients(targets(copied), ClientsRequest(), Reporter(note=notes.append), possible=True)
+    assert notes == []  # of the alignment of updates that there are none of
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"clients": 1}, "found 1; train with --save-clients last, and with two clients or more"),
+        ({"participation": 0.34, "rounds": 4}, "one client took part in round 4.*larger --participation"),
+    ],
+)
+def test_a_round_of_one_client_is_refused_with_what_mends_it(
+    settings: dict[str, object], said: str, tmp_path: Path
+) -> None:
+    run = trained(Registry(tmp_path), "one", {**settings, "save_clients": "last"})
+    with pytest.raises(UserError, match=said):
+        clients(targets(run), LOSS)
 
 
 def test_parts_are_named() -> None:

@@ -29,23 +29,20 @@ def _amount(
     return int(text)
 
 
-_OPTIONS = (
-    click.option(
-        "--samples",
-        metavar="N|all",
-        callback=_amount,
-        help=f"Samples to analyse on, a fixed draw. [default: {SAMPLES}; all of your own --data]",
-    ),
-    click.argument("checkpoints", nargs=-1, metavar="[CKPT]...", shell_complete=completion.checkpoints),
-    click.option("--split", type=click.Choice(["train", "validation", "test"]), default="train",
-                 show_default=True),
-    shared.data_dir,
+USUAL = f"{SAMPLES}; all of your own --data"
+_OWN = (
     click.option("--model", metavar="MODULE:FACTORY", help="Your own network; CKPT is then its state_dict."),
     click.option("--data", metavar="MODULE:FACTORY", help="Your own batches of (inputs, targets), or dicts."),
     click.option("--loss", metavar="MODULE:FUNCTION",
                  help="Your own loss of (output, targets), a mean over samples. [default: cross-entropy]"),
     click.option("--entry", default="", metavar="KEY",
                  help="Which of several networks in your file, such as model_ema."),
+    click.option("--split", type=click.Choice(["train", "validation", "test"]), default="train",
+                 show_default=True),
+)  # fmt: skip
+_OPTIONS = (
+    click.argument("checkpoints", nargs=-1, metavar="[CKPT]...", shell_complete=completion.checkpoints),
+    shared.data_dir,
     click.option("--bn", type=click.Choice(["eval", "recalibrate", "batch"]), default="eval",
                  show_default=True, help="BatchNorm statistics: stored, re-estimated, or the batch's own."),
     click.option("--dtype", type=click.Choice(["float32", "float64"]), default="float32", show_default=True),
@@ -66,29 +63,51 @@ GROUPS = {
     "Machine and registry": ("--device", "--threads", "--registry", "--json"),
 }
 """The shared options in groups for the help, but for those that a command has in its first group."""
+GROUPS_OF_RUNS = {
+    "Samples and numbers": GROUPS["Samples and numbers"][1:],
+    "Machine and registry": GROUPS["Machine and registry"],
+}
+"""The same without what :func:`analysis_on` leaves out where nothing is the user's own."""
 _OF_TARGETS = (
     "checkpoints", "samples", "split", "data_dir", "model", "data", "loss", "entry", "dtype", "batch_size",
     "seed", "device", "threads", "registry",
 )  # fmt: skip
 
 
-def analysis(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the shared options to a command, which takes them as ``targets``, ``bn`` and ``json_target``.
+def analysis_on(samples: str, *, own: bool) -> shared.Decorator:
+    """Return what adds the shared options to a command, which takes ``targets``, ``bn`` and ``json_target``.
 
     The checkpoints are looked for before anything that takes time is imported: a name may be mistyped. Where
     there is no such run or checkpoint, the command raises UserError.
+
+    Args:
+        samples: the default of --samples, for its help.
+        own: whether it takes networks and data of the user's own, and a split, which clients do not have.
     """
+    amount = click.option(
+        "--samples",
+        metavar="N|all",
+        callback=_amount,
+        help=f"Samples to analyse on, a fixed draw. [default: {samples}]",
+    )
 
-    @wraps(function)
-    def command(**given: Any) -> None:
-        named = flags_given(click.get_current_context())
-        targets = Targets(**{name: given.pop(name) for name in _OF_TARGETS}, named=named)
-        _check_exist(targets)
-        function(targets=targets, **given)
+    def add(function: Callable[..., None]) -> Callable[..., None]:
+        @wraps(function)
+        def command(**given: Any) -> None:
+            named = flags_given(click.get_current_context())
+            known = {name: given.pop(name) for name in _OF_TARGETS if name in given}
+            targets = Targets(**known, named=named)
+            _check_exist(targets)
+            function(targets=targets, **given)
 
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+        for option in reversed((amount, *(_OWN if own else ()), *_OPTIONS)):
+            command = option(command)
+        return command
+
+    return add
+
+
+analysis = analysis_on(USUAL, own=True)
 
 
 def _check_exist(targets: Targets) -> None:

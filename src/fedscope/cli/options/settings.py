@@ -61,8 +61,8 @@ HELP = {
     "reading": "Where paper and published code disagree.",
     "seed": "Seed of every random stream.",
     "save_clients": "Which of the clients' uploads to keep.",
-    "keep_every": "Also keep the global model every K rounds.",
-    "probe_curvature": "Measure λ_max and trace of the global model every K rounds. [default: never]",
+    "keep_every": "Also keep the global model every K rounds; 0: never.",
+    "probe_curvature": "Measure λ_max and trace of the global model every K rounds; 0: never.",
     "probe_samples": "Training samples that --probe-curvature measures on.",
 }
 

@@ -99,7 +99,7 @@ def matrix_figure(record: ClientsRecord, *, width: float = style.SINGLE_COLUMN) 
             page.write(style.typeset(name) if "$" not in name else name, center=left + side / 2, top=above,
                        fontsize=style.TEXT_SIZE)  # fmt: skip
             chosen = [*order, count] if with_global else order
-            names = [str(record.numbers[i]) if i < count else "all" for i in chosen]
+            names = [str(record.numbers[i]) if i < count else "global" for i in chosen]
             _draw(page, grid[np.ix_(chosen, chosen)], names, left=left, top=above + HEADING, side=side)
     return page.figure
 

@@ -1,6 +1,8 @@
 """The tables of a round's clients: flatness gaps, alignment, the cost of averaging, client by client."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import label
@@ -33,7 +35,14 @@ CLOSE = 4.0  # standard errors between the k-th eigenvalue and the next one, of 
 
 
 def clients_tables(record: ClientsRecord) -> Iterator[Table]:
-    """Return the tables of a record, those of the means first."""
+    """Return the tables of a record, those of the means first; the first one's title names the round."""
+    first, *others = _tables(record)
+    heading = f"{label(record.checkpoint)}: {len(record.clients)} clients"
+    yield replace(first, title=f"{heading} – {first.title}")
+    yield from others
+
+
+def _tables(record: ClientsRecord) -> Iterator[Table]:
     if record.flatness:
         yield _cells(record)
         yield _gaps(record)
@@ -67,14 +76,14 @@ def _cells(record: ClientsRecord) -> Table:
     for one in record.flatness:
         found = [one.cell(*place) for place in places]
         rows.append((SYMBOLS[one.quantity], *(amount_text(cell.mean if cell else None) for cell in found)))
-    notes = (
-        MEANS,
+    legend = (
         f"f_k: client k's loss on its own rows, F: on {record.problem.samples:,} samples of all; w_k: its "
-        "upload, "
-        "w̄: the global model, w_start: what the round began with; λ_max is too high on few samples",
+        "upload, w̄: the global model, w_start: what the round began with"
     )
+    biased = any(one.quantity == "lambda_max" for one in record.flatness)
+    notes = (MEANS, f"{legend}; λ_max is too high on few samples" if biased else legend)
     columns = ("quantity", *(CELL_NAMES[place] for place in places))
-    return Table(f"{label(record.checkpoint)}: {len(record.clients)} clients", columns, tuple(rows), notes)
+    return Table("Flatness", columns, tuple(rows), notes)
 
 
 def _gaps(record: ClientsRecord) -> Table:
@@ -96,7 +105,9 @@ def _alignment(record: ClientsRecord) -> Table:
     ]
     start = "w_start" if found.anchor == "start" else "w̄"
     columns = ("Hessian", "ΔᵀHΔ/‖Δ‖²", f"share in the top {found.k}")
-    notes = [f"Δ_k = w_k − {start}, H at w̄; a random direction has a share of {found.random:.2g}"]
+    notes = [
+        f"Δ_k = w_k − {start}, H at w̄; a random direction has a share of {format_estimate(found.random)}"
+    ]
     return Table("Updates and curvature", columns, tuple(rows), (*notes, *_close(found.k, found.separation)))
 
 
@@ -111,7 +122,9 @@ def _averaging(record: ClientsRecord) -> Table:
         for name, one in (("global F", found.overall), ("own f_k", found.own))
     ]
     columns = ("loss G", "Σ p G(w_k) − G(w̄)", "first order", "second order", "remainder")
-    notes = [f"w̄ = Σ p_k w_k, at {found.distance:.2g} of the clients' distance from the round's model"]
+    notes = [
+        f"w̄ = Σ p_k w_k, at {format_estimate(found.distance)} of the clients' distance from the round's model"
+    ]
     if found.own_buffers:
         notes.append(f"with each model's own BatchNorm statistics F has {amount_text(found.own_buffers)}")
     return Table("Cost of averaging", columns, tuple(rows), tuple(notes))
@@ -131,7 +144,9 @@ def _overlap(record: ClientsRecord) -> Table:
         )
         for i, (name, row) in enumerate(zip(names, found.matrix, strict=True))
     ]
-    notes = [f"of random spaces {found.random:.2g}; each client at its own weights, on its own rows"]
+    notes = [
+        f"of random spaces {format_estimate(found.random)}; each client at its own weights, on its own rows"
+    ]
     notes += _close(found.k, found.separation)
     return Table(f"Overlap of the top {found.k} eigenspaces", ("client", *names), tuple(rows), tuple(notes))
 
@@ -174,9 +189,9 @@ def _noise(record: ClientsRecord) -> Table:
         )
     ]
     notes = (
-        f"at w̄; all: of Σ p_k f_k. Within clients {estimate_text(found.within)}, between them "
-        f"Σ p_k ‖g_k − g‖² = {estimate_text(found.between)}",
-        f"Σ p_k ‖g_k‖²/‖g‖² = {estimate_text(found.dissimilarity)}; ± over the samples",
+        f"at w̄; all: of Σ p_k f_k; tr Σ within clients: {estimate_text(found.within)}; ± over the samples",
+        f"between clients: Σ p_k ‖g_k − g‖² = {estimate_text(found.between)}, Σ p_k ‖g_k‖²/‖g‖² = "
+        f"{estimate_text(found.dissimilarity)}",
     )
     columns = ("loss", "tr Σ", "‖g‖²", "noise scale tr Σ/‖g‖²")
     return Table("Gradient noise", columns, tuple(rows), notes)
@@ -196,6 +211,8 @@ def _critical(record: ClientsRecord) -> Table:
 def _step(one: CriticalStep) -> str:
     if one.rises_at_once:
         return "0: F rises at once"
+    if math.isnan(one.step) and not one.never_rises:
+        return UNRESOLVED
     return "F never rises" if one.never_rises else format_estimate(one.step, one.stderr)
 
 

@@ -20,6 +20,7 @@ from fedscope.landscape.paths.results import CriticalStep, UpdateSharpness
 from fedscope.landscape.paths.sample_losses import SampleLosses
 
 TOL = 0.01
+ROUNDINGS = 4  # of a loss, that an excess may be off by
 
 
 def critical_sharpness(
@@ -80,7 +81,7 @@ def update_sharpness(
     p = shares_of(weights, len(states))
     moved = torch.stack([flat_network(at.space, model, state)[: at.space.n] for state in states]) - at.center
     before = at(at.center)
-    rows = _checked(torch.cat([(p @ moved)[None], moved]), at.space.n)
+    rows = [p @ moved, *_checked(moved, at.space.n)]
     server, *clients = _along(at, at.center, before, rows, guess, tol)
     return UpdateSharpness(
         server, tuple(clients), at.mean(before), p, bn=bn, samples=samples.samples, passes=at.passes
@@ -99,9 +100,16 @@ def _critical(
     at: SampleLosses, center: Tensor, before: Tensor, update: Tensor, guess: float, tol: float
 ) -> CriticalStep:
     length = float(update.norm())
-    if not math.isfinite(at.mean(before)):
+    hidden = length <= at.epsilon * float(center.norm())  # by the rounding of the weights
+    if hidden or not math.isfinite(at.mean(before)):
         return CriticalStep(math.nan, (math.nan, math.nan), math.nan, math.nan, length, 0)
-    found = crossing(lambda step: at(center + step * update) - before, at.mean, guess=guess, tol=tol)
+    found = crossing(
+        lambda step: at(center + step * update) - before,
+        at.mean,
+        guess=guess,
+        tol=tol,
+        rounding=ROUNDINGS * at.epsilon * at.mean(before.abs()),
+    )
     stderr, dof = (math.nan, math.nan) if found.at_high is None else at.error(found.at_high)
     bracket = found.low, found.high
     return CriticalStep(found.middle, bracket, stderr / abs(found.slope), dof, length, found.steps)

@@ -46,7 +46,12 @@ class Crossing:
 
 
 def crossing(
-    excess: Callable[[float], Tensor], mean: Callable[[Tensor], float], *, guess: float, tol: float
+    excess: Callable[[float], Tensor],
+    mean: Callable[[Tensor], float],
+    *,
+    guess: float,
+    tol: float,
+    rounding: float = 0.0,
 ) -> Crossing:
     """Return the first crossing that the search meets.
 
@@ -55,6 +60,7 @@ def crossing(
         mean: of such values; one that is no number counts as above 0.
         guess: the first step.
         tol: 1 − low/high at the end, at most.
+        rounding: what a mean may be off by; halving goes on until one is as far below 0.
     """
     values: dict[float, Tensor] = {}
     means: dict[float, float] = {}
@@ -64,7 +70,7 @@ def crossing(
         means[step] = mean(values[step])
         return not means[step] <= 0
 
-    low, high = _bracket(above, guess)
+    low, high = _bracket(above, lambda step: means[step] <= -rounding, guess)
     if not 0 < low < high < math.inf:
         return Crossing(low, high, math.nan, None, len(means))
     guessed = False
@@ -78,13 +84,18 @@ def crossing(
     return Crossing(low, high, _slope(means, (low + high) / 2), values[high], len(means))
 
 
-def _bracket(above: Callable[[float], bool], guess: float) -> tuple[float, float]:
-    """Return a step that is not above and its double, which is."""
+def _bracket(
+    above: Callable[[float], bool], below: Callable[[float], bool], guess: float
+) -> tuple[float, float]:
+    """Return a step that is below and its double, which is not; or one that is not above, and its double."""
     step, first = guess, above(guess)
     for _ in range(LIMIT):
         step = step / 2 if first else step * 2
-        if above(step) != first:
-            return (step, 2 * step) if first else (step / 2, step)
+        risen = above(step)
+        if first and below(step):
+            return step, 2 * step
+        if risen and not first:
+            return step / 2, step
     return (0.0, 0.0) if first else (math.inf, math.inf)
 
 

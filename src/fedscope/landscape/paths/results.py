@@ -80,7 +80,9 @@ class CriticalStep(Printed):
     In units of the update: a step of 1 is the update itself.
     """
 
-    step: float  # η_c; 0 where the loss rises at once, infinite where it never does within the search
+    # η_c; 0 where the loss rises at once, infinite where it never does within the search, NaN of an update
+    # that the weights' rounding hides
+    step: float
     bracket: tuple[float, float]  # the loss has not risen at the first, and has at the second
     stderr: float  # of the step, over draws of samples; NaN where it could not be formed
     dof: float

@@ -68,6 +68,11 @@ class SampleLosses:
         """The model's own (n,) weights, float64."""
         return self._loss.center.double().cpu()
 
+    @property
+    def epsilon(self) -> float:
+        """The relative rounding of weights and losses."""
+        return torch.finfo(self._loss.center.dtype).eps
+
     def __call__(self, point: Tensor) -> Tensor:
         """Return the losses at a point: (N,) of the samples, or (B,) of the batches; float64, on the CPU."""
         at = point.to(self._loss.device, torch.float64)

@@ -130,6 +130,8 @@ def error_rate(outputs: Any, targets: Tree) -> Tensor:
     Raises:
         UserError: outputs (samples, classes) and targets (samples,) are not what network and data give.
     """
-    if not (isinstance(outputs, Tensor) and isinstance(targets, Tensor) and outputs.ndim == 2):
-        raise UserError("accuracy needs outputs (samples, classes) and labels (samples,)")
-    return (outputs.argmax(1) != targets).double().mean()
+    scores = outputs if isinstance(outputs, Tensor) and outputs.ndim == 2 else None
+    labels = targets if isinstance(targets, Tensor) and not targets.is_floating_point() else None
+    if scores is None or labels is None or labels.shape != scores.shape[:1]:
+        raise UserError("accuracy needs outputs (samples, classes) and labels (samples,), integers")
+    return (scores.argmax(1) != labels).double().mean()

@@ -11,6 +11,7 @@ from fedscope.workflows.clients.round import no_start, start_of
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import problems
+from fedscope.workflows.sources.run_clients import round_uploads
 from fedscope.workflows.sources.targets import Targets
 
 
@@ -47,5 +48,6 @@ def clients(
 def _possible(problem: Problem, request: ClientsRequest, reporter: Reporter) -> ClientsRequest:
     if request.anchor != "start" or "alignment" not in request.only or start_of(problem):
         return request
+    round_uploads(problem)  # without them nothing is measured, and the error says so
     reporter.note(f"{problem.title}: no alignment: {no_start(problem)}")
     return replace(request, only=tuple(part for part in request.only if part != "alignment"))

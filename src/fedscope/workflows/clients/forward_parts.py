@@ -39,7 +39,7 @@ def noise_entry(one: Round, request: ClientsRequest, progress: Progress) -> tupl
     }, found.gradients
 
 
-def critical_entry(one: Round, request: ClientsRequest, _: Progress) -> tuple[Record, int]:
+def critical_entry(one: Round, request: ClientsRequest, progress: Progress) -> tuple[Record, int]:
     """Return how far along the updates the global loss falls, and the forward passes over the samples.
 
     Raises:
@@ -54,6 +54,7 @@ def critical_entry(one: Round, request: ClientsRequest, _: Progress) -> tuple[Re
         weights=one.shares,
         bn=request.bn,
     )
+    progress(found.passes, None)
     return {
         "anchor": request.anchor,
         "loss": or_null(found.loss),

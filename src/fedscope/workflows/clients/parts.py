@@ -27,7 +27,7 @@ from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.progress import Progress
-from fedscope.records.clients import amount_entry
+from fedscope.records.clients import SYMBOLS, amount_entry
 from fedscope.records.entries import Record
 from fedscope.workflows.clients.entries import aligned_entry, column_entry, drift_entry, ends_of
 from fedscope.workflows.clients.forward_parts import barriers_entry, critical_entry, noise_entry
@@ -40,9 +40,9 @@ from fedscope.workflows.results.cache import ResultCache
 from fedscope.workflows.sources.run_clients import Participants
 
 OF_LOSSES = (
-    ("noise", "gradient noise", noise_entry),
-    ("critical", "critical steps", critical_entry),
-    ("barriers", "barriers", barriers_entry),
+    ("noise", "gradient noise, gradients", noise_entry),
+    ("critical", "critical steps, passes", critical_entry),
+    ("barriers", "barriers, pairs", barriers_entry),
 )
 GLOBAL = "global"  # the name of its set of samples
 
@@ -56,9 +56,8 @@ class Measuring:
     stage: Stage
     cache: ResultCache
     curvature: Callable[[nn.Module, Batches], LossOperator]
-    cells: dict[tuple[Function, Point], dict[int, Cell]] = field(
-        default_factory=dict
-    )  # by place in the clients
+    # by place in the clients
+    cells: dict[tuple[Function, Point], dict[int, Cell]] = field(default_factory=dict)
     products: Counter[str] = field(default_factory=Counter)
     seconds: Counter[str] = field(default_factory=Counter)
     passes: dict[str, int] = field(default_factory=dict)
@@ -96,7 +95,7 @@ class Measuring:
 
     def diagonals(self, participants: Participants) -> Record:
         """Return H_N and H_D of the clients, as `fedscope hessian --clients` has them."""
-        with self._part("diagonals", "H_N and H_D") as progress:
+        with self._part("diagonals", "H_N and H_D, products") as progress:
             found = compare_clients(
                 participants,
                 CrossClientRequest().settled("paper"),
@@ -114,7 +113,10 @@ class Measuring:
         apart = self.request.top_k if "overlap" in only else 0
         wanted = tuple(quantity for quantity in QUANTITIES if quantity in only)
         first = wanted if self.request.start else tuple(q for q in wanted if q == "loss")
-        with self._part("cells", "loss, λ_max, trace") as progress:
+        if not (wanted or aligned or apart):
+            return
+        measured = ", ".join([*(SYMBOLS[one] for one in wanted), *["eigenspaces"] * bool(aligned or apart)])
+        with self._part("cells", f"{measured}, products") as progress:
             self._cell("global", "global", 0, problem.model, wanted, max(aligned, apart), progress)
             if self.one.start:
                 self._cell("global", "start", 0, self.one.start.model, first, 0, progress)
@@ -181,7 +183,7 @@ class Measuring:
     def _alignment(self) -> Record:
         problem, anchor = self.one.problem, weights(self.one.anchor(self.request.anchor))
         updates = [weights(client.model) - anchor for client in self.one.clients]
-        with self._part("alignment", "alignment") as progress:
+        with self._part("alignment", "alignment, products") as progress:
             op = self.cache.operator(self.curvature(problem.model, problem.batches))
             space = self._space("global", "global", 0)
             overall = [self._aligned(op, space, update, GLOBAL, progress) for update in updates]
@@ -227,7 +229,7 @@ class Measuring:
         one, bn = self.one, self.request.bn
         mean = weights(one.mean)
         rows = torch.stack([weights(client.model) - mean for client in one.clients])
-        with self._part("drift", "cost of averaging") as progress:
+        with self._part("drift", "cost of averaging, products") as progress:
             overall = self._expansions(one.problem.batches, rows, GLOBAL, progress)
             own = [
                 self._expansions(client.batches, rows[k : k + 1], self._samples("own", k), progress)[0]
@@ -276,7 +278,7 @@ class Measuring:
             yield self.cache.operator(self.curvature(problem.model, problem.batches))
 
         known = [space for space in spaces if space]
-        with self._part("overlap", "overlap of eigenspaces") as progress:
+        with self._part("overlap", "overlap of eigenspaces, products") as progress:
             found, spent = overlaps(operators(), known)  # type: ignore[arg-type]
             progress(spent, None)
         self.products["overlap"] += spent
@@ -295,6 +297,6 @@ class Measuring:
     @contextmanager
     def _part(self, name: str, title: str) -> Iterator[Progress]:
         began = time.perf_counter()
-        with self.stage(f"{self.one.problem.title}: {title}, products") as progress:
+        with self.stage(f"{self.one.problem.title}: {title}") as progress:
             yield progress
         self.seconds[name] += time.perf_counter() - began  # type: ignore[assignment]

@@ -31,6 +31,8 @@ from fedscope.workflows.requests import Resampling
 from fedscope.workflows.sources.problem import Problem, network, own_network
 from fedscope.workflows.sources.samples import Data, data_of, draw, rows_of
 
+ON_COMMON = "use --client-data global of `fedscope hessian --clients`"
+
 
 @dataclass(frozen=True)
 class Client:
@@ -182,7 +184,7 @@ def client_files(problem: Problem, *, latest: bool = False) -> list[Path]:
     if len(files) < 2:
         raise UserError(
             f"comparing clients needs two or more of their checkpoints beside {problem.path}, found "
-            f"{len(files)}; train with --save-clients last"
+            f"{len(files)}; train with --save-clients last, and with two clients or more in each round"
         )
     return files
 
@@ -200,6 +202,11 @@ def round_uploads(problem: Problem) -> list[Path]:
         return files
     rounds = {path: describe_checkpoint(path)[0].round for path in files}
     found = [path for path, round in rounds.items() if round == problem.info.round]
+    if len(found) == 1 and max(rounds.values()) == problem.info.round:
+        raise UserError(
+            f"one client took part in round {problem.info.round} of {problem.path}, and comparing needs two; "
+            "name another round, or train with a larger --participation"
+        )
     if len(found) < 2:
         raise UserError(
             f"{len(found)} client uploads beside {problem.path} are of its round {problem.info.round}, "
@@ -252,11 +259,9 @@ def loader(problem: Problem, resampling: Resampling, client: Client | None = Non
 
 def _run_data(problem: Problem) -> tuple[CheckpointInfo, Data]:
     if problem.info is None:
-        raise UserError(
-            "which client trained on what is not known of a plain state_dict; use --client-data global"
-        )
+        raise UserError(f"which client trained on what is not known of a plain state_dict; {ON_COMMON}")
     if problem.info.settings.partition == UNKNOWN:
-        raise UserError("which client trained on what is not known of an added run; use --client-data global")
+        raise UserError(f"which client trained on what is not known of an added run; {ON_COMMON}")
     if problem.source.split != "train":
         raise UserError("clients hold training rows; use --client-data global with --split test")
     return problem.info, data_of(problem.path, problem.info, problem.source)
