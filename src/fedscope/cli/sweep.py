@@ -1,0 +1,131 @@
+"""`fedscope sweep`: one job for each checkpoint and each value of an option, here or as a Slurm array."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from fedscope.cli.options import shared
+from fedscope.cli.options.command import Command
+from fedscope.cli.terminal import console
+from fedscope.errors import UserError
+from fedscope.workflows.sweep import file, local, slurm
+from fedscope.workflows.sweep.jobs import Job, expand, frozen
+
+EXAMPLES = {
+    "fedscope sweep sweep.toml --dry-run": "the command lines, and which are done",
+    "fedscope sweep sweep.toml --workers 4": "on this machine, four at a time",
+    "fedscope sweep sweep.toml --slurm": "write a Slurm array; sbatch takes it",
+}
+
+
+@click.command("sweep", cls=Command, examples=EXAMPLES)
+@click.argument("path", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Jobs at a time.")
+@click.option("--threads", type=click.IntRange(1), default=1, show_default=True,
+              help="CPU threads of each; the bits depend on them.")  # fmt: skip
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False),
+              help="Folder of results and logs. [default: FILE's name without .toml]")  # fmt: skip
+@click.option("--slurm", "as_array", is_flag=True, help="Run nothing: write a Slurm array of what is left.")
+@click.option("--task", type=click.IntRange(0), help="Run this job alone, of the list of an array.")
+@click.option("--dry-run", is_flag=True, help="Say what would run.")
+@click.option("--again", is_flag=True, help="Run what is done, too.")
+@shared.registry
+@shared.json_target
+def command(
+    path: Path,
+    workers: int,
+    threads: int,
+    out: Path | None,
+    as_array: bool,
+    task: int | None,
+    dry_run: bool,
+    again: bool,
+    registry: Path,
+    json_target: str | None,
+) -> None:
+    """Run a command for many checkpoints, or with many values of its options.
+
+    FILE is a .toml file of jobs (see the documentation); every command line of it is checked before the first
+    one runs. All results come into one registry. The same command again does what is left.
+    """
+    if task is not None:
+        _run_task(path, task)
+        return
+    out = out or path.with_suffix("")
+    content = file.read(path)
+    jobs = expand(content, registry, out, threads)
+    check(jobs)
+    if again:
+        for job in jobs:
+            job.forget(out)
+    if dry_run:
+        if not console.in_json(json_target, _record(jobs, out, {})):
+            console.show(_planned(jobs, out))
+        return
+    if as_array:
+        batch = slurm.write(jobs, content.slurm, out, path.stem)
+        if not console.in_json(json_target, _record(jobs, out, {})):
+            console.note(f"hand it in with: sbatch {batch}")
+            print(batch)
+        return
+    faults = local.run_all(jobs, out, workers=workers, say=console.note)
+    if not console.in_json(json_target, _record(jobs, out, faults)):
+        console.show(_ended(jobs, out, faults))
+    if faults:
+        raise UserError(f"{len(faults)} of {len(jobs)} jobs failed; the same command runs them again")
+
+
+def check(jobs: Sequence[Job]) -> None:
+    """Parse every command line as it will be parsed, so that a wrong option is said before any job runs.
+
+    Raises:
+        UserError: one is wrong.
+    """
+    root = click.get_current_context().find_root()
+    assert isinstance(root.command, click.Group)
+    for job in jobs:
+        name, own, words = root.command.resolve_command(root, list(job.words))
+        assert own
+        try:
+            own.make_context(name, words, parent=root)
+        except click.ClickException as error:
+            raise UserError(f"{job.name}: {error.format_message()}") from error
+        except UserError as error:
+            raise UserError(f"{job.name}: {error}") from error
+
+
+def _run_task(path: Path, task: int) -> None:
+    """Run one job of a frozen list."""
+    jobs = frozen(path)
+    if task >= len(jobs):
+        raise UserError(f"{path} has {len(jobs)} jobs, from 0 to {len(jobs) - 1}; there is no {task}")
+    job, out = jobs[task], path.parent
+    code = local.Processes().run(job, out)
+    print(f"{job.name}: {'done' if code == 0 else local.last_line(job.log(out))}")
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def _record(jobs: Sequence[Job], out: Path, faults: dict[str, str]) -> list[dict[str, object]]:
+    return [
+        {
+            "name": job.name,
+            "command": list(job.words),
+            "done": job.done(out),
+            "fault": faults.get(job.name),
+            "log": str(job.log(out)),
+            "result": f"{out / job.name}.json",
+        }
+        for job in jobs
+    ]
+
+
+def _planned(jobs: Sequence[Job], out: Path) -> Iterator[console.Piece]:
+    for job in jobs:
+        yield "line", f"{'done' if job.done(out) else 'to do'}  fedscope {' '.join(job.now())}"
+
+
+def _ended(jobs: Sequence[Job], out: Path, faults: dict[str, str]) -> Iterator[console.Piece]:
+    rows = [[job.name, faults.get(job.name, "done"), f"{out / job.name}.json"] for job in jobs]
+    yield "table", "Sweep", ["job", "ended", "result"], rows, [f"logs beside the results, in {out}"]

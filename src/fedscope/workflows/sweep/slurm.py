@@ -1,0 +1,56 @@
+"""A sweep as one Slurm array: a batch file whose tasks read their job from the frozen list."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+
+from fedscope.errors import UserError
+from fedscope.storage import write_text
+from fedscope.workflows.sweep.file import Slurm
+from fedscope.workflows.sweep.jobs import Job, freeze
+
+BATCH = "array.sbatch"
+_OURS = ("array", "output", "job-name")
+
+
+def write(jobs: Sequence[Job], asked: Slurm, out: Path, name: str) -> Path:
+    """Write the list of jobs, and the batch file of those that are not done; return the latter.
+
+    Raises:
+        UserError: all are done, or an option of sbatch is one that the file sets itself.
+    """
+    left = [number for number, job in enumerate(jobs) if not job.done(out)]
+    if not left:
+        raise UserError(f"all {len(jobs)} jobs are done; --again makes an array of all")
+    options = {key.replace("_", "-"): value for key, value in asked.options.items()}
+    if taken := [key for key in options if key in _OURS]:
+        raise UserError(f"slurm.options.{taken[0]} is set by the sweep; leave it out")
+    for job in jobs:
+        job.log(out).parent.mkdir(parents=True, exist_ok=True)
+    listed, most = freeze(jobs, out), f"%{asked.parallel}" if asked.parallel else ""
+    program = f"{shlex.quote(sys.executable)} -m fedscope"
+    lines = [
+        "#!/bin/bash",
+        f"#SBATCH --job-name={name}",
+        f"#SBATCH --array={ranges(left)}{most}",
+        f"#SBATCH --output={out / 'slurm-%A-%a.log'}",
+        *(
+            f"#SBATCH --{key}{'' if value is True else f'={value}'}"
+            for key, value in options.items()
+            if value
+        ),
+        "set -e",
+        *asked.setup,
+        f'{program} sweep {shlex.quote(str(listed))} --task "$SLURM_ARRAY_TASK_ID"',
+    ]
+    path = out / BATCH
+    write_text(path, "\n".join([*lines, ""]), below=None)
+    return path
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Return increasing numbers as Slurm writes them: ``0-3,7``."""
+    runs = [[n for _, n in run] for _, run in groupby(enumerate(numbers), lambda one: one[1] - one[0])]
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
