@@ -14,10 +14,18 @@ Log = Callable[[str], None]
 INTERRUPTED = 130
 
 
-class Processes:
-    """The processes that run now; :meth:`stop` ends them all."""
+FEDSCOPE = (sys.executable, "-m", "fedscope")
 
-    def __init__(self) -> None:
+
+class Processes:
+    """The processes that run now; :meth:`stop` ends them all.
+
+    Args:
+        program: what runs a command line.
+    """
+
+    def __init__(self, program: Sequence[str] = FEDSCOPE) -> None:
+        self._program = program
         self._running = set[subprocess.Popen[bytes]]()
         self._lock, self._stopped = threading.Lock(), False
 
@@ -29,7 +37,7 @@ class Processes:
                 if self._stopped:
                     return INTERRUPTED
                 process = subprocess.Popen(
-                    [sys.executable, "-m", "fedscope", *job.now()], stdin=subprocess.DEVNULL, stdout=log,
+                    [*self._program, *job.now()], stdin=subprocess.DEVNULL, stdout=log,
                     stderr=subprocess.STDOUT, env={**os.environ, "NO_COLOR": "1"},
                 )  # fmt: skip
                 self._running.add(process)
@@ -49,12 +57,14 @@ class Processes:
                 process.terminate()
 
 
-def run_all(jobs: Sequence[Job], out: Path, *, workers: int, say: Log) -> dict[str, str]:
+def run_all(
+    jobs: Sequence[Job], out: Path, *, workers: int, say: Log, program: Sequence[str] = FEDSCOPE
+) -> dict[str, str]:
     """Run every job that is not done, ``workers`` at a time; return why some failed, by their names.
 
     A job that fails stops no other one. After an interruption the same call goes on with the rest.
     """
-    faults, processes = dict[str, str](), Processes()
+    faults, processes = dict[str, str](), Processes(program)
     left = [job for job in jobs if not job.done(out)]
     with ThreadPoolExecutor(workers) as pool:
         waiting = {pool.submit(processes.run, job, out): job for job in left}

@@ -1,0 +1,189 @@
+"""Which jobs a file makes, what runs of them, and what an interruption leaves."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from fedscope.checkpoints.registry.registry import Run
+from fedscope.errors import UserError
+from fedscope.workflows.sweep.file import Slurm, SweepFile, read
+from fedscope.workflows.sweep.jobs import Job, expand, freeze, frozen
+from fedscope.workflows.sweep.local import INTERRUPTED, Processes, run_all
+from fedscope.workflows.sweep.slurm import ranges, write
+
+# stands for fedscope: writes what it was called with, and ends with the code that its first word names
+ECHO = (sys.executable, "-c", "import sys; print(*sys.argv[1:]); sys.exit(int(sys.argv[1]))")
+
+
+def sweep(**fields: object) -> SweepFile:
+    return SweepFile.read(fields)
+
+
+def words(job: Job) -> str:
+    return " ".join(job.words)
+
+
+def test_every_checkpoint_and_every_combination_is_a_job(tmp_path: Path) -> None:
+    jobs = {
+        "lambda": {"command": "hessian", "options": {"samples": 64, "top_k": 2, "recompute": True},
+                   "each": {"tol": [0.1, 0.01], "seed": [0, 1]}},
+    }  # fmt: skip
+    found = expand(sweep(checkpoints=["a@5", "b"], jobs=jobs), Path("reg"), Path("out"), 2)
+    assert len(found) == 8
+    assert found[1].name == "lambda/a@5-tol0.1-seed1"
+    assert words(found[1]) == (
+        "hessian a@5 --samples 64 --top-k 2 --recompute --tol 0.1 --seed 1 --registry reg --threads 2 "
+        "--json out/lambda/a@5-tol0.1-seed1.json"
+    )
+
+
+def test_a_training_has_a_name_and_no_checkpoint() -> None:
+    jobs = {"runs": {"command": "train", "each": {"method": ["fedavg", "feddyn+man"]}}}
+    found = expand(sweep(checkpoints=["a"], jobs=jobs), Path("reg"), Path("out"), 1)
+    assert [job.name for job in found] == ["runs/fedavg", "runs/feddyn+man"]
+    assert "--name runs-feddyn+man" in words(found[1])
+    assert " a " not in words(found[0])
+
+
+def test_patterns_are_runs_of_the_registry(run: Run) -> None:
+    jobs = {"j": {"command": "hessian"}, "k": {"command": "clients", "checkpoints": ["./x.pt"]}}
+    found = expand(sweep(checkpoints=["t*y@best"], jobs=jobs), run.root, Path("out"), 1)
+    assert [job.words[:2] for job in found] == [("hessian", "tiny@best"), ("clients", "./x.pt")]
+    assert found[1].name == "k/x.pt"
+    with pytest.raises(UserError, match=r"no run in .* matches z\*"):
+        expand(sweep(checkpoints=["z*"], jobs=jobs), run.root, Path("out"), 1)
+
+
+def test_a_file_of_each_job_s_own() -> None:
+    jobs = {"j": {"command": "plot-landscape", "options": {"out": "{job}.pdf", "recompute": False}}}
+    (found,) = expand(sweep(checkpoints=["a"], jobs=jobs), Path("reg"), Path("out"), 1)
+    assert "--out out/j/a.pdf" in words(found)
+    assert "--recompute" not in words(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[jobs.a]\ncommand = 'hesian'", "jobs.a.command takes one of train, hessian"),
+        ("[jobs.a]\ncommand = 'hessian'\nchekpoints = []", "chekpoints is no field of it; did you"),
+        ("checkpoints = ['a']", "jobs is missing"),
+        ("[jobs.a", "cannot be read"),
+        ("[jobs.a]\ncommand = 'hessian'", "jobs.a has no checkpoint; name some"),
+        ("checkpoints = ['a']\n[jobs.a]\ncommand = 'hessian'\neach = { tol = [] }", "each.tol has no value"),
+        ("checkpoints = ['a']\n[jobs.a]\ncommand = 'hessian'\neach = { tol = [1, 1] }", "are called a/a"),
+    ],
+)  # fmt: skip
+def test_a_wrong_file_says_where(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text(text)
+    with pytest.raises(UserError) as refused:
+        expand(read(path), Path("reg"), Path("out"), 1)
+    assert said in str(refused.value)
+
+
+def test_what_failed_runs_again_and_what_is_done_does_not(tmp_path: Path) -> None:
+    jobs = [Job("g/good", ("0", "x")), Job("g/bad", ("2", "because"))]
+    heard: list[str] = []
+    faults = run_all(jobs, tmp_path, workers=2, say=heard.append, program=ECHO)
+    assert faults == {"g/bad": "2 because"}  # the last line of its log
+    assert len(heard) == 2
+    assert [job.done(tmp_path) for job in jobs] == [True, False]
+    (tmp_path / "g" / "good.log").write_text("kept")
+    assert list(run_all(jobs, tmp_path, workers=1, say=heard.append, program=ECHO)) == ["g/bad"]
+    assert (tmp_path / "g" / "good.log").read_text() == "kept"
+    assert not Job("g/good", ("0", "y")).done(tmp_path)  # another command line
+    jobs[0].forget(tmp_path)
+    assert not jobs[0].done(tmp_path)
+
+
+def test_stopping_ends_every_process(tmp_path: Path) -> None:
+    sleeper = (sys.executable, "-c", "import sys, time; print('up', flush=True); time.sleep(60)")
+    processes, codes = Processes(sleeper), list[int]()
+    jobs = [Job("a", ("x",)), Job("b", ("x",))]
+    threads = [
+        threading.Thread(target=lambda j=job: codes.append(processes.run(j, tmp_path))) for job in jobs
+    ]
+    for thread in threads:
+        thread.start()
+    while not all(job.log(tmp_path).exists() and job.log(tmp_path).read_text() for job in jobs):
+        time.sleep(0.01)
+    processes.stop()
+    for thread in threads:
+        thread.join(20)
+    assert len(codes) == 2
+    assert all(codes)
+    assert not any(job.done(tmp_path) for job in jobs)
+    assert processes.run(jobs[0], tmp_path) == INTERRUPTED  # none begins later
+
+
+def test_an_interrupted_training_is_resumed(run: Run) -> None:
+    line = ("train", "--rounds", "9", "--registry", str(run.root), "--threads", "1", "--name")
+    assert Job("x", (*line, "none")).now() == (*line, "none")
+    assert Job("x", (*line, run.name)).now() == (*line, run.name)  # it is finished: the command says so
+    final = run.final.read_bytes()
+    run.final.unlink()
+    try:
+        assert Job("x", (*line, run.name)).now() == (
+            "train", "--resume", "--registry", str(run.root), "--threads", "1", "--name", run.name,
+        )  # fmt: skip
+    finally:
+        run.final.write_bytes(final)
+
+
+def test_an_array_has_the_jobs_that_are_left(tmp_path: Path) -> None:
+    jobs = [Job(f"g/{i}", (str(i),)) for i in range(6)]
+    jobs[3].finish(tmp_path)
+    asked = Slurm.read(
+        {"parallel": 4, "setup": ["module load x"], "options": {"time": "1:00", "exclusive": True}}
+    )
+    text = write(jobs, asked, tmp_path, "s").read_text()
+    assert "#SBATCH --array=0-2,4-5%4\n" in text
+    assert "#SBATCH --time=1:00\n" in text
+    assert "#SBATCH --exclusive\n" in text
+    assert text.index("module load x") < text.index("--task")
+    assert frozen(tmp_path / "jobs.json") == jobs
+    with pytest.raises(UserError, match=r"slurm\.options\.array is set by the sweep"):
+        write(jobs, Slurm.read({"options": {"array": "0-3"}}), tmp_path, "s")
+    for job in jobs:
+        job.finish(tmp_path)
+    with pytest.raises(UserError, match="all 6 jobs are done"):
+        write(jobs, Slurm(), tmp_path, "s")
+
+
+def test_the_batch_file_calls_its_task(tmp_path: Path) -> None:
+    """The shell is real; a program that prints its words stands for Python."""
+    path = write([Job("a", ("0",)), Job("b", ("0",))], Slurm.read({"setup": ["X=set"]}), tmp_path, "s")
+    text = path.read_text().replace(sys.executable, "echo $X")
+    path.write_text(text)
+    done = subprocess.run(
+        ["bash", str(path)], env={**os.environ, "SLURM_ARRAY_TASK_ID": "1"}, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == [
+        "set",
+        "-m",
+        "fedscope",
+        "sweep",
+        str(tmp_path / "jobs.json"),
+        "--task",
+        "1",
+    ]
+
+
+def test_ranges_are_slurm_s() -> None:
+    assert ranges([0]) == "0"
+    assert ranges([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
+
+
+def test_a_list_that_is_none_is_refused(tmp_path: Path) -> None:
+    path = freeze([Job("a", ("x",))], tmp_path)
+    assert frozen(path) == [Job("a", ("x",))]
+    path.write_text(json.dumps({"a": 1}))
+    with pytest.raises(UserError, match="is no list of jobs"):
+        frozen(path)
