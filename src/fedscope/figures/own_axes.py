@@ -9,6 +9,9 @@ from mpl_toolkits.mplot3d import Axes3D
 
 from fedscope.errors import UserError
 from fedscope.figures import style
+from fedscope.figures.clients.from_records import one_round
+from fedscope.figures.clients.gaps import draw_gaps
+from fedscope.figures.clients.panels import lacking, name_clients, prepare
 from fedscope.figures.color_scale import format_value, shared_scale
 from fedscope.figures.spectrum.densities import draw_densities
 from fedscope.figures.spectrum.eigenvalues import draw_eigenvalues
@@ -19,6 +22,7 @@ from fedscope.figures.surface.profiles import draw_profile
 from fedscope.figures.surface.surface3d import draw_surface
 from fedscope.figures.surface.surfaces import Kind
 from fedscope.figures.text.labels import titles
+from fedscope.records.clients import SYMBOLS, ClientsRecord, Quantity
 from fedscope.records.differences import Difference
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord
@@ -65,6 +69,22 @@ def plane(axes: Axes, record: LandscapeRecord, *, kind: Kind = "contour", metric
         size, path = (width, height), panel.path
         draw_marks(axes, panel.marks, path=path, size=size, fill=lambda x, y: fill_at(panel, scale, x, y))
     axes.set_title(name)
+
+
+def clients(axes: Axes, records: Sequence[ClientsRecord], quantity: Quantity | None = None) -> None:
+    """Draw the dumbbells of one quantity of a round's clients, the first measured unless it is named.
+
+    Raises:
+        UserError: it was not measured, or there are several rounds.
+    """
+    record = one_round(records)
+    found = record.of(quantity) if quantity else next(iter(record.flatness), None)
+    if found is None:
+        lacking(record, quantity or "loss, λ_max or trace", quantity or "loss,lambda_max,trace")
+    prepare(axes, SYMBOLS[found.quantity])
+    draw_gaps(axes, found)
+    name_clients(axes, record.numbers, width=axes.get_window_extent().width / axes.figure.dpi)
+    axes.legend()
 
 
 def forest(axes: Axes, names: Sequence[str], differences: Sequence[Difference]) -> None:
