@@ -9,10 +9,11 @@ from mpl_toolkits.mplot3d import Axes3D
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.clients.from_records import one_round
+from fedscope.figures.clients.by_round import round_panel
 from fedscope.figures.clients.gaps import draw_gaps
 from fedscope.figures.clients.panels import lacking, name_clients, prepare
 from fedscope.figures.color_scale import format_value, shared_scale
+from fedscope.figures.runs.curves import draw_panel
 from fedscope.figures.spectrum.densities import draw_densities
 from fedscope.figures.spectrum.eigenvalues import draw_eigenvalues
 from fedscope.figures.surface.from_records import read_surface
@@ -72,18 +73,21 @@ def plane(axes: Axes, record: LandscapeRecord, *, kind: Kind = "contour", metric
 
 
 def clients(axes: Axes, records: Sequence[ClientsRecord], quantity: Quantity | None = None) -> None:
-    """Draw the dumbbells of one quantity of a round's clients, the first measured unless it is named.
+    """Draw one quantity, the first measured unless it is named: of a round dumbbells, of several the gaps.
 
     Raises:
-        UserError: it was not measured, or there are several rounds.
+        UserError: it was not measured.
     """
-    record = one_round(records)
-    found = record.of(quantity) if quantity else next(iter(record.flatness), None)
-    if found is None:
-        lacking(record, quantity or "loss, λ_max or trace", quantity or "loss,lambda_max,trace")
-    prepare(axes, SYMBOLS[found.quantity])
-    draw_gaps(axes, found)
-    name_clients(axes, record.numbers, width=axes.get_window_extent().width / axes.figure.dpi)
+    name = quantity or next((one.quantity for one in records[0].flatness), None)
+    found = records[0].of(name) if name else None
+    if name is None or found is None:
+        lacking(records[0], quantity or "loss, λ_max or trace", quantity or "loss,lambda_max,trace")
+    if len(records) > 1:
+        draw_panel(axes, round_panel(records, name))
+    else:
+        prepare(axes, SYMBOLS[name])
+        draw_gaps(axes, found)
+        name_clients(axes, records[0].numbers, width=axes.get_window_extent().width / axes.figure.dpi)
     axes.legend()
 
 

@@ -92,6 +92,10 @@ class Run:
         by_then = {name: kept[round, name] for round, name in sorted(kept) if until and round <= until}
         return [by_then[name] for name in sorted(by_then)] or self._checkpoints("clients")
 
+    def uploads(self, round: int) -> list[Path]:
+        """The clients' uploads of ``round``, in client order, where those of every round were kept."""
+        return self._checkpoints(f"round-{round:04d}/clients")
+
     def rounds(self) -> list[int]:
         """Return the rounds whose global model was kept."""
         kept = [path.stem[6:] for path in self._checkpoints(".") if path.name.startswith("round-")]

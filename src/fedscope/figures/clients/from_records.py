@@ -28,18 +28,9 @@ def draw(
     Raises:
         UserError: no record or several, or one without what this kind shows.
     """
-    return _DRAWINGS[kind](one_round(records), width=width)
-
-
-def one_round(records: Sequence[ClientsRecord]) -> ClientsRecord:
-    """Return the only record.
-
-    Raises:
-        UserError: there is none, or there are several.
-    """
     if len(records) != 1:
         raise UserError(f"a figure of clients is of one round, not {len(records)}: make several figures")
-    return records[0]
+    return _DRAWINGS[kind](records[0], width=width)
 
 
 _DRAWINGS: Mapping[Kind, Callable[..., Figure]] = {
