@@ -158,11 +158,17 @@ def _is_usual(problem: Problem) -> bool:
 
 
 def _curvature(record: HessianRecord) -> Record:
-    top, trace = record.lambda_max, record.trace
+    top, trace, adaptive = record.lambda_max, record.trace, record.preconditioned
+    of_server = adaptive and _estimate(adaptive.lambda_max, adaptive.lambda_max.stderr_data)
+    if adaptive and of_server:
+        for name in ("value", "stderr"):
+            size = of_server[name]
+            of_server[name] = None if size is None else size / adaptive.stable
     return {
         "samples": record.problem.samples,
         "lambda_max": _estimate(top, top.stderr_data),
         "trace": _estimate(trace, trace.stderr_probe, trace.stderr_data),
+        **({"preconditioned": of_server} if of_server else {}),
         "layers": [{"name": layer.name, **_estimate(layer, layer.stderr_data)} for layer in record.layers],
     }
 

@@ -79,6 +79,10 @@ class Run:
         """A client's last upload, or its upload of ``round``."""
         return self._of_round(round) / "clients" / f"{client:04d}.pt"
 
+    def server_state(self, round: int) -> Path:
+        """The folder of what server and clients remembered after ``round``, where it was kept."""
+        return self.folder / "state" / f"round-{round:04d}"
+
     def rows(self, round: int | None = None) -> Path:
         """Which rows the clients hold; those of ``round`` where every round's clients are new."""
         return self._of_round(round) / "rows.zz"
