@@ -90,6 +90,8 @@ def test_what_is_under_way_is_named_by_what_it_measures(fedscope: Command) -> No
         assert f"tiny@2: {name}" in found.err
     assert "critical steps, passes: 0" not in found.err
     assert "tiny@2: 3 clients – Updates and curvature" in found.out  # whose tables these are
+    barriers = " ".join(fedscope("clients", "tiny", *FAST[:-1], "drift,barriers").out.split())
+    assert "is minus the cost of averaging by F" in barriers  # one number with two errors
     losses = fedscope("clients", "tiny", *FAST)
     assert "λ_max" not in losses.out
 

@@ -10,6 +10,8 @@ from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
+from fedscope.landscape.loss.flat_loss import FlatLoss
+from fedscope.landscape.operators.finite_checks import check_finite
 from fedscope.records.clients import ClientsRecord
 from fedscope.records.commands import registry_option
 from fedscope.records.hessian import HessianRecord
@@ -142,6 +144,7 @@ def measured(checkpoints: WithEarlier, request: ReportRequest, reporter: Reporte
         path: basis.bases(targets, curvature, path) for path in checkpoints if request.lasting
     }
     found = at(list(checkpoints), targets, reporter) if checkpoints else []
+    _check_measurable(found, request)
     records: list[Analysis] = list(request.analyses)
     for problem in found:
         if not _has(records, HessianRecord, problem.sha256):
@@ -155,6 +158,20 @@ def measured(checkpoints: WithEarlier, request: ReportRequest, reporter: Reporte
         missing = [p for p in distinct if not _has(records, LandscapeRecord, p.sha256)]
         records += cached_scans(problem, missing, plane, reporter.stage, keep)
     return records
+
+
+def _check_measurable(found: Sequence[Problem], request: ReportRequest) -> None:
+    """Refuse a network that is not finite before the others are measured.
+
+    Raises:
+        UserError: its weights, or its loss on a batch, are not finite.
+    """
+    for problem in found if len(found) > 1 else ():  # one alone is refused at once anyway
+        loss = FlatLoss(problem.model, problem.loss_fn, problem.batches, bn=request.bn)
+        try:
+            check_finite(str(problem.path), problem.model, loss)
+        except UserError as reason:
+            raise UserError(f"{reason}; --no-compute shows its training beside what is known") from reason
 
 
 def known(store: Registry, checkpoints: WithEarlier, given: Sequence[Analysis]) -> list[Analysis]:

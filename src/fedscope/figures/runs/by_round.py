@@ -117,10 +117,21 @@ def diagnostics_figure(kind: Family, found: Sequence[Group], title: str) -> Figu
         if known:
             panels.append(Panel(known, "round", quantity.axis))
     if len(panels) == 1:
-        name = found[0].records[0].run
-        mend = "train with --probe-curvature K" if kind == "probes" else "a run of an older fedscope has none"
-        raise UserError(f"the metrics of {name} have nothing of --kind {kind}: {mend}")
+        raise UserError(
+            f"the metrics of {found[0].records[0].run} have nothing of --kind {kind}: "
+            f"{_why_none(found[0].records[0], kind)}"
+        )
     return panels_figure(panels, title=title, caption=spread_of(found))
+
+
+def _why_none(record: RunCurves, kind: Family) -> str:
+    losses = record.metrics.train_loss
+    if losses and not np.isfinite(losses[-1]):
+        return (
+            f"it diverged in round {record.metrics.round[-1]}, before any round whose quantities are finite; "
+            "train anew with a smaller --lr"
+        )
+    return "train with --probe-curvature K" if kind == "probes" else "a run of an older fedscope has none"
 
 
 def _recorded_line(group: Group, name: str) -> Line | None:
