@@ -62,7 +62,11 @@ def test_a_file(content: object, message: str) -> None:
     [
         (3, "it takes a table of fields, not 3"),
         ({}, "it has no schema"),
-        ({"schema": "x"}, "its schema is 'x', not one of 'fedscope/hessian/1', 'fedscope/landscape/1'"),
+        (
+            {"schema": "x"},
+            "its schema is 'x', not one of 'fedscope/hessian/1', 'fedscope/landscape/1', "
+            "'fedscope/clients/1'",
+        ),
         ({"schema": "fedscope/hessian/1"}, "checkpoint is missing"),
         ({"schema": "fedscope/hessian/1", "checkpoint": 3}, "checkpoint takes a table of fields, not 3"),
     ],

@@ -1,15 +1,16 @@
 """fedscope: how flat, and how consistent across clients, the minima of federated-learning methods are.
 
 What the commands do is here as functions: :func:`train`, :func:`measure`, :func:`compare`,
-:func:`sharpness`, :func:`landscape`, :func:`report`, :func:`load`, and :class:`Registry`; and so are the
-names of :mod:`fedscope.landscape`. All are imported when they are first used: this file imports nothing
-heavy, so that ``fedscope --help`` is quick.
+:func:`sharpness`, :func:`clients`, :func:`landscape`, :func:`report`, :func:`load`, and :class:`Registry`;
+and so are the names of :mod:`fedscope.landscape`. All are imported when they are first used: this file
+imports nothing heavy, so that ``fedscope --help`` is quick.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedscope.api.clients import Clients, clients
     from fedscope.api.compare import Comparison, compare
     from fedscope.api.landscape import Landscape, landscape
     from fedscope.api.load import Checkpoint, load
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
         OneStep,
         Operator,
         PairBarriers,
+        Preconditioned,
         Product,
         Ratio,
         Sharpness,
@@ -103,9 +105,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _FACE = {
-    "Checkpoint": "load", "Comparison": "compare", "Curvature": "measure", "Landscape": "landscape",
-    "Registry": "registry", "Report": "report", "Run": "run", "compare": "compare", "load": "load",
-    "measure": "measure", "SharpnessTable": "sharpness", "sharpness": "sharpness", "train": "train",
+    "Checkpoint": "load", "Clients": "clients", "Comparison": "compare", "Curvature": "measure",
+    "Landscape": "landscape", "Registry": "registry", "Report": "report", "Run": "run",
+    "SharpnessTable": "sharpness", "clients": "clients", "compare": "compare", "load": "load",
+    "measure": "measure", "sharpness": "sharpness", "train": "train",
 }  # fmt: skip
 _CALLABLE = ("landscape", "report")  # modules that are functions too
 
@@ -116,6 +119,7 @@ __all__ = [
     "BatchMean",
     "Batches",
     "Checkpoint",
+    "Clients",
     "Comparison",
     "CriticalStep",
     "CrossClient",
@@ -142,6 +146,7 @@ __all__ = [
     "OneStep",
     "Operator",
     "PairBarriers",
+    "Preconditioned",
     "Product",
     "Ratio",
     "Registry",
@@ -162,6 +167,7 @@ __all__ = [
     "best_plane",
     "block_spectra",
     "client_gradient_noise",
+    "clients",
     "compare",
     "critical_sharpness",
     "cross_client",

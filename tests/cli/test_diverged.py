@@ -55,3 +55,15 @@ def test_chance_is_no_divergence_but_a_loss_far_above_guessing_is_told(fedscope:
     loss = json.loads(Path("runs", loud.json["run"], "metrics.jsonl").read_text())["train_loss"]
     assert loss > 23
     assert (loud.code, "that of guessing is 2.3; lower --lr" in loud.err) == (0, True)
+
+
+def test_a_report_refuses_it_before_the_others_are_measured_and_shows_its_training(fedscope: Command) -> None:
+    for name, lr in (("calm", "0.01"), ("wild", "1e30")):
+        fedscope("train", *TINY, "--rounds", "2", "--lr", lr, "--name", name, "--threads", "1")
+    few = ("report", "calm", "wild", "--registry", "runs", "--samples", "32", "--threads", "1")
+    refused = fedscope(*few)
+    assert (refused.code, "products" in refused.err) == (2, False)
+    assert "--no-compute shows its training" in " ".join(refused.err.split())
+    assert fedscope(*few, "--no-compute").code == 0
+    probes = fedscope("plot-runs", "wild", "--kind", "probes", "--registry", "runs")
+    assert "wild have nothing of --kind probes: it diverged in round 1" in " ".join(probes.err.split())

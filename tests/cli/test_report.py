@@ -183,3 +183,20 @@ def test_one_default_for_samples_and_seed() -> None:
         assert options["seed"].get_default(context) == 0
         assert options["samples"].process_value(context, None) is None
     assert (Targets(Path()).count, Targets(Path(), data="mine:batches").count) == (1024, None)
+
+
+def test_a_saved_record_of_clients_is_shown_as_it_is(fedscope: Command) -> None:
+    few = ("--samples", "32", "--threads", "1", "--only", "loss,drift", "--json", "clients.json")
+    assert fedscope("clients", "tiny", *few).code == 0
+    saved = json.loads(Path("clients.json").read_text())
+    saved["flatness"][0]["cells"][0]["mean"]["value"] = 123.0  # so that it cannot be the registry's
+    Path("clients.json").write_text(json.dumps(saved))
+    for about in ((), ("tiny", "--no-compute")):
+        assert fedscope("report", *about, "--record", "clients.json").code == 0
+        assert page().text.count("Where clients part") >= 1
+        assert page().text.count("tiny@2: 3 clients – Flatness") == 1
+        assert "123.0" in page().text
+    Path("bad.json").write_text(json.dumps({**saved, "clients": saved["clients"][:1]}))
+    refused = fedscope("report", "--record", "bad.json")
+    assert refused.code == 2
+    assert "is not of 1 clients" in " ".join(refused.err.split())

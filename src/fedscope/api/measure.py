@@ -105,6 +105,7 @@ def measure(
     top_k: int = 1,
     both_ends: bool = False,
     layers: bool = False,
+    preconditioned: bool = False,
     tol: float = 1e-3,
     probes: int | None = None,
     trace_rtol: float = 0.05,
@@ -128,6 +129,8 @@ def measure(
         top_k: how many of the largest eigenvalues.
         both_ends: also as many of the smallest.
         layers: also λ_max of each layer's own diagonal block.
+        preconditioned: also λ_max of P⁻¹H, of a run with FedAdagrad, FedAdam or FedYogi: see the record's
+            ``preconditioned``.
         tol: residual of each eigenpair, relative to λ_max.
         probes: fixed number of the trace's probes, instead of ``trace_rtol``.
         trace_rtol: standard error of the trace, relative to its value.
@@ -148,6 +151,7 @@ def measure(
         top_k=top_k,
         both_ends=both_ends,
         layers=layers,
+        preconditioned=preconditioned,
         tol=tol,
         probes=probes,
         trace_rtol=trace_rtol,

@@ -25,11 +25,15 @@ class Result(ABC):
     def to_dict(self) -> Any:
         """Return the numbers as plain data, as the command prints them with ``--json``."""
 
+    def tables(self) -> list[Table]:
+        """Return all tables that are printed, :meth:`table` first."""
+        return [self.table()]
+
     def __repr__(self) -> str:
-        return self.table().text()
+        return "\n\n".join(table.text() for table in self.tables())
 
     def _repr_html_(self) -> str:
-        return self.table().html()
+        return "".join(table.html() for table in self.tables())
 
 
 class Drawn(Result):

@@ -12,6 +12,7 @@ from fedscope.cli.options.analysis import GROUPS_OF_RUNS, analysis_on
 from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
+from fedscope.figures.text.client_rounds import by_run, rounds_tables
 from fedscope.figures.text.clients import clients_tables
 from fedscope.figures.text.labels import label
 from fedscope.workflows.clients.request import (
@@ -25,28 +26,33 @@ from fedscope.workflows.clients.request import (
     Measure,
     chosen,
 )
+from fedscope.workflows.sources.rounds import along
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
-    from fedscope.figures.clients.from_records import Kind
     from fedscope.records.clients import ClientsRecord
 
-SHOWN: Mapping["Kind", tuple[Measure, ...]] = {
+Kind = Literal["gap", "alignment", "drift", "matrix", "diagonals"]
+SHOWN: Mapping[Kind, tuple[Measure, ...]] = {
     "gap": ("loss", "lambda_max", "trace"),
     "alignment": ("alignment",),
     "drift": ("drift",),
     "matrix": ("overlap", "diagonals", "barriers"),
+    "diagonals": ("diagonals",),
 }
 """The parts of which each kind of figure shows what there is."""
 GROUPS = {
     "Most used": ("--only", "--samples", "--figure", "--kind", "--json"),
-    "What is measured": ("--anchor", "--start", "--top-k", "--recompute"),
+    "What is measured": ("--rounds", "--anchor", "--start", "--top-k", "--recompute"),
+    "What is drawn": ("--width", "--seconds"),
     "How precisely": ("--tol", "--probes"),
     **GROUPS_OF_RUNS,
 }
 EXAMPLES = {
     "fedscope clients a": "loss, λ_max and trace of each client and of all, alignment, cost of averaging",
     "fedscope clients a@10 --only loss,alignment --json a.json": "two parts, of round 10",
+    "fedscope clients a --rounds 1:20:5 --figure a.png": "gaps by round, below accuracy",
+    "fedscope clients a --rounds all --only drift --kind drift --figure a.gif": "a film of the rounds",
     "fedscope clients a --only overlap --figure a.png --kind matrix": "overlap of the clients' eigenspaces",
 }
 
@@ -65,13 +71,18 @@ EXAMPLES = {
               help="Residual of each eigenpair, relative to λ_max.")  # fmt: skip
 @click.option("--probes", type=click.IntRange(2), default=PROBES, show_default=True, help="Of each trace.")
 @click.option("--recompute", is_flag=True, help="Measure again what the registry has a result of.")
+@click.option("--rounds", "round_range", metavar="FIRST:LAST:STEP|all",
+              help="These rounds of each RUN, or all whose uploads it kept.")  # fmt: skip
 @click.option("--figure", "--out", "figure", metavar="FILE", callback=shared.writable,
-              help="Also draw to a .png, .pdf or .svg file.")  # fmt: skip
-@click.option("--kind", type=click.Choice(["gap", "alignment", "drift", "matrix"]), default="gap",
-              show_default=True, help="What --figure draws: flatness gaps, alignment of the updates, cost of "
-              "averaging, or matrices of the pairs of clients.")  # fmt: skip
+              help="Also draw to a .png, .pdf or .svg file; with --rounds these are curves by round, and a "
+              ".gif or .mp4 (with ffmpeg) is a film of the rounds.")  # fmt: skip
+@click.option("--kind", type=click.Choice([*SHOWN]), default="gap", show_default=True,
+              help="What --figure draws: flatness gaps, alignment of the updates, cost of averaging, "
+              "matrices of the pairs of clients (no curves), or H_N and H_D (curves only).")  # fmt: skip
 @click.option("--width", type=click.Choice(["column", "page"]), default="column", show_default=True,
               help="Of the figure: 84 or 175 mm.")  # fmt: skip
+@click.option("--seconds", type=click.FloatRange(0.04, 60), default=0.5, show_default=True,
+              help="How long each frame of a film is seen.")  # fmt: skip
 def command(
     targets: Targets,
     json_target: str | None,
@@ -83,35 +94,56 @@ def command(
     tol: float,
     probes: int,
     recompute: bool,
+    round_range: str | None,
     figure: str | None,
-    kind: "Kind",
+    kind: Kind,
     width: Literal["column", "page"],
+    seconds: float,
 ) -> None:
     """Measure where the clients of a round part from each other and from the global model.
 
     CKPT is a round's global model: RUN, RUN@25; left out, the newest run's. Its clients' uploads must have
-    been kept: `fedscope train --save-clients last`, or all.
+    been kept: `fedscope train --save-clients last`, or all. With --rounds it is the name of a run, which kept
+    its rounds (--save-clients all --keep-every K).
     """
     parts = FAST if only is None else chosen(only)
     request = ClientsRequest(parts, top_k, tol, probes, anchor, start, bn)
-    from fedscope.workflows.clients.checkpoints import clients  # torch: not for --help
-
     if figure:
-        from fedscope.figures.style import check_format  # matplotlib: not for a table
+        _check_shown(kind, parts, Path(figure), len(targets.checkpoints), along=bool(round_range))
+    from fedscope.workflows.clients.checkpoints import clients  # torch: not for --help
+    from fedscope.workflows.sources.run_clients import UPLOADS
 
-        check_format(Path(figure))
-        _check_shown(kind, parts, len(targets.checkpoints))
+    if round_range:
+        targets = along(targets, round_range, UPLOADS)
     found = clients(targets, request, console.REPORTER, again=recompute, possible=only is None)
     if not console.in_json(json_target, console.one_or_all([record.to_json() for record in found])):
-        for record in found:
-            _show(record)
+        _show_rounds(found) if round_range else _show(found)
     if figure:
-        _draw(found, kind, width, Path(figure))
+        size = "SINGLE_COLUMN" if width == "column" else "DOUBLE_COLUMN"
+        _draw(found, kind, size, Path(figure), targets.registry if round_range else None, seconds)
 
 
-def _check_shown(kind: "Kind", parts: Sequence[Measure], rounds: int) -> None:
-    if rounds > 1:
-        raise UserError(f"a figure of clients is of one round, not {rounds}: make several figures")
+def _check_shown(kind: Kind, parts: Sequence[Measure], path: Path, rounds: int, *, along: bool) -> None:
+    """Refuse, before anything is measured, a picture that cannot be drawn of it.
+
+    Raises:
+        UserError: the file's suffix or the kind does not suit rounds or their number, or the kind the parts.
+    """
+    from fedscope.figures.animation import check_encoder, is_film_file  # matplotlib: not for a table
+    from fedscope.figures.style import check_format
+
+    film = is_film_file(path)
+    if film and not along:
+        raise UserError(f"{path.suffix} is a film of rounds: add --rounds FIRST:LAST:STEP, or name a .png")
+    check_encoder(path) if film else check_format(path)
+    if rounds > 1 and not along:
+        raise UserError(
+            f"a figure of clients is of one round, not {rounds}: make several figures, or give RUN --rounds"
+        )
+    curves = along and not film
+    if kind == ("matrix" if curves else "diagonals"):
+        mend = "name a .gif for a film" if curves else "add --rounds, or take --kind matrix"
+        raise UserError(f"--kind {kind} is {'no curve' if curves else 'of curves by round'}: {mend}")
     shown = SHOWN[kind]
     if not {*shown} & {*parts}:
         raise UserError(
@@ -120,21 +152,49 @@ def _check_shown(kind: "Kind", parts: Sequence[Measure], rounds: int) -> None:
         )
 
 
-def _show(record: "ClientsRecord") -> None:
-    name = label(record.checkpoint)
-    for table in clients_tables(record):
+def _show(found: "list[ClientsRecord]") -> None:
+    for record in found:
+        for table in clients_tables(record):
+            console.print_table(table.title, table.columns, table.rows, table.notes)
+            print()
+        _note([record], label(record.checkpoint))
+
+
+def _show_rounds(found: "list[ClientsRecord]") -> None:
+    for table in rounds_tables(found):
         console.print_table(table.title, table.columns, table.rows, table.notes)
         print()
-    if record.reused:
+    for run, records in by_run(found).items():
+        _note(records, run)
+
+
+def _note(records: "list[ClientsRecord]", name: str) -> None:
+    if all(record.reused for record in records):
         console.note(f"{name}: as measured before; --recompute measures again")
-    if not record.converged:
+    if not all(record.converged for record in records):
         console.note(f"{name}: not every eigenpair reached --tol; take a larger one, or a smaller --top-k")
 
 
-def _draw(found: "list[ClientsRecord]", kind: "Kind", width: str, path: Path) -> None:
-    from fedscope.figures import style
+def _draw(
+    found: "list[ClientsRecord]", kind: Kind, width: str, path: Path, registry: Path | None, seconds: float
+) -> None:
+    """Draw one round, or with a registry of rounds' accuracy, curves or a film of them."""
+    from fedscope.figures import animation, style
+    from fedscope.figures.clients.by_round import rounds_figure
+    from fedscope.figures.clients.film import frame_figures
     from fedscope.figures.clients.from_records import draw
     from fedscope.figures.provenance import made_from
 
-    size = style.SINGLE_COLUMN if width == "column" else style.DOUBLE_COLUMN
-    style.save(draw(found, kind, width=size), path, record=made_from(found))
+    inches, made = getattr(style, width), made_from(found)
+    if animation.is_film_file(path):
+        assert kind != "diagonals"
+        figures = frame_figures(found, kind, width=inches)
+        animation.save_film(figures, path, record=made, seconds=seconds)
+    elif registry:
+        from fedscope.workflows.run_records import runs_of
+
+        assert kind != "matrix"
+        style.save(rounds_figure(found, runs_of(found, registry), kind, width=inches), path, record=made)
+    else:
+        assert kind != "diagonals"
+        style.save(draw(found, kind, width=inches), path, record=made)

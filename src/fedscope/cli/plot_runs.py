@@ -25,7 +25,8 @@ KINDS = (
 @click.argument("runs", nargs=-1, metavar="[RUN]...", shell_complete=completion.checkpoints)
 @click.option("--kind", type=click.Choice(KINDS), default="accuracy", show_default=True,
               help="Accuracy by round or by bytes sent; accuracy, λ_max and trace by round; λ_max by round "
-              "beside the edge of stability of the local steps; λ_max and trace against accuracy or against "
+              "beside the edge of stability of the local steps, and of an adaptive server's where measured; "
+              "λ_max and trace against accuracy or against "
               "the loss' generalisation gap; λ_max by layer; and by round, how far the clients part, the "
               "server's steps, local training, or --probe-curvature.")  # fmt: skip
 @shared.registry

@@ -45,7 +45,8 @@ EXAMPLES = {
               help="Also landscapes of these kept rounds along the same directions.")  # fmt: skip
 @click.option("--no-compute", is_flag=True, help="Show only what the registry and --record have.")
 @click.option("--record", "files", multiple=True, metavar="FILE", type=click.Path(path_type=Path),
-              help="A saved record of `hessian` or `plot-landscape --json`; may be repeated.")  # fmt: skip
+              help="A saved record of `hessian`, `plot-landscape` or `clients --json`; may be "
+              "repeated.")  # fmt: skip
 def command(
     targets: Targets,
     bn: BatchNormMode,

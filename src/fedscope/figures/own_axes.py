@@ -9,7 +9,11 @@ from mpl_toolkits.mplot3d import Axes3D
 
 from fedscope.errors import UserError
 from fedscope.figures import style
+from fedscope.figures.clients.by_round import round_panel
+from fedscope.figures.clients.gaps import draw_gaps
+from fedscope.figures.clients.panels import lacking, name_clients, prepare
 from fedscope.figures.color_scale import format_value, shared_scale
+from fedscope.figures.runs.curves import draw_panel
 from fedscope.figures.spectrum.densities import draw_densities
 from fedscope.figures.spectrum.eigenvalues import draw_eigenvalues
 from fedscope.figures.surface.from_records import read_surface
@@ -19,6 +23,7 @@ from fedscope.figures.surface.profiles import draw_profile
 from fedscope.figures.surface.surface3d import draw_surface
 from fedscope.figures.surface.surfaces import Kind
 from fedscope.figures.text.labels import titles
+from fedscope.records.clients import SYMBOLS, ClientsRecord, Quantity
 from fedscope.records.differences import Difference
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord
@@ -65,6 +70,25 @@ def plane(axes: Axes, record: LandscapeRecord, *, kind: Kind = "contour", metric
         size, path = (width, height), panel.path
         draw_marks(axes, panel.marks, path=path, size=size, fill=lambda x, y: fill_at(panel, scale, x, y))
     axes.set_title(name)
+
+
+def clients(axes: Axes, records: Sequence[ClientsRecord], quantity: Quantity | None = None) -> None:
+    """Draw one quantity, the first measured unless it is named: of a round dumbbells, of several the gaps.
+
+    Raises:
+        UserError: it was not measured.
+    """
+    name = quantity or next((one.quantity for one in records[0].flatness), None)
+    found = records[0].of(name) if name else None
+    if name is None or found is None:
+        lacking(records[0], quantity or "loss, λ_max or trace", quantity or "loss,lambda_max,trace")
+    if len(records) > 1:
+        draw_panel(axes, round_panel(records, name))
+    else:
+        prepare(axes, SYMBOLS[name])
+        draw_gaps(axes, found)
+        name_clients(axes, records[0].numbers, width=axes.get_window_extent().width / axes.figure.dpi)
+    axes.legend()
 
 
 def forest(axes: Axes, names: Sequence[str], differences: Sequence[Difference]) -> None:

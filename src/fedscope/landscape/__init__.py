@@ -20,6 +20,7 @@ from fedscope.landscape.operators.empirical_fisher import EmpiricalFisher
 from fedscope.landscape.operators.gauss_newton import GaussNewton
 from fedscope.landscape.operators.hessian import Hessian
 from fedscope.landscape.operators.monte_carlo_fisher import MonteCarloFisher
+from fedscope.landscape.operators.preconditioned import Preconditioned
 from fedscope.landscape.operators.probes import orthogonal, rademacher
 from fedscope.landscape.paths.barriers import averaging_barrier, pair_barriers
 from fedscope.landscape.paths.critical_sharpness import critical_sharpness, update_sharpness
@@ -84,6 +85,7 @@ __all__ = [
     "OneStep",
     "Operator",
     "PairBarriers",
+    "Preconditioned",
     "Product",
     "Ratio",
     "Sharpness",

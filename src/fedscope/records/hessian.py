@@ -9,6 +9,7 @@ from fedscope.records.cross_client import CrossClient
 from fedscope.records.estimates import Eigenvalue, Entry, Errors, Estimate, freedom_of, known
 from fedscope.records.influence import Influence
 from fedscope.records.numbers import Count, Interval, Many, Number, Several
+from fedscope.records.preconditioned import Preconditioned
 from fedscope.validation import Plain
 
 HESSIAN_SCHEMA = "fedscope/hessian/1"
@@ -161,6 +162,8 @@ class HessianRecord(Plain):
     density: Density | None  # of the eigenvalues (``--density``)
     cross_client: CrossClient | None  # the clients compared (``--clients``)
     influence: Influence | None = None  # which samples carry λ_max; None: not asked for, or not known
+    # λ_max of P⁻¹H of an adaptive server; None: not asked for (``--preconditioned``)
+    preconditioned: Preconditioned | None = None
     matvecs: int = 0  # Hessian–vector products that were computed [products]
     seconds: float = 0.0  # wall time [s]
     versions: dict[str, str] = Field(default_factory=dict)  # of fedscope and the packages that computed

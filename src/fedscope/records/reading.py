@@ -14,11 +14,13 @@ from fedscope.records.sharpness import SHARPNESS_SCHEMA, SharpnessRecord
 from fedscope.validation import Plain, refusal
 
 Analysis = HessianRecord | LandscapeRecord
+Reported = Analysis | ClientsRecord
 Kept = Analysis | ObjectiveRecord | OutcomesRecord | SharpnessRecord | ClientsRecord
 
 Record = TypeVar("Record", bound=Plain)
 
 _ANALYSIS: TypeAdapter[Analysis] = TypeAdapter(Annotated[Analysis, Field(discriminator="schema_name")])
+_REPORTED: TypeAdapter[Reported] = TypeAdapter(Annotated[Reported, Field(discriminator="schema_name")])
 _OTHERS: Mapping[str, type[OutcomesRecord | SharpnessRecord | ClientsRecord]] = {
     OUTCOMES_SCHEMA: OutcomesRecord,
     SHARPNESS_SCHEMA: SharpnessRecord,
@@ -26,21 +28,21 @@ _OTHERS: Mapping[str, type[OutcomesRecord | SharpnessRecord | ClientsRecord]] = 
 }
 
 
-def read(content: Any, what: str) -> list[Analysis]:
+def read(content: Any, what: str) -> list[Reported]:
     """Return the record, or the records, in ``content``.
 
     Raises:
-        UserError: something in it is no record of schema fedscope/hessian/1 or fedscope/landscape/1;
-            ``what`` names its origin.
+        UserError: something in it is no record of schema fedscope/hessian/1, fedscope/landscape/1 or
+            fedscope/clients/1; ``what`` names its origin.
     """
     found = []
     for record in content if isinstance(content, list) else [content]:
         try:
-            found.append(_ANALYSIS.validate_python(record))
+            found.append(_REPORTED.validate_python(record))
         except ValidationError as error:
             raise UserError(
-                f"{what} is no record of 'fedscope hessian --json' or 'plot-landscape --json': "
-                + refusal(error, _ANALYSIS.json_schema())
+                f"{what} is no record of 'fedscope hessian --json', 'plot-landscape --json' or "
+                f"'clients --json': {refusal(error, _REPORTED.json_schema())}"
             ) from error
     return found
 

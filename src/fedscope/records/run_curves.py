@@ -56,6 +56,8 @@ class Curvature(Plain):
     lambda_max: Estimate  # largest eigenvalue [loss/w²]
     trace: Estimate  # trace [loss/w²]
     layers: Many[LayerEstimate]  # λ_max of each layer's own block
+    # λ_max of P⁻¹H of an adaptive server, in units of the largest stable one; None: not measured
+    preconditioned: Estimate | None = None
 
 
 class RunCurves(Plain):

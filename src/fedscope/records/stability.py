@@ -7,6 +7,13 @@ steps that PyTorch's SGD takes:
     momentum              λ + δ ≤ 2(1 + β)/η
     Nesterov momentum     λ + δ ≤ 2(1 + β)/(η(1 + 2β))
 
+A server that is adaptive, FedAdagrad, FedAdam or FedYogi, takes θ ← θ + γ m/(√s + ε) with an average m of the
+mean displacements Δ. To first order in the local rate Δ = −η a ∇F, where a is what τ local steps of unit rate
+move under a unit gradient (τ without momentum), so that with P = diag(√s + ε) as it is (Cohen et al. 2022,
+section 2, for an average of gradients)
+
+    λ_max(P⁻¹H) ≤ 2(1 + β₁)/((1 − β₁) γηa)
+
 Training on all samples at once raises λ_max to this bound and stays there. With few samples in a step, with a
 new momentum in every round, or with SAM's ascent it stays below.
 """
@@ -23,6 +30,13 @@ def largest_stable(
     if not lr:
         return math.inf
     return 2 * (1 + momentum) / (1 + 2 * momentum * nesterov) / lr - weight_decay
+
+
+def largest_stable_adaptive(rate: float, *, beta1: float = 0.0) -> float:
+    """Return the largest stable λ of P⁻¹H, for steps of ``rate`` along an average of gradients with β₁."""
+    if not rate:
+        return math.inf
+    return 2 * (1 + beta1) / ((1 - beta1) * rate)
 
 
 def stable_under(settings: Mapping[str, Any], lr: float | None) -> float | None:

@@ -11,7 +11,7 @@ from fedscope.callable_module import make_callable
 from fedscope.errors import UserError
 from fedscope.figures.surface.from_records import draw
 from fedscope.figures.surface.surfaces import MOST_CHECKPOINTS
-from fedscope.figures.text.labels import data_name
+from fedscope.figures.text.labels import data_name, label
 from fedscope.records.clients import ClientsRecord
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord
@@ -43,13 +43,14 @@ def report_page(
     Raises:
         UserError: there is nothing at all to report.
     """
-    if not (runs or curvatures or landscapes):
+    if not (runs or curvatures or landscapes or rounds):
         raise UserError("there is nothing to report: name a run, or add a --record")
     analyses: list[Analysis] = [*curvatures, *landscapes]
     who = subjects(runs, analyses)
-    names = _names(who)
+    names = _names(who) or " and ".join(dict.fromkeys(label(one.checkpoint) for one in rounds))
     data_sets = {run.manifest.data.name for run in runs}
-    data_sets |= {one.problem.dataset for one in analyses if one.problem.dataset is not None}
+    measured = [*analyses, *rounds]
+    data_sets |= {one.problem.dataset for one in measured if one.problem.dataset is not None}
     title = f"{names} on {', '.join(map(data_name, sorted(data_sets)))}" if data_sets else names
     return _page(title, "Report", runs, curvatures, landscapes, who, rounds)
 

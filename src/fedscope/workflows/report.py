@@ -10,11 +10,13 @@ from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
+from fedscope.landscape.loss.flat_loss import FlatLoss
+from fedscope.landscape.operators.finite_checks import check_finite
 from fedscope.records.clients import ClientsRecord
 from fedscope.records.commands import registry_option
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord
-from fedscope.records.reading import Analysis
+from fedscope.records.reading import Analysis, Reported
 from fedscope.records.runs import RunRecord
 from fedscope.report import report_page
 from fedscope.workflows.curvature.measure import compared_clients, measure
@@ -48,8 +50,18 @@ class ReportRequest:
     rounds: str | None = None  # FIRST:LAST:STEP of which there are landscapes, too
     bn: BatchNormMode = "eval"
     compute: bool = True  # False: show what the registry has
-    given: tuple[Analysis, ...] = ()  # records that are shown whatever the registry has
+    given: tuple[Reported, ...] = ()  # records that are shown whatever the registry has
     lasting: bool = False  # what is measured rests on files alone, see ``basis.is_lasting``
+
+    @property
+    def analyses(self) -> tuple[Analysis, ...]:
+        """The records given of checkpoints."""
+        return tuple(record for record in self.given if not isinstance(record, ClientsRecord))
+
+    @property
+    def rounds_given(self) -> tuple[ClientsRecord, ...]:
+        """The records given of rounds' clients."""
+        return tuple(record for record in self.given if isinstance(record, ClientsRecord))
 
     @property
     def curvature(self) -> Request:
@@ -90,13 +102,18 @@ def report(request: ReportRequest, reporter: Reporter = SILENT) -> Report:
     if request.compute:
         records = measured(checkpoints, request, reporter)
     else:
-        records = known(store, checkpoints, request.given)
+        records = known(store, checkpoints, request.analyses)
     runs = [as_record(run, paths) for run in runs_of(paths)]
-    return Report(page_of(runs, records, rounds_of(store, paths)), records)
+    return Report(page_of(runs, records, rounds_of(store, paths, request.rounds_given)), records)
 
 
-def rounds_of(store: Registry, checkpoints: Sequence[Path]) -> list[ClientsRecord]:
-    """Return what the registry has of the clients of the checkpoints' rounds: of each the fullest record."""
+def rounds_of(
+    store: Registry, checkpoints: Sequence[Path], given: Sequence[ClientsRecord] = ()
+) -> list[ClientsRecord]:
+    """Return ``given`` and what the registry has of the clients of the other checkpoints' rounds.
+
+    Of each checkpoint it is the fullest record.
+    """
     hashes = [describe_checkpoint(path)[1] for path in checkpoints]
     found: dict[str, ClientsRecord] = {}
     for record in ResultCache(store.analysis).results():
@@ -104,7 +121,9 @@ def rounds_of(store: Registry, checkpoints: Sequence[Path]) -> list[ClientsRecor
             known = found.get(sha256)
             if known is None or _extent(record) > _extent(known):
                 found[sha256] = record
-    return [found[sha256] for sha256 in dict.fromkeys(hashes) if sha256 in found]
+    shown = {record.checkpoint.sha256 for record in given}
+    others = [found[sha256] for sha256 in dict.fromkeys(hashes) if sha256 in found and sha256 not in shown]
+    return [*given, *others]
 
 
 def _extent(record: ClientsRecord) -> tuple[int, int]:
@@ -125,7 +144,8 @@ def measured(checkpoints: WithEarlier, request: ReportRequest, reporter: Reporte
         path: basis.bases(targets, curvature, path) for path in checkpoints if request.lasting
     }
     found = at(list(checkpoints), targets, reporter) if checkpoints else []
-    records: list[Analysis] = list(request.given)
+    _check_measurable(found, request)
+    records: list[Analysis] = list(request.analyses)
     for problem in found:
         if not _has(records, HessianRecord, problem.sha256):
             possible = _possible(curvature, problem, reporter)
@@ -138,6 +158,20 @@ def measured(checkpoints: WithEarlier, request: ReportRequest, reporter: Reporte
         missing = [p for p in distinct if not _has(records, LandscapeRecord, p.sha256)]
         records += cached_scans(problem, missing, plane, reporter.stage, keep)
     return records
+
+
+def _check_measurable(found: Sequence[Problem], request: ReportRequest) -> None:
+    """Refuse a network that is not finite before the others are measured.
+
+    Raises:
+        UserError: its weights, or its loss on a batch, are not finite.
+    """
+    for problem in found if len(found) > 1 else ():  # one alone is refused at once anyway
+        loss = FlatLoss(problem.model, problem.loss_fn, problem.batches, bn=request.bn)
+        try:
+            check_finite(str(problem.path), problem.model, loss)
+        except UserError as reason:
+            raise UserError(f"{reason}; --no-compute shows its training beside what is known") from reason
 
 
 def known(store: Registry, checkpoints: WithEarlier, given: Sequence[Analysis]) -> list[Analysis]:

@@ -67,6 +67,7 @@ class Request:
     probes: int | None = None  # fixed number of trace probes; None: until trace_rtol
     trace_rtol: float = 0.05
     density: bool = False
+    preconditioned: bool = False  # also λ_max of P⁻¹H of an adaptive server
     influence: int | None = None  # how many of the samples that make λ_max are listed; None: nothing of them
     clients: bool = False
     cross_client: CrossClientRequest = field(default_factory=CrossClientRequest)
@@ -90,11 +91,11 @@ def check_request(request: Request, *, parallel: bool) -> None:
     Raises:
         UserError: it does not; what to drop.
     """
-    own_only = request.both_ends or request.layers or request.influence or parallel
+    own_only = request.both_ends or request.layers or request.influence or request.preconditioned or parallel
     if own_only and not request.certified:
         raise UserError(
-            "--both-ends, --layers, --influence and torchrun are for fedscope's own estimators; drop "
-            "--engine pyhessian and --reading code"
+            "--both-ends, --layers, --influence, --preconditioned and torchrun are for fedscope's own "
+            "estimators; drop --engine pyhessian and --reading code"
         )
     if request.engine == "pyhessian":
         if request.density or request.clients or request.top_k > 1 or request.probes:

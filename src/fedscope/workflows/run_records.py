@@ -15,6 +15,7 @@ from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run
 from fedscope.errors import UserError
+from fedscope.records.clients import ClientsRecord
 from fedscope.records.commands import registry_option
 from fedscope.records.entries import Record
 from fedscope.records.estimates import Entry
@@ -37,6 +38,12 @@ def run_records(store: Registry, references: Sequence[str]) -> list[RunCurves]:
     found = [one for reference in references for one in _matches(store, reference)]
     curvatures = list(_curvatures(store.root / ANALYSIS))
     return [_record(store, reference, curvatures) for reference in dict.fromkeys(found)]
+
+
+def runs_of(records: Sequence[ClientsRecord], registry: Path) -> list[RunCurves]:
+    """Return the runs of records, whose accuracy by round stands beside what was measured."""
+    names = dict.fromkeys(record.checkpoint.run for record in records)
+    return run_records(Registry(registry), [name for name in names if name])
 
 
 def _matches(store: Registry, reference: str) -> list[str]:
@@ -151,11 +158,17 @@ def _is_usual(problem: Problem) -> bool:
 
 
 def _curvature(record: HessianRecord) -> Record:
-    top, trace = record.lambda_max, record.trace
+    top, trace, adaptive = record.lambda_max, record.trace, record.preconditioned
+    of_server = adaptive and _estimate(adaptive.lambda_max, adaptive.lambda_max.stderr_data)
+    if adaptive and of_server:
+        for name in ("value", "stderr"):
+            size = of_server[name]
+            of_server[name] = None if size is None else size / adaptive.stable
     return {
         "samples": record.problem.samples,
         "lambda_max": _estimate(top, top.stderr_data),
         "trace": _estimate(trace, trace.stderr_probe, trace.stderr_data),
+        **({"preconditioned": of_server} if of_server else {}),
         "layers": [{"name": layer.name, **_estimate(layer, layer.stderr_data)} for layer in record.layers],
     }
 

@@ -76,6 +76,21 @@ def test_a_method_and_what_adds_to_it_alone_have_colours_of_their_own() -> None:
     assert many.lines[0].get_color() == many.lines[1].get_color() != many.lines[2].get_color()
 
 
+def test_an_adaptive_servers_ratio_stands_below_that_of_local_steps() -> None:
+    measured = [
+        {**curvature(f"fedadam0{n}", n), "preconditioned": {"value": 0.25 * n, "stderr": 0.01}}
+        for n in (2, 4)
+    ]
+    plain = record("fedadam")
+    found = {**plain, "curvature": [one for one in plain["curvature"] if one["round"] % 2] + measured}
+    _, local, server = draw([found, record()], "stability").axes
+    assert server.get_ylabel().endswith("/ stable")
+    assert np.asarray(server.lines[0].get_xdata()) == pytest.approx([2, 4])
+    assert np.asarray(server.lines[0].get_ydata()) == pytest.approx([0.5, 1.0])
+    assert len(local.lines) > len(server.lines)  # FedAvg's server has no such ratio
+    assert len(draw([record()], "stability").axes) == 2
+
+
 def test_runs_of_other_settings_are_not_averaged() -> None:
     two = groups([record(seed=0), record(seed=1, settings={"lr": 0.2})])
     assert [(group.name, len(group.records)) for group in two] == [("fedavg-0", 1), ("fedavg-1", 1)]

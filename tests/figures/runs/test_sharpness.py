@@ -91,3 +91,11 @@ def test_the_tables_have_both_errors_and_the_cost() -> None:
     assert [row[:2] for row in rows] == [("average ℓ₂", "1.00"), ("trace", "−1.00")]
     with pytest.raises(UserError, match="there is no record"):
         sharpness_table([])
+
+
+def test_a_noise_level_without_bound_is_no_fault() -> None:
+    entries = [quantity(name, 0.0, value=None) for name in ("pac_bayes", "average_l2")]
+    table = sharpness_table([record(quantities=entries)])
+    assert [row[2] for row in table.rows] == ["unbounded", "not finite ± 0.60 ± 0.50"]
+    assert any(note.startswith("unbounded: no noise") for note in table.notes)
+    assert not any("unbounded" in note for note in sharpness_table([record()]).notes)

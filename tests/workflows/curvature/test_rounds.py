@@ -54,7 +54,7 @@ def test_rounds_take_half_of_the_products_of_separate_measurements(rounds: Run) 
 def test_all_rounds_are_those_that_were_kept(rounds: Run, run: Run) -> None:
     targets = _targets(rounds)
     assert along(targets, "all").checkpoints == along(targets, "1:14").checkpoints
-    with pytest.raises(UserError, match=r"kept 1 rounds, --rounds all takes 2 to 500"):
+    with pytest.raises(UserError, match=r"kept a checkpoint of 1 rounds, --rounds all takes 2 to 500"):
         along(replace(targets, registry=run.root, checkpoints=(run.name,)), "all")
     with pytest.raises(UserError, match="takes FIRST:LAST:STEP"):
         along(targets, "some")

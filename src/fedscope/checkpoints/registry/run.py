@@ -79,6 +79,10 @@ class Run:
         """A client's last upload, or its upload of ``round``."""
         return self._of_round(round) / "clients" / f"{client:04d}.pt"
 
+    def server_state(self, round: int) -> Path:
+        """The folder of what server and clients remembered after ``round``, where it was kept."""
+        return self.folder / "state" / f"round-{round:04d}"
+
     def rows(self, round: int | None = None) -> Path:
         """Which rows the clients hold; those of ``round`` where every round's clients are new."""
         return self._of_round(round) / "rows.zz"
@@ -91,6 +95,10 @@ class Run:
         kept = {(int(p.parts[-3][6:]), p.name): p for p in self._checkpoints("round-*/clients")}
         by_then = {name: kept[round, name] for round, name in sorted(kept) if until and round <= until}
         return [by_then[name] for name in sorted(by_then)] or self._checkpoints("clients")
+
+    def uploads(self, round: int) -> list[Path]:
+        """The clients' uploads of ``round``, in client order, where those of every round were kept."""
+        return self._checkpoints(f"round-{round:04d}/clients")
 
     def rounds(self) -> list[int]:
         """Return the rounds whose global model was kept."""

@@ -177,7 +177,7 @@ def footnotes(notes: Sequence[str]) -> Sequence[str]:
 def cell(value: object) -> str:
     """Return a value as a table shows it."""
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:.4g}".replace("-", "−")  # a text to read: its minus is no hyphen
     if isinstance(value, dict):
         return ", ".join(f"{key}={item}" for key, item in value.items()) or "–"
     if isinstance(value, list):

@@ -11,6 +11,8 @@ from fedscope.figures.text.labels import label
 from fedscope.figures.text.tables import Table, all_rows, hessian_table
 from fedscope.records.hessian import HessianRecord
 
+SMALL = 0.3  # ηaλ_max, up to which local steps are linear in the gradient within some 15 %
+
 
 def shown(found: Sequence[HessianRecord]) -> Iterator[console.Piece]:
     """Return what is printed of the records: their table, their differences, and each one's own."""
@@ -51,6 +53,21 @@ def _of_one(record: HessianRecord) -> Iterator[console.Piece]:
             for one in record.layers
         ]
         yield "table", f"{name}: by layer", ("layer", "λ_max ± data"), rows
+    if found := record.preconditioned:
+        top = found.lambda_max
+        value = format_estimate(top.value, top.stderr_data, within=top.residual)
+        yield (
+            "line",
+            f"{name}: λ_max(P⁻¹H) ± data {value}, "
+            f"{format_estimate(found.ratio)} of the largest stable {format_estimate(found.stable)} "
+            f"(P of {found.optimizer})",
+        )
+        if (size := found.nonlinearity(record.lambda_max.value)) > SMALL:
+            yield (
+                "note",
+                f"{name}: the largest stable one is to first order in the local rate η, for ηaλ_max far "
+                f"below 1, and here it is {format_estimate(size)} (a: the local steps at unit rate)",
+            )
     yield from map(_piece, influence_tables(record))
     for line in _short_of(record):
         yield "note", f"{name}: {line}"

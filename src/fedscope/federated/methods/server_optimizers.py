@@ -6,17 +6,18 @@ s − (1 − β₂)Δ² sign(s − Δ²) (Yogi); no bias correction; s starts at
 statistics of BatchNorm are averaged plainly.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from fedscope.federated.record.method import Method
-from fedscope.federated.record.options import Option
+from fedscope.federated.record.options import Option, Value
 from fedscope.federated.record.vectors import Vector
 from fedscope.federated.record.views import ServerStep
 
+ADAPTIVE = ("adagrad", "adam", "yogi")
 BELOW_ONE = (0.0, 1 - 1e-9)
 Second = Callable[[Tensor, Tensor, float], Tensor]  # (s, Δ², β₂) → s
 
@@ -35,16 +36,30 @@ def adaptive(prefix: str, second: Second, step: ServerStep) -> tuple[Tensor, dic
     def option(name: str) -> float:
         return float(step.options.get(f"{prefix}.{name}", 0.0))
 
-    delta, beta1, beta2, eps = step.mean - step.anchor, option("beta1"), option("beta2"), option("eps")
+    delta, beta1, beta2 = step.mean - step.anchor, option("beta1"), option("beta2")
     m, s = step.state[f"{prefix}.m"], step.state[f"{prefix}.s"]
     if step.round == 1 and step.options[f"{prefix}.s0"] == "eps_squared":
-        s = torch.full_like(s, eps**2)
+        s = torch.full_like(s, option("eps") ** 2)
     m = beta1 * m + (1 - beta1) * delta
     s = second(s, delta.square(), beta2)
     state = {f"{prefix}.m": m, f"{prefix}.s": s}
     if option("bias_correction"):
-        m, s = m / (1 - beta1**step.round), s / (1 - beta2**step.round)
-    return step.kept + option("gamma") * m / (s.sqrt() + eps), state
+        m = m / (1 - beta1**step.round)
+    return step.kept + option("gamma") * m / scale(prefix, s, step.options, step.round), state
+
+
+def adaptive_prefix(method: Method) -> str | None:
+    """Return what an adaptive server's options and vectors are named by; None of another server."""
+    names = {vector.name for vector in method.server_state}
+    return next((prefix for prefix in ADAPTIVE if f"{prefix}.s" in names), None)
+
+
+def scale(prefix: str, s: Tensor, options: Mapping[str, Value], round: int) -> Tensor:
+    """Return √s + ε, by which m is divided in ``round``."""
+    beta2 = float(options.get(f"{prefix}.beta2", 0.0))
+    if options.get(f"{prefix}.bias_correction"):
+        s = s / (1 - beta2**round)
+    return s.sqrt() + float(options[f"{prefix}.eps"])
 
 
 def optimizer(name: str, source: str, rule: str, second: Second, *options: Option, beta1: float) -> Method:

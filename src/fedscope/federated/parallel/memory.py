@@ -94,11 +94,17 @@ class Memory:
             writer.close(temporary)
         self._take(round)
 
-    def prune(self, round: int) -> None:
-        """Delete the folders before ``round`` that hold no client's newest vectors."""
+    def prune(self, round: int, *, keep_every: int = 0) -> None:
+        """Delete the folders before ``round`` that hold no client's newest vectors.
+
+        With ``keep_every`` K those of every K-th round stay where the server alone remembers something: they
+        are as large as a model or two, and say what its steps were divided by.
+        """
         needed = {newest for newest, _ in self.rows.values()} | {round}
         for path in self.folder.glob("round-*"):
-            if int(path.name[6:]) not in needed:
+            number = int(path.name[6:])
+            kept = bool(keep_every) and not self.width and number % keep_every == 0
+            if number not in needed and not kept:
                 self._delete(path)
 
     def _stragglers(self, leaving: Sequence[int]) -> list[int]:

@@ -111,9 +111,10 @@ class Server:
         run.append_metrics(record)  # before the weights: resuming drops a record that is ahead of them
         self.diverged = _diverged(record, dispatch.start)
         self.files.newest(round, measured, last=round == settings.rounds and not self.diverged)
-        for memory in (self.memory, self.latest):
-            if memory:
-                memory.prune(round)
+        if self.memory:
+            self.memory.prune(round, keep_every=settings.keep_every)
+        if self.latest:
+            self.latest.prune(round)
         self.metrics.append(_lean(record))
         return record
 

@@ -65,10 +65,14 @@ def matrices_of(record: ClientsRecord) -> list[tuple[str, Grid, bool]]:
     return grids
 
 
-def matrix_figure(record: ClientsRecord, *, width: float = style.SINGLE_COLUMN) -> Figure:
+def matrix_figure(
+    record: ClientsRecord, *, width: float = style.SINGLE_COLUMN, among: Sequence[ClientsRecord] = ()
+) -> Figure:
     """Draw of every two clients the overlap of eigenspaces, H_D and the barrier, as far as measured.
 
     The order of the clients is that of the clustering of the first matrix; the global model stands last.
+    ``among``: rounds that are drawn alike, in the order of the last one, where it has the same clients, and
+    in colours for the numbers of all.
 
     Raises:
         UserError: none of them was measured.
@@ -77,8 +81,8 @@ def matrix_figure(record: ClientsRecord, *, width: float = style.SINGLE_COLUMN) 
     if not grids:
         lacking(record, "matrix of pairs", "overlap,diagonals,barriers")
     count = len(record.clients)
-    first = grids[0][1][:count, :count]
-    order = order_of(-first if grids[0][0].startswith("barriers") else first)
+    order = _order([one for one in among if one.numbers == record.numbers][-1] if among else record)
+    ranges = _ranges(among or [record])
     across = len(grids) if width >= style.WIDE_COLUMN else 1
     rows = -(-len(grids) // across)
     side = min(LARGEST_SIDE, (width - LEFT - RIGHT - (across - 1) * GAP) / across)
@@ -100,18 +104,37 @@ def matrix_figure(record: ClientsRecord, *, width: float = style.SINGLE_COLUMN) 
                        fontsize=style.TEXT_SIZE)  # fmt: skip
             chosen = [*order, count] if with_global else order
             names = [str(record.numbers[i]) if i < count else "global" for i in chosen]
-            _draw(page, grid[np.ix_(chosen, chosen)], names, left=left, top=above + HEADING, side=side)
+            square = grid[np.ix_(chosen, chosen)]
+            _draw(page, square, names, ranges[name], left=left, top=above + HEADING, side=side)
     return page.figure
 
 
-def _draw(page: Page, grid: Grid, names: Sequence[str], *, left: float, top: float, side: float) -> None:
+def _order(record: ClientsRecord) -> list[int]:
+    name, grid, _ = matrices_of(record)[0]
+    count = len(record.clients)
+    first = grid[:count, :count]
+    return order_of(-first if name.startswith("barriers") else first)
+
+
+def _ranges(records: Sequence[ClientsRecord]) -> dict[str, Normalize]:
+    """Return the colour scale of each matrix by its name: of the finite numbers beside the diagonal."""
+    found: dict[str, list[float]] = {}
+    for record in records:
+        for name, grid, _ in matrices_of(record):
+            beside = grid[~np.eye(len(grid), dtype=bool)]
+            found.setdefault(name, []).extend(beside[np.isfinite(beside)])
+    ends = {name: (min(shown), max(shown)) if shown else (0.0, 1.0) for name, shown in found.items()}
+    return {name: Normalize(min(low, 0.0), high if high > 0 else 1.0) for name, (low, high) in ends.items()}
+
+
+def _draw(
+    page: Page, grid: Grid, names: Sequence[str], norm: Normalize, *, left: float, top: float, side: float
+) -> None:
     axes = page.figure.add_axes(page.box(left=left, top=top, width=side, height=side))
     count = len(grid)
     shown = grid.copy()
     np.fill_diagonal(shown, np.nan)
-    finite = shown[np.isfinite(shown)]
-    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-    norm, colormap = Normalize(min(low, 0.0), high if high > 0 else 1.0), style.loss_colormap()
+    colormap = style.loss_colormap()
     edges = np.arange(count + 1) - 0.5
     axes.pcolormesh(
         edges, edges, np.ma.masked_invalid(shown), cmap=colormap, norm=norm, edgecolors="face", linewidth=0.1

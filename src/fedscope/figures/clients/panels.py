@@ -82,21 +82,13 @@ class Panels:
         top = self._top + row * (self._height + ROW_GAP)
         box = self.page.box(left=left, top=top, width=self._across, height=self._height)
         found = self.page.figure.add_axes(box)
-        found.set_ylabel(name if "$" in name else style.typeset(name))
+        prepare(found, name)
         found.yaxis.set_label_coords(-0.4 / self._across, 0.5)
-        found.yaxis.set_major_locator(MaxNLocator(5))
-        found.yaxis.set_major_formatter(lambda value, _: format_value(value))
-        found.spines[["top", "right"]].set_visible(False)
         return found
 
     def name_clients(self, axes: Axes, numbers: Sequence[int]) -> None:
         """Name the clients at 0, 1, 2, … on the horizontal axis, as many as have room."""
-        room = self._across * 72 / max(1, len(numbers))
-        every = max(1, math.ceil(NAMED * max(len(str(one)) for one in numbers) / 2 / room))
-        axes.set_xticks(range(0, len(numbers), every), [str(one) for one in numbers[::every]])
-        axes.tick_params(axis="x", length=0)
-        axes.set_xlim(-0.6, len(numbers) - 0.4)
-        axes.set_xlabel("client")
+        name_clients(axes, numbers, width=self._across)
 
     def legend(self, axes: Axes, columns: int = 2) -> None:
         """Write the legend of a panel under the title."""
@@ -105,6 +97,24 @@ class Panels:
             handles, names, loc="upper center", ncols=columns, borderaxespad=0, handletextpad=0.5,
             columnspacing=1.2, bbox_to_anchor=(0.5, 1 - (TOP + TITLE_LINE) / self.page.height),
         )  # fmt: skip
+
+
+def prepare(axes: Axes, name: str) -> None:
+    """Name the vertical axis in plain text or in math, and give it few ticks."""
+    axes.set_ylabel(name if "$" in name else style.typeset(name))
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.yaxis.set_major_formatter(lambda value, _: format_value(value))
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def name_clients(axes: Axes, numbers: Sequence[int], *, width: float) -> None:
+    """Name the clients at 0, 1, 2, … on a horizontal axis of ``width`` inches, as many as have room."""
+    room = width * 72 / max(1, len(numbers))
+    every = max(1, math.ceil(NAMED * max(len(str(one)) for one in numbers) / 2 / room))
+    axes.set_xticks(range(0, len(numbers), every), [str(one) for one in numbers[::every]])
+    axes.tick_params(axis="x", length=0)
+    axes.set_xlim(-0.6, len(numbers) - 0.4)
+    axes.set_xlabel("client")
 
 
 def reaches(amounts: Sequence[Amount]) -> np.ndarray:

@@ -9,7 +9,7 @@ from fedscope.errors import UserError
 from fedscope.figures.runs.curves import Line, Panel, panels_figure
 from fedscope.figures.runs.groups import Group, accuracy_line, rounds_of, spread_of
 from fedscope.records.round_quantities import QUANTITIES, Family
-from fedscope.records.run_curves import CURVATURE, Pick, RunCurves, curvature_rounds
+from fedscope.records.run_curves import CURVATURE, Pick, RunCurves, curvature_rounds, most_rounds
 from fedscope.records.stability import stable_under
 
 Unit = Callable[[RunCurves, int], float]
@@ -28,12 +28,34 @@ def curvature_figure(found: Sequence[Group], title: str) -> Figure:
 def stability_figure(found: Sequence[Group], title: str) -> Figure:
     """Draw λ_max in units of the largest that local steps are stable at, below accuracy.
 
+    And, where it was measured of two rounds or more, that of P⁻¹H in units of the largest that the steps of
+    an adaptive server are stable at.
+
     Raises:
         UserError: as of :func:`curvature_figure`; the learning rate of a run is not known.
     """
     ratio = _curvature_panel(found, "λ_max / stable", lambda one: one.lambda_max, of=_stable)
     edge = Line("edge of stability", np.zeros(1), np.ones(1), level=True)
-    return _below_accuracy(found, [Panel([*ratio.lines, edge], ratio.x_label, ratio.y_label)], title)
+    panels = [Panel([*ratio.lines, edge], "round", "λ_max / stable")]
+    lines = [line for group in found if (line := _server_line(group))]
+    if lines:
+        panels.append(Panel([*lines, edge], "round", "λ_max(P⁻¹H) / stable"))
+    return _below_accuracy(found, panels, title)
+
+
+def _server_line(group: Group) -> Line | None:
+    """Return the server's ratio by round; None unless all runs of a group have it of two rounds or more."""
+    measured = [
+        most_rounds([one for one in record.curvature if one.preconditioned], record.at.average)[1]
+        for record in group.records
+    ]
+    shared = sorted(set.intersection(*({one.round for one in rounds} for rounds in measured)))
+    if len(shared) < 2:
+        return None
+    chosen = [[one.preconditioned for one in rounds if one.round in shared] for rounds in measured]
+    values = np.array([[(one.value, one.stderr) for one in row if one] for row in chosen])
+    error = values[..., 1][0] if len(values) == 1 else values[..., 0].std(0, ddof=1)
+    return Line(group.name, np.array(shared, float), values[..., 0].mean(0), error, family=group.family)
 
 
 def _stable(record: RunCurves, round: int) -> float:
@@ -95,10 +117,21 @@ def diagnostics_figure(kind: Family, found: Sequence[Group], title: str) -> Figu
         if known:
             panels.append(Panel(known, "round", quantity.axis))
     if len(panels) == 1:
-        name = found[0].records[0].run
-        mend = "train with --probe-curvature K" if kind == "probes" else "a run of an older fedscope has none"
-        raise UserError(f"the metrics of {name} have nothing of --kind {kind}: {mend}")
+        raise UserError(
+            f"the metrics of {found[0].records[0].run} have nothing of --kind {kind}: "
+            f"{_why_none(found[0].records[0], kind)}"
+        )
     return panels_figure(panels, title=title, caption=spread_of(found))
+
+
+def _why_none(record: RunCurves, kind: Family) -> str:
+    losses = record.metrics.train_loss
+    if losses and not np.isfinite(losses[-1]):
+        return (
+            f"it diverged in round {record.metrics.round[-1]}, before any round whose quantities are finite; "
+            "train anew with a smaller --lr"
+        )
+    return "train with --probe-curvature K" if kind == "probes" else "a run of an older fedscope has none"
 
 
 def _recorded_line(group: Group, name: str) -> Line | None:

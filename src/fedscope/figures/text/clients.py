@@ -224,6 +224,11 @@ def _barriers(record: ClientsRecord) -> Table:
         rows.append(("matched", estimate_text(found.matched.mean), estimate_text(found.matched.average)))
     notes = ["of F; matched: the channels of each second model in the order that fits the first best"]
     notes += [f"not matched: {found.unmatched_reason}"] if found.unmatched_reason else []
+    if record.averaging:
+        notes.append(
+            "F(w̄) − Σ p_k F(w_k) is minus the cost of averaging by F: here ± over single samples, there over "
+            "the batches that the terms of its expansion share"
+        )
     columns = ("models", "barrier, mean of pairs", "F(w̄) − Σ p_k F(w_k)")
     return Table("Barriers", columns, tuple(rows), tuple(notes))
 

@@ -35,6 +35,8 @@ GAPS: Mapping[str, str] = {
     "gap": "test loss − training loss",
     "accuracy": "training accuracy − test accuracy",
 }
+UNBOUNDED = "unbounded"
+UNBOUNDED_NOTE = f"{UNBOUNDED}: no noise, however large, costs the target of the accuracy"
 _SHOWN = {"rho": "ρ", "m": "m", "target": "target", "layer": "layer"}  # settings beside a name
 
 
@@ -65,6 +67,7 @@ def sharpness_table(records: Sequence[SharpnessRecord]) -> Table:
         (
             "± standard error over the draws ± over the samples; 0 where nothing is drawn",
             f"{problem.samples:,} samples, seed {problem.seed}; worst cases are lower bounds, by a search",
+            *([UNBOUNDED_NOTE] if any(UNBOUNDED in row for row in rows) else []),
         ),
     )
 
@@ -85,7 +88,16 @@ def _settings(one: Sharpness) -> str:
 
 
 def _cell(one: Sharpness | None) -> str:
-    return ABSENT if one is None else format_estimate(one.value, one.stderr_draws, one.stderr_data)
+    if one is None:
+        return ABSENT
+    if _is_unbounded(one):
+        return UNBOUNDED
+    return format_estimate(one.value, one.stderr_draws, one.stderr_data)
+
+
+def _is_unbounded(one: Sharpness) -> bool:
+    """Say whether no noise that was tried costs the target: σ is finite or infinite, which is null."""
+    return one.name in ("pac_bayes", "adaptive_pac_bayes") and math.isnan(one.value)
 
 
 def _cost(one: Sharpness) -> str:

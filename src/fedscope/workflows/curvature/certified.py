@@ -15,8 +15,10 @@ from fedscope.landscape.spectral.krylov.ritz import Which
 from fedscope.landscape.spectral.layer_blocks import layer_eigenpairs, layer_patterns
 from fedscope.landscape.spectral.results import Density, Eigenpairs, Probed, Trace
 from fedscope.landscape.spectral.slq_density import PROBES, spectral_density
+from fedscope.records.preconditioned import Preconditioned
 from fedscope.streams import key, torch_stream
 from fedscope.workflows.curvature.cross_client import ClientComparison, compare_clients
+from fedscope.workflows.curvature.preconditioned import preconditioned
 from fedscope.workflows.curvature.record import Estimates
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.requests import Request
@@ -67,6 +69,9 @@ class Certified:
             trace=total and replace(total, probed=None),
             layers=self._layers(whole.names) if request.layers and "layers" in missing else None,
             density=self._density(operator, total.probed if total else None) if dense else None,
+            preconditioned=self._preconditioned(whole)
+            if request.preconditioned and "preconditioned" in missing
+            else None,
             clients=self._clients(compared, pairs) if compared else None,
         )
 
@@ -112,6 +117,13 @@ class Certified:
             return spectral_density(
                 operator, probed=probed, generator=self._stream("density"), progress=progress
             )
+
+    def _preconditioned(self, whole: LossOperator) -> Preconditioned:
+        with self.stage(f"{self.problem.title}: λ_max of P⁻¹H, products") as progress:
+            return preconditioned(
+                self.problem, self.cache.operator(whole), tol=self.request.tol,
+                generator=self._stream("preconditioned"), progress=progress,
+            )  # fmt: skip
 
     def _clients(self, participants: Participants, pairs: Eigenpairs | None) -> ClientComparison:
         with self.stage(f"{self.problem.title}: cross-client, products") as progress:

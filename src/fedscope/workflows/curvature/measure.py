@@ -33,6 +33,7 @@ from fedscope.workflows.results.cache import ResultCache, key
 from fedscope.workflows.results.lookup import ALL, Criteria, Earlier, earlier, trimmed
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.run_clients import ClientOrigin, Participants
+from fedscope.workflows.sources.server_state import adaptive_server
 
 OPERATORS: dict[OperatorName, type[LossOperator]] = {
     "hessian": Hessian,
@@ -136,8 +137,11 @@ def _question(problem: Problem, request: Request, participants: Participants | N
     """Return what a result depends on beside the operator: everything but versions, which only label it."""
     if request.reading == "paper":
         request = replace(request, resampling=Resampling())  # has no effect
+    asked = asdict(request)
+    if not request.preconditioned:
+        del asked["preconditioned"]  # so that results from before it was there are found
     return {
-        **asdict(request),
+        **asked,
         "versions": None,
         "influence": None,  # follows from the result, and from who holds the samples
         "people": participants.fingerprint() if participants else None,
@@ -161,6 +165,8 @@ def _measured(
     start, missing = time.perf_counter(), known.missing if known else ALL
     if "cross_client" in missing:
         _check_clients(problem, request, participants)
+    if request.preconditioned and "preconditioned" in missing:
+        adaptive_server(problem)  # refused before the products
     if request.engine == "pyhessian":
         found = _pyhessian(problem, request, stage)
     elif request.reading == "code":

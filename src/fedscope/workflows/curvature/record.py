@@ -9,6 +9,7 @@ from fedscope.landscape.published.resampling import Loader
 from fedscope.landscape.spectral.results import Density, Eigenpairs, Trace
 from fedscope.records.entries import Record, density_entry, eigenvalues, trace_entry
 from fedscope.records.hessian import HESSIAN_SCHEMA, HessianRecord
+from fedscope.records.preconditioned import Preconditioned
 from fedscope.workflows.curvature.cross_client import ClientComparison
 from fedscope.workflows.requests import Request, Resampling
 from fedscope.workflows.results.lookup import trimmed
@@ -25,6 +26,7 @@ class Estimates:
     clients: ClientComparison | None = None
     loader: Loader | None = None  # of reading code
     layers: Mapping[str, Eigenpairs] | None = None
+    preconditioned: Preconditioned | None = None
     form: Form = PLAIN  # of the products
     batch_sizes: tuple[int, ...] = ()  # of the products
     seconds: float = 0.0  # that it took
@@ -32,7 +34,10 @@ class Estimates:
     @property
     def matvecs(self) -> int:
         """The products that were made."""
-        parts = (self.pairs, self.trace, self.density, self.clients, *(self.layers or {}).values())
+        parts = (
+            self.pairs, self.trace, self.density, self.clients, self.preconditioned,
+            *(self.layers or {}).values(),
+        )  # fmt: skip
         return sum(part.matvecs for part in parts if part)
 
 
@@ -67,6 +72,9 @@ def measured_record(
         if found.trace
         else known["trace"],
         "density": density_entry(found.density) if found.density else known.get("density"),
+        "preconditioned": found.preconditioned.to_json()
+        if found.preconditioned
+        else known.get("preconditioned"),
         "cross_client": found.clients.record() if found.clients else known.get("cross_client"),
         "matvecs": found.matvecs + known.get("matvecs", 0),
         "seconds": found.seconds + known.get("seconds", 0.0),

@@ -23,7 +23,7 @@ from fedscope.records.reading import Kept, stored_record
 from fedscope.storage import read_text
 from fedscope.workflows.requests import CrossClientRequest, Request
 
-Part = Literal["eigenvalues", "trace", "layers", "density", "cross_client"]
+Part = Literal["eigenvalues", "trace", "layers", "density", "preconditioned", "cross_client"]
 ALL: frozenset[Part] = frozenset(get_args(Part))
 
 
@@ -111,6 +111,8 @@ def lacking(record: HessianRecord, request: Request, criteria: Criteria) -> set[
         found.add("layers")
     if request.density and not record.density:
         found.add("density")
+    if request.preconditioned and not (record.preconditioned and record.preconditioned.converged):
+        found.add("preconditioned")
     if request.clients and not _has_clients(
         record.cross_client, request.cross_client.settled(request.reading), criteria
     ):
@@ -122,7 +124,10 @@ def trimmed(record: HessianRecord, request: Request) -> HessianRecord:
     """Return a record without what was not asked for."""
     upper, lower = record.ends
     chosen = [*upper[: request.top_k], *(lower[len(lower) - request.top_k :] if request.both_ends else ())]
-    wanted = {"layers": request.layers, "density": request.density, "cross_client": request.clients}
+    wanted = {
+        "layers": request.layers, "density": request.density, "preconditioned": request.preconditioned,
+        "cross_client": request.clients,
+    }  # fmt: skip
     return record.edited(
         **dict.fromkeys((name for name, asked in wanted.items() if not asked), None),
         eigenvalues=[one.to_json() for one in chosen],

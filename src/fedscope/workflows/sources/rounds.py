@@ -1,8 +1,8 @@
 """`--rounds FIRST:LAST:STEP`, or `all`: which rounds of which runs."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
@@ -12,6 +12,24 @@ from fedscope.errors import UserError
 from fedscope.workflows.sources.targets import Targets
 
 MOST_ROUNDS = 500
+
+
+def _models(run: Run) -> list[int]:
+    """Return the rounds of the global models of a run, the final one's included."""
+    final = [run.manifest().settings.rounds] if run.final.is_file() else []
+    return sorted({*run.rounds(), *final})
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What of its rounds a run must have kept."""
+
+    of: Callable[[Run], list[int]]  # the rounds of which a run has it
+    what: str
+    mend: str  # the options of training that keep more
+
+
+MODELS = Kept(_models, "checkpoint", "--keep-every")
 
 
 def parse(text: str) -> list[int]:
@@ -33,23 +51,24 @@ def parse(text: str) -> list[int]:
     return rounds
 
 
-def along(targets: Targets, text: str) -> Targets:
+def along(targets: Targets, text: str, kept: Kept = MODELS) -> Targets:
     """Return the targets with the rounds of their runs, run by run.
 
     Raises:
         UserError: see :func:`checkpoints`.
     """
-    names = checkpoints(targets.checkpoints, text, targets.registry)
+    names = checkpoints(targets.checkpoints, text, targets.registry, kept)
     return replace(targets, checkpoints=tuple(chain.from_iterable(names)))
 
 
-def checkpoints(runs: Sequence[str], text: str, registry: Path) -> list[tuple[str, ...]]:
+def checkpoints(runs: Sequence[str], text: str, registry: Path, kept: Kept = MODELS) -> list[tuple[str, ...]]:
     """Return the checkpoints RUN@ROUND of each run, in the order of rounds; without runs, of the newest.
 
     Args:
         runs: names.
         text: ``FIRST:LAST:STEP``, or ``all`` for every round that a run kept.
         registry: where they are.
+        kept: what of a round must be there.
 
     Raises:
         UserError: what is given is a single checkpoint and no run, a run did not keep a round, or ``all`` are
@@ -61,23 +80,18 @@ def checkpoints(runs: Sequence[str], text: str, registry: Path) -> list[tuple[st
     for name in list(runs) or [store.newest().name]:
         if "@" in name or "/" in name or name.endswith(".pt"):
             raise UserError(f"--rounds are of runs: give the name of a run in the registry, not {name}")
-        kept = _kept(store.run(name))
-        missing = [round for round in rounds or () if round not in kept]
+        there = kept.of(store.run(name))
+        missing = [round for round in rounds or () if round not in there]
         if missing:
             raise UserError(
-                f"run {name!r} kept no checkpoint of round {missing[0]}, it has "
-                f"{', '.join(map(str, kept))}; choose --rounds among these, or train with --keep-every"
+                f"run {name!r} kept no {kept.what} of round {missing[0]}, it has "
+                f"{', '.join(map(str, there)) or 'none'}; choose --rounds among these, or train with "
+                f"{kept.mend}"
             )
-        if rounds is None and not 2 <= len(kept) <= MOST_ROUNDS:
+        if rounds is None and not 2 <= len(there) <= MOST_ROUNDS:
             raise UserError(
-                f"run {name!r} kept {len(kept)} rounds, --rounds all takes 2 to {MOST_ROUNDS}; train with "
-                "--keep-every, or give --rounds FIRST:LAST:STEP"
+                f"run {name!r} kept a {kept.what} of {len(there)} rounds, --rounds all takes 2 to "
+                f"{MOST_ROUNDS}; train with {kept.mend}, or give --rounds FIRST:LAST:STEP"
             )
-        found.append(tuple(f"{name}@{round}" for round in rounds or kept))
+        found.append(tuple(f"{name}@{round}" for round in rounds or there))
     return found
-
-
-def _kept(run: Run) -> list[int]:
-    """Return the rounds of the global models of a run, the final one's included."""
-    final = [run.manifest().settings.rounds] if run.final.is_file() else []
-    return sorted({*run.rounds(), *final})

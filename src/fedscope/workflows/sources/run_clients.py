@@ -5,6 +5,7 @@ which every result says.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from fedscope.landscape.published.resampling import Loader
 from fedscope.storage import open_regular
 from fedscope.workflows.requests import Resampling
 from fedscope.workflows.sources.problem import Problem, network, own_network
+from fedscope.workflows.sources.rounds import MODELS, Kept
 from fedscope.workflows.sources.samples import Data, data_of, draw, rows_of
 
 ON_COMMON = "use --client-data global of `fedscope hessian --clients`"
@@ -213,6 +215,16 @@ def round_uploads(problem: Problem) -> list[Path]:
             f"the newest of round {max(rounds.values())}; name that one, or train with --save-clients all"
         )
     return found
+
+
+def _rounds_with_uploads(run: Run) -> list[int]:
+    """Return the rounds of which the run has the global model and the uploads of two clients or more."""
+    last = Counter(describe_checkpoint(path)[0].round for path in run.clients())
+    return [round for round in MODELS.of(run) if max(len(run.uploads(round)), last[round]) > 1]
+
+
+UPLOADS = Kept(_rounds_with_uploads, "set of clients' uploads", "--save-clients all --keep-every 1")
+"""For ``--rounds``: rounds whose clients can be compared."""
 
 
 def loader(problem: Problem, resampling: Resampling, client: Client | None = None) -> Loader:

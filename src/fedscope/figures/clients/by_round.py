@@ -1,0 +1,105 @@
+"""Clients along the rounds of runs: the means of gaps, alignment, cost of averaging, H_N and H_D."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from fedscope.errors import UserError
+from fedscope.figures import style
+from fedscope.figures.clients.panels import lacking
+from fedscope.figures.intervals import reach
+from fedscope.figures.runs.curves import Line, Panel, panels_figure
+from fedscope.figures.text.client_rounds import Curve, RoundsKind, by_run, measured
+from fedscope.records.clients import SYMBOLS, ClientsRecord, Quantity
+from fedscope.records.run_curves import RunCurves
+
+PARTS: Mapping[RoundsKind, tuple[str, str]] = {  # what is lacking, and the --only that measures it
+    "gap": ("loss, λ_max or trace", "loss,lambda_max,trace"),
+    "alignment": ("alignment", "alignment"),
+    "drift": ("cost of averaging", "drift"),
+    "diagonals": ("diagonals", "diagonals"),
+}
+
+
+def rounds_figure(
+    records: Sequence[ClientsRecord],
+    runs: Sequence[RunCurves],
+    kind: RoundsKind = "gap",
+    *,
+    width: float = style.SINGLE_COLUMN,
+) -> Figure:
+    """Draw the means Σ p_k over the clients by round, with 95 % intervals as bands, below test accuracy.
+
+    Of one run every panel has the lines of a sum and its parts; of several, a panel for each of the main
+    numbers has a line for each run. Rounds in which a number was not measured leave a gap.
+
+    Raises:
+        UserError: fewer than two rounds, or nothing of the kind was measured.
+    """
+    found = by_run(records)
+    if not found or min(map(len, found.values())) < 2:
+        raise UserError("curves are of two rounds or more of each run: add --rounds FIRST:LAST:STEP")
+    curves = _measured(records, kind)
+    made = _of_runs(found, curves) if len(found) > 1 else _of_one(records, curves)
+    names = {f"{run.run}": run for run in runs}
+    accuracy = [line for name in found if name in names and (line := _accuracy(names[name]))]
+    above = [Panel(accuracy, "round", "test accuracy (%)")] if accuracy else []
+    return panels_figure([*above, *made], caption=_caption(records), width=width)
+
+
+def round_panel(records: Sequence[ClientsRecord], quantity: Quantity) -> Panel:
+    """Return one quantity's gaps by round, of one run.
+
+    Raises:
+        UserError: it was not measured.
+    """
+    if not any(record.of(quantity) for record in records):
+        lacking(records[0], quantity, quantity)
+    name = f"{SYMBOLS[quantity]} gap"
+    return _of_one(records, [one for one in measured(records, "gap") if one.panel == name])[0]
+
+
+def _measured(records: Sequence[ClientsRecord], kind: RoundsKind) -> list[Curve]:
+    found = measured(records, kind)
+    if not found:
+        lacking(records[0], *PARTS[kind])
+    return found
+
+
+def _of_one(records: Sequence[ClientsRecord], curves: Sequence[Curve]) -> list[Panel]:
+    panels: dict[str, list[Line]] = {}
+    for curve in curves:
+        panels.setdefault(curve.panel, []).append(_line(curve.line, records, curve))
+    return [Panel(lines, "round", name) for name, lines in panels.items()]
+
+
+def _of_runs(found: Mapping[str, Sequence[ClientsRecord]], curves: Sequence[Curve]) -> list[Panel]:
+    panels = []
+    for curve in (one for one in curves if one.main):
+        lines = [_line(run, own, curve) for run, own in found.items()]
+        panels.append(Panel(lines, "round", curve.name))
+    return panels
+
+
+def _line(label: str, records: Sequence[ClientsRecord], curve: Curve) -> Line:
+    (ordered,) = by_run(records).values()
+    found = [curve.of(record) for record in ordered]
+    values = [one.value if one else np.nan for one in found]
+    error = [one.error if one else None for one in found]
+    band = [reach(*known) if known else np.nan for known in error]
+    rounds = np.array([record.checkpoint.round for record in ordered], dtype=np.float64)
+    return Line(label, rounds, np.array(values), np.array(band), shaded=True)
+
+
+def _accuracy(run: RunCurves) -> Line | None:
+    values = 100 * np.array(run.metrics.accuracy, dtype=np.float64)
+    if not np.isfinite(values).any():
+        return None
+    return Line(run.run, np.array(run.metrics.round, dtype=np.float64), values)
+
+
+def _caption(records: Sequence[ClientsRecord]) -> str:
+    samples = sorted({record.problem.samples for record in records})
+    numbers = " or ".join(f"{number:,}" for number in samples)
+    return f"means over the clients, weighted by p_k; {numbers} samples of all; bands: 95 % intervals"

@@ -1,0 +1,118 @@
+"""The numbers of clients by round: means over the clients, as curves to draw and as a table."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, get_args
+
+from fedscope.figures.text.clients import GAP_NAMES, MEANS, amount_text, estimate_text
+from fedscope.figures.text.tables import Table
+from fedscope.records.clients import QUANTITIES, SYMBOLS, Amount, ClientsRecord, Quantity
+from fedscope.records.estimates import SYMBOLS as OF_DIAGONALS
+from fedscope.records.estimates import Estimate, Symbol
+
+RoundsKind = Literal["gap", "alignment", "drift", "diagonals"]
+ROUNDS_KINDS: tuple[RoundsKind, ...] = get_args(RoundsKind)
+SHOWN_GAPS = ("discrepancy", "averaging_global", "function_at_own")  # the first is the sum of the others
+TERMS = {
+    "measured": "measured", "first": "first order", "second": "second order", "remainder": "remainder",
+}  # fmt: skip
+Number = Amount | Estimate
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One number of each round: the panel and the line that it is drawn in."""
+
+    panel: str
+    line: str
+    of: Callable[[ClientsRecord], Number | None]
+    main: bool = False  # in the table; and drawn where several runs are compared, in a panel of its own
+
+    @property
+    def name(self) -> str:
+        """The number by itself."""
+        return f"{self.panel}: {self.line}" if self.line else self.panel
+
+
+def by_run(records: Sequence[ClientsRecord]) -> dict[str, list[ClientsRecord]]:
+    """Return the records of each run, in the order of rounds."""
+    found: dict[str, list[ClientsRecord]] = {}
+    for record in sorted(records, key=lambda one: one.checkpoint.round or 0):
+        found.setdefault(str(record.checkpoint.run), []).append(record)
+    return found
+
+
+def measured(records: Sequence[ClientsRecord], kind: RoundsKind) -> list[Curve]:
+    """Return the curves of a kind that any record has a number for."""
+    return [curve for curve in CURVES[kind]() if any(curve.of(record) for record in records)]
+
+
+def rounds_tables(records: Sequence[ClientsRecord]) -> Iterator[Table]:
+    """Return a table for each run: its rounds, with the main numbers of what was measured."""
+    shown = [curve for kind in ROUNDS_KINDS for curve in measured(records, kind) if curve.main]
+    for run, own in by_run(records).items():
+        rows = [(str(one.checkpoint.round), *(_text(curve.of(one)) for curve in shown)) for one in own]
+        columns = ("round", *(curve.name for curve in shown))
+        yield Table(f"{run}: clients by round", columns, tuple(rows), (MEANS,))
+
+
+def _text(number: Number | None) -> str:
+    if isinstance(number, Estimate):
+        return estimate_text(number)
+    return amount_text(number)
+
+
+def _gaps() -> Iterator[Curve]:
+    for quantity in QUANTITIES:
+        for name in SHOWN_GAPS:
+            yield Curve(
+                f"{SYMBOLS[quantity]} gap",
+                GAP_NAMES[name],
+                partial(_gap, quantity, name),
+                name == "discrepancy",
+            )
+
+
+def _gap(quantity: Quantity, name: str, record: ClientsRecord) -> Amount | None:
+    found = record.of(quantity)
+    return found.gap(name).mean if found else None
+
+
+def _alignment() -> Iterator[Curve]:
+    for name, side in (("own", "own Hessian"), ("overall", "global Hessian")):
+        yield Curve("curvature along Δ", side, partial(_aligned, name, "rayleigh"), main=True)
+    for name, side in (("own", "own Hessian"), ("overall", "global Hessian")):
+        yield Curve("share in top space", side, partial(_aligned, name, "share"), main=True)
+
+
+def _aligned(side: str, number: str, record: ClientsRecord) -> Amount | None:
+    return getattr(getattr(record.alignment, side), number) if record.alignment else None
+
+
+def _drift() -> Iterator[Curve]:
+    for name, function in (("overall", "F"), ("own", "own f_k")):
+        for term, said in TERMS.items():
+            if (name, term) != ("overall", "first"):  # it is zero
+                yield Curve(f"cost of {function}", said, partial(_cost, name, term), term == "measured")
+
+
+def _cost(side: str, term: str, record: ClientsRecord) -> Amount | None:
+    return getattr(getattr(record.averaging, side).mean, term) if record.averaging else None
+
+
+def _diagonals() -> Iterator[Curve]:
+    for symbol in OF_DIAGONALS:
+        yield Curve(symbol, "", partial(_mean, symbol), main=True)
+
+
+def _mean(symbol: Symbol, record: ClientsRecord) -> Estimate | None:
+    return record.cross_client.mean(symbol, "parameter") if record.cross_client else None
+
+
+CURVES: Mapping[RoundsKind, Callable[[], Iterator[Curve]]] = {
+    "gap": _gaps,
+    "alignment": _alignment,
+    "drift": _drift,
+    "diagonals": _diagonals,
+}
