@@ -79,7 +79,7 @@ def test_every_setting_reaches_the_manifest(fedscope: Command) -> None:
     assert fedscope("train", *flags, "--registry", "runs", "--name", "all", "--device", "cpu").code == 0
     settings = Registry(Path("runs")).run("all").manifest().settings.model_dump()
     assert {key: settings[key] for key in given} == given
-    longtail = {"phi", "rho", "test_data"}  # for other partitions and data
+    longtail = {"phi", "rho", "shards", "classes_per_client", "test_data"}  # for other partitions and data
     assert set(given) | longtail | {"options", "device", "threads", "compile"} == set(Settings.model_fields)
 
 

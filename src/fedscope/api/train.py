@@ -28,6 +28,8 @@ class TrainSettings(TypedDict, total=False):
     exhausted: Literal["redraw", "refill"]
     phi: float
     rho: float
+    shards: int
+    classes_per_client: int
     clients: int
     participation: float
     sampling: Literal["all", "fixed_fraction", "bernoulli"]

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from fedscope.checkpoints.file.schema import Settings
 
 Values = TypeVar("Values")
-_DIVIDING = ("alpha", "exhausted", "phi", "rho")
+_DIVIDING = ("alpha", "exhausted", "phi", "rho", "shards", "classes_per_client")
 
 
 class Rule(NamedTuple, Generic[Values]):

@@ -107,6 +107,8 @@ class Settings(Record):
     exhausted: Literal["redraw", "refill"] = "redraw"
     phi: Annotated[float, Field(gt=0, le=1)] | None = None
     rho: Annotated[float, Field(gt=0, le=1)] | None = None
+    shards: Positive | None = Field(None, exclude_if=operator.not_)
+    classes_per_client: Positive | None = Field(None, exclude_if=operator.not_)
     clients: Positive = 8
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
     sampling: Literal["all", "fixed_fraction", "bernoulli"] = "fixed_fraction"
