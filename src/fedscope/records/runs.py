@@ -20,6 +20,7 @@ class Stated(Plain):
     participation: float | None = None
     rounds: int | None = None
     epochs: int | None = None
+    local_steps: int | None = None
     batch_size: int | None = None
     lr: float | None = None
     seed: int | None = None

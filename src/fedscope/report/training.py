@@ -83,4 +83,5 @@ def _work(settings: Stated) -> str | None:
     rounds, epochs, size, rate = settings.rounds, settings.epochs, settings.batch_size, settings.lr
     if rounds is None or epochs is None or size is None or rate is None:
         return None
-    return f"rounds {rounds}, epochs {epochs}, batch size {size}, rate {rate:g}"
+    local = f"epochs {epochs}" if settings.local_steps is None else f"steps {settings.local_steps}"
+    return f"rounds {rounds}, {local}, batch size {size}, rate {rate:g}"

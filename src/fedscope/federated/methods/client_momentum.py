@@ -11,7 +11,7 @@ where this was read beside the paper's abstract, divides by n_1/B steps without 
 from torch import Tensor
 
 from fedscope.federated.methods.normalized import reach
-from fedscope.federated.record.method import Method
+from fedscope.federated.record.method import Method, Required
 from fedscope.federated.record.options import Option
 from fedscope.federated.record.vectors import Vector
 from fedscope.federated.record.views import ServerStep, Stack
@@ -49,4 +49,5 @@ FEDCM = Method(
     server_notes=(observe,),
     server_state=(Vector("cm.delta"),),
     broadcast=("cm.delta",),
+    required_settings=(Required("optimizer", "sgd", "Δ_t is a mean gradient read off the path of SGD"),),
 )

@@ -130,6 +130,7 @@ REQUIRED = (
     UNIFORM,
     Required("optimizer_state", "round", "its control variates count momentum from zero in every round"),
 )
+FROM_PATH = "its control variates are mean gradients read off the path of SGD"
 SCAFFOLD = Method(
     name="scaffold",
     objective="ℓ(w) + ⟨w, c − c_k⟩",
@@ -158,7 +159,7 @@ SCAFFOLD = Method(
     server_state=(Vector("scaffold.c"),),
     broadcast=("scaffold.c",),
     weights="uniform",
-    required_settings=REQUIRED,
+    required_settings=(*REQUIRED, Required("optimizer", "sgd", FROM_PATH, unless=("scaffold.option", "I"))),
 )  # fmt: skip
 FEDDC = Method(
     name="feddc",
@@ -179,5 +180,5 @@ FEDDC = Method(
     server_state=(Vector("dc.h"), Vector("dc.g")),
     broadcast=("dc.g",),
     weights="uniform",
-    required_settings=REQUIRED,
+    required_settings=(*REQUIRED, Required("optimizer", "sgd", FROM_PATH)),
 )

@@ -7,7 +7,6 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from fedscope.checkpoints.file.schema import Settings
 from fedscope.data.loading.datasets import Split
 from fedscope.federated.client.clock import Clock
 from fedscope.federated.client.loop import LocalTrainer
@@ -21,6 +20,7 @@ from fedscope.federated.record.tasks import Task, Trained
 from fedscope.federated.record.vectors import TRAINED
 from fedscope.federated.record.views import Sending
 from fedscope.federated.setup.federation import Federation, local_settings
+from fedscope.federated.setup.learning_rate import learning_rate
 from fedscope.federated.setup.sampling import sample_clients
 from fedscope.streams import torch_stream
 
@@ -36,7 +36,7 @@ class Dispatch:
         self.model = FlatModel(federation.model, settings.stack, channels_last=not federation.spec.own)
         self.trainer = LocalTrainer(
             self.model, federation.training, federation.pipeline, federation.method, settings.options,
-            local_settings(settings, federation.weights), self.clock, lr=settings.lr,
+            local_settings(settings, federation.weights), self.clock, lr=learning_rate(settings, 1),
             mean_samples=sum(map(len, federation.rows)) / settings.clients, draws=federation.spec.own,
             classes=len(federation.dataset.classes),
         )  # fmt: skip
@@ -170,7 +170,7 @@ class Dispatch:
     def nominal_steps(self) -> int:
         """The local steps E·⌈(n/N)/B⌉ of a mean client."""
         trainer = self.trainer
-        return trainer.settings.epochs * trainer.settings.steps(trainer.mean_samples)
+        return trainer.settings.round_steps(trainer.mean_samples)
 
     @property
     def _keeps_mean(self) -> bool:
@@ -277,8 +277,3 @@ class Dispatch:
             self.workers.receive((count,), torch.int64, rank),
             self.workers.receive((count, self.trainer.observed.values.shape[1]), torch.float64, rank),
         )
-
-
-def learning_rate(settings: Settings, round: int) -> float:
-    """Return η of ``round``, counted from 1."""
-    return settings.lr * settings.lr_decay ** (round - 1)

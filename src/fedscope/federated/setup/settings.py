@@ -34,7 +34,7 @@ def settled(settings: Settings, given: dict[str, str]) -> Settings:
     augmentation, _ = data_catalogue.pipeline(settings.dataset, settings.augmentation)
     options = method.values(given, settings.reading)
     known = None if is_own(settings.dataset) else data_catalogue.record(settings.dataset)
-    check_compatible(settings, method, known.domains if known else ())
+    check_compatible(settings.model_copy(update={"options": options}), method, known.domains if known else ())
     division(settings)
     sample_clients(settings.sampling, settings.clients, settings.participation, settings.seed, 0)
     if not is_own(str(settings.model)):

@@ -100,6 +100,8 @@ def per_round(settings: Settings) -> float:
     share = settings.participation
     if settings.partition in FRESH:
         share = settings.clients * (settings.phi or 1.0) * _tail(settings)
+    if settings.local_steps:
+        return settings.clients * settings.participation * settings.local_steps * settings.batch_size
     return held * share * settings.epochs
 
 
