@@ -42,6 +42,7 @@ def weights(run: Run) -> str:
                 "lr_step": 2,
                 "lr_warmup": 1,
                 "stack": 2,
+                "stragglers": 0.5,
             }
         ),
     ],

@@ -306,6 +306,10 @@ def test_options_that_make_no_sense(method: str, given: dict[str, str], message:
         ("fednova", {"optimizer": "adam"}, "with --optimizer sgd: a_k"),
         ("fedcm+fedsam", {"optimizer": "adam"}, "with --optimizer sgd: Δ_t"),
         ("fedfor", {"optimizer": "adam"}, "or --set fedfor.grad_scale=none"),
+        ("fedcm", {"stragglers": 0.5}, "is trained with --stragglers 0: it divides"),
+        ("fedwmsam", {"stragglers": 0.5}, "is trained with --stragglers 0: it divides"),
+        ("fedtoga", {"stragglers": 0.5}, "is trained with --stragglers 0: it divides"),
+        ("scaffold", {"stragglers": 1.0, "reading": "code"}, "--stragglers 0, or --set cv.steps=actual"),
         ("moon", {"model": "mlp_digits"}, "which mlp_digits cannot have; .* --no-head"),
     ],
 )

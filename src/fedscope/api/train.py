@@ -37,6 +37,8 @@ class TrainSettings(TypedDict, total=False):
     rounds: int
     epochs: int
     local_steps: int
+    stragglers: float
+    straggler_min: int
     batch_size: int
     lr: float
     lr_decay: float

@@ -38,6 +38,7 @@ SETTINGS: "tuple[Rule[Settings], ...]" = (
     Rule("memory", lambda s: _remembers(s.method), "with {0.method}, whose clients remember nothing"),
     Rule("optimizer_state", lambda s: s.momentum or s.optimizer != "sgd", "without --momentum"),
     Rule("epochs steps_limit", lambda s: not s.local_steps, "with --local-steps"),
+    Rule("straggler_min", lambda s: s.stragglers, "without --stragglers"),
     Rule("lr_decay", lambda s: s.lr_schedule != "cosine", "with --lr-schedule cosine"),
     Rule("lr_min", lambda s: s.lr_schedule == "cosine", "without --lr-schedule cosine"),
     Rule("adam_beta1 adam_beta2 adam_eps", lambda s: s.optimizer != "sgd", "without --optimizer adam"),

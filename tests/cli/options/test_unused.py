@@ -33,6 +33,8 @@ from tests.cli.conftest import Command
         ("train --memory reset", "--memory has no effect with fedavg, whose clients remember nothing"),
         ("train --optimizer-state client", "--optimizer-state has no effect without --momentum"),
         ("train --local-steps 3 --epochs 2", "--epochs has no effect with --local-steps; leave it out"),
+        ("train --straggler-min 2", "--straggler-min has no effect without --stragglers; leave it out"),
+        ("train --stragglers 1 --straggler-min 3", "--straggler-min 3 is above 2 epochs; lower it"),
         ("train --lr-schedule cosine --lr-decay 0.9", "--lr-decay has no effect with --lr-schedule cosine"),
         ("train --lr-min 0.01", "--lr-min has no effect without --lr-schedule cosine; leave it out, or add"),
         ("train --adam-eps 0.1", "--adam-eps has no effect without --optimizer adam"),

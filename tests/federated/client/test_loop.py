@@ -158,6 +158,25 @@ def test_a_budget_of_steps_goes_on_through_the_shuffled_data(steps: int, sizes: 
     assert torch.equal(trained(LocalSettings(9, 5, local_steps=6)), trained(LocalSettings(2, 5)))
 
 
+@pytest.mark.parametrize(
+    ("settings", "fewer"),
+    [
+        (LocalSettings(4, 5), LocalSettings(2, 5)),
+        (LocalSettings(1, 5, local_steps=9), LocalSettings(1, 5, local_steps=2)),
+    ],
+)
+def test_a_straggler_makes_the_first_of_the_steps(settings: LocalSettings, fewer: LocalSettings) -> None:
+    ends = []
+    for local, work in ((settings, 2), (fewer, None)):
+        model, split = toy()
+        flat = FlatModel(model)
+        trainer = LocalTrainer(flat, split, Double((0.5,), (0.25,)), parse("fedavg"), {}, local)
+        task = Task(torch.arange(12), torch.Generator().manual_seed(1), torch.Generator(), work=work)
+        ends.append(trainer.train(flat.values[0].clone(), flat.counters.clone(), [task], LR))
+    assert torch.equal(ends[0].values, ends[1].values)
+    assert ends[0].gradients.item() == (6 if fewer.local_steps is None else 2)
+
+
 def test_the_first_step_of_fedprox_is_fedavgs() -> None:
     plain, split = toy()
     other, one = copy.deepcopy(plain), LocalSettings(epochs=1, batch_size=12)
@@ -270,7 +289,7 @@ def test_a_stack_is_clients_of_one_size() -> None:
     flat = FlatModel(model, 2)
     trainer = LocalTrainer(flat, split, Double((0.5,), (0.25,)), parse("fedavg"), {}, SETTINGS)
     tasks = [Task(torch.arange(n), torch.Generator(), torch.Generator()) for n in (3, 4)]
-    with pytest.raises(ValueError, match="of one size"):
+    with pytest.raises(ValueError, match="of one size and work"):
         trainer.train(flat.values[0].clone(), flat.counters.clone(), tasks, LR)
 
 

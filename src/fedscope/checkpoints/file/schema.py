@@ -122,6 +122,8 @@ class Settings(Record):
     rounds: Positive = 20
     epochs: Positive = 2
     local_steps: Positive | None = _later(None)
+    stragglers: Annotated[float, Field(ge=0, le=1)] = _later(0.0)
+    straggler_min: Positive = _later(1)
     batch_size: Positive = 32
     lr: NonNegative = 0.05
     lr_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -189,6 +191,14 @@ class Settings(Record):
             )
         if self.lr_min > self.lr:
             raise ValueError(f"--lr-min {self.lr_min:g} is above --lr {self.lr:g}; lower it")
+        return self
+
+    @model_validator(mode="after")
+    def _stragglers_do_less(self) -> "Settings":
+        most = self.local_steps or self.epochs
+        if self.stragglers and self.straggler_min > most:
+            what = "steps" if self.local_steps else "epochs"
+            raise ValueError(f"--straggler-min {self.straggler_min} is above {most} {what}; lower it")
         return self
 
     @model_validator(mode="after")
@@ -315,6 +325,8 @@ class Round(Score):
     lr: Finite | None = None  # learning rate
     shifted: bool = False  # the concepts shifted before it
     clients: list[Annotated[int, Field(ge=0)]] = Field(default_factory=list)  # that took part
+    # epochs, or steps, of each of them, where some are stragglers
+    local_work: list[Positive] = Field(default_factory=list)
     rows: RowsSpec | None = None  # of its clients, where every round's are new
     bytes_down: NonNegative = 0  # sent to them [bytes]
     bytes_up: NonNegative = 0  # sent by them [bytes]

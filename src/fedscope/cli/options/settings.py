@@ -33,6 +33,8 @@ HELP = {
     "rounds": "Communication rounds T.",
     "epochs": "Local epochs E.",
     "local_steps": "Steps of a round instead of --epochs; the data are shuffled anew for each pass.",
+    "stragglers": "Share of a round's clients that make a random number of epochs or steps, at most as many.",
+    "straggler_min": "The least that a straggler makes.",
     "batch_size": "Local batch size B.",
     "drop_last": "Leave out an epoch's last, smaller batch.",
     "lr": "Local learning rate in the first round.",

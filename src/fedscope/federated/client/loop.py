@@ -88,10 +88,10 @@ class LocalTrainer:
         self._run = Replay(self._step, changed) if recorded else self._step
 
     def train(self, start: Tensor, counters: Tensor, tasks: Sequence[Task], lr: float) -> Trained:
-        """Train K clients of one size from ``start`` (P+Q,) at rate ``lr``; no state of them is kept."""
+        """Train K clients of one size and work from ``start`` (P+Q,) at rate ``lr``; none of it is kept."""
         model, clients, count = self.model, self.clients, len(tasks)
-        if len({len(task.rows) for task in tasks}) != 1 or count > len(model.values):
-            raise ValueError("a stack is clients of one size, at most as many as the model has rows")
+        if len({(len(task.rows), task.work) for task in tasks}) != 1 or count > len(model.values):
+            raise ValueError("a stack is clients of one size and work, at most as many as the model has rows")
         model.module.train()
         model.counters.copy_(counters)
         self.objective.taken.zero_()
@@ -106,7 +106,7 @@ class LocalTrainer:
         # What a network draws itself, as for dropout, comes from the global generators.
         drawing = seeded(tasks[0].random("network").initial_seed()) if self._seeded else nullcontext()
         with self.objective.tapping(), drawing:
-            most = self.steps(rows.shape[1])
+            most = self.steps(rows.shape[1], tasks[0].work)
             for left in range(most, 0, -self.settings.steps(rows.shape[1])):
                 samples = self._epoch(rows, tasks, random, left, lr, first=left == most)
         self.clock.enter("compute")
@@ -131,15 +131,15 @@ class LocalTrainer:
         """Whether gradients are clipped."""
         return self._clip is not None
 
-    def steps(self, samples: float) -> int:
-        """Return the local steps τ_k of a round that a client of ``samples`` takes."""
+    def steps(self, samples: float, work: int | None = None) -> int:
+        """Return the local steps τ_k of a client of ``samples`` in a round; ``work`` as in its task."""
         settings, equal = self.settings, self.method.equal_steps
         counted = self.mean_samples if equal and equal(self.options) else samples
-        return settings.round_steps(counted)
+        return settings.round_steps(counted, work)
 
-    def _mean_rate(self, samples: int) -> float:
-        """Return the mean over the local steps of the factor of η_t."""
-        rate, total = self.method.local_rate, self.steps(samples)
+    def _mean_rate(self, total: int) -> float:
+        """Return the mean over the ``total`` local steps of the factor of η_t."""
+        rate = self.method.local_rate
         return fmean(rate(step / total, self.options) for step in range(total)) if rate else 1.0
 
     def _recalibrated(self, tasks: Sequence[Task]) -> float:
@@ -156,6 +156,7 @@ class LocalTrainer:
     def _finish(self, tasks: Sequence[Task], lr: float) -> dict[str, Tensor]:
         """Return the vectors that the clients remember and send from now on, each (K, size)."""
         count, settings, samples = len(tasks), self.settings, len(tasks[0].rows)
+        steps = self.steps(samples, tasks[0].work)
         model, clients = self.model, self.clients
         done = {name: v.clone() for name, v in clients.memory.split(clients.remembered[:count]).items()}
 
@@ -175,9 +176,9 @@ class LocalTrainer:
             options=self.options,
             relative_size=clients.relative_size[:count],
             weight=settings.weight(samples),
-            steps=self.steps(samples),
+            steps=steps,
             nominal_steps=settings.round_steps(self.mean_samples),
-            lr=lr * self._mean_rate(samples),
+            lr=lr * self._mean_rate(steps),
             initial_lr=self.initial_lr,
             momentum=settings.momentum,
             nesterov=settings.nesterov,
@@ -220,7 +221,7 @@ class LocalTrainer:
         self._loss.zero_()
         size = self.settings.batch_size
         batches = list(zip(order.split(size, 1), draws.split(size, 2), strict=True))
-        total = self.steps(count)
+        total = self.steps(count, tasks[0].work)
         for index, (batch, drawn) in enumerate(self.pipeline.ahead(self.split.images, batches)):
             if self.method.local_rate:
                 self.clients.lr.fill_(

@@ -16,6 +16,10 @@ from fedscope.federated.record.options import Option
 from fedscope.federated.record.vectors import Vector
 from fedscope.federated.record.views import ServerStep, Stack
 
+BY_NOMINAL_STEPS = Required(
+    "stragglers", 0.0, "it divides the round's displacement by the steps of a client that makes all of them"
+)
+
 
 def mixed(step: Stack, momentum: Tensor, alpha: float | Tensor) -> Tensor:
     """Return α g + (1 − α)Δ, (K, P)."""
@@ -49,5 +53,8 @@ FEDCM = Method(
     server_notes=(observe,),
     server_state=(Vector("cm.delta"),),
     broadcast=("cm.delta",),
-    required_settings=(Required("optimizer", "sgd", "Δ_t is a mean gradient read off the path of SGD"),),
+    required_settings=(
+        Required("optimizer", "sgd", "Δ_t is a mean gradient read off the path of SGD"),
+        BY_NOMINAL_STEPS,
+    ),
 )

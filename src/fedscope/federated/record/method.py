@@ -75,7 +75,8 @@ class Required:
     @property
     def flag(self) -> str:
         """The option of the command line, with its value."""
-        return f"--{self.setting.replace('_', '-')} {self.value}"
+        value = f"{self.value:g}" if isinstance(self.value, float) else self.value
+        return f"--{self.setting.replace('_', '-')} {value}"
 
     def holds(self, options: Values) -> bool:
         """Say whether the method is bound to the setting, with these ``options``."""

@@ -38,9 +38,11 @@ class LocalSettings:
         steps = max(1, whole) if self.drop_last else -int(-samples // self.batch_size)
         return min(steps, self.limit or steps)
 
-    def round_steps(self, samples: float) -> int:
-        """Return the local steps of a round over ``samples``."""
-        return self.local_steps or self.epochs * self.steps(samples)
+    def round_steps(self, samples: float, work: int | None = None) -> int:
+        """Return the local steps of a round over ``samples``; ``work`` as in :class:`Task`."""
+        if self.local_steps:
+            return work or self.local_steps
+        return (work or self.epochs) * self.steps(samples)
 
     def weight(self, samples: int) -> int:
         """Return p_k of a client of ``samples`` before it is divided by the sum over the participants."""
@@ -68,6 +70,7 @@ class Task:
     random: Callable[[str], torch.Generator] = _no_stream  # the method's own streams
     # (P+Q,): the model at which its memory begins; None: the run's first
     initial: Callable[[], Tensor | None] = lambda: None
+    work: int | None = None  # its epochs, or under ``local_steps`` its steps; None: those of the settings
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,7 @@ class Server:
             "lr": learning_rate(settings, round),
             **({"shifted": True} if federation.shifted(round) else {}),
             "clients": sampled,
+            **({"local_work": list(map(dispatch.local_work, sampled))} if settings.stragglers else {}),
             **({"rows": self.files.rows.model_dump(mode="json")} if federation.fresh else {}),
             **traffic(dispatch.trainer, len(sampled)),
             "gradients": gradients,
@@ -272,7 +273,7 @@ def _entry(score: Score) -> dict[str, float | None]:
 
 def _lean(record: Round) -> Round:
     """Return a record without what grows with the clients, so that memory hardly grows with the rounds."""
-    long = ("clients", "rows", "diagnostics")
+    long = ("clients", "local_work", "rows", "diagnostics")
     content = {key: value for key, value in record.to_json().items() if key not in long}
     return Round.model_validate(content)
 
