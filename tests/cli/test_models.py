@@ -8,7 +8,7 @@ def test_list_has_every_network_with_its_source_and_sizes(fedscope: Command) -> 
     listed = {entry["name"]: entry for entry in fedscope("models", "list", "--json").json}
     assert list(listed) == list(NETWORKS)
     assert all(entry["source"] and entry["stages"] for entry in listed.values())
-    assert [name for name, entry in listed.items() if not entry["data"]] == ["resnet8"]  # of no paper's
+    assert [name for name, entry in listed.items() if not entry["data"]] == ["resnet8", "cnn_mnist"]
     assert listed["digit_cnn6"]["parameters"] == 14_219_210
     assert listed["digit_cnn6"]["input"] == [3, 28, 28]
     text = fedscope("models", "list").out

@@ -93,6 +93,13 @@ def test_fresh_clients_say_so(fedscope: Command) -> None:
     assert fedscope("data", "plot-partition", "--json", "-").json["fresh_each_round"] is False
 
 
+def test_few_classes_are_counted(fedscope: Command) -> None:
+    options = ("--partition", "fixed_classes", "--classes-per-client", "2", "--clients", "20")
+    record = fedscope("data", "plot-partition", *options, "--json", "-").json
+    assert record["partition"] == {"kind": "fixed_classes", "clients": 20, "classes_per_client": 2}
+    assert {np.count_nonzero(row) for row in record["counts"]} == {2}
+
+
 def test_refilled_rows_are_counted(fedscope: Command) -> None:
     options = ("--partition", "dirichlet_equal", "--alpha", "0.1", "--clients", "20")
     redrawn = fedscope("data", "plot-partition", *options, "--json", "-").json
@@ -111,6 +118,8 @@ def test_refilled_rows_are_counted(fedscope: Command) -> None:
         (["--partition", "per_domain"], "several domains"),
         (["--partition", "alike"], "unknown partition 'alike'; choose one of iid,"),
         (["--partition", "longtail_stateless"], "needs --phi, such as 0.1"),
+        (["--partition", "shards"], "needs --shards, such as 2"),
+        (["--shards", "2"], "--shards has no effect with --partition dirichlet_balanced"),
         (["--clients", "0"], "--clients takes a whole number from 1 up, not 0"),
         (["--out", "p.gif"], "suffix .png, .pdf or .svg"),
         (["--json=."], ". is a folder"),

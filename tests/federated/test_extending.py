@@ -32,6 +32,19 @@ def weights(run: Run) -> str:
         SMALL,
         SMALL.model_copy(update={"method": "feddyn", "eval_model": "all"}),
         SMALL.model_copy(update={"momentum": 0.9, "optimizer_state": "client"}),
+        SMALL.model_copy(
+            update={
+                "optimizer": "adam",
+                "optimizer_state": "client",
+                "lr": 0.01,
+                "local_steps": 3,
+                "lr_schedule": "step",
+                "lr_step": 2,
+                "lr_warmup": 1,
+                "stack": 2,
+                "stragglers": 0.5,
+            }
+        ),
     ],
 )
 def test_the_same_bits_as_from_the_start(settings: Settings, tmp_path: Path) -> None:
@@ -72,6 +85,10 @@ def test_what_cannot_be_extended(tmp_path: Path) -> None:
     trained(tmp_path, shifting, name="shifting")
     with pytest.raises(UserError, match="concept shifts"):
         resumed(tmp_path, longer(shifting), name="shifting")
+    falling = SMALL.model_copy(update={"lr_schedule": "cosine"})
+    trained(tmp_path, falling, name="falling")
+    with pytest.raises(UserError, match="falls over all of its rounds"):
+        resumed(tmp_path, longer(falling), name="falling")
     with pytest.raises(UserError, match="settings: lr"):
         changed = prepare(longer(dynamic).model_copy(update={"lr": 0.1}), {})
         train(changed, open_run(changed, Registry(tmp_path), "cut", resume=True), print)

@@ -20,8 +20,15 @@ from tests.federated.test_laws import settings_of
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_recorded_step_is_the_eager_one(precision: str) -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        LocalSettings(2, 32, 0.9, True, 1e-3, 10.0, "fp32"),
+        LocalSettings(2, 32, 0.9, True, 1e-3, 10.0, "bf16"),
+        LocalSettings(2, 32, weight_decay=1e-3, clip=10.0, optimizer="adamw", eps=0.1),
+    ],
+)
+def test_a_recorded_step_is_the_eager_one(settings: LocalSettings) -> None:
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (70, 3, 32, 32), generator=generator, dtype=torch.uint8)
     split = Split(images, torch.randint(0, 10, (70,), generator=generator)).to("cuda")
@@ -29,7 +36,6 @@ def test_a_recorded_step_is_the_eager_one(precision: str) -> None:
     for eager in (True, False):
         model = build("resnet56_bottleneck", 10, 3, torch.Generator().manual_seed(1)).cuda()
         flat = FlatModel(model)
-        settings = LocalSettings(2, 32, 0.9, True, 1e-3, 10.0, precision)  # type: ignore[arg-type]
         pipeline = Pipeline((0.5,) * 3, (0.25,) * 3, flip=0.5, crop=1.0, padding=4)
         trainer = LocalTrainer(flat, split, pipeline, record, record.values({}, "paper"), settings)
         if eager:

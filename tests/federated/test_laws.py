@@ -299,12 +299,35 @@ def test_options_that_make_no_sense(method: str, given: dict[str, str], message:
         ("fednova", {"optimizer_state": "client", "momentum": 0.9}, "with --optimizer-state round: a_k"),
         ("scaffold", {"optimizer_state": "client", "momentum": 0.9}, "with --optimizer-state round"),
         ("feddc", {"optimizer_state": "client", "momentum": 0.9}, "with --optimizer-state round"),
+        ("scaffold", {"optimizer": "adam"}, "--optimizer sgd, or --set scaffold.option=I: its control"),
+        ("feddc+man", {"optimizer": "adamw"}, "with --optimizer sgd: its control variates are mean"),
+        ("fedmoswa", {"optimizer": "adam"}, "with --optimizer sgd"),
+        ("fedwmsam", {"optimizer": "adam"}, "with --optimizer sgd"),
+        ("fednova", {"optimizer": "adam"}, "with --optimizer sgd: a_k"),
+        ("fedcm+fedsam", {"optimizer": "adam"}, "with --optimizer sgd: Δ_t"),
+        ("fedfor", {"optimizer": "adam"}, "or --set fedfor.grad_scale=none"),
+        ("fedcm", {"stragglers": 0.5}, "is trained with --stragglers 0: it divides"),
+        ("fedwmsam", {"stragglers": 0.5}, "is trained with --stragglers 0: it divides"),
+        ("fedtoga", {"stragglers": 0.5}, "is trained with --stragglers 0: it divides"),
+        ("scaffold", {"stragglers": 1.0, "reading": "code"}, "--stragglers 0, or --set cv.steps=actual"),
         ("moon", {"model": "mlp_digits"}, "which mlp_digits cannot have; .* --no-head"),
     ],
 )
 def test_settings_that_a_method_cannot_have(method: str, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         prepare(settings_of(method, **changes), {})
+
+
+def test_adam_goes_with_what_reads_no_path_of_sgd(tmp_path: Path) -> None:
+    bound = {
+        name
+        for name, record in METHODS.items()
+        if "optimizer" in [r.setting for r in record.required_settings]
+    }
+    assert bound == {"scaffold", "feddc", "fednova", "fedcm", "fedwmsam", "fedmoswa", "fedfor"}
+    settings = settings_of("scaffold", optimizer="adam", lr=0.01, rounds=1)
+    run = trained(tmp_path, settings, {"scaffold.option": "I"}, "adam")
+    assert state(run.final).isfinite().all()
 
 
 @pytest.mark.parametrize("method", ["stochdepth", "gradaug", "fedalign"])

@@ -14,6 +14,7 @@ from fedscope.errors import UserError
 from fedscope.models.catalogue import NETWORKS, build, outline
 from fedscope.models.resnet import ResNet, blocks
 from fedscope.models.summary import summary
+from fedscope.models.transformer import VisionTransformer
 
 
 def network(name: str, classes: int = 100, channels: int = 3, seed: int = 0, **given: Any) -> nn.Module:
@@ -41,6 +42,10 @@ def drawn(name: str) -> nn.Module:
         ("convnet_cifar", 10, {}, 797_962, 0, 14_693_248, 10),
         ("convnet_cifar", 100, {}, 815_332, 0, 14_710_528, 10),
         ("convnet_tiny_gn", 200, {}, 2_447_688, 384, 56_634_368, 18),
+        ("resnet18_gn", 100, {}, 11_220_132, 9_600, 555_468_800, 62),
+        ("lenet5", 10, {}, 62_006, 0, 651_720, 10),
+        ("cnn_mnist", 10, {}, 1_663_370 + 2 * 25 * 32, 0, 13_527_552, 8),
+        ("vit_cifar", 100, {}, 2_710_948, 4_992, 173_132_544, 80),
         ("digit_cnn6", 10, {}, 14_219_210, 5_632, 47_767_552, 22),
         ("alexnet_bn", 10, {}, 57_063_498, 18_688, 923_069_120, 30),
     ],
@@ -51,12 +56,12 @@ def test_published_sizes(
     model, record = outline(name, classes, 3, **given), NETWORKS[name]
     assert sum(p.numel() for p in model.parameters()) == parameters
     assert len(list(model.parameters())) == tensors
-    kinds = nn.BatchNorm1d | nn.BatchNorm2d | nn.GroupNorm
+    kinds = nn.BatchNorm1d | nn.BatchNorm2d | nn.GroupNorm | nn.LayerNorm
     assert sum(p.numel() for m in model.modules() if isinstance(m, kinds) for p in m.parameters()) == norm
     found = summary(model, 3, record.side)
     assert (found.parameters, found.norm_affine, found.tensors) == (parameters, norm, tensors)
     assert found.multiply_accumulates == products
-    assert found.norm_statistics == (0 if name == "convnet_tiny_gn" else norm)
+    assert found.norm_statistics == (0 if name in ("convnet_tiny_gn", "resnet18_gn", "vit_cifar") else norm)
 
 
 SHAPES = {
@@ -72,6 +77,10 @@ SHAPES = {
         (64, 31, 31), (192, 15, 15), (384, 15, 15), (256, 15, 15), (9216,), (4096,), (4096,), (10,),
     ],
     "mlp_digits": [(32,), (10,)],
+    "resnet18_gn": [(64, 32, 32), (64, 32, 32), (128, 16, 16), (256, 8, 8), (512, 4, 4), (100,)],
+    "lenet5": [(6, 14, 14), (400,), (120,), (84,), (10,)],
+    "cnn_mnist": [(32, 14, 14), (3136,), (512,), (10,)],
+    "vit_cifar": [(192, 8, 8), (65, 192), (192,), (100,)],
 }  # fmt: skip
 
 
@@ -200,7 +209,11 @@ def test_initial_weights_follow_their_rule(name: str) -> None:
             for tensor in (layer.weight, layer.bias):
                 assert tensor.abs().max().item() <= bound
                 assert tensor.abs().mean().item() == pytest.approx(bound / 2, rel=3 / tensor.numel() ** 0.5)
-        elif isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d | nn.GroupNorm):
+        elif isinstance(layer, VisionTransformer):  # normal, deviation 0.02, cut at ±2
+            for embedding in (layer.token, layer.position):
+                assert embedding.std().item() == pytest.approx(0.02, rel=4 * (2 * embedding.numel()) ** -0.5)
+                assert abs(embedding.mean().item()) < 4 * 0.02 * embedding.numel() ** -0.5
+        elif isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d | nn.GroupNorm | nn.LayerNorm):
             held = {key.removeprefix("running_"): tensor for key, tensor in layer.state_dict().items()}
             assert all((held[key] == 1).all() for key in ("weight", "var") if key in held)
             assert not any(held[key].any() for key in ("bias", "mean", "num_batches_tracked") if key in held)
@@ -217,6 +230,10 @@ PINNED = {  # Σ|w| of the parameters at seed 0, as drawn since the first checkp
     "resnet18": (226806.17, "382c473202f45f29"),
     "digit_cnn6": (99762.08, "7be06712c40d8a5a"),
     "alexnet_bn": (363516.74, "a1e426dff47b1683"),
+    "resnet18_gn": (225546.79, "cfcc0ef3b184b17c"),
+    "lenet5": (1829.5705, "bddeabccd24eec6d"),
+    "cnn_mnist": (15443.545, "5cf223821fff572b"),
+    "vit_cifar": (84290.541, "f8c59688320624e5"),
 }
 
 
@@ -271,7 +288,7 @@ def test_unknown_model() -> None:
 @pytest.mark.parametrize("name", [name for name, record in NETWORKS.items() if record.residual])
 def test_a_head_is_drawn_last(name: str) -> None:
     plain, projected = network(name).state_dict(), network(name, head=True).state_dict()
-    narrower = ["fc.weight", "fc.bias"] if name == "resnet18" else []  # it reads 256 features, not 512
+    narrower = ["fc.weight", "fc.bias"] if name.startswith("resnet18") else []  # of 256 features
     assert all(torch.equal(projected[key], plain[key]) for key in plain if key not in narrower)
     assert [key for key in projected if key not in plain] == [
         "head.0.weight",

@@ -15,7 +15,13 @@ def relu(x: Tensor) -> Tensor:
 
 
 def normed(w: Weights, name: str, x: Tensor, *, train: bool) -> Tensor:
-    """BatchNorm by the moments of the batch, or by the running ones."""
+    """BatchNorm by the moments of the batch, or by the running ones; without these GroupNorm of 2 groups."""
+    if f"{name}.running_mean" not in w:
+        halves = x.reshape(len(x), 2, -1, *x.shape[2:])
+        centred = halves - halves.mean((2, 3, 4), keepdim=True)
+        spread = (centred.square().mean((2, 3, 4), keepdim=True) + 1e-5).sqrt()
+        scale, shift = w[f"{name}.weight"][:, None, None], w[f"{name}.bias"][:, None, None]
+        return (centred / spread).flatten(1, 2) * scale + shift
     places = (0, 2, 3) if x.dim() == 4 else (0,)
     mean, variance = w[f"{name}.running_mean"], w[f"{name}.running_var"]
     if train:
@@ -57,7 +63,12 @@ def resnet(name: str, w: Weights, x: Tensor, *, train: bool) -> Tensor:
     x = relu(normed(w, "stem.1", x, train=train))
     if large:
         x = max_pool2d(x, 3, stride=2, padding=1)
-    groups, each = {"resnet18": (4, 2), "resnet20": (3, 3), "resnet56_bottleneck": (3, 6)}[name]
+    groups, each = {
+        "resnet18": (4, 2),
+        "resnet18_gn": (4, 2),
+        "resnet20": (3, 3),
+        "resnet56_bottleneck": (3, 6),
+    }[name]
     for group in range(1, groups + 1):
         for place in range(each):
             stride = 2 if group > 1 and place == 0 else 1
@@ -79,6 +90,49 @@ def digit_cnn6(w: Weights, x: Tensor, *, train: bool) -> Tensor:
         x = linear(x, w[f"fc{layer}.weight"], w[f"fc{layer}.bias"])
         x = relu(normed(w, f"bn{layer + 3}", x, train=train))
     return linear(x, w["fc3.weight"], w["fc3.bias"])
+
+
+def convolutions_and_layers(w: Weights, x: Tensor, *, train: bool) -> Tensor:
+    """Two convolutions, pooled, and linear layers: LeNet-5, and with padding FedAvg's."""
+    for layer in (1, 2):
+        padding = 2 if "fc3.weight" not in w else 0
+        x = max_pool2d(relu(conv2d(x, w[f"conv{layer}.weight"], w[f"conv{layer}.bias"], padding=padding)), 2)
+    x, last = x.flatten(1), sum(key.startswith("fc") for key in w) // 2
+    for layer in range(1, last + 1):
+        x = x @ w[f"fc{layer}.weight"].T + w[f"fc{layer}.bias"]
+        x = relu(x) if layer < last else x
+    return x
+
+
+def layer_normed(w: Weights, name: str, z: Tensor) -> Tensor:
+    centred = z - z.mean(-1, keepdim=True)
+    spread = (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+    return centred / spread * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+
+def vit_cifar(w: Weights, x: Tensor, *, train: bool) -> Tensor:
+    """Dosovitskiy et al. 2021, Eqs. 1 to 8, patch by patch and head by head."""
+    kernel = w["patches.weight"].flatten(1)
+    patches = [x[:, :, i : i + 4, j : j + 4].flatten(1) for i in range(0, 32, 4) for j in range(0, 32, 4)]
+    tokens = [w["token"][0, 0].expand(len(x), -1), *(p @ kernel.T + w["patches.bias"] for p in patches)]
+    z = torch.stack(tokens, 1) + w["position"]
+    for index in range(6):
+        block = f"blocks.{index}"
+        into = layer_normed(w, f"{block}.norm1", z)
+        u = into @ w[f"{block}.attention.qkv.weight"].T + w[f"{block}.attention.qkv.bias"]
+        heads = []
+        for head in range(3):
+            q, k, v = (u[..., 192 * part + 64 * head : 192 * part + 64 * (head + 1)] for part in range(3))
+            scores = torch.exp(torch.einsum("btd,bsd->bts", q, k) / 8)
+            heads.append((scores / scores.sum(-1, keepdim=True)) @ v)
+        out = torch.cat(heads, -1) @ w[f"{block}.attention.out.weight"].T
+        z = z + out + w[f"{block}.attention.out.bias"]
+        hidden = (
+            layer_normed(w, f"{block}.norm2", z) @ w[f"{block}.mlp.0.weight"].T + w[f"{block}.mlp.0.bias"]
+        )
+        hidden = hidden * (1 + torch.erf(hidden / 2**0.5)) / 2
+        z = z + hidden @ w[f"{block}.mlp.2.weight"].T + w[f"{block}.mlp.2.bias"]
+    return layer_normed(w, "norm", z)[:, 0] @ w["fc.weight"].T + w["fc.bias"]
 
 
 def alexnet_bn(w: Weights, x: Tensor, *, train: bool) -> Tensor:
@@ -103,11 +157,18 @@ CASES = [
     ("resnet56_bottleneck", {}, 16),
     ("digit_cnn6", {}, 28),
 ]
+WITHOUT_STATISTICS: list[tuple[str, dict[str, object], int]] = [
+    ("resnet18_gn", {}, 16), ("lenet5", {}, 32), ("cnn_mnist", {}, 28), ("vit_cifar", {}, 32),
+    ("alexnet_bn", {}, 127),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("name", "given", "side", "train"),
-    [*((*case, train) for case in CASES for train in (False, True)), ("alexnet_bn", {}, 127, False)],
+    [
+        *((*case, train) for case in CASES for train in (False, True)),
+        *((*case, False) for case in WITHOUT_STATISTICS),
+    ],
 )
 def test_the_network_is_its_equations(name: str, given: dict[str, object], side: int, train: bool) -> None:
     generator = torch.Generator().manual_seed(0)
@@ -120,7 +181,10 @@ def test_the_network_is_its_equations(name: str, given: dict[str, object], side:
     x = torch.randn(3, 3, side, side, dtype=torch.float64, generator=generator)
     with torch.no_grad():
         found = model.train(train)(x)
-    forward = {"digit_cnn6": digit_cnn6, "alexnet_bn": alexnet_bn}.get(name)
+    forward = {
+        "digit_cnn6": digit_cnn6, "alexnet_bn": alexnet_bn, "vit_cifar": vit_cifar,
+        "lenet5": convolutions_and_layers, "cnn_mnist": convolutions_and_layers,
+    }.get(name)  # fmt: skip
     expected = forward(w, x, train=train) if forward else resnet(name, w, x, train=train)
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
     assert found.std(0).min() > 1e-4  # the images matter

@@ -22,6 +22,7 @@ CASES = [  # network, head, width, divisor
     ("resnet20", False, 0.25, 8),
     ("resnet20", True, 0.55, 2),
     ("resnet18", False, 0.25, 8),
+    ("resnet18_gn", False, 0.5, 8),
 ]
 
 
@@ -29,7 +30,7 @@ def network(name: str = "resnet_digits", head: bool = False) -> ResNet:
     model = build(name, 10, 3, torch.Generator().manual_seed(0), head=head)
     assert isinstance(model, ResNet)
     for module in model.modules():  # no two channels alike, nothing at its default
-        if isinstance(module, nn.BatchNorm2d):
+        if isinstance(module, nn.BatchNorm2d | nn.GroupNorm):
             module.eps = 1e-3
             for parameter in module.parameters():
                 parameter.data += 0.1 * torch.arange(len(parameter)).sin()
@@ -53,6 +54,10 @@ def cut(model: ResNet, width: float, divisor: int) -> ResNet:
             count = channels(module.num_features, width, divisor)
             for own in ("weight", "bias", "running_mean", "running_var"):
                 getattr(module, own).data = getattr(module, own)[:count].clone()
+        elif isinstance(module, nn.GroupNorm):
+            module.num_channels = channels(module.num_channels, width, divisor)
+            for own in ("weight", "bias"):
+                getattr(module, own).data = getattr(module, own)[: module.num_channels].clone()
         elif isinstance(module, Padded):
             module.outputs = channels(module.outputs, width, divisor)
     first = narrow.fc if narrow.head is None else narrow.get_submodule("head.0")

@@ -2,11 +2,14 @@
 
 from typing import Any
 
+import pytest
+
+from fedscope.checkpoints.file.schema import Settings
 from fedscope.records.round_quantities import QUANTITIES
 from fedscope.records.runs import RunRecord
 from fedscope.report.curves import convergence, diagnostics
 from fedscope.report.subjects import subjects
-from fedscope.report.training import final_accuracy, training_table
+from fedscope.report.training import final_accuracy, runs_table, training_table
 from tests.figures.records import run
 from tests.records.test_round_quantities import DIAGNOSTICS
 
@@ -20,6 +23,24 @@ def test_the_last_accuracy_is_final_and_the_first_of_equals_best() -> None:
     assert [cell.text for cell in table.rows[0]] == ["FedAvg", "5", "40.00", "70.00 (round 2)", "0.4000"]
     one["metrics"][-1]["accuracy"] = None  # its network was not evaluated after every round
     assert final_accuracy(RunRecord.read(one)).text == "70.00"
+
+
+@pytest.mark.parametrize(
+    ("fields", "texts"),
+    [
+        ({}, ("dirichlet_balanced, α 0.5, ", "epochs 2, batch size 32, rate 0.05")),
+        ({"partition": "shards", "alpha": None, "shards": 2}, ("shards, 2 shards each, ",)),
+        ({"partition": "fixed_classes", "alpha": None, "classes_per_client": 3}, ("s, 3 classes each, ",)),
+        ({"optimizer": "adam"}, ("epochs 2, batch size 32, rate 0.05, adam",)),
+        ({"local_steps": 7, "stragglers": 0.9}, ("steps 7 (90\u00a0% stragglers), batch",)),
+    ],
+)
+def test_the_settings_say_what_clients_hold_and_do(fields: dict[str, Any], texts: tuple[str, ...]) -> None:
+    one = run("one")
+    one["manifest"] |= {"added": None, "settings": Settings(**fields).model_dump(mode="json")}
+    record = RunRecord.read(one)
+    row = " | ".join(cell.text for cell in runs_table([record], subjects([record], [])).rows[0])
+    assert all(text in row for text in texts)
 
 
 def test_a_curves_caption_names_the_model_that_was_evaluated() -> None:

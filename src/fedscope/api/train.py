@@ -28,15 +28,28 @@ class TrainSettings(TypedDict, total=False):
     exhausted: Literal["redraw", "refill"]
     phi: float
     rho: float
+    shards: int
+    classes_per_client: int
     clients: int
     participation: float
     sampling: Literal["all", "fixed_fraction", "bernoulli"]
     memory: Literal["keep", "reset"]
     rounds: int
     epochs: int
+    local_steps: int
+    stragglers: float
+    straggler_min: int
     batch_size: int
     lr: float
     lr_decay: float
+    lr_schedule: Literal["exponential", "step", "cosine"]
+    lr_step: int
+    lr_min: float
+    lr_warmup: int
+    optimizer: Literal["sgd", "adam", "adamw"]
+    adam_beta1: float
+    adam_beta2: float
+    adam_eps: float
     momentum: float
     nesterov: bool
     optimizer_state: Literal["round", "client"]

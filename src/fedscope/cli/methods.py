@@ -12,7 +12,7 @@ from fedscope.errors import UserError
 from fedscope.workflows import catalogues
 
 if TYPE_CHECKING:
-    from fedscope.federated.record.method import Method
+    from fedscope.federated.record.method import Method, Required
     from fedscope.federated.record.options import Option
     from fedscope.federated.record.vectors import Vector
 
@@ -88,7 +88,7 @@ def _aliases() -> list[str]:
 
 FACTS = (
     "family", "objective", "source", "place", "client_state", "server_state", "to_a_client", "from_a_client",
-    "models_held", "gradients", "flatness", "weights", "alone", "not_with",
+    "models_held", "gradients", "flatness", "weights", "bound_to", "alone", "not_with",
 )  # fmt: skip
 
 
@@ -120,6 +120,7 @@ def describe(method: "Method") -> dict[str, Any]:
         "gradients": _gradients(method),
         "flatness": method.flatness,
         "weights": method.weights or "n_k",
+        "bound_to": "; ".join(map(_bound, method.required_settings)),
         "alone": "its clients are not stacked" if method.trains_alone else "",
         "not_with": _refusals(method),
         "options": [
@@ -158,6 +159,12 @@ def _amount(vectors: "Sequence[Vector]", *, model: bool = False) -> str:
     personal = any(vector.scope == "personal" for vector in vectors)
     parts = [f"{whole if whole > 1 else ''}P"] * bool(whole) + ["BatchNorm"] * personal
     return " + ".join([*parts, *[str(numbers)] * bool(numbers)]) or "0"
+
+
+def _bound(required: "Required") -> str:
+    """Return a setting that a method is bound to, when, and why."""
+    unless = "" if required.unless is None else " unless {}={}".format(*required.unless)
+    return f"{required.flag}{unless}: {required.why}"
 
 
 def _refusals(method: "Method") -> str:

@@ -28,7 +28,8 @@ MADE_OF = ("run", "dataset", "fingerprint", "train_samples", "partition", "seed"
 @settings("dataset", helps={"dataset": "A data set; `fedscope data list` has them."})
 @shared.data_dir
 @settings(
-    "partition", "alpha", "clients", "exhausted", "phi", "rho", "seed", "train_samples",
+    "partition", "alpha", "clients", "exhausted", "phi", "rho", "shards", "classes_per_client", "seed",
+    "train_samples",
     helps={
         "seed": "Of the training part and the division, as in `fedscope train`.",
         "train_samples": "Divide a random part of this many samples. [default: all]",
@@ -81,6 +82,7 @@ def _title(record: "PartitionRecord") -> str:
 
     division = record.partition
     signs = {"α": division.alpha, "φ": division.phi, "ρ": division.rho}
+    signs |= {"shards": division.shards, "classes per client": division.classes_per_client}
     values = [f"{sign} = {value:g}" for sign, value in signs.items() if value is not None]
     values += ["with refill"] * (division.exhausted == "refill")
     return ", ".join([data_name(record.dataset), division.kind, *values])

@@ -9,7 +9,14 @@ import torch
 from torch import nn
 
 from fedscope.errors import UserError, suggestion
-from fedscope.models.convnets import alexnet_bn, convnet_cifar, convnet_tiny_gn, digit_cnn6
+from fedscope.models.convnets import (
+    alexnet_bn,
+    cnn_mnist,
+    convnet_cifar,
+    convnet_tiny_gn,
+    digit_cnn6,
+    lenet5,
+)
 from fedscope.models.depth import Schedule, set_depth
 from fedscope.models.own import network
 from fedscope.models.perceptron import mlp_digits
@@ -18,10 +25,12 @@ from fedscope.models.resnet import (
     Shortcut,
     resnet8,
     resnet18,
+    resnet18_gn,
     resnet20,
     resnet56_bottleneck,
     resnet_digits,
 )
+from fedscope.models.transformer import VisionTransformer, vit_cifar
 from fedscope.own import MODELS, is_own, registered
 
 
@@ -79,6 +88,18 @@ NETWORKS = {
     ),
     "resnet18": Network(
         resnet18, f"{_HE}, Table 1", ("imagenet200",), 200, 3, 224, least=1, residual=True
+    ),
+    "resnet18_gn": Network(
+        resnet18_gn, "Hsieh et al. 2020 (ICML); Reddi et al. 2021 (ICLR)", ("cifar10", "cifar100"),
+        100, 3, 32, least=1, residual=True,
+    ),
+    "lenet5": Network(
+        lenet5, "LeCun et al. 1998; NIID-Bench (Li et al. 2022), MOON", ("cifar10",), 10, 3, 32
+    ),
+    "cnn_mnist": Network(cnn_mnist, "McMahan et al. 2017 (AISTATS, FedAvg)", (), 10, 1, 28),
+    "vit_cifar": Network(
+        vit_cifar, "Dosovitskiy et al. 2021 (ICLR); patches of 4, width 192, depth 6",
+        ("cifar10", "cifar100"), 100, 3, 32,
     ),
     "digit_cnn6": Network(digit_cnn6, f"{_FEDBN}, digits", ("digits5",), 10, 3, 28),
     "alexnet_bn": Network(
@@ -177,5 +198,8 @@ def _initialise(module: nn.Module, generator: torch.Generator, *, he: bool) -> N
         if module.bias is not None:
             bound = 1 / sqrt(module.weight[0].numel())
             nn.init.uniform_(module.bias, -bound, bound, generator=generator)
-    elif isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d | nn.GroupNorm):
+    elif isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d | nn.GroupNorm | nn.LayerNorm):
         module.reset_parameters()
+    elif isinstance(module, VisionTransformer):
+        for embedding in (module.token, module.position):
+            nn.init.trunc_normal_(embedding, std=0.02, generator=generator)

@@ -1,12 +1,55 @@
-"""Plain convolutional networks: of the FedDyn family of papers, and FedBN's two."""
+"""Plain convolutional networks: LeNet-5, FedAvg's, of the FedDyn family of papers, and FedBN's two."""
 
 from collections import OrderedDict
+from itertools import pairwise
 
 from torch import nn
 
 
+def lenet5(classes: int, channels: int = 3) -> nn.Module:
+    """Return LeNet-5 (LeCun et al. 1998) with ReLU and max-pooling, as NIID-Bench and MOON have it for CIFAR.
+
+    Two 5×5 convolutions of 6 and 16 channels, each with ReLU and 2×2 max-pooling; three linear layers
+    120-84-C. Input (B, channels, 32, 32).
+    """
+    return _two_convolutions(channels, (6, 16), 400, (120, 84), classes)
+
+
+def cnn_mnist(classes: int, channels: int = 1) -> nn.Module:
+    """Return the CNN of McMahan et al. 2017 (FedAvg) for MNIST, of 1,663,370 parameters.
+
+    Two 5×5 convolutions of 32 and 64 channels that keep the sides, each with ReLU and 2×2 max-pooling; two
+    linear layers 512-C. Input (B, channels, 28, 28).
+    """
+    return _two_convolutions(channels, (32, 64), 3136, (512,), classes, padding=2)
+
+
+def _two_convolutions(
+    channels: int,
+    convolved: tuple[int, int],
+    flat: int,
+    hidden: tuple[int, ...],
+    classes: int,
+    *,
+    padding: int = 0,
+) -> nn.Module:
+    """Return two 5×5 convolutions, each with ReLU and 2×2 max-pooling, and linear layers with ReLU."""
+    layers: list[tuple[str, nn.Module]] = []
+    for place, (inputs, outputs) in enumerate(pairwise((channels, *convolved)), 1):
+        layers += [
+            (f"conv{place}", nn.Conv2d(inputs, outputs, 5, padding=padding)),
+            (f"relu{place}", nn.ReLU()),
+            (f"pool{place}", nn.MaxPool2d(2)),
+        ]
+    layers.append(("flatten", nn.Flatten()))
+    for place, (inputs, outputs) in enumerate(pairwise((flat, *hidden)), 1):
+        layers += [(f"fc{place}", nn.Linear(inputs, outputs)), (f"relu{place + 2}", nn.ReLU())]
+    layers.append((f"fc{len(hidden) + 1}", nn.Linear(hidden[-1], classes)))
+    return nn.Sequential(OrderedDict(layers))
+
+
 def convnet_cifar(classes: int, channels: int = 3) -> nn.Module:
-    """Return the CIFAR ConvNet of Acar et al. 2021 (FedDyn), used by FedDC, FedSAM and MAN.
+    """Return the CIFAR ConvNet of Acar et al. 2021 (FedDyn), used by FedDC, MAN and, as "LeNet", FedASAM.
 
     Two 5×5 convolutions of 64 channels, each with ReLU and 2×2 max-pooling; three linear layers 384-192-C.
     Input (B, channels, 32, 32). No normalisation.

@@ -1,4 +1,4 @@
-"""Residual networks: one class, two stems, two blocks, two shortcuts, an optional projection head."""
+"""Residual networks: one class, two stems, two blocks, shortcuts and normalisations, an optional head."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 Shortcut = Literal["A", "B"]
+Norm = Callable[[int], nn.Module]  # of the number of channels
 
 HEAD_WIDTH = 256  # at most; of the embedding that MOON compares (Li et al. 2021, out_dim)
 
@@ -63,9 +64,9 @@ def padded(x: Tensor, outputs: int, stride: int) -> Tensor:
     return pad(x[:, :, ::stride, ::stride], (0, 0, 0, 0, 0, outputs - x.shape[1]))
 
 
-def projection(inputs: int, outputs: int, stride: int) -> nn.Sequential:
-    """Return the shortcut with parameters (He et al. 2016, option B): a 1×1 convolution and BatchNorm."""
-    return nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+def projection(inputs: int, outputs: int, stride: int, norm: Norm = nn.BatchNorm2d) -> nn.Sequential:
+    """Return the shortcut with parameters (He et al. 2016, option B): a 1×1 convolution, and ``norm``."""
+    return nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), norm(outputs))
 
 
 def bottleneck(inputs: int, planes: int, stride: int, first: bool) -> Block:
@@ -83,18 +84,26 @@ def bottleneck(inputs: int, planes: int, stride: int, first: bool) -> Block:
     return Block(branch, projection(inputs, 4 * planes, stride) if first else nn.Identity())
 
 
-def basic(inputs: int, planes: int, stride: int, first: bool, shortcut: Shortcut = "B") -> Block:
+def basic(
+    inputs: int,
+    planes: int,
+    stride: int,
+    first: bool,
+    shortcut: Shortcut = "B",
+    norm: Norm = nn.BatchNorm2d,
+) -> Block:
     """Return two 3×3 convolutions; where the shape changes the shortcut is of option A or B."""
     branch = nn.Sequential(
         nn.Conv2d(inputs, planes, 3, stride, 1, bias=False),
-        nn.BatchNorm2d(planes),
+        norm(planes),
         nn.ReLU(),
         nn.Conv2d(planes, planes, 3, 1, 1, bias=False),
-        nn.BatchNorm2d(planes),
+        norm(planes),
     )
     if not first or (stride == 1 and inputs == planes):
         return Block(branch, nn.Identity())
-    return Block(branch, projection(inputs, planes, stride) if shortcut == "B" else Padded(planes, stride))
+    projects = shortcut == "B"
+    return Block(branch, projection(inputs, planes, stride, norm) if projects else Padded(planes, stride))
 
 
 BlockMaker = Callable[[int, int, int, bool], Block]
@@ -117,11 +126,9 @@ def grouped(
     return groups
 
 
-def small_stem(channels: int, outputs: int) -> nn.Sequential:
+def small_stem(channels: int, outputs: int, norm: Norm = nn.BatchNorm2d) -> nn.Sequential:
     """Return the stem for small images: a 3×3 convolution that keeps the sides."""
-    return nn.Sequential(
-        nn.Conv2d(channels, outputs, 3, 1, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()
-    )
+    return nn.Sequential(nn.Conv2d(channels, outputs, 3, 1, 1, bias=False), norm(outputs), nn.ReLU())
 
 
 def large_stem(channels: int, outputs: int) -> nn.Sequential:
@@ -196,6 +203,17 @@ def resnet18(classes: int, channels: int = 3, head: bool = False) -> ResNet:
     """
     groups = grouped(basic, 64, (64, 128, 256, 512), (2, 2, 2, 2))
     return ResNet(large_stem(channels, 64), groups, 512, classes, head)
+
+
+def resnet18_gn(classes: int, channels: int = 3, head: bool = False) -> ResNet:
+    """Return ResNet-18 with GroupNorm of 2 groups and the stem for small images.
+
+    GroupNorm in place of BatchNorm, whose statistics differ between clients (Hsieh et al. 2020); 2 groups as
+    in the ResNet-18 of Reddi et al. 2021, and the FedSAM family after it. Used for (B, channels, 32, 32).
+    """
+    norm = partial(nn.GroupNorm, 2)
+    groups = grouped(partial(basic, norm=norm), 64, (64, 128, 256, 512), (2, 2, 2, 2))
+    return ResNet(small_stem(channels, 64, norm), groups, 512, classes, head)
 
 
 def resnet8(classes: int, channels: int = 3, head: bool = False, shortcut: Shortcut | None = None) -> ResNet:

@@ -6,7 +6,7 @@ replaced for the call (``torch.func.functional_call``).
 """
 
 from torch import Tensor, nn
-from torch.nn.functional import batch_norm, conv2d, linear, max_pool2d, relu
+from torch.nn.functional import batch_norm, conv2d, group_norm, linear, max_pool2d, relu
 
 from fedscope.errors import UserError
 from fedscope.models.resnet import Block, Padded, ResNet, padded
@@ -34,8 +34,8 @@ def slim(module: nn.Module, x: Tensor, width: float, divisor: int = 8) -> Tensor
     """Apply ``module`` at ``width`` to x, (B, c, H, W) or (B, c); each layer reads the c there are.
 
     Convolutions and padded shortcuts slim their outputs, linear layers their inputs only. BatchNorm
-    normalises by the batch, at width 1 in eval mode by its running statistics, and leaves those alone. Every
-    block is evaluated, whatever its gate.
+    normalises by the batch, at width 1 in eval mode by its running statistics, and leaves those alone;
+    GroupNorm divides the channels there are into as many groups. Every block is evaluated, whatever its gate.
 
     Raises:
         UserError: a layer has no smaller width.
@@ -53,6 +53,9 @@ def slim(module: nn.Module, x: Tensor, width: float, divisor: int = 8) -> Tensor
                 mean, variance = module.running_mean, module.running_var
                 return batch_norm(x, mean, variance, weight, bias, eps=module.eps)
             return batch_norm(x, None, None, weight, bias, training=True, eps=module.eps)
+        case nn.GroupNorm(affine=True) if x.shape[1] % module.num_groups == 0:
+            weight, bias = module.weight[: x.shape[1]], module.bias[: x.shape[1]]
+            return group_norm(x, module.num_groups, weight, bias, module.eps)
         case nn.Linear():
             return linear(x, module.weight[:, : x.shape[1]], module.bias)
         case nn.ReLU():

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from fedscope.models.cost import norm_affine, norm_statistics, operations, parameter_count
 from fedscope.models.resnet import Block, Padded, ResNet
+from fedscope.models.transformer import Encoder, VisionTransformer
 
 SAMPLES = 2  # of the counted batch: BatchNorm in train mode refuses one
 
@@ -59,8 +60,8 @@ def summary(model: nn.Module, channels: int, side: int) -> Summary:
 
 
 def _stages(model: nn.Module) -> Iterator[tuple[str, list[nn.Module]]]:
-    """Yield the parts of a residual network, or every layer with weights and what follows it."""
-    if isinstance(model, ResNet):
+    """Yield the parts of a residual network or a transformer, or each layer with weights and what follows."""
+    if isinstance(model, ResNet | VisionTransformer):
         for name, part in model.named_children():
             yield name, list(part) if isinstance(part, nn.Sequential) else [part]
         return
@@ -93,6 +94,8 @@ def _describe(layer: nn.Module) -> str:
             return f"average pool to {layer.output_size}×{layer.output_size}"
         case nn.GroupNorm():
             return f"GroupNorm of {layer.num_groups}"
+        case Encoder(attention=attention):
+            return f"block of attention in {attention.heads} heads, {', '.join(_words(list(layer.mlp)))}"
         case Block():
             branch = [part for part in layer.branch if isinstance(part, nn.Conv2d)]
             return f"block of {', '.join(_words(branch))} ({_SHORTCUTS[type(layer.shortcut)]})"

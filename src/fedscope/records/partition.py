@@ -19,6 +19,8 @@ class Division(Plain):
     exhausted: str | None = None  # what a client gets of a class that is used up: ``redraw`` or ``refill``
     phi: float | None = None  # share of the data that a client draws (``longtail_stateless``)
     rho: float | None = None  # the rarest class over the most frequent (``longtail_stateless``)
+    shards: Count | None = None  # that each client gets of the rows sorted by class (``shards``)
+    classes_per_client: Count | None = None  # how many classes each client has (``fixed_classes``)
 
 
 class PartitionRecord(Plain):

@@ -16,12 +16,17 @@ class Stated(Plain):
     method: str | None = None
     partition: str | None = None
     alpha: float | None = None
+    shards: int | None = None
+    classes_per_client: int | None = None
     clients: int | None = None
     participation: float | None = None
     rounds: int | None = None
     epochs: int | None = None
+    local_steps: int | None = None
     batch_size: int | None = None
     lr: float | None = None
+    optimizer: str | None = None
+    stragglers: float | None = None
     seed: int | None = None
     eval_model: str | None = None
     target: float | None = None

@@ -50,14 +50,16 @@ def final_accuracy(run: RunRecord | None) -> Cell:
 
 
 def partition_of(settings: Stated) -> str | None:
-    """Return the partition in words: its rule, α, the clients and how many of them take part in a round."""
+    """Return the partition in words: rule, parameter, clients, and how many of them take part in a round."""
     if not settings.partition or settings.partition == "unknown":
         return None
-    alpha = f", α {settings.alpha:g}" if settings.alpha is not None else ""
+    of = f", α {settings.alpha:g}" if settings.alpha is not None else ""
+    of += f", {settings.shards} shards each" if settings.shards else ""
+    of += f", {settings.classes_per_client} classes each" if settings.classes_per_client else ""
     people = f", {settings.clients} clients" if settings.clients else ""
     share = settings.participation
     chosen = f", {100 * share:g}\u00a0% per round" if share else ""
-    return f"{settings.partition}{alpha}{people}{chosen}"
+    return f"{settings.partition}{of}{people}{chosen}"
 
 
 def _reached(run: RunRecord, subject: Subject) -> tuple[Cell, ...]:
@@ -83,4 +85,8 @@ def _work(settings: Stated) -> str | None:
     rounds, epochs, size, rate = settings.rounds, settings.epochs, settings.batch_size, settings.lr
     if rounds is None or epochs is None or size is None or rate is None:
         return None
-    return f"rounds {rounds}, epochs {epochs}, batch size {size}, rate {rate:g}"
+    local = f"epochs {epochs}" if settings.local_steps is None else f"steps {settings.local_steps}"
+    if settings.stragglers:
+        local += f" ({100 * settings.stragglers:g}\u00a0% stragglers)"
+    optimizer = "" if settings.optimizer is None else f", {settings.optimizer}"
+    return f"rounds {rounds}, {local}, batch size {size}, rate {rate:g}{optimizer}"

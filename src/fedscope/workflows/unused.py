@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from fedscope.checkpoints.file.schema import Settings
 
 Values = TypeVar("Values")
-_DIVIDING = ("alpha", "exhausted", "phi", "rho")
+_DIVIDING = ("alpha", "exhausted", "phi", "rho", "shards", "classes_per_client")
 
 
 class Rule(NamedTuple, Generic[Values]):
@@ -36,7 +36,12 @@ def _remembers(method: str) -> bool:
 SETTINGS: "tuple[Rule[Settings], ...]" = (
     *(Rule(name, partial(_is_read, name), "with --partition {0.partition}") for name in _DIVIDING),
     Rule("memory", lambda s: _remembers(s.method), "with {0.method}, whose clients remember nothing"),
-    Rule("optimizer_state", lambda s: s.momentum, "without --momentum"),
+    Rule("optimizer_state", lambda s: s.momentum or s.optimizer != "sgd", "without --momentum"),
+    Rule("epochs steps_limit", lambda s: not s.local_steps, "with --local-steps"),
+    Rule("straggler_min", lambda s: s.stragglers, "without --stragglers"),
+    Rule("lr_decay", lambda s: s.lr_schedule != "cosine", "with --lr-schedule cosine"),
+    Rule("lr_min", lambda s: s.lr_schedule == "cosine", "without --lr-schedule cosine"),
+    Rule("adam_beta1 adam_beta2 adam_eps", lambda s: s.optimizer != "sgd", "without --optimizer adam"),
     Rule("shift_probability", lambda s: s.shift == "bernoulli", "without --shift bernoulli"),
     Rule("shift_metric", lambda s: s.shift != "none", "without --shift"),
     Rule("keep_every", lambda s: s.keep_every <= s.rounds, "beyond the {0.rounds} rounds"),

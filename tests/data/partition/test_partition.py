@@ -20,7 +20,9 @@ from fedscope.errors import UserError
 
 LABELS = np.repeat(np.arange(10), 60)[np.random.default_rng(0).permutation(600)]
 DOMAINS = np.arange(600) % 5
-PARAMETERS: dict[str, Any] = {"alpha": 0.5, "phi": 0.5, "rho": 0.1}
+PARAMETERS: dict[str, Any] = {
+    "alpha": 0.5, "phi": 0.5, "rho": 0.1, "shards": 2, "classes_per_client": 3,
+}  # fmt: skip
 ALIKE = ("iid", "iid_per_class", "iid_slices")
 
 quick = settings(max_examples=25, deadline=None)
@@ -44,7 +46,10 @@ def histograms(parts: list[Rows], labels: Rows = LABELS) -> np.ndarray:
 def test_clients_are_disjoint_and_complete(kind: str, clients: int, alpha: float, seed: int) -> None:
     parts = drawn(kind, seed, clients=clients, alpha=alpha)
     rows = np.concatenate(parts)
-    left_over = {"dirichlet_equal": 600 % clients, "iid_per_class": 10 * (60 % clients)}
+    unheld = 600 - 60 * len(np.unique(LABELS[rows]))
+    left_over = {
+        "dirichlet_equal": 600 % clients, "iid_per_class": 10 * (60 % clients), "fixed_classes": unheld,
+    }  # fmt: skip
     assert len(parts) == clients
     assert all(part.dtype == np.int64 for part in parts)
     assert len(rows) == 600 - left_over.get(kind, 0)
@@ -95,6 +100,62 @@ def test_shares_at_the_end_of_floating_point_are_drawn_from() -> None:
     parts = drawn("dirichlet_equal", 47, clients=35, alpha=0.001)  # some are subnormal
     assert {len(part) for part in parts} == {17}
     assert len(np.unique(np.concatenate(parts))) == 35 * 17
+
+
+def test_two_shards_of_a_hundred_clients_are_two_digits() -> None:
+    """McMahan et al. 2017, section 3: 60,000 digits in 200 shards of 300, two of them for each client."""
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 6000))
+    parts = drawn("shards", labels=labels, clients=100, shards=2)
+    counts = histograms(parts, labels)
+    assert set(counts.flat) == {0, 300, 600}
+    assert (counts.sum(1) == 600).all()
+    same = np.mean((counts > 0).sum(1) == 1)  # two shards of one class: 19 of the other 199
+    assert same == pytest.approx(19 / 199, abs=3 * (0.095 * 0.905 / 100) ** 0.5)
+    by_class = np.argsort(labels, kind="stable").reshape(200, 300)
+    shards = {tuple(shard) for shard in by_class.tolist()}
+    assert {tuple(half.tolist()) for rows in parts for half in np.split(rows, 2)} == shards
+
+
+@given(clients=st.integers(10, 40), shards=st.integers(1, 15), seed=seeds)
+@quick
+def test_a_shard_has_at_most_two_classes(clients: int, shards: int, seed: int) -> None:
+    parts = drawn("shards", seed, clients=clients, shards=shards)
+    sizes = [len(part) for part in parts]
+    assert max(sizes) - min(sizes) <= shards
+    assert ((histograms(parts) > 0).sum(1) <= 2 * shards).all()  # none is longer than the 60 rows of a class
+
+
+@given(clients=st.integers(1, 40), k=st.integers(1, 10), seed=seeds)
+@quick
+def test_a_client_has_so_many_classes_in_equal_parts(clients: int, k: int, seed: int) -> None:
+    counts = histograms(drawn("fixed_classes", seed, clients=clients, classes_per_client=k))
+    assert ((counts > 0).sum(1) == k).all()
+    assert all(counts[client, client % 10] for client in range(clients))
+    for column in counts.T:
+        held = column[column > 0]
+        assert held.size == 0 or (held.sum() == 60 and held.max() - held.min() <= 1)
+
+
+def test_the_other_classes_are_drawn_uniformly() -> None:
+    labels = np.repeat(np.arange(10), 4000)
+    counts = histograms(drawn("fixed_classes", labels=labels, clients=2000, classes_per_client=3), labels)
+    others = (counts > 0).sum(0) - 200  # besides the 200 clients whose own class it is
+    assert abs(others - 400).max() < 5 * (1800 * 2 / 9 * 7 / 9) ** 0.5
+
+
+@pytest.mark.parametrize("alpha", [0.5, 5.0])
+def test_sizes_are_dirichlet_and_labels_are_not_skewed(alpha: float) -> None:
+    """Var(q_k) = (N − 1)/(N²(Nα + 1)) of Dir(α, …, α); a part of a permutation has the classes of all."""
+    labels = np.repeat(np.arange(10), 2000)
+    found = [
+        histograms(drawn("quantity_skew", seed, labels, clients=5, alpha=alpha), labels)
+        for seed in range(200)
+    ]
+    sizes = np.array([counts.sum(1) for counts in found])
+    assert (sizes.sum(1) == 20_000).all()
+    assert (sizes / 20_000).var() == pytest.approx(4 / (25 * (5 * alpha + 1)), rel=4 * (2 / 800) ** 0.5)
+    z = (np.array(found) - sizes[..., None] / 10) / np.sqrt(sizes[..., None] * 0.09)
+    assert (z**2).mean() == pytest.approx(0.8, abs=0.03)  # hypergeometric: a fifth of the variance is gone
 
 
 @pytest.mark.parametrize("kind", ["dirichlet_balanced", "dirichlet_equal"])
@@ -247,9 +308,7 @@ def test_only_fresh_kinds_follow_the_round_and_all_stay_in_the_part(kind: str) -
     assert set(torch.cat(first).tolist()) <= set(whole.tolist())
 
 
-@pytest.mark.parametrize(
-    "kind", ["iid", "iid_per_class", "dirichlet_balanced", "dirichlet_equal", "longtail_stateless"]
-)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("iid_slices", "per_domain", "own")])
 def test_a_class_without_samples_is_none(kind: str) -> None:
     gap = LABELS + (LABELS > 3)  # nobody is a four
     renamed = (drawn(kind, labels=labels) for labels in (LABELS, gap))
@@ -282,6 +341,15 @@ def test_digits_serve_every_kind_but_domains() -> None:
         ("longtail_stateless", {"phi": 1.5}, "--phi is a share, at most 1"),
         ("longtail_stateless", {"rho": 0.0}, "--rho above 0"),
         ("longtail_stateless", {"phi": 0.01}, "draws 6 of 600 samples at phi 0.01, less than one"),
+        ("quantity_skew", {"clients": 61}, "at most 60 clients"),
+        ("quantity_skew", {"clients": 30, "alpha": 0.01}, "quantity_skew found no draw .* raise --alpha"),
+        ("quantity_skew", {"alpha": 1e308}, "between 0.01 and 1e6"),
+        ("shards", {"shards": None}, "needs --shards, such as 2"),
+        ("shards", {"clients": 50, "shards": 13}, "50 clients of 13 shards need as many samples"),
+        ("fixed_classes", {"classes_per_client": None}, "needs --classes-per-client, such as 2"),
+        ("fixed_classes", {"classes_per_client": 0}, "needs --classes-per-client above 0, not 0"),
+        ("fixed_classes", {"classes_per_client": 11}, "--classes-per-client 11 of 10 classes; lower it"),
+        ("fixed_classes", {"clients": 61, "classes_per_client": 10}, "61 clients have class 0, which has 60"),
         ("per_domain", {"clients": 4}, "there are 5, so use --clients 5, not 4"),
     ],
 )  # fmt: skip

@@ -112,6 +112,71 @@ def test_against_the_definition(method: str, given: dict[str, str], mu: float, z
         torch.testing.assert_close(p.detach(), w, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize(("kind", "peer"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])
+@pytest.mark.parametrize("beta1", [0.0, 0.8])
+def test_adam_is_pytorchs(kind: Any, peer: Any, beta1: float) -> None:
+    model, split = toy()
+    other, order = copy.deepcopy(model), torch.Generator().manual_seed(1)
+    settings = replace(
+        SETTINGS, momentum=0.0, nesterov=False, optimizer=kind, beta1=beta1, beta2=0.95, eps=1e-3
+    )
+    optimizer = peer(other.parameters(), LR, betas=(beta1, 0.95), eps=1e-3, weight_decay=0.01)
+    for _ in range(2):
+        for batch in torch.randperm(12, generator=order).split(4):
+            optimizer.zero_grad()
+            inputs = Double((0.5,), (0.25,)).test(split.images, batch).double()
+            cross_entropy(other(inputs), split.labels[batch]).backward()
+            nn.utils.clip_grad_norm_(other.parameters(), 0.5)
+            optimizer.step()
+    run(model, split, torch.arange(12), "fedavg", settings)
+    for p, w in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(p, w, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("steps", "sizes"), [(1, [5]), (3, [5, 5, 2]), (7, [5, 5, 2, 5, 5, 2, 5])]
+)  # fmt: skip
+def test_a_budget_of_steps_goes_on_through_the_shuffled_data(steps: int, sizes: list[int]) -> None:
+    """So many batches, of passes that are each a permutation; two whole passes are two epochs."""
+    model, split = toy()
+    seen: list[Tensor] = []
+
+    class Watching(Double):
+        def train(self, store: Store, rows: Tensor, draws: Tensor) -> Tensor:
+            seen.append(rows)
+            return super().train(store, rows, draws)
+
+    def trained(settings: LocalSettings) -> Tensor:
+        flat = FlatModel(copy.deepcopy(model))
+        trainer = LocalTrainer(flat, split, Watching((0.5,), (0.25,)), parse("fedavg"), {}, settings)
+        task = Task(torch.arange(12), torch.Generator().manual_seed(1), torch.Generator())
+        return trainer.train(flat.values[0].clone(), flat.counters.clone(), [task], LR).values
+
+    trained(LocalSettings(9, 5, local_steps=steps))
+    assert [len(rows) for rows in seen] == sizes
+    assert all(sorted(torch.cat(seen[p : p + 3]).tolist()) == list(range(12)) for p in range(0, steps - 2, 3))
+    assert torch.equal(trained(LocalSettings(9, 5, local_steps=6)), trained(LocalSettings(2, 5)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "fewer"),
+    [
+        (LocalSettings(4, 5), LocalSettings(2, 5)),
+        (LocalSettings(1, 5, local_steps=9), LocalSettings(1, 5, local_steps=2)),
+    ],
+)
+def test_a_straggler_makes_the_first_of_the_steps(settings: LocalSettings, fewer: LocalSettings) -> None:
+    ends = []
+    for local, work in ((settings, 2), (fewer, None)):
+        model, split = toy()
+        flat = FlatModel(model)
+        trainer = LocalTrainer(flat, split, Double((0.5,), (0.25,)), parse("fedavg"), {}, local)
+        task = Task(torch.arange(12), torch.Generator().manual_seed(1), torch.Generator(), work=work)
+        ends.append(trainer.train(flat.values[0].clone(), flat.counters.clone(), [task], LR))
+    assert torch.equal(ends[0].values, ends[1].values)
+    assert ends[0].gradients.item() == (6 if fewer.local_steps is None else 2)
+
+
 def test_the_first_step_of_fedprox_is_fedavgs() -> None:
     plain, split = toy()
     other, one = copy.deepcopy(plain), LocalSettings(epochs=1, batch_size=12)
@@ -142,7 +207,8 @@ def test_rate_zero_leaves_the_weights() -> None:
 
 @pytest.mark.parametrize("name", ["mlp_digits", "resnet_digits"])
 @pytest.mark.parametrize("method", ["fedavg", "feddyn+man"])
-def test_a_stack_is_its_clients_one_by_one(name: str, method: str) -> None:
+@pytest.mark.parametrize("settings", [SETTINGS, LocalSettings(1, 4, optimizer="adamw", local_steps=5)])
+def test_a_stack_is_its_clients_one_by_one(name: str, method: str, settings: LocalSettings) -> None:
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (60, 1, 8, 8), generator=generator, dtype=torch.uint8)
     split = Split(images, torch.randint(0, 10, (60,), generator=generator))
@@ -151,7 +217,7 @@ def test_a_stack_is_its_clients_one_by_one(name: str, method: str) -> None:
     results = []
     for stack in (1, 3):
         flat = FlatModel(build(name, 10, 1, torch.Generator().manual_seed(1)).double(), stack)
-        trainer = LocalTrainer(flat, split, Double((0.5,), (0.25,)), record, options, SETTINGS)
+        trainer = LocalTrainer(flat, split, Double((0.5,), (0.25,)), record, options, settings)
         memory = torch.linspace(-1, 1, trainer.clients.memory.width, dtype=torch.float64)
         tasks = [
             Task(
@@ -174,13 +240,14 @@ def test_a_stack_is_its_clients_one_by_one(name: str, method: str) -> None:
         torch.testing.assert_close(stacked, alone, rtol=1e-9, atol=1e-10)
 
 
-def test_a_clients_momentum_may_outlive_the_round() -> None:
+@pytest.mark.parametrize("given", [{"momentum": 0.9}, {"optimizer": "adam", "eps": 1e-4}])
+def test_a_clients_momentum_may_outlive_the_round(given: dict[str, Any]) -> None:
     """Two rounds of one full-batch step each are then two steps of one round."""
     ends = []
     for epochs, state in ((2, "round"), (1, "client"), (1, "round")):
         model, split = toy()
         flat, record = FlatModel(model), parse("fedavg")
-        settings = LocalSettings(epochs, 12, momentum=0.9, optimizer_state=state)  # type: ignore[arg-type]
+        settings = LocalSettings(epochs, 12, optimizer_state=state, **given)  # type: ignore[arg-type]
         trainer = LocalTrainer(flat, split, Double((0.5,), (0.25,)), record, {}, settings)
         start, memory = flat.values[0].clone(), None
         for _ in range(3 - epochs):
@@ -222,7 +289,7 @@ def test_a_stack_is_clients_of_one_size() -> None:
     flat = FlatModel(model, 2)
     trainer = LocalTrainer(flat, split, Double((0.5,), (0.25,)), parse("fedavg"), {}, SETTINGS)
     tasks = [Task(torch.arange(n), torch.Generator(), torch.Generator()) for n in (3, 4)]
-    with pytest.raises(ValueError, match="of one size"):
+    with pytest.raises(ValueError, match="of one size and work"):
         trainer.train(flat.values[0].clone(), flat.counters.clone(), tasks, LR)
 
 

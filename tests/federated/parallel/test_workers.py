@@ -253,6 +253,9 @@ def test_ten_kills_change_no_bit(tmp_path: Path) -> None:
         ["--eval-model", "all", "--shift", "bernoulli", "--shift-probability", "0.6", "--rounds", "3"],
         ["--partition", "longtail_stateless", "--phi", "0.5", "--rho", "0.1", "--memory", "reset",
          "--rounds", "3"],
+        ["--optimizer", "adamw", "--optimizer-state", "client", "--momentum", "0", "--lr", "0.01",
+         "--lr-schedule", "cosine", "--lr-warmup", "1", "--stack", "2", "--partition", "fixed_classes",
+         "--classes-per-client", "3", "--stragglers", "0.5", "--rounds", "3"],
     ],
 )  # fmt: skip
 def test_protocols_do_not_depend_on_the_workers(tmp_path: Path, options: list[str]) -> None:

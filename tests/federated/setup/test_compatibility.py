@@ -72,6 +72,12 @@ def test_one_value_per_channel_cannot_be_normalised(
         check(model, [12, size], batch_size=batch, drop_last=drop_last)
 
 
+def test_a_batch_that_no_step_reaches_may_be_of_one_image() -> None:
+    check(VECTORS, [12], batch_size=11, local_steps=1)
+    with pytest.raises(UserError, match="--drop-last"):
+        check(VECTORS, [12], batch_size=11, local_steps=2)
+
+
 @pytest.mark.parametrize("model", [IMAGES, TOKENS, nn.Conv2d(1, 1, 1)])
 def test_many_values_per_channel_can(model: nn.Module) -> None:
     check(model, [12], batch_size=11)

@@ -9,6 +9,7 @@ of ``Settings``, which are the options of ``fedscope train``.
 import operator
 import re
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -48,6 +49,11 @@ def _moment(text: str) -> str:
 
 
 Moment = Annotated[str, AfterValidator(_moment)]  # ISO 8601, UTC: such texts sort as their times do
+
+
+def _later(default: Any) -> Any:
+    """Declare a field that older records lack: with its default it is not written, so that hashes stay."""
+    return Field(default, exclude_if=partial(operator.eq, default))
 
 
 class Record(BaseModel):
@@ -107,15 +113,28 @@ class Settings(Record):
     exhausted: Literal["redraw", "refill"] = "redraw"
     phi: Annotated[float, Field(gt=0, le=1)] | None = None
     rho: Annotated[float, Field(gt=0, le=1)] | None = None
+    shards: Positive | None = _later(None)
+    classes_per_client: Positive | None = _later(None)
     clients: Positive = 8
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
     sampling: Literal["all", "fixed_fraction", "bernoulli"] = "fixed_fraction"
     memory: Literal["keep", "reset"] = "keep"
     rounds: Positive = 20
     epochs: Positive = 2
+    local_steps: Positive | None = _later(None)
+    stragglers: Annotated[float, Field(ge=0, le=1)] = _later(0.0)
+    straggler_min: Positive = _later(1)
     batch_size: Positive = 32
     lr: NonNegative = 0.05
     lr_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
+    lr_schedule: Literal["exponential", "step", "cosine"] = _later("exponential")
+    lr_step: Positive | None = _later(None)
+    lr_min: NonNegative = _later(0.0)
+    lr_warmup: Annotated[int, Field(ge=0)] = _later(0)
+    optimizer: Literal["sgd", "adam", "adamw"] = _later("sgd")
+    adam_beta1: Annotated[float, Field(ge=0, lt=1)] = _later(0.9)
+    adam_beta2: Annotated[float, Field(ge=0, lt=1)] = _later(0.999)
+    adam_eps: Annotated[float, Field(gt=0, allow_inf_nan=False)] = _later(1e-8)
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
     nesterov: bool = False
     optimizer_state: Literal["round", "client"] = "round"
@@ -153,6 +172,33 @@ class Settings(Record):
     def _nesterov_has_momentum(self) -> "Settings":
         if self.nesterov and not self.momentum:
             raise ValueError("Nesterov momentum needs --momentum above 0")
+        return self
+
+    @model_validator(mode="after")
+    def _momentum_is_of_sgd(self) -> "Settings":
+        if self.momentum and self.optimizer != "sgd":
+            raise ValueError(
+                f"--momentum is of --optimizer sgd; use --momentum 0 with {self.optimizer}, which has "
+                "--adam-beta1"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _rate_can_fall(self) -> "Settings":
+        if (self.lr_schedule == "step") != (self.lr_step is not None):
+            raise ValueError(
+                "--lr-schedule step needs --lr-step, the rounds from one drop to the next; no other takes it"
+            )
+        if self.lr_min > self.lr:
+            raise ValueError(f"--lr-min {self.lr_min:g} is above --lr {self.lr:g}; lower it")
+        return self
+
+    @model_validator(mode="after")
+    def _stragglers_do_less(self) -> "Settings":
+        most = self.local_steps or self.epochs
+        if self.stragglers and self.straggler_min > most:
+            what = "steps" if self.local_steps else "epochs"
+            raise ValueError(f"--straggler-min {self.straggler_min} is above {most} {what}; lower it")
         return self
 
     @model_validator(mode="after")
@@ -279,6 +325,8 @@ class Round(Score):
     lr: Finite | None = None  # learning rate
     shifted: bool = False  # the concepts shifted before it
     clients: list[Annotated[int, Field(ge=0)]] = Field(default_factory=list)  # that took part
+    # epochs, or steps, of each of them, where some are stragglers
+    local_work: list[Positive] = Field(default_factory=list)
     rows: RowsSpec | None = None  # of its clients, where every round's are new
     bytes_down: NonNegative = 0  # sent to them [bytes]
     bytes_up: NonNegative = 0  # sent by them [bytes]

@@ -1,6 +1,6 @@
-"""Label skew by the Dirichlet distribution: unequal clients, or clients of one size.
+"""Skew by the Dirichlet distribution: of the labels, with sizes that differ or not; or of the sizes alone.
 
-Both say in which order they draw, because a partition is its generator's state and nothing else: change the
+All say in which order they draw, because a partition is its generator's state and nothing else: change the
 order and every published run has other clients. Each returns one int64 array of rows per client.
 """
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedscope.data.partition.slices import Labels, Rows
 from fedscope.errors import UserError
 
-MIN_SAMPLES = 10  # smallest client that dirichlet_balanced accepts (FedML, NIID-Bench)
+MIN_SAMPLES = 10  # smallest client that is accepted, but by dirichlet_equal (FedML, NIID-Bench)
 MAX_DRAWS = 1000
 Shares = NDArray[np.float64]
 
@@ -32,20 +32,13 @@ def dirichlet_balanced(
     Raises:
         UserError: too few samples, or no draw in a thousand gave every client 10 of them.
     """
-    if len(labels) < MIN_SAMPLES * clients:
-        raise UserError(
-            f"dirichlet_balanced needs {MIN_SAMPLES} samples per client: {len(labels)} samples serve at most "
-            f"{len(labels) // MIN_SAMPLES} clients, not {clients}; lower --clients"
-        )
+    _check_enough("dirichlet_balanced", len(labels), clients)
     by_class = [np.flatnonzero(labels == label) for label in np.unique(labels)]
     for _ in range(MAX_DRAWS):
         held = _balanced_draw(by_class, clients, alpha, generator)
         if min(map(len, held)) >= MIN_SAMPLES:
             return [generator.permutation(rows) for rows in held]
-    raise UserError(
-        f"dirichlet_balanced found no draw with {MIN_SAMPLES} samples for each of {clients} clients at "
-        f"alpha {alpha:g} in {MAX_DRAWS} tries; raise --alpha or lower --clients"
-    )
+    raise _none_found("dirichlet_balanced", clients, alpha)
 
 
 def _balanced_draw(
@@ -71,6 +64,31 @@ def _open_shares(alpha: float, open_: NDArray[np.bool_], generator: np.random.Ge
         if 0 < shares.sum() < np.inf:
             return np.asarray(shares / shares.sum())
     raise _vanished(alpha)
+
+
+def quantity_skew(
+    labels: Labels, clients: int, generator: np.random.Generator, *, alpha: float
+) -> list[Rows]:
+    """Cut one random permutation into parts whose sizes have the shares of one draw from Dir(α, …, α).
+
+    Quantity skew of NIID-Bench, where α is called β (Li et al. 2022): clients differ in their sizes alone. A
+    draw that leaves a client below 10 samples is discarded. The cuts are at ⌊(q_1 + … + q_k)·n⌋.
+
+    Draws one permutation of all rows, and then N shares for each attempt.
+
+    Raises:
+        UserError: too few samples, or no draw in a thousand gave every client 10 of them.
+    """
+    _check_enough("quantity_skew", len(labels), clients)
+    rows = generator.permutation(len(labels)).astype(np.int64)
+    for _ in range(MAX_DRAWS):
+        shares = generator.dirichlet(np.full(clients, alpha))
+        if not shares.sum() > 0.5:  # NaN or zero: α is at the end of floating point
+            raise _vanished(alpha)
+        parts = np.split(rows, np.floor(np.cumsum(shares)[:-1] * len(rows)).astype(int))
+        if min(map(len, parts)) >= MIN_SAMPLES:
+            return parts
+    raise _none_found("quantity_skew", clients, alpha)
 
 
 def dirichlet_equal(
@@ -133,6 +151,21 @@ def _draw_class(shares: Shares, left: NDArray[np.int64], generator: np.random.Ge
     if drawn == len(weights):  # u times a subnormal sum can round up to the sum
         return int(np.flatnonzero(weights)[-1])
     return drawn
+
+
+def _check_enough(kind: str, samples: int, clients: int) -> None:
+    if samples < MIN_SAMPLES * clients:
+        raise UserError(
+            f"{kind} needs {MIN_SAMPLES} samples per client: {samples} samples serve at most "
+            f"{samples // MIN_SAMPLES} clients, not {clients}; lower --clients"
+        )
+
+
+def _none_found(kind: str, clients: int, alpha: float) -> UserError:
+    return UserError(
+        f"{kind} found no draw with {MIN_SAMPLES} samples for each of {clients} clients at "
+        f"alpha {alpha:g} in {MAX_DRAWS} tries; raise --alpha or lower --clients"
+    )
 
 
 def _vanished(alpha: float) -> UserError:

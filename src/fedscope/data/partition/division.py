@@ -30,6 +30,10 @@ class Divides(Protocol):
     @property
     def rho(self) -> float | None: ...
     @property
+    def shards(self) -> int | None: ...
+    @property
+    def classes_per_client(self) -> int | None: ...
+    @property
     def train_samples(self) -> int | None: ...
     @property
     def validation(self) -> float: ...
@@ -56,8 +60,9 @@ def division(settings: Divides) -> Division:
             "--validation out"
         )
     return Division(
-        settings.partition, settings.clients, settings.alpha, settings.exhausted, settings.phi, settings.rho
-    )
+        settings.partition, settings.clients, settings.alpha, settings.exhausted, settings.phi, settings.rho,
+        settings.shards, settings.classes_per_client,
+    )  # fmt: skip
 
 
 def divided(split: Split, settings: Divides, round: int = 1) -> Divided:

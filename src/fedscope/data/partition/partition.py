@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from fedscope.data.loading.datasets import Split, part
-from fedscope.data.partition.dirichlet import dirichlet_balanced, dirichlet_equal
+from fedscope.data.partition.dirichlet import dirichlet_balanced, dirichlet_equal, quantity_skew
+from fedscope.data.partition.few_classes import by_shards, fixed_classes
 from fedscope.data.partition.longtail import PHI, RHO, longtail_stateless
 from fedscope.data.partition.slices import Labels, Rows, iid, iid_per_class, iid_slices, per_domain
 from fedscope.errors import UserError, suggestion
@@ -26,6 +27,9 @@ PARAMETERS: dict[str, tuple[str, ...]] = {
     "iid_slices": (),
     "dirichlet_balanced": ("alpha",),
     "dirichlet_equal": ("alpha", "exhausted"),
+    "quantity_skew": ("alpha",),
+    "shards": ("shards",),
+    "fixed_classes": ("classes_per_client",),
     "longtail_stateless": ("phi", "rho"),
     "per_domain": (),
     "own": (),
@@ -33,7 +37,11 @@ PARAMETERS: dict[str, tuple[str, ...]] = {
 KINDS = tuple(PARAMETERS)
 FRESH = ("longtail_stateless",)  # every round's clients are new: the caller passes a generator per round
 EXHAUSTED = ("redraw", "refill")
-USUAL = {"alpha": "0.5", "phi": f"{PHI:g} (provisional)", "rho": f"{RHO:g} (provisional)"}
+USUAL = {
+    "alpha": "0.5", "phi": f"{PHI:g} (provisional)", "rho": f"{RHO:g} (provisional)", "shards": "2",
+    "classes_per_client": "2",
+}  # fmt: skip
+SHARES = ("phi", "rho")  # parameters of at most 1
 
 _BY_LABEL: dict[str, Callable[..., list[Rows]]] = {
     "iid": iid,
@@ -41,6 +49,9 @@ _BY_LABEL: dict[str, Callable[..., list[Rows]]] = {
     "iid_slices": iid_slices,
     "dirichlet_balanced": dirichlet_balanced,
     "dirichlet_equal": dirichlet_equal,
+    "quantity_skew": quantity_skew,
+    "shards": by_shards,
+    "fixed_classes": fixed_classes,
     "longtail_stateless": longtail_stateless,
 }
 
@@ -59,6 +70,8 @@ class Division:
     exhausted: str = "redraw"  # what dirichlet_equal does when a class is used up
     phi: float | None = None  # fraction φ of the training set that a fresh client draws from
     rho: float | None = None  # ρ, rarest to most frequent class
+    shards: int | None = None  # that each client gets of the rows sorted by class
+    classes_per_client: int | None = None  # k: how many classes each client has
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -79,13 +92,14 @@ class Division:
             if value not in EXHAUSTED:
                 raise UserError(f"--exhausted is {' or '.join(EXHAUSTED)}, not {value!r}")
             return
+        flag = f"--{name.replace('_', '-')}"
         if value is None:
-            raise UserError(f"partition {self.kind} needs --{name}, such as {USUAL[name]}")
+            raise UserError(f"partition {self.kind} needs {flag}, such as {USUAL[name]}")
         number = float(value)
         if not 0 < number < np.inf:
-            raise UserError(f"partition {self.kind} needs --{name} above 0, not {value}")
-        if name != "alpha" and number > 1:
-            raise UserError(f"--{name} is a share, at most 1, not {value}")
+            raise UserError(f"partition {self.kind} needs {flag} above 0, not {value}")
+        if name in SHARES and number > 1:
+            raise UserError(f"{flag} is a share, at most 1, not {value}")
 
 
 def partition(

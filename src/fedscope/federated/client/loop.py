@@ -1,9 +1,10 @@
 """The one local loop: from the model that a client receives to the one that it sends back.
 
 Per mini-batch: the objective's gradient (:mod:`fedscope.federated.client.objective`), one global-norm clip,
-corrections, SGD with weight decay after the clip. Everything after the backward pass works on flat vectors,
-so its cost in Python does not grow with the network. Clients of equal size may be trained as a stack: the
-same steps on (K, P) vectors, with one batched forward and backward pass for all K.
+corrections, weight decay and a step (:mod:`fedscope.federated.client.optimizers`). Everything after the
+backward pass works on flat vectors, so its cost in Python does not grow with the network. Clients of equal
+size may be trained as a stack: the same steps on (K, P) vectors, with one batched forward and backward pass
+for all K.
 """
 
 import math
@@ -20,6 +21,7 @@ from fedscope.federated.client.clock import Clock
 from fedscope.federated.client.cuda_graphs import Replay
 from fedscope.federated.client.objective import Objective
 from fedscope.federated.client.observations import Observations
+from fedscope.federated.client.optimizers import optimizer
 from fedscope.federated.client.recalibration import STREAM, recalibrate
 from fedscope.federated.client.state import ClientState
 from fedscope.federated.record.checked import check_all_returned
@@ -27,11 +29,9 @@ from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Values
 from fedscope.federated.record.tasks import Client, LocalSettings, Task, Trained
-from fedscope.federated.record.vectors import Vector
+from fedscope.federated.record.vectors import Layout
 from fedscope.federated.record.views import Batch, Finish
 from fedscope.streams import seeded
-
-VELOCITY = Vector("velocity")
 
 
 class LocalTrainer:
@@ -61,15 +61,13 @@ class LocalTrainer:
         self.method, self.options, self.settings = method, options, settings
         self.clock = clock or Clock()
         self.initial_lr, self.mean_samples, self._seeded = lr, mean_samples, draws
-        self._keeps_velocity = settings.momentum > 0 and settings.optimizer_state == "client"
-        self.clients = ClientState(
-            model, method, options, (VELOCITY,) if self._keeps_velocity else (), classes
-        )
+        self.optimizer = optimizer(settings, model.values, model.size)
+        kept = self.optimizer.vectors if settings.optimizer_state == "client" else ()
+        self._kept = Layout(kept, model.size, model.size)  # of the optimizer's state, between two rounds
+        self.clients = ClientState(model, method, options, kept, classes)
         noted = {name: labels(model.module, options) for name, labels in method.notes.items()}
         self.observed = Observations(model.values, len(model.values), noted)
         self.objective = Objective(self.clients, method, settings, self.observed)
-        new = model.values.new_zeros
-        self._velocity = new(len(model.values), model.size if settings.momentum else 0)
         self._loss = torch.zeros(len(model.values), dtype=torch.float64, device=model.values.device)
         self._clip = settings.clip
         if self._clip is None and method.default_clip is not None:
@@ -77,7 +75,7 @@ class LocalTrainer:
         changed = (
             model.values,
             model.counters,
-            self._velocity,
+            self.optimizer.state,
             self._loss,
             self.objective.taken,
             self.observed.values,
@@ -90,24 +88,25 @@ class LocalTrainer:
         self._run = Replay(self._step, changed) if recorded else self._step
 
     def train(self, start: Tensor, counters: Tensor, tasks: Sequence[Task], lr: float) -> Trained:
-        """Train K clients of one size from ``start`` (P+Q,) at rate ``lr``; no state of them is kept."""
+        """Train K clients of one size and work from ``start`` (P+Q,) at rate ``lr``; none of it is kept."""
         model, clients, count = self.model, self.clients, len(tasks)
-        if len({len(task.rows) for task in tasks}) != 1 or count > len(model.values):
-            raise ValueError("a stack is clients of one size, at most as many as the model has rows")
+        if len({(len(task.rows), task.work) for task in tasks}) != 1 or count > len(model.values):
+            raise ValueError("a stack is clients of one size and work, at most as many as the model has rows")
         model.module.train()
         model.counters.copy_(counters)
         self.objective.taken.zero_()
         self.observed.values.zero_()
         clients.begin(tasks, start, lr, self.split.labels)
-        self._velocity.zero_()
-        if self._keeps_velocity:
-            self._velocity[:count] = clients.memory.split(clients.remembered[:count])[VELOCITY.name]
+        self.optimizer.state.zero_()
+        if self._kept.names:
+            remembered = clients.memory.split(clients.remembered[:count])
+            self.optimizer.state[:count] = self._kept.join(remembered, count)
         rows = torch.stack([task.rows for task in tasks])
         random = {name: tasks[0].random(name) for name in self.method.draws}  # who draws trains alone
         # What a network draws itself, as for dropout, comes from the global generators.
         drawing = seeded(tasks[0].random("network").initial_seed()) if self._seeded else nullcontext()
         with self.objective.tapping(), drawing:
-            most = self.steps(rows.shape[1])
+            most = self.steps(rows.shape[1], tasks[0].work)
             for left in range(most, 0, -self.settings.steps(rows.shape[1])):
                 samples = self._epoch(rows, tasks, random, left, lr, first=left == most)
         self.clock.enter("compute")
@@ -132,15 +131,15 @@ class LocalTrainer:
         """Whether gradients are clipped."""
         return self._clip is not None
 
-    def steps(self, samples: float) -> int:
-        """Return the local steps τ_k of a round that a client of ``samples`` takes."""
+    def steps(self, samples: float, work: int | None = None) -> int:
+        """Return the local steps τ_k of a client of ``samples`` in a round; ``work`` as in its task."""
         settings, equal = self.settings, self.method.equal_steps
         counted = self.mean_samples if equal and equal(self.options) else samples
-        return settings.epochs * settings.steps(counted)
+        return settings.round_steps(counted, work)
 
-    def _mean_rate(self, samples: int) -> float:
-        """Return the mean over the local steps of the factor of η_t."""
-        rate, total = self.method.local_rate, self.steps(samples)
+    def _mean_rate(self, total: int) -> float:
+        """Return the mean over the ``total`` local steps of the factor of η_t."""
+        rate = self.method.local_rate
         return fmean(rate(step / total, self.options) for step in range(total)) if rate else 1.0
 
     def _recalibrated(self, tasks: Sequence[Task]) -> float:
@@ -157,6 +156,7 @@ class LocalTrainer:
     def _finish(self, tasks: Sequence[Task], lr: float) -> dict[str, Tensor]:
         """Return the vectors that the clients remember and send from now on, each (K, size)."""
         count, settings, samples = len(tasks), self.settings, len(tasks[0].rows)
+        steps = self.steps(samples, tasks[0].work)
         model, clients = self.model, self.clients
         done = {name: v.clone() for name, v in clients.memory.split(clients.remembered[:count]).items()}
 
@@ -176,9 +176,9 @@ class LocalTrainer:
             options=self.options,
             relative_size=clients.relative_size[:count],
             weight=settings.weight(samples),
-            steps=self.steps(samples),
-            nominal_steps=settings.epochs * settings.steps(self.mean_samples),
-            lr=lr * self._mean_rate(samples),
+            steps=steps,
+            nominal_steps=settings.round_steps(self.mean_samples),
+            lr=lr * self._mean_rate(steps),
             initial_lr=self.initial_lr,
             momentum=settings.momentum,
             nesterov=settings.nesterov,
@@ -198,9 +198,7 @@ class LocalTrainer:
             names = [vector.name for vector in getattr(self.method, field)]
             check_all_returned(self.method.name, field, names, changed)
         done |= changed
-        if self._keeps_velocity:
-            done[VELOCITY.name] = self._velocity[:count]
-        return done
+        return done | self._kept.split(self.optimizer.state[:count, : self._kept.width])
 
     def _epoch(
         self,
@@ -223,7 +221,7 @@ class LocalTrainer:
         self._loss.zero_()
         size = self.settings.batch_size
         batches = list(zip(order.split(size, 1), draws.split(size, 2), strict=True))
-        total = self.steps(count)
+        total = self.steps(count, tasks[0].work)
         for index, (batch, drawn) in enumerate(self.pipeline.ahead(self.split.images, batches)):
             if self.method.local_rate:
                 self.clients.lr.fill_(
@@ -252,7 +250,7 @@ class LocalTrainer:
 
     def _descend(self, count: int, first: bool) -> None:
         """Clip, correct, decay, and move the parameters along the gradient."""
-        settings, method, clients = self.settings, self.method, self.clients
+        method, clients = self.method, self.clients
         w, gradient = clients.parameters(count), self.model.gradient[:count]
         if self._clip is not None:
             norm = gradient.norm(dim=1, keepdim=True)
@@ -271,13 +269,7 @@ class LocalTrainer:
         if at:
             for correction in method.after_clip:
                 gradient.add_(clients.masked(correction(at)))
-        if settings.weight_decay:
-            gradient.add_(w, alpha=settings.weight_decay)
-        direction = gradient
-        if settings.momentum:
-            velocity = self._velocity[:count]
-            velocity.mul_(settings.momentum).add_(gradient)
-            direction = gradient.add_(velocity, alpha=settings.momentum) if settings.nesterov else velocity
+        direction = self.optimizer.direction(w, gradient, clients.lr)
         if at:
             for displacement in method.after_momentum:
                 direction = direction + clients.masked(displacement(at))

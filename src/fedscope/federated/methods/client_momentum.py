@@ -11,10 +11,14 @@ where this was read beside the paper's abstract, divides by n_1/B steps without 
 from torch import Tensor
 
 from fedscope.federated.methods.normalized import reach
-from fedscope.federated.record.method import Method
+from fedscope.federated.record.method import Method, Required
 from fedscope.federated.record.options import Option
 from fedscope.federated.record.vectors import Vector
 from fedscope.federated.record.views import ServerStep, Stack
+
+BY_NOMINAL_STEPS = Required(
+    "stragglers", 0.0, "it divides the round's displacement by the steps of a client that makes all of them"
+)
 
 
 def mixed(step: Stack, momentum: Tensor, alpha: float | Tensor) -> Tensor:
@@ -49,4 +53,8 @@ FEDCM = Method(
     server_notes=(observe,),
     server_state=(Vector("cm.delta"),),
     broadcast=("cm.delta",),
+    required_settings=(
+        Required("optimizer", "sgd", "Δ_t is a mean gradient read off the path of SGD"),
+        BY_NOMINAL_STEPS,
+    ),
 )

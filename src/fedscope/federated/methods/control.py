@@ -130,6 +130,10 @@ REQUIRED = (
     UNIFORM,
     Required("optimizer_state", "round", "its control variates count momentum from zero in every round"),
 )
+ALL_ALIKE = Required(
+    "stragglers", 0.0, "E·⌈(n/N)/B⌉ is then everyone's number of steps", unless=("cv.steps", "actual")
+)
+FROM_PATH = "its control variates are mean gradients read off the path of SGD"
 SCAFFOLD = Method(
     name="scaffold",
     objective="ℓ(w) + ⟨w, c − c_k⟩",
@@ -158,7 +162,9 @@ SCAFFOLD = Method(
     server_state=(Vector("scaffold.c"),),
     broadcast=("scaffold.c",),
     weights="uniform",
-    required_settings=REQUIRED,
+    required_settings=(
+        *REQUIRED, ALL_ALIKE, Required("optimizer", "sgd", FROM_PATH, unless=("scaffold.option", "I")),
+    ),
 )  # fmt: skip
 FEDDC = Method(
     name="feddc",
@@ -179,5 +185,5 @@ FEDDC = Method(
     server_state=(Vector("dc.h"), Vector("dc.g")),
     broadcast=("dc.g",),
     weights="uniform",
-    required_settings=REQUIRED,
+    required_settings=(*REQUIRED, ALL_ALIKE, Required("optimizer", "sgd", FROM_PATH)),
 )

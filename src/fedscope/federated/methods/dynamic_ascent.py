@@ -20,6 +20,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from fedscope.federated.methods.ascent import BN, uphill
+from fedscope.federated.methods.client_momentum import BY_NOMINAL_STEPS
 from fedscope.federated.methods.dynamic import FEDDYN, server
 from fedscope.federated.record.method import Gradient
 from fedscope.federated.record.options import Option, Values
@@ -139,6 +140,7 @@ FEDTOGA = replace(
     server_notes=(trajectory,),
     server_state=(*FEDDYN.server_state, Vector("toga.delta")),
     broadcast=("toga.delta",),
+    required_settings=(*FEDDYN.required_settings, BY_NOMINAL_STEPS),
 )
 FEDGLOSS = replace(
     FEDDYN,

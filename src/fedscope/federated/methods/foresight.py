@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import relu
 
-from fedscope.federated.record.method import Method
+from fedscope.federated.record.method import Method, Required
 from fedscope.federated.record.options import Option
 from fedscope.federated.record.vectors import Vector
 from fedscope.federated.record.views import ServerStep, Term
@@ -50,4 +50,12 @@ FEDFOR = Method(
     server_notes=(observe,),
     server_state=(Vector("fedfor.previous", start="initial"),),
     broadcast=("fedfor.previous",),
+    required_settings=(
+        Required(
+            "optimizer",
+            "sgd",
+            "g is a step of SGD over its rate",
+            unless=("fedfor.grad_scale", "none"),
+        ),
+    ),
 )

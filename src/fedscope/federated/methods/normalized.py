@@ -55,7 +55,10 @@ FEDNOVA = Method(
     place="on the server",
     options=(Option("nova.gamma", 1.0, "server learning rate γ"),),
     checks=(check,),
-    required_settings=(Required("optimizer_state", "round", "a_k counts momentum from zero in every round"),),
+    required_settings=(
+        Required("optimizer_state", "round", "a_k counts momentum from zero in every round"),
+        Required("optimizer", "sgd", "a_k is how often the path of SGD counts its mean gradient"),
+    ),
     uploads=(Vector("nova.d", replaces_model=True), Vector("nova.a", "number")),
     finish=(finish,),
     server=server,

@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from fedscope.federated.methods.ascent import uphill
-from fedscope.federated.methods.client_momentum import mean_gradient, mixed
+from fedscope.federated.methods.client_momentum import BY_NOMINAL_STEPS, mean_gradient, mixed
+from fedscope.federated.methods.control import FROM_PATH
 from fedscope.federated.methods.normalized import reach
 from fedscope.federated.record.method import Gradient, Method, Required
 from fedscope.federated.record.options import Option
@@ -93,6 +94,8 @@ FEDWMSAM = Method(
     weights="uniform",
     required_settings=(
         Required("weights", "uniform", "its control variates add up to the federation's with equal weights"),
+        Required("optimizer", "sgd", FROM_PATH),
+        BY_NOMINAL_STEPS,
         Required("optimizer_state", "round", "its momentum counts that of a client from zero in every round"),
     ),
 )  # fmt: skip

@@ -7,7 +7,6 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from fedscope.checkpoints.file.schema import Settings
 from fedscope.data.loading.datasets import Split
 from fedscope.federated.client.clock import Clock
 from fedscope.federated.client.loop import LocalTrainer
@@ -21,6 +20,8 @@ from fedscope.federated.record.tasks import Task, Trained
 from fedscope.federated.record.vectors import TRAINED
 from fedscope.federated.record.views import Sending
 from fedscope.federated.setup.federation import Federation, local_settings
+from fedscope.federated.setup.learning_rate import learning_rate
+from fedscope.federated.setup.local_work import full_work, stragglers
 from fedscope.federated.setup.sampling import sample_clients
 from fedscope.streams import torch_stream
 
@@ -36,7 +37,7 @@ class Dispatch:
         self.model = FlatModel(federation.model, settings.stack, channels_last=not federation.spec.own)
         self.trainer = LocalTrainer(
             self.model, federation.training, federation.pipeline, federation.method, settings.options,
-            local_settings(settings, federation.weights), self.clock, lr=settings.lr,
+            local_settings(settings, federation.weights), self.clock, lr=learning_rate(settings, 1),
             mean_samples=sum(map(len, federation.rows)) / settings.clients, draws=federation.spec.own,
             classes=len(federation.dataset.classes),
         )  # fmt: skip
@@ -48,6 +49,7 @@ class Dispatch:
         uploads = self.clients.uploads.names
         self.summed = tuple(dict.fromkeys((*uploads, *federation.method.summed_memory)))
         self.remembers = bool(self.clients.memory.names) and settings.memory == "keep"
+        self.work: dict[int, int] = {}  # of the round's stragglers
         self._before: set[int] = set()  # clients that took part in the last round
         self.start = self.model.values[0].clone()  # the server's model and its buffers
         # θ_t: where clients start
@@ -80,7 +82,9 @@ class Dispatch:
                 labels = federation.dataset.train.labels[federation.held_out]
                 self.validation = replace(self.validation, labels=now[labels])
         self._before = set(self._sample(round - 1)) if round > 1 and not federation.fresh else set()
-        return self._sample(round)
+        sampled = self._sample(round)
+        self.work = stragglers(federation.settings, sampled, round)
+        return sampled
 
     def _sample(self, round: int) -> list[int]:
         settings = self.federation.settings
@@ -94,11 +98,11 @@ class Dispatch:
     ) -> Iterator[tuple[Stack, Trained]]:
         """Train the sampled clients; on rank 0, yield every stack's upload in the order of the stacks."""
         settings, workers = self.federation.settings, self.workers
-        everyone = stacks(sampled, self._size, settings.stack)
+        everyone = stacks(sampled, self._alike, settings.stack)
         row = 4 * (self.model.values.shape[1] + self.clients.memory.width + self.clients.uploads.width)
         waiting = max(1, WAITING // (row * settings.stack)) if workers.size > 1 else 1
         for window in windows(everyone, waiting * workers.size):
-            shares = assign([len(stack) * self._size(stack[0]) for stack in window], workers.size)
+            shares = assign([len(stack) * self._load(stack[0]) for stack in window], workers.size)
             owner = {place: rank for rank, places in enumerate(shares) for place in places}
             recalled = self._recall(window, owner, memory)
             trained = {
@@ -170,7 +174,7 @@ class Dispatch:
     def nominal_steps(self) -> int:
         """The local steps E·⌈(n/N)/B⌉ of a mean client."""
         trainer = self.trainer
-        return trainer.settings.epochs * trainer.settings.steps(trainer.mean_samples)
+        return trainer.settings.round_steps(trainer.mean_samples)
 
     @property
     def _keeps_mean(self) -> bool:
@@ -214,8 +218,23 @@ class Dispatch:
         for tensor in (self.start, self.origin, self.counters, self.clients.received):
             self.workers.share(tensor)
 
+    def local_steps(self, client: int) -> int:
+        """Return the local steps τ_k of a client in the round."""
+        return self.trainer.steps(self._size(client), self.work.get(client))
+
+    def local_work(self, client: int) -> int:
+        """Return the epochs, or steps, of a client in the round."""
+        return self.work.get(client, full_work(self.federation.settings))
+
     def _size(self, client: int) -> int:
         return len(self.rows[client])
+
+    def _alike(self, client: int) -> tuple[int, int]:
+        """Return what the clients of a stack have in common."""
+        return self._size(client), self.local_work(client)
+
+    def _load(self, client: int) -> int:
+        return self._size(client) * self.local_work(client)
 
     def _train(self, round: int, stack: Stack, recalled: dict[int, Tensor]) -> Trained:
         settings, samples = self.federation.settings, sum(map(len, self.rows))
@@ -228,7 +247,7 @@ class Dispatch:
                 self.rows[client], stream("batch order"), stream("augmentation"),
                 self._size(client) * settings.clients / samples,
                 recalled.get(client), client in self._before, stream,
-                partial(self.federation.own_start, client),
+                partial(self.federation.own_start, client), self.local_work(client),
             )  # fmt: skip
 
         tasks = [task(client) for client in stack]
@@ -277,8 +296,3 @@ class Dispatch:
             self.workers.receive((count,), torch.int64, rank),
             self.workers.receive((count, self.trainer.observed.values.shape[1]), torch.float64, rank),
         )
-
-
-def learning_rate(settings: Settings, round: int) -> float:
-    """Return η of ``round``, counted from 1."""
-    return settings.lr * settings.lr_decay ** (round - 1)

@@ -4,19 +4,19 @@ Both are functions of the clients and their sizes alone. The stacks do not depen
 and each is computed whole by one of them, so the result does not depend on it either.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 Stack = list[int]
 
 
-def stacks(clients: Sequence[int], size_of: Callable[[int], int], longest: int) -> list[Stack]:
-    """Gather clients of equal size into stacks of up to ``longest``, ordered by their first clients."""
+def stacks(clients: Sequence[int], alike: Callable[[int], Hashable], longest: int) -> list[Stack]:
+    """Gather clients of equal ``alike`` into stacks of up to ``longest``, ordered by their first clients."""
     done: list[Stack] = []
-    open_: dict[int, Stack] = {}
+    open_: dict[Hashable, Stack] = {}
     for client in clients:
-        stack = open_.get(size_of(client))
+        stack = open_.get(alike(client))
         if stack is None or len(stack) == longest:
-            stack = open_[size_of(client)] = []
+            stack = open_[alike(client)] = []
             done.append(stack)
         stack.append(client)
     return done

@@ -70,6 +70,17 @@ class Required:
     setting: str
     value: object
     why: str
+    unless: tuple[str, Value] | None = None  # option and its value with which it is not bound
+
+    @property
+    def flag(self) -> str:
+        """The option of the command line, with its value."""
+        value = f"{self.value:g}" if isinstance(self.value, float) else self.value
+        return f"--{self.setting.replace('_', '-')} {value}"
+
+    def holds(self, options: Values) -> bool:
+        """Say whether the method is bound to the setting, with these ``options``."""
+        return self.unless is None or options.get(self.unless[0]) != self.unless[1]
 
 
 @dataclass(frozen=True)

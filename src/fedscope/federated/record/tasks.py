@@ -26,12 +26,23 @@ class LocalSettings:
     weights: Weights = "n_k"
     optimizer_state: Literal["round", "client"] = "round"
     limit: int | None = None  # of an epoch's steps: a truncated run
+    local_steps: int | None = None  # of a round, instead of the steps of its epochs
+    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
+    beta1: float = 0.9  # of Adam: decay of the mean of the gradients
+    beta2: float = 0.999  # of Adam: decay of the mean of their squares
+    eps: float = 1e-8  # of Adam: beside the root of that
 
     def steps(self, samples: float) -> int:
         """Return the local steps of one epoch over ``samples``; fewer than a batch make one step."""
         whole = int(samples // self.batch_size)
         steps = max(1, whole) if self.drop_last else -int(-samples // self.batch_size)
         return min(steps, self.limit or steps)
+
+    def round_steps(self, samples: float, work: int | None = None) -> int:
+        """Return the local steps of a round over ``samples``; ``work`` as in :class:`Task`."""
+        if self.local_steps:
+            return work or self.local_steps
+        return (work or self.epochs) * self.steps(samples)
 
     def weight(self, samples: int) -> int:
         """Return p_k of a client of ``samples`` before it is divided by the sum over the participants."""
@@ -59,6 +70,7 @@ class Task:
     random: Callable[[str], torch.Generator] = _no_stream  # the method's own streams
     # (P+Q,): the model at which its memory begins; None: the run's first
     initial: Callable[[], Tensor | None] = lambda: None
+    work: int | None = None  # its epochs, or under ``local_steps`` its steps; None: those of the settings
 
 
 @dataclass(frozen=True)

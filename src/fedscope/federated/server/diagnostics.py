@@ -93,9 +93,9 @@ class Recorder:
             "first_epoch": short(of["first_epoch"]),
             "last_epoch": short(self._losses),
         }
-        trainer, rows = self._dispatch.trainer, self._dispatch.rows
+        trainer = self._dispatch.trainer
         if trainer.clips:
-            found["clipped"] = total["clipped"] / sum(trainer.steps(len(rows[k])) for k in self._row)
+            found["clipped"] = total["clipped"] / sum(map(self._dispatch.local_steps, self._row))
         if total["ascents"]:
             found["ascent"] = {name: finite(total[name] / total["ascents"]) for name in ("rise", "cosine")}
         if trainer.observed.noted:

@@ -16,7 +16,7 @@ from fedscope.checkpoints.registry.registry import Run
 from fedscope.checkpoints.verification.account import Account
 from fedscope.checkpoints.verification.claims import foreign_problem
 from fedscope.errors import UserError
-from fedscope.federated.parallel.dispatch import Dispatch, learning_rate
+from fedscope.federated.parallel.dispatch import Dispatch
 from fedscope.federated.parallel.evaluation import Score
 from fedscope.federated.parallel.memory import Memory, Writer
 from fedscope.federated.parallel.traffic import traffic
@@ -27,6 +27,7 @@ from fedscope.federated.server.diagnostics import Recorder
 from fedscope.federated.server.run_files import RunFiles, finite
 from fedscope.federated.server.weighted_sum import WeightedSum
 from fedscope.federated.setup.federation import Federation
+from fedscope.federated.setup.learning_rate import learning_rate
 from fedscope.storage import remove
 
 Probe = Callable[[int, Mapping[str, Tensor]], CurvatureProbe]  # the round and the model's state dict
@@ -97,6 +98,7 @@ class Server:
             "lr": learning_rate(settings, round),
             **({"shifted": True} if federation.shifted(round) else {}),
             "clients": sampled,
+            **({"local_work": list(map(dispatch.local_work, sampled))} if settings.stragglers else {}),
             **({"rows": self.files.rows.model_dump(mode="json")} if federation.fresh else {}),
             **traffic(dispatch.trainer, len(sampled)),
             "gradients": gradients,
@@ -272,7 +274,7 @@ def _entry(score: Score) -> dict[str, float | None]:
 
 def _lean(record: Round) -> Round:
     """Return a record without what grows with the clients, so that memory hardly grows with the rounds."""
-    long = ("clients", "rows", "diagnostics")
+    long = ("clients", "local_work", "rows", "diagnostics")
     content = {key: value for key, value in record.to_json().items() if key not in long}
     return Round.model_validate(content)
 

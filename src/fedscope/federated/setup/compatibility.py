@@ -23,9 +23,10 @@ def check_compatible(settings: Settings, method: Method, domains: Sequence[str])
         UserError: there are such settings.
     """
     for required in method.required_settings:
-        if getattr(settings, required.setting) not in (None, required.value):
-            option = f"--{required.setting.replace('_', '-')} {required.value}"
-            raise UserError(f"{method.name} is trained with {option}: {required.why}")
+        free = getattr(settings, required.setting) in (None, required.value)
+        if not free and required.holds(settings.options):
+            option = "" if required.unless is None else ", or --set {}={}".format(*required.unless)
+            raise UserError(f"{method.name} is trained with {required.flag}{option}: {required.why}")
     if settings.stack > 1 and method.trains_alone:
         raise UserError(f"{method.name} trains its clients one by one; leave --stack out")
     if settings.compile and method.forward_context:
@@ -46,7 +47,7 @@ def _memory(settings: Settings, method: Method) -> None:
         raise UserError(f"what {method.name} keeps with a client is its memory; leave --memory reset out")
     if settings.optimizer_state == "client" and (fresh or settings.memory == "reset"):
         why = again if fresh else "--memory reset takes it away"
-        raise UserError(f"a client's momentum cannot be kept: {why}; use --optimizer-state round")
+        raise UserError(f"a client's optimizer state cannot be kept: {why}; use --optimizer-state round")
     if method.memory and fresh and settings.memory == "keep":
         raise UserError(
             f"{method.name} needs clients that come back, and {again}; use --memory reset to begin its "
@@ -102,6 +103,8 @@ def check_batches(
 def _has_single(settings: Settings, size: int) -> bool:
     """Say whether a client of ``size`` samples has a batch of one."""
     last = size % settings.batch_size or settings.batch_size
+    if settings.local_steps and settings.local_steps * settings.batch_size < size:
+        return settings.batch_size == 1  # the last batch is not reached
     whole_left = settings.drop_last and size >= settings.batch_size
     return size == 1 or settings.batch_size == 1 or (last == 1 and not whole_left)
 

@@ -23,6 +23,8 @@ def check_continues(old: Manifest, new: Manifest) -> None:
             raise UserError(
                 f"{old.name!r} has concept shifts, drawn for all rounds at once; use another --name"
             )
+        if new.settings.lr_schedule == "cosine":
+            raise UserError(f"{old.name!r} has a rate that falls over all of its rounds; use another --name")
         begun = begun.model_copy(update={"rounds": new.settings.rounds})
     sections = (
         ("settings", begun, new.settings), ("model", old.model, new.model), ("data", old.data, new.data),

@@ -224,5 +224,6 @@ def local_settings(settings: Settings, weights: Weights) -> LocalSettings:
     return LocalSettings(
         settings.epochs, settings.batch_size, settings.momentum, settings.nesterov, settings.weight_decay,
         settings.clip, settings.precision, settings.compile, settings.drop_last, weights,
-        settings.optimizer_state, settings.steps_limit,
+        settings.optimizer_state, settings.steps_limit, settings.local_steps, settings.optimizer,
+        settings.adam_beta1, settings.adam_beta2, settings.adam_eps,
     )  # fmt: skip

@@ -12,6 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 from fedscope.checkpoints.file.schema import PresetUse, Settings
+from fedscope.data.partition.partition import PARAMETERS
 from fedscope.errors import UserError, suggestion
 from fedscope.federated.methods import parse
 from fedscope.federated.record.options import Reading
@@ -145,7 +146,7 @@ def _over(base: Table, more: Table) -> dict[str, Any]:
 
 def _preset(name: str, entry: Table) -> Preset:
     settings = {key: value for key, value in entry.items() if key not in ABOUT}
-    if settings["partition"] not in ("dirichlet_balanced", "dirichlet_equal"):
+    if "alpha" not in PARAMETERS[settings["partition"]]:
         settings["alpha"] = None
     about = {key: entry.get(key, {}) for key in MERGED}
     return Preset(

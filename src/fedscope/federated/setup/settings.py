@@ -16,6 +16,9 @@ from fedscope.federated.setup.sampling import sample_clients
 from fedscope.models import catalogue as model_catalogue
 from fedscope.own import DATASETS, MODELS, digest, is_own, resolved
 
+# Parameters of partitions that are None in settled settings of a kind that does not read them.
+PARTITIONS = ("alpha", "phi", "rho", "shards", "classes_per_client")
+
 
 def settled(settings: Settings, given: dict[str, str]) -> Settings:
     """Return the settings with every name and default resolved, without reading any data.
@@ -31,7 +34,7 @@ def settled(settings: Settings, given: dict[str, str]) -> Settings:
     augmentation, _ = data_catalogue.pipeline(settings.dataset, settings.augmentation)
     options = method.values(given, settings.reading)
     known = None if is_own(settings.dataset) else data_catalogue.record(settings.dataset)
-    check_compatible(settings, method, known.domains if known else ())
+    check_compatible(settings.model_copy(update={"options": options}), method, known.domains if known else ())
     division(settings)
     sample_clients(settings.sampling, settings.clients, settings.participation, settings.seed, 0)
     if not is_own(str(settings.model)):
@@ -44,7 +47,7 @@ def settled(settings: Settings, given: dict[str, str]) -> Settings:
             "method": method.name,
             "options": options,
             "augmentation": augmentation,
-            **{name: None for name in ("alpha", "phi", "rho") if name not in reads},
+            **{name: None for name in PARTITIONS if name not in reads},
         }
     )
 

@@ -12,6 +12,7 @@ from fedscope.checkpoints.file.schema import Settings
 from fedscope.data.partition.partition import FRESH
 from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.federated.methods import parse
+from fedscope.federated.setup.local_work import mean_work
 from fedscope.models import catalogue as model_catalogue
 from fedscope.models.summary import summary
 from fedscope.reproduce.recipes.measures import Measure
@@ -100,7 +101,9 @@ def per_round(settings: Settings) -> float:
     share = settings.participation
     if settings.partition in FRESH:
         share = settings.clients * (settings.phi or 1.0) * _tail(settings)
-    return held * share * settings.epochs
+    if settings.local_steps:
+        return settings.clients * settings.participation * mean_work(settings) * settings.batch_size
+    return held * share * mean_work(settings)
 
 
 def _tail(settings: Settings) -> float:
