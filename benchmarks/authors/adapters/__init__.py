@@ -1,0 +1,1 @@
+"""What runs each program: ``run(problem, entry)`` returns the global model after every round."""

@@ -1,0 +1,155 @@
+"""One small federation for both sides: fedscope's run of it, and the same batches for a program.
+
+130 images of the bundled digits in float64, 4 clients of 29, 26, 33 and 42 images in batches of 10, 3 of them
+in each of two rounds: client 3 takes part in the first only, client 2 in the second. What a row of the table
+changes is in its ``settings``.
+"""
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.registry.registry import Registry
+from fedscope.data.augment import Pipeline, Store
+from fedscope.federated.server.rounds import train
+from fedscope.federated.setup.federation import Federation, open_run, prepare
+from fedscope.federated.setup.sampling import sample_clients
+from fedscope.streams import torch_stream
+
+State = Mapping[str, Tensor]  # parameters and floating buffers by name
+Batch = tuple[Tensor, Tensor]
+COMMON: dict[str, Any] = {
+    "seed": 52, "model": "mlp_digits", "clients": 4, "participation": 0.75, "rounds": 2, "epochs": 2,
+    "batch_size": 10, "lr": 0.05, "lr_decay": 0.9, "weight_decay": 0.01, "train_samples": 130,
+    "test_samples": 10, "keep_every": 1, "save_clients": "none",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Everything that decides a run: initial network, data, participants, order of batches, strengths."""
+
+    settings: Settings  # resolved: every option has its value
+    module: nn.Module  # float64, with the initial weights
+    clients: list[Batch]  # inputs (n_k, 1, 8, 8) float64 and labels (n_k,)
+    participants: list[list[int]]  # per round
+    taken: dict[int, int] = field(default_factory=dict)  # epochs that each client has begun
+
+    def network(self) -> nn.Module:
+        """Return a copy of the network with its initial weights."""
+        return copy.deepcopy(self.module)
+
+    def option(self, name: str) -> float:
+        """Return an option of the method as a number."""
+        return float(self.settings.options[name])
+
+    def sizes(self) -> list[int]:
+        """Return n_k of every client."""
+        return [len(labels) for _, labels in self.clients]
+
+    def batches(self, round: int, client: int) -> list[list[Tensor]]:
+        """Return the rows of each batch of each local epoch in ``round``, counted from 1."""
+        own, size = torch_stream(self.settings.seed, "batch order", round, client), self.sizes()[client]
+        orders = [torch.randperm(size, generator=own) for _ in range(self.settings.epochs)]
+        return [list(order.split(self.settings.batch_size)) for order in orders]
+
+    def loader(self, client: int) -> "Loader":
+        """Return what a program takes a client's batches from."""
+        return Loader(self, client)
+
+    def loader_of(self, dataset: Any) -> "Loader":
+        """Return the loader of the client whose data a program has in ``dataset``.
+
+        Raises:
+            ValueError: its first image is no client's first.
+        """
+        first = torch.as_tensor(dataset[0][0]).double().flatten()
+        for client, (inputs, _) in enumerate(self.clients):
+            if len(inputs) == len(dataset) and torch.equal(inputs[0].flatten(), first):
+                return Loader(self, client)
+        raise ValueError("the program asks for batches of data that no client has")
+
+    def named(self, vector: Tensor) -> dict[str, Tensor]:
+        """Return a vector of all parameters by name."""
+        named = list(self.module.named_parameters())
+        pieces = vector.detach().split([p.numel() for _, p in named])
+        return {name: piece.reshape(p.shape) for (name, p), piece in zip(named, pieces, strict=True)}
+
+
+class Loader:
+    """A client's batches: each pass is its next local epoch, of the rounds in which it takes part."""
+
+    def __init__(self, problem: Problem, client: int):
+        self.problem, self.client = problem, client
+        self.batch_size = problem.settings.batch_size
+        self.dataset = list(zip(*problem.clients[client], strict=True))
+
+    def __len__(self) -> int:
+        return len(self.problem.batches(1, self.client)[0])
+
+    def __iter__(self) -> Iterator[Batch]:
+        problem, client = self.problem, self.client
+        begun = problem.taken.get(client, 0)
+        problem.taken[client] = begun + 1
+        epochs = problem.settings.epochs
+        rounds = [t for t, sampled in enumerate(problem.participants, 1) if client in sampled]
+        inputs, labels = problem.clients[client]
+        for rows in problem.batches(rounds[begun // epochs], client)[begun % epochs]:
+            yield inputs[rows], labels[rows]
+
+
+class DoublePipeline(Pipeline):
+    """The same images in float64."""
+
+    def test(self, store: Store, rows: Tensor | None = None) -> Tensor:
+        return super().test(store, rows).double()
+
+
+def posed(method: str, given: Mapping[str, str], changes: Mapping[str, Any]) -> tuple[Problem, Federation]:
+    """Return the problem of a method with its options, and fedscope's federation of it."""
+    federation = prepare(Settings(**{**COMMON, **changes, "method": method}), dict(given))
+    settings, training = federation.settings, federation.dataset.train
+    pipeline = DoublePipeline(**vars(federation.pipeline))
+    federation = replace(federation, model=federation.model.double(), pipeline=pipeline)
+    clients = [(pipeline.test(training.images, rows), training.labels[rows]) for rows in federation.rows]
+    participants = [
+        sample_clients(settings.sampling, settings.clients, settings.participation, settings.seed, round)
+        for round in range(settings.rounds)
+    ]
+    return Problem(settings, copy.deepcopy(federation.model), clients, participants), federation
+
+
+def trained(federation: Federation) -> list[State]:
+    """Return the global model after every round of fedscope's own run."""
+    with TemporaryDirectory() as folder:
+        run = open_run(federation, Registry(Path(folder)), "run", resume=False)
+        train(federation, run, lambda _: None)
+        rounds = range(1, federation.settings.rounds + 1)
+        return [load_checkpoint(run.after_round(round)).state for round in rounds]
+
+
+def apart(start: State, ours: State, theirs: State) -> float:
+    """Return the largest difference of a weight, relative to the largest change of a weight from ``start``.
+
+    Raises:
+        ValueError: the two sides have other parameters, or the program's did not move.
+    """
+    names = [name for name, values in start.items() if values.is_floating_point()]
+    missing = [name for name in names if name not in theirs]
+    if missing:
+        raise ValueError(f"the program returns no {', '.join(missing)}")
+    difference, change = (
+        max(float((a[name].double() - b[name].double()).abs().max()) for name in names)
+        for a, b in ((ours, theirs), (theirs, start))
+    )
+    if not change > 0:
+        raise ValueError("the program's weights are those of the start")
+    return difference / change
