@@ -6,6 +6,7 @@ changes is in its ``settings``.
 """
 
 import copy
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -41,6 +42,7 @@ class Problem:
     module: nn.Module  # float64, with the initial weights
     clients: list[Batch]  # inputs (n_k, 1, 8, 8) float64 and labels (n_k,)
     participants: list[list[int]]  # per round
+    equal_steps: bool = False  # whether all clients take E·⌈(n/N)/B⌉ steps
     taken: dict[int, int] = field(default_factory=dict)  # epochs that each client has begun
 
     def network(self) -> nn.Module:
@@ -55,10 +57,18 @@ class Problem:
         """Return n_k of every client."""
         return [len(labels) for _, labels in self.clients]
 
+    def epochs(self, client: int) -> int:
+        """Return the local epochs that the client begins in a round."""
+        epochs, batch_size, sizes = self.settings.epochs, self.settings.batch_size, self.sizes()
+        if not self.equal_steps:
+            return epochs
+        steps = epochs * math.ceil(sum(sizes) / len(sizes) / batch_size)
+        return math.ceil(steps / math.ceil(sizes[client] / batch_size))
+
     def batches(self, round: int, client: int) -> list[list[Tensor]]:
         """Return the rows of each batch of each local epoch in ``round``, counted from 1."""
         own, size = torch_stream(self.settings.seed, "batch order", round, client), self.sizes()[client]
-        orders = [torch.randperm(size, generator=own) for _ in range(self.settings.epochs)]
+        orders = [torch.randperm(size, generator=own) for _ in range(self.epochs(client))]
         return [list(order.split(self.settings.batch_size)) for order in orders]
 
     def loader(self, client: int) -> "Loader":
@@ -99,7 +109,7 @@ class Loader:
         problem, client = self.problem, self.client
         begun = problem.taken.get(client, 0)
         problem.taken[client] = begun + 1
-        epochs = problem.settings.epochs
+        epochs = problem.epochs(client)
         rounds = [t for t, sampled in enumerate(problem.participants, 1) if client in sampled]
         inputs, labels = problem.clients[client]
         for rows in problem.batches(rounds[begun // epochs], client)[begun % epochs]:
@@ -124,7 +134,9 @@ def posed(method: str, given: Mapping[str, str], changes: Mapping[str, Any]) -> 
         sample_clients(settings.sampling, settings.clients, settings.participation, settings.seed, round)
         for round in range(settings.rounds)
     ]
-    return Problem(settings, copy.deepcopy(federation.model), clients, participants), federation
+    rule = federation.method.equal_steps
+    equal = bool(rule and rule(settings.options))
+    return Problem(settings, copy.deepcopy(federation.model), clients, participants, equal), federation
 
 
 def trained(federation: Federation) -> list[State]:

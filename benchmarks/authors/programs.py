@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -32,6 +33,7 @@ class Program:
     adapter: str  # the module of ``adapters`` that runs it
     folder: str = "."  # in which it runs, below its root
     stubs: list[str] = field(default_factory=list)  # modules it imports and does not need for a round
+    everywhere: dict[str, str] = field(default_factory=dict)  # text → its replacement in all files
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,11 @@ def copied(program: Program, root: Path, patches: list[Patch], to: Path) -> Path
         source, target = root / name, to / name
         target.parent.mkdir(parents=True, exist_ok=True)
         (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
+    for file in to.rglob("*.py") if program.everywhere else ():
+        text = file.read_text(encoding="utf-8")
+        for old, new in program.everywhere.items():
+            text = text.replace(old, new)
+        file.write_text(text, encoding="utf-8")
     for patch_ in patches:
         file = to / patch_.file
         text = file.read_text(encoding="utf-8")
@@ -119,6 +126,10 @@ class Stub(ModuleType):
 
     __all__: tuple[str, ...] = ()
     __path__: tuple[str, ...] = ()
+
+    def __init__(self, name: str):
+        super().__init__(name)
+        self.__spec__ = ModuleSpec(name, None)
 
     def __getattr__(self, name: str) -> type:
         if name.startswith("__"):

@@ -1,5 +1,6 @@
 """FL-Simulator, and the programs of FedLESAM and FedWMSAM, which are written into it."""
 
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -40,10 +41,10 @@ def run(problem: Problem, entry: str) -> list[State]:
         def _summary_(self) -> None: ...
 
     module = problem.network()
-    Server.__module__ = server.__name__
-    client_module = __import__("client.client", fromlist=["data"])
-    client_module.data = batches
-    client_module.Dataset = lambda x, y, **_: list(zip(x, y, strict=True))
+    for name in ("client.client", "server.server"):
+        loading = import_module(name)
+        loading.data = batches  # type: ignore[attr-defined]
+        loading.Dataset = lambda x, y, **_: list(zip(x, y, strict=True))  # type: ignore[attr-defined]
     with clipping_at(settings.clip):
         Server(
             device=torch.device("cpu"),
@@ -67,7 +68,7 @@ def arguments(problem: Problem) -> Any:
         "local_epochs": settings.epochs, "batchsize": settings.batch_size,
         "weight_decay": settings.weight_decay, "local_learning_rate": settings.lr,
         "lr_decay": settings.lr_decay, "global_learning_rate": 1.0, "seed": 0, "use_RI": False, "gamma": 1.0,
-        "active_ratio": settings.participation, "lamb": 0.0, "method": "", "mode": "", "non_iid": True,
+        "active_ratio": settings.participation, "lamb": 1.0, "method": "", "mode": "", "non_iid": True,
         "mean_size": sum(problem.sizes()) / settings.clients,  # which only our patches read
     }  # fmt: skip
     for name, options in NAMES.items():
