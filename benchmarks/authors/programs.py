@@ -88,8 +88,8 @@ def read(path: Path = TABLE) -> Table:
 
 
 def clone(program: Program, folder: Path) -> Path:
-    """Return the program's root below ``folder``, cloned at its commit if it is not there."""
-    root = folder / program.name
+    """Return the folder of the program's repository below ``folder``, cloned if it is not there."""
+    root = folder / program.repository.rpartition("/")[2]
     if not root.exists():
         git = ["git", "-C", str(root)]
         subprocess.run(["git", "clone", "--quiet", program.repository, str(root)], check=True)
@@ -121,6 +121,15 @@ def copied(program: Program, root: Path, patches: list[Patch], to: Path) -> Path
     return to / program.folder
 
 
+class Nothing:
+    """What a program makes of a stub: it takes any arguments and has any method, which does nothing."""
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
 class Stub(ModuleType):
     """A module that a program imports and never needs: any name in it is an empty class."""
 
@@ -131,10 +140,10 @@ class Stub(ModuleType):
         super().__init__(name)
         self.__spec__ = ModuleSpec(name, None)
 
-    def __getattr__(self, name: str) -> type:
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return type(name, (), {})
+        return sys.modules.get(f"{self.__name__}.{name}") or type(name, (Nothing,), {})
 
 
 @contextmanager
