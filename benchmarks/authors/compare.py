@@ -10,14 +10,14 @@ cause.
 
 import argparse
 import json
-import sys
+import runpy
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from problem import State, apart, posed, trained
+from problem import Problem, State, apart, posed, trained
 from programs import TABLE, Patch, Program, Row, Table, clone, copied, read, running
 
 from fedscope.process import set_up
@@ -25,9 +25,8 @@ from fedscope.process import set_up
 SCHEMA = "fedscope/benchmark-authors/1"
 
 
-def theirs(row: Row, program: Program, root: Path, patches: list[Patch]) -> list[State]:
+def theirs(problem: Problem, row: Row, program: Program, root: Path, patches: list[Patch]) -> list[State]:
     """Return the global model after every round of the program."""
-    problem, _ = posed(row.method, row.options, {"reading": row.reading, **row.settings})
     adapter = import_module(f"adapters.{program.adapter}")
     with TemporaryDirectory() as folder:
         place = copied(program, root, patches, Path(folder) / program.name)
@@ -42,7 +41,7 @@ def compared(row: Row, program: Program, root: Path) -> dict[str, Any]:
     start, ours = problem.module.state_dict(), trained(federation)
 
     def far(patches: list[Patch]) -> list[float]:
-        states = theirs(row, program, root, patches)
+        states = theirs(problem.again(), row, program, root, patches)
         return [apart(start, a, b) for a, b in zip(ours, states, strict=True)]
 
     return {
@@ -82,9 +81,7 @@ def record(table: Table, results: list[dict[str, Any]]) -> dict[str, Any]:
 
 def machine() -> dict[str, object]:
     """Return where and with what this runs."""
-    sys.path.insert(1, str(Path(__file__).parents[1]))
-    found: dict[str, object] = import_module("machine").record(None)
-    return found
+    return dict(runpy.run_path(str(Path(__file__).parents[1] / "machine.py"))["record"](None))
 
 
 def main() -> None:

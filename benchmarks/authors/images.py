@@ -1,4 +1,4 @@
-"""Images of the size that some programs' own networks take, made of the bundled digits."""
+"""Images of the sizes that some programs' own networks take, made of the bundled digits."""
 
 import torch
 from torch import Tensor
@@ -11,9 +11,18 @@ COUNT = 140
 
 def side32() -> dict[str, tuple[Tensor, Tensor]]:
     """Return 130 training and 10 test images (3, 32, 32)."""
+    return _of_side(32)
+
+
+def side8() -> dict[str, tuple[Tensor, Tensor]]:
+    """Return the same images at (3, 8, 8)."""
+    return _of_side(8)
+
+
+def _of_side(side: int) -> dict[str, tuple[Tensor, Tensor]]:
     digits = load_digits().train
     gray = digits.images[:COUNT].double() / 255 - 0.5
     tints = torch.tensor([1.0, 0.5, -1.0], dtype=torch.float64).view(1, 3, 1, 1)
-    images = (interpolate(gray, size=(32, 32)) * tints).float()
+    images = (interpolate(gray, size=(side, side)) * tints).float()
     labels = digits.labels[:COUNT].long()
     return {"train": (images[:-10], labels[:-10]), "test": (images[-10:], labels[-10:])}

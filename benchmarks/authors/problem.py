@@ -20,6 +20,8 @@ from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.schema import Settings
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.data.augment import Pipeline, Store
+from fedscope.federated.record.method import Draw
+from fedscope.federated.record.options import Values
 from fedscope.federated.server.rounds import train
 from fedscope.federated.setup.federation import Federation, open_run, prepare
 from fedscope.federated.setup.sampling import sample_clients
@@ -44,6 +46,7 @@ class Problem:
     participants: list[list[int]]  # per round
     equal_steps: bool = False  # whether all clients take E·⌈(n/N)/B⌉ steps
     taken: dict[int, int] = field(default_factory=dict)  # epochs that each client has begun
+    drawn: list[Any] = field(default_factory=list)  # what fedscope's method drew, step by step
 
     def network(self) -> nn.Module:
         """Return a copy of the network with its initial weights."""
@@ -69,7 +72,13 @@ class Problem:
         """Return the rows of each batch of each local epoch in ``round``, counted from 1."""
         own, size = torch_stream(self.settings.seed, "batch order", round, client), self.sizes()[client]
         orders = [torch.randperm(size, generator=own) for _ in range(self.epochs(client))]
-        return [list(order.split(self.settings.batch_size)) for order in orders]
+        batch_size, drops = self.settings.batch_size, self.settings.drop_last
+        whole = size // batch_size * batch_size if drops else size
+        return [list(order[: whole or size].split(batch_size)) for order in orders]
+
+    def again(self) -> "Problem":
+        """Return the problem with no batch taken yet."""
+        return replace(self, taken={})
 
     def loader(self, client: int) -> "Loader":
         """Return what a program takes a client's batches from."""
@@ -136,7 +145,19 @@ def posed(method: str, given: Mapping[str, str], changes: Mapping[str, Any]) -> 
     ]
     rule = federation.method.equal_steps
     equal = bool(rule and rule(settings.options))
-    return Problem(settings, copy.deepcopy(federation.model), clients, participants, equal), federation
+    problem = Problem(settings, copy.deepcopy(federation.model), clients, participants, equal)
+    draws = {name: _recorded(draw, problem.drawn) for name, draw in federation.method.draws.items()}
+    return problem, replace(federation, method=replace(federation.method, draws=draws))
+
+
+def _recorded(draw: Draw, drawn: list[Any]) -> Draw:
+    """Return ``draw``, which also appends what it draws."""
+
+    def recording(generator: torch.Generator, options: Values, images: Tensor, model: nn.Module) -> Any:
+        drawn.append(draw(generator, options, images, model))
+        return drawn[-1]
+
+    return recording
 
 
 def trained(federation: Federation) -> list[State]:
