@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
@@ -158,8 +159,8 @@ def running(folder: Path, stubs: list[str]) -> Iterator[None]:
     for name in before:
         del sys.modules[name]
     sys.modules.update({name: Stub(name) for name in stubs})
+    paths, where, dtype = list(sys.path), Path.cwd(), torch.get_default_dtype()
     sys.path.insert(0, str(folder))
-    where, dtype = Path.cwd(), torch.get_default_dtype()
     os.chdir(folder)
     torch.set_default_dtype(torch.float64)
     try:
@@ -167,12 +168,13 @@ def running(folder: Path, stubs: list[str]) -> Iterator[None]:
             for change in _on_the_processor():
                 stack.enter_context(change)
             stack.enter_context(torch.random.fork_rng(devices=()))
+            stack.enter_context(warnings.catch_warnings(action="ignore"))
             stack.enter_context(redirect_stdout(stack.enter_context(Path(os.devnull).open("w"))))
             yield
     finally:
         torch.set_default_dtype(dtype)
         os.chdir(where)
-        sys.path.remove(str(folder))
+        sys.path[:] = paths
         for name in [n for n in sys.modules if n.partition(".")[0] in names]:
             del sys.modules[name]
         sys.modules.update(before)
@@ -190,6 +192,7 @@ def _on_the_processor() -> list[Any]:
         patch.object(nn.Module, "cuda", here),
         patch.object(Tensor, "float", Tensor.double),
         patch.object(torch, "float32", torch.float64),
+        patch.object(torch, "float", torch.float64),
         patch.object(torch.cuda, "manual_seed", lambda *_: None),
     ]
 
