@@ -62,11 +62,15 @@ class Problem:
 
     def epochs(self, client: int) -> int:
         """Return the local epochs that the client begins in a round."""
-        epochs, batch_size, sizes = self.settings.epochs, self.settings.batch_size, self.sizes()
-        if not self.equal_steps:
-            return epochs
-        steps = epochs * math.ceil(sum(sizes) / len(sizes) / batch_size)
-        return math.ceil(steps / math.ceil(sizes[client] / batch_size))
+        settings, sizes = self.settings, self.sizes()
+        epochs, whole = settings.epochs, math.ceil(sizes[client] / settings.batch_size)
+        return math.ceil(self.nominal_steps / whole) if self.equal_steps else epochs
+
+    @property
+    def nominal_steps(self) -> int:
+        """E·⌈(n/N)/B⌉, the local steps of a mean client."""
+        sizes = self.sizes()
+        return self.settings.epochs * math.ceil(sum(sizes) / len(sizes) / self.settings.batch_size)
 
     def batches(self, round: int, client: int) -> list[list[Tensor]]:
         """Return the rows of each batch of each local epoch in ``round``, counted from 1."""
@@ -74,7 +78,8 @@ class Problem:
         orders = [torch.randperm(size, generator=own) for _ in range(self.epochs(client))]
         batch_size, drops = self.settings.batch_size, self.settings.drop_last
         whole = size // batch_size * batch_size if drops else size
-        return [list(order[: whole or size].split(batch_size)) for order in orders]
+        limit = self.settings.steps_limit  # of an epoch
+        return [list(order[: whole or size].split(batch_size))[:limit] for order in orders]
 
     def again(self) -> "Problem":
         """Return the problem with no batch taken yet."""
@@ -114,7 +119,10 @@ class Loader:
     def __len__(self) -> int:
         return len(self.problem.batches(1, self.client)[0])
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> "Epoch":
+        return Epoch(self._batches(), len(self))
+
+    def _batches(self) -> Iterator[Batch]:
         problem, client = self.problem, self.client
         begun = problem.taken.get(client, 0)
         problem.taken[client] = begun + 1
@@ -123,6 +131,22 @@ class Loader:
         inputs, labels = problem.clients[client]
         for rows in problem.batches(rounds[begun // epochs], client)[begun % epochs]:
             yield inputs[rows], labels[rows]
+
+
+class Epoch:
+    """A pass over a loader, whose length is known as that of PyTorch's own."""
+
+    def __init__(self, batches: Iterator[Batch], count: int):
+        self.batches, self.count = batches, count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> "Epoch":
+        return self
+
+    def __next__(self) -> Batch:
+        return next(self.batches)
 
 
 class DoublePipeline(Pipeline):

@@ -1,7 +1,6 @@
 """FedDyn's program, and those of FedDC and MAN, which are written into it: one function per method."""
 
 import inspect
-import math
 from collections.abc import Callable
 from importlib import import_module
 from itertools import chain, repeat
@@ -59,16 +58,15 @@ def run(problem: Problem, entry: str) -> list[State]:
 
 def arguments(problem: Problem) -> dict[str, Any]:
     """Return the values of the arguments that the program's functions have, by name."""
-    settings, sizes = problem.settings, problem.sizes()
+    settings = problem.settings
     x, y = ([part.numpy() for part in parts] for parts in zip(*problem.clients, strict=True))
     data = SimpleNamespace(
         n_client=settings.clients, clnt_x=x, clnt_y=y, tst_x=x[0], tst_y=y[0], name="problem", dataset="problem"
     )
-    steps = settings.epochs * math.ceil(sum(sizes) / len(sizes) / settings.batch_size)
     found: dict[str, Any] = {
         "data_obj": data, "act_prob": 0.5, "learning_rate": settings.lr, "batch_size": settings.batch_size,
         "epoch": settings.epochs, "com_amount": settings.rounds, "print_per": 10**6,
-        "weight_decay": settings.weight_decay, "save_period": 10**6, "n_minibatch": steps, "sch_step": 1,
+        "weight_decay": settings.weight_decay, "save_period": 10**6, "n_minibatch": problem.nominal_steps, "sch_step": 1,
         "sch_gamma": 1.0, "lr_decay_per_round": settings.lr_decay, "test_per": 10**6, "trial": True,
         "mu_mean": 0.0, "mu": 0.0, "rho": 0.0,
     }  # fmt: skip
