@@ -8,7 +8,7 @@ import sys
 import tomllib
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -169,7 +169,9 @@ def running(folder: Path, stubs: list[str]) -> Iterator[None]:
                 stack.enter_context(change)
             stack.enter_context(torch.random.fork_rng(devices=()))
             stack.enter_context(warnings.catch_warnings(action="ignore"))
-            stack.enter_context(redirect_stdout(stack.enter_context(Path(os.devnull).open("w"))))
+            nowhere = stack.enter_context(Path(os.devnull).open("w"))
+            stack.enter_context(redirect_stdout(nowhere))
+            stack.enter_context(redirect_stderr(nowhere))
             yield
     finally:
         torch.set_default_dtype(dtype)

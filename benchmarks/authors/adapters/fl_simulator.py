@@ -10,8 +10,9 @@ from programs import clipping_at
 
 NAMES = {  # its argument → the option of fedscope's methods that holds it
     "lamb": ("prox.mu", "dyn.alpha"),
+    "lamb1": ("toga.beta",),
     "alpha": ("cm.alpha", "wm.alpha"),
-    "rho": ("sam.rho", "speed.rho", "smoo.rho", "lesam.rho", "wm.rho"),
+    "rho": ("sam.rho", "speed.rho", "smoo.rho", "lesam.rho", "wm.rho", "toga.rho"),
     "beta1": ("adam.beta1",),
     "beta2": ("adam.beta2",),
     "epsilon": ("adam.eps",),
@@ -69,6 +70,7 @@ def arguments(problem: Problem) -> Any:
         "weight_decay": settings.weight_decay, "local_learning_rate": settings.lr,
         "lr_decay": settings.lr_decay, "global_learning_rate": 1.0, "seed": 0, "use_RI": False, "gamma": 1.0,
         "active_ratio": settings.participation, "lamb": 1.0, "method": "", "mode": "", "non_iid": True,
+        "split_rule": "", "split_coef": 0.0, "out_file": "out",
         "mean_size": sum(problem.sizes()) / settings.clients,  # which only our patches read
     }  # fmt: skip
     for name, options in NAMES.items():
