@@ -108,13 +108,47 @@ class Problem:
         return {name: piece.reshape(p.shape) for (name, p), piece in zip(named, pieces, strict=True)}
 
 
+class Samples(list[Batch]):
+    """A client's samples, with all labels beside them, as some programs have their data sets."""
+
+    target: Any
+
+
+class Featured(nn.Module):
+    """A network that also tells what its last linear layer reads, which programs call the features."""
+
+    def __init__(self, network: nn.Module):
+        super().__init__()
+        self.network = network
+
+    @property
+    def classifier(self) -> nn.Linear:
+        """The last linear layer, whose tensors the state has once."""
+        return [m for m in self.network.modules() if isinstance(m, nn.Linear)][-1]
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the logits and the features."""
+        read: list[Tensor] = []
+        handle = self.classifier.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
+        logits = self.network(images)
+        handle.remove()
+        return logits, read[0]
+
+
+def plain(state: State) -> dict[str, Tensor]:
+    """Return a copy of the state of a network that is wrapped, by its own names."""
+    start = "network."
+    return {n.removeprefix(start): v.detach().clone() for n, v in state.items() if n.startswith(start)}
+
+
 class Loader:
     """A client's batches: each pass is its next local epoch, of the rounds in which it takes part."""
 
     def __init__(self, problem: Problem, client: int):
         self.problem, self.client = problem, client
         self.batch_size = problem.settings.batch_size
-        self.dataset = list(zip(*problem.clients[client], strict=True))
+        self.dataset = Samples(zip(*problem.clients[client], strict=True))
+        self.dataset.target = problem.clients[client][1].numpy()
 
     def __len__(self) -> int:
         return len(self.problem.batches(1, self.client)[0])
