@@ -67,7 +67,8 @@ def loaded(problem: Problem) -> dict[str, Any]:
     ray.remote = lambda **_: lambda made: made  # type: ignore[attr-defined]
     sys.modules["ray"] = ray
     (path,) = Path().glob("main_*.py")
-    given = {"data_name": "problem", "CNN": "own", "rho": settings.options.get("sam.rho", 0)}
+    share = len(problem.participants[0]) / settings.clients
+    given = {"data_name": "problem", "CNN": "own", "num_workers": settings.clients, "selection": share}
     argv = [path.name, *(f"--{name}={value}" for name, value in given.items())]
     with patch.object(sys, "argv", argv):
         script = runpy.run_path(str(path))
@@ -75,8 +76,7 @@ def loaded(problem: Problem) -> dict[str, Any]:
     names.update(script)
     names.update(
         lr_decay=settings.lr_decay, batch_size=settings.batch_size, c_dict={}, ci_dict={}, alg="",
-        selection=len(problem.participants[0]) / settings.clients,
-        get_data_loader=lambda k, *_: problem.loader(k),
+        selection=share, get_data_loader=lambda k, *_: problem.loader(k),
     )  # fmt: skip
     found: dict[str, Any] = names
     return found
