@@ -2,10 +2,10 @@
 
     python benchmarks/authors/compare.py --programs FOLDER --json benchmarks/authors.json
 
-Programs are cloned into FOLDER at the commits of ``rows.toml`` unless the folder of that repository is there; nothing of them
-is kept here. Each row runs a method in float64 on both sides, from the same initial weights on the same
-batches. Where the two differ and the row has patches, it runs with them too: what ends a difference is its
-cause.
+Programs are cloned into FOLDER at the commits of ``rows.toml``, unless the folder of that repository is
+there; nothing of them is kept here. Each row runs a method in float64 on both sides, from the same initial
+weights on the same batches. Where the two differ and the row has patches, it runs with them too: what ends a
+difference is its cause.
 """
 
 import argparse

@@ -20,9 +20,9 @@ def side8() -> dict[str, tuple[Tensor, Tensor]]:
 
 
 def _of_side(side: int) -> dict[str, tuple[Tensor, Tensor]]:
-    digits = load_digits().train
-    gray = digits.images[:COUNT].double() / 255 - 0.5
+    digits, rows = load_digits().train, torch.arange(COUNT)
+    gray = torch.as_tensor(digits.images[rows]).double() / 255 - 0.5
     tints = torch.tensor([1.0, 0.5, -1.0], dtype=torch.float64).view(1, 3, 1, 1)
     images = (interpolate(gray, size=(side, side)) * tints).float()
-    labels = digits.labels[:COUNT].long()
+    labels = digits.labels[rows].long()
     return {"train": (images[:-10], labels[:-10]), "test": (images[-10:], labels[-10:])}

@@ -27,7 +27,7 @@ from fedscope.federated.setup.federation import Federation, open_run, prepare
 from fedscope.federated.setup.sampling import sample_clients
 from fedscope.streams import torch_stream
 
-State = Mapping[str, Tensor]  # parameters and floating buffers by name
+State = dict[str, Tensor]  # parameters and floating buffers by name
 Batch = tuple[Tensor, Tensor]
 COMMON: dict[str, Any] = {
     "seed": 52, "model": "mlp_digits", "clients": 4, "participation": 0.75, "rounds": 2, "epochs": 2,
@@ -187,6 +187,7 @@ class DoublePipeline(Pipeline):
     """The same images in float64."""
 
     def test(self, store: Store, rows: Tensor | None = None) -> Tensor:
+        """Return the images as they are evaluated."""
         return super().test(store, rows).double()
 
 

@@ -117,7 +117,9 @@ def copied(program: Program, root: Path, patches: list[Patch], to: Path) -> Path
         file = to / patch_.file
         text = file.read_text(encoding="utf-8")
         if text.count(patch_.old) != 1:
-            raise ValueError(f"{program.name}: {patch_.file} has {patch_.old!r} {text.count(patch_.old)} times")
+            raise ValueError(
+                f"{program.name}: {patch_.file} has {patch_.old!r} {text.count(patch_.old)} times"
+            )
         file.write_text(text.replace(patch_.old, patch_.new), encoding="utf-8")
     return to / program.folder
 
@@ -135,11 +137,10 @@ class Stub(ModuleType):
     """A module that a program imports and never needs: any name in it is an empty class."""
 
     __all__: tuple[str, ...] = ()
-    __path__: tuple[str, ...] = ()
 
     def __init__(self, name: str):
         super().__init__(name)
-        self.__spec__ = ModuleSpec(name, None)
+        self.__spec__, self.__path__ = ModuleSpec(name, None), []
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

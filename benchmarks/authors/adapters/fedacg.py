@@ -30,7 +30,7 @@ class Network(Featured):
 
 def run(problem: Problem, entry: str) -> list[State]:
     """Run the method ``entry``."""
-    settings, states = problem.settings, []
+    states: list[State] = []
     client, server, trainer = (
         import_module(name) for name in ("clients.base_client", "servers.base", "trainers.base_trainer")
     )
@@ -60,8 +60,8 @@ def arguments(problem: Problem, entry: str) -> Arguments:
     if entry == "fedacg":
         server = Arguments(momentum=problem.option("acg.lambda"), FedACG=True)
     return Arguments(
-        checkpoint_path=".", exp_name="", num_workers=0, pin_memory=False, multiprocessing=False, use_amp=False,
-        save_freq=0, wandb=False, batch_size=settings.batch_size, client=terms, server=server,
+        checkpoint_path=".", exp_name="", num_workers=0, pin_memory=False, multiprocessing=False,
+        use_amp=False, save_freq=0, wandb=False, batch_size=settings.batch_size, client=terms, server=server,
         split=Arguments(mode=""), eval=Arguments(freq=0), evaler=Arguments(batch_size=1),
         dataset=Arguments(name="", num_instances=0),
         optimizer=Arguments(momentum=settings.momentum, wd=settings.weight_decay),
@@ -95,4 +95,6 @@ def _replace(problem: Problem, client: Any, trainer: Any) -> None:
     trainer.DatasetSplitSubset = trainer.DatasetSplit = samples
     trainer.get_dataset = lambda *_, **__: list(range(problem.settings.clients))
     trainer.mp = SimpleNamespace(Manager=lambda: SimpleNamespace(Queue=queue.Queue), Queue=queue.Queue)
-    trainer.np = SimpleNamespace(random=SimpleNamespace(choice=lambda *_, **__: next(sampled)), mean=lambda _: 0)
+    trainer.np = SimpleNamespace(
+        random=SimpleNamespace(choice=lambda *_, **__: next(sampled)), mean=lambda _: 0
+    )

@@ -132,7 +132,7 @@ def _draws_of(problem: Problem) -> Iterator[None]:
             yield from map(int, step)
 
     gate = gates()
-    changes = {
+    changes: dict[str, list[tuple[Any, str, Any]]] = {
         "gradaug": [(np.random, "uniform", uniform), (random, "randint", lambda *_: queue.pop(0))],
         "mixup": [(np.random, "beta", beta), (torch, "randperm", permutation)],
         "stochdepth": [(np.random, "binomial", lambda *_: next(gate))],

@@ -22,7 +22,7 @@ class Marked(nn.Module):
         logits: Tensor = self.network(images)
         return logits
 
-    def state_dict(self, *_: Any, **__: Any) -> dict[str, Tensor]:
+    def state_dict(self, *_: Any, **__: Any) -> dict[str, Tensor]:  # type: ignore[override]
         """Return the network's tensors by their marked names."""
         return {
             f"bn.{name}" if name.rpartition(".")[0] in self.norms else name: values

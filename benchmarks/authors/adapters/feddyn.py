@@ -35,7 +35,7 @@ def run(problem: Problem, entry: str) -> list[State]:
     network = _own_network(problem, own) if own else problem.network
     place, count = PLACES.get(name, (0, 2))
     seen: list[Tensor] = []
-    real: Callable[..., nn.Module] = methods.set_client_from_params  # type: ignore[attr-defined]
+    real: Callable[..., nn.Module] = methods.set_client_from_params
 
     def setting(model: nn.Module, values: Any) -> nn.Module:
         seen.append(torch.as_tensor(values).clone())
@@ -61,14 +61,20 @@ def arguments(problem: Problem) -> dict[str, Any]:
     settings = problem.settings
     x, y = ([part.numpy() for part in parts] for parts in zip(*problem.clients, strict=True))
     data = SimpleNamespace(
-        n_client=settings.clients, clnt_x=x, clnt_y=y, tst_x=x[0], tst_y=y[0], name="problem", dataset="problem"
+        n_client=settings.clients,
+        clnt_x=x,
+        clnt_y=y,
+        tst_x=x[0],
+        tst_y=y[0],
+        name="problem",
+        dataset="problem",
     )
     found: dict[str, Any] = {
         "data_obj": data, "act_prob": 0.5, "learning_rate": settings.lr, "batch_size": settings.batch_size,
         "epoch": settings.epochs, "com_amount": settings.rounds, "print_per": 10**6,
-        "weight_decay": settings.weight_decay, "save_period": 10**6, "n_minibatch": problem.nominal_steps, "sch_step": 1,
-        "sch_gamma": 1.0, "lr_decay_per_round": settings.lr_decay, "test_per": 10**6, "trial": True,
-        "mu_mean": 0.0, "mu": 0.0, "rho": 0.0,
+        "weight_decay": settings.weight_decay, "save_period": 10**6, "n_minibatch": problem.nominal_steps,
+        "sch_step": 1, "sch_gamma": 1.0, "lr_decay_per_round": settings.lr_decay,
+        "test_per": 10**6, "trial": True, "mu_mean": 0.0, "mu": 0.0, "rho": 0.0,
     }  # fmt: skip
     for name, options in NAMES.items():
         for option in options:
@@ -77,7 +83,8 @@ def arguments(problem: Problem) -> dict[str, Any]:
     adaptive = "asam.rho" in settings.options
     args = SimpleNamespace(
         add_reg=int("man.zeta" in settings.options), mu_mean=found["mu_mean"], save_period=10**6, swa=0,
-        add_sam=0, rule="", dataset_name="", search_param=found["rho"], opt_method="ASAM" if adaptive else "SAM",
+        add_sam=0, rule="", dataset_name="", search_param=found["rho"],
+        opt_method="ASAM" if adaptive else "SAM",
     )  # fmt: skip
     return {**found, "args": args}
 
@@ -86,7 +93,7 @@ def _own_network(problem: Problem, name: str) -> Callable[[], nn.Module]:
     """Return what makes the program's own network, with the problem's initial weights."""
 
     def network() -> nn.Module:
-        made: nn.Module = import_module("utils_models").client_model(name)  # type: ignore[attr-defined]
+        made: nn.Module = import_module("utils_models").client_model(name)
         made.load_state_dict(problem.module.state_dict())
         return made
 

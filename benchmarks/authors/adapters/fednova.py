@@ -1,4 +1,4 @@
-"""FedNova's program: its optimizer, and its function ``train``; each worker is a thread instead of a process."""
+"""FedNova's program: its optimizer, and its ``train``; each worker is a thread, not a process."""
 
 import sys
 from importlib import import_module
