@@ -27,11 +27,12 @@ SCHEMA = "fedscope/benchmark-authors/1"
 
 def theirs(problem: Problem, row: Row, program: Program, root: Path, patches: list[Patch]) -> list[State]:
     """Return the global model after every round of the program."""
-    adapter = import_module(f"adapters.{program.adapter}")
+    module, _, name = program.adapter.partition(":")
+    run = getattr(import_module(f"adapters.{module}"), name or "run")
     with TemporaryDirectory() as folder:
         place = copied(program, root, patches, Path(folder) / program.name)
         with running(place, program.stubs):
-            found: list[State] = adapter.run(problem, row.entry)
+            found: list[State] = run(problem, row.entry)
     return found
 
 

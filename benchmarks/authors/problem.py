@@ -182,6 +182,8 @@ class Epoch:
     def __next__(self) -> Batch:
         return next(self.batches)
 
+    next = __next__  # as PyTorch's own was called before its version 1.13
+
 
 class DoublePipeline(Pipeline):
     """The same images in float64."""

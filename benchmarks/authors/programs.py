@@ -31,7 +31,7 @@ class Program:
     commit: str
     licence: str
     files: list[str]  # that are copied; folders with all that is in them
-    adapter: str  # the module of ``adapters`` that runs it
+    adapter: str  # what runs it: a module of ``adapters``, and a function of it that is not ``run``
     folder: str = "."  # in which it runs, below its root
     stubs: list[str] = field(default_factory=list)  # modules it imports and does not need for a round
     everywhere: dict[str, str] = field(default_factory=dict)  # text → its replacement in all files

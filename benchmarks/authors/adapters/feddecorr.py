@@ -1,11 +1,14 @@
-"""FedDecorr's program: a class per method, which has the clients' networks and loaders."""
+"""The programs of FedDecorr and of FedRS: a class per method, which has the clients' networks and loaders."""
 
 import logging
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
+import numpy as np
 from problem import Featured, Problem, State, plain
+from programs import clipping_at
 from torch import Tensor
 
 CLASSES = {"feddecorr": "fedavg.FedAvg", "fedlc": "fedlogitcal.FedLogitCal", "fedrs": "fedrs.FedRS"}
@@ -54,4 +57,47 @@ def run(problem: Problem, entry: str) -> list[State]:
 
     federation.global_aggregation = aggregated
     federation.run_fed()
+    return states
+
+
+class Swapped(Featured):
+    """The problem's network as FedRS's program calls it."""
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the features and the logits."""
+        logits, features = super().forward(images)
+        return features, logits
+
+
+def repo(problem: Problem, entry: str) -> list[State]:
+    """Run the class ``module.Class`` of the algorithms in FedRS's program."""
+    settings, states = problem.settings, []
+    module, _, name = entry.partition(".")
+    algorithm: Any = import_module(f"algorithms.{module}")
+    tools: Any = import_module("tools")
+    tools.DataLoader = lambda samples, shuffle, **_: problem.loader_of(samples) if shuffle else samples
+    args = SimpleNamespace(
+        n_classes=10, batch_size=settings.batch_size, max_round=settings.rounds,
+        c_ratio=settings.participation, lr=settings.lr, optimizer="SGD", momentum=settings.momentum, weight_decay=settings.weight_decay,
+        local_steps=None, local_epochs=settings.epochs, cuda=False, alpha=problem.option("rs.alpha"),
+        max_grad_norm=0.0, test_round=10**6,
+    )  # fmt: skip
+    held = {k: problem.loader(k).dataset for k in range(settings.clients)}
+    for samples in held.values():
+        samples.ys = samples.target  # type: ignore[attr-defined]
+    tested = [problem.clients[0]]
+    sets = {k: (samples, tested) for k, samples in held.items()}
+    federation = getattr(algorithm, name)(sets, tested, Swapped(problem.network()), args)
+    real, sampled = federation.update_global, iter(problem.participants)
+
+    def updated(**given: Any) -> None:
+        real(**given)
+        states.append(plain(federation.model.state_dict()))
+
+    federation.update_global = updated
+    with (
+        clipping_at(settings.clip),
+        patch.object(np.random, "choice", lambda *_, **__: next(sampled)),
+    ):
+        federation.train()
     return states
