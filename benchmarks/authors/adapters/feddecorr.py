@@ -77,10 +77,10 @@ def repo(problem: Problem, entry: str) -> list[State]:
     tools: Any = import_module("tools")
     tools.DataLoader = lambda samples, shuffle, **_: problem.loader_of(samples) if shuffle else samples
     args = SimpleNamespace(
-        n_classes=10, batch_size=settings.batch_size, max_round=settings.rounds,
-        c_ratio=settings.participation, lr=settings.lr, optimizer="SGD", momentum=settings.momentum, weight_decay=settings.weight_decay,
-        local_steps=None, local_epochs=settings.epochs, cuda=False, alpha=problem.option("rs.alpha"),
-        max_grad_norm=0.0, test_round=10**6,
+        n_classes=10, batch_size=settings.batch_size, max_round=settings.rounds, lr=settings.lr,
+        c_ratio=settings.participation, optimizer="SGD", momentum=settings.momentum, local_steps=None,
+        weight_decay=settings.weight_decay, local_epochs=settings.epochs, cuda=False, max_grad_norm=0.0,
+        alpha=problem.option("rs.alpha"), test_round=10**6,
     )  # fmt: skip
     held = {k: problem.loader(k).dataset for k in range(settings.clients)}
     for samples in held.values():
