@@ -15,7 +15,9 @@ MEASURES = {
     "products": "products that sharing between quantities and rounds saves",
     "coverage": "how often 95 % intervals hold the truth on networks trained on CIFAR-10",
     "methods": "accuracy, time and cost of every method",
+    "authors": "rounds of every method beside the authors' own programs",
 }
+SCRIPTS = {"authors": "authors/compare.py"}
 
 
 def part(root: Path, name: str) -> str:
@@ -26,6 +28,8 @@ def part(root: Path, name: str) -> str:
         "algorithms": _algorithms,
         "points": _points,
         "training": _training,
+        "authors": _authors,
+        "programs": _programs,
     }
     return makers[name](root / "benchmarks")
 
@@ -54,7 +58,7 @@ def _files(folder: Path) -> str:
         cpus = " or ".join(sorted({machine["cpu"] for machine in machines}))
         torch = ", ".join(sorted({str(machine["torch"]) for machine in machines}))
         day = max((machine["date"][:10] for machine in machines), default="")
-        rows.append([f"`{name}.py`", measures, cpus, torch, day])
+        rows.append([f"`{SCRIPTS.get(name, f'{name}.py')}`", measures, cpus, torch, day])
     return table(["benchmark", "what it measures", "processor", "torch", "last run"], rows)
 
 
@@ -101,3 +105,40 @@ def _training(folder: Path) -> str:
         for name, one in group["contestants"].items()
     ]
     return table(["work", "contestant", "samples per second"], rows)
+
+
+def _authors(folder: Path) -> str:
+    content = _read(folder, "authors")
+    rows = []
+    for row in content["rows"]:
+        entry = row["entry"].replace(",", ", ")
+        rows.append(
+            [
+                f"`{row['method']}`" + (f", {row['variant']}" if row["variant"] else ""),
+                f"{row['program']}: {entry}",
+                row["reading"],
+                _rounds(row["apart"]),
+                _rounds(row["patched"] or []),
+                row["why"],
+            ]
+        )
+    rows += [[f"`{method}`", "none found", "", "", "", why] for method, why in content["absent"].items()]
+    heads = ["method", "program: what of it", "reading", "apart, by rounds", "patched", "what differs"]
+    return table(heads, rows)
+
+
+def _rounds(apart: list[float]) -> str:
+    return ", ".join(f"{one:.0e}" for one in apart)
+
+
+def _programs(folder: Path) -> str:
+    rows = [
+        [
+            name,
+            f"[{one['repository'].rpartition('/')[2]}]({one['repository']})",
+            f"`{one['commit'][:8]}`",
+            one["licence"],
+        ]
+        for name, one in _read(folder, "authors")["programs"].items()
+    ]
+    return table(["program", "repository", "commit", "licence"], rows)

@@ -2,7 +2,8 @@
 
 FedLC: f_c − τ n_c^{−1/4}, n_c the client's rows of class c; a class that it does not have is left out (−∞),
 as in the public programs, whose sum has all classes c where the paper's has c ≠ y. τ = 0 leaves the logits,
-of all classes, as they are. FedRS: α f_c for the classes that the client does not have, f_c for the others.
+of all classes, as they are. FedRS: α f_c for the classes that the client does not have, f_c for the others;
+its authors' program has (α + (1 − α) n_c/max n) f_c, and no bias.
 Both act in training alone; the network's own logits are what terms, and the reported training loss, see.
 """
 

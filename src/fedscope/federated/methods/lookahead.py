@@ -4,7 +4,8 @@ The server keeps θ_t and m, and sends θ_t + λm; then m ← λm + (mean w_k �
 ties the clients to what they received by β‖w − sent‖², inside the clip (Kim et al. 2024, as in the authors'
 program, with no factor ½). FedNSAM trains them by FedSAM's steps instead (Liu et al. 2026). FedNSAM's
 abstract speaks of the momentum as the direction of the ascent too; its program ascends along the client's own
-gradient, and so does this.
+gradient, and so does this. That program's momentum is (1 + λ) times the last displacement and has nothing
+older; here it is FedACG's.
 """
 
 from collections.abc import Callable

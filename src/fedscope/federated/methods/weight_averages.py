@@ -10,7 +10,7 @@ FedSWA: within a round the local rate falls linearly from ``swa.rate_start``·η
 steps, and the server goes γ of the way to the mean. FedMoSWA: so do SCAFFOLD's clients, whose control
 variates are means over the path by the mean rate, and c ← c + γ_c · mean change over the participants, not N.
 Liu et al. 2025, from the authors' program; what its FedMoSWA runs has a constant rate (``--reading code``),
-and FedSWA doubles the rate.
+and FedSWA doubles the rate. Its c takes the first round's mean change whole, later ones γ_c times.
 """
 
 from dataclasses import replace

@@ -6,7 +6,8 @@ gradient per step. The share α follows the agreement of the clients: α ← 0.9
 0.9), v_k = 1 + cos(w_k − θ_t, Δ), and v_k = 0 where there is no momentum yet (Li et al. 2025, NeurIPS).
 
 Read in the authors' program and in the equations of its description; where they disagree these hold: the
-program takes one number of δ per tensor instead of the tensor's part of it, and goes to w − ρ δ/‖δ‖.
+program takes one number of δ per tensor instead of the tensor's part of it, goes to w − ρ δ/‖δ‖, and
+multiplies Δ by the decay of the rate once more.
 """
 
 import torch
