@@ -16,6 +16,7 @@ from fedscope.records.clients import Amount
 from fedscope.records.estimates import SYMBOLS, Eigenvalue, Entry, Estimate, Symbol
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.reading import Kept
+from fedscope.records.sharpness import Sharpness
 from fedscope.reproduce.recipes import of_clients
 from fedscope.reproduce.recipes.measures import Model
 from fedscope.statistics.resolution import UNRESOLVED
@@ -129,7 +130,7 @@ def from_record(name: str, record: Kept) -> Number:
         return Number(None, text=UNRESOLVED)
     if math.isnan(entry.value):
         return Number(None, text="not finite")
-    if not entry.error:
+    if not entry.error or (isinstance(entry, Sharpness) and math.isnan(entry.stderr_data)):
         return Number(entry.value)
     error, dof = entry.error
     return Number(entry.value, error if math.isfinite(error) else None, dof)

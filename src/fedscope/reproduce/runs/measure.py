@@ -78,15 +78,15 @@ def cached_result(registry: Path, path: Path, wanted: Measure) -> Kept | None:
     record = results.result(key(path, wanted))
     if record is None:
         return _from_command(results, path, wanted)
-    return record if set(uploads(path, wanted).values()) <= _compared(record) else None
+    return record if uploads(path, wanted).items() <= _compared(record, run_of(path)).items() else None
 
 
-def _compared(record: Kept) -> set[str]:
-    """Return the hashes of the uploads that a result is of."""
+def _compared(record: Kept, run: Run) -> dict[str, str]:
+    """Return the hashes of the uploads that a result is of, by the names of their files."""
     if isinstance(record, ClientsRecord):
-        return {one.sha256 for one in record.clients}
+        return {run.client(one.number).name: one.sha256 for one in record.clients}
     cross = record.cross_client if isinstance(record, HessianRecord) else None
-    return set(((cross and cross.uploads) or {}).values())
+    return dict((cross and cross.uploads) or {})
 
 
 def _from_command(results: ResultCache, path: Path, wanted: Measure) -> HessianRecord | None:
