@@ -131,7 +131,8 @@ def _shown(
     yield _piece(sharpness_table(records))
     if any(record.reused for record in records):
         yield "note", "as measured before; --recompute measures again"
-    for table in (differences_table(records), correlation_table(found) if found else None):
+    correlations = correlation_table(found.correlations, found.against) if found else None
+    for table in (differences_table(records), correlations):
         if table:
             yield "line", ""
             yield _piece(table)

@@ -8,6 +8,7 @@ from pydantic import Field
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord
 from fedscope.records.numbers import Count, Many, Number
+from fedscope.records.sharpness import Correlation, SharpnessRecord
 from fedscope.validation import Plain
 
 ARTEFACT_SCHEMA = "fedscope/artefact/1"
@@ -77,7 +78,8 @@ class Drawn(Plain):
     accuracy: Many[Number] = ()  # on the test split by round, in [0, 1]
     # what was measured; None: nothing is drawn but the accuracy
     record: Annotated[
-        HessianRecord | LandscapeRecord | ObjectiveRecord | None, Field(union_mode="left_to_right")
+        HessianRecord | LandscapeRecord | ObjectiveRecord | SharpnessRecord | None,
+        Field(union_mode="left_to_right"),
     ] = None
 
 
@@ -197,3 +199,5 @@ class ArtefactRecord(Plain):
     grid: Grid | None = None  # of a table without runs
     sweep: Sweep | None = None  # of a figure over an option
     readings: ReadingsResult | None = None  # of a recipe of kind ``readings``
+    panels: Many[Many[str]] = ()  # quantities of each panel, of kind ``dots``; empty: a panel for each
+    correlations: Many[Correlation] = ()  # with the generalisation gap, of kind ``correlation``

@@ -87,7 +87,7 @@ def test_the_tables_have_both_errors_and_the_cost() -> None:
     assert other
     assert other.rows == (("average ℓ₂", "1.000000 ± 0: higher"),)
     assert differences_table(pair) is None
-    rows = correlation_table(correlated(runs(), "gap")).rows
+    rows = correlation_table(correlated(runs(), "gap").correlations, "gap").rows
     assert [row[:2] for row in rows] == [("average ℓ₂", "1.00"), ("trace", "−1.00")]
     with pytest.raises(UserError, match="there is no record"):
         sharpness_table([])

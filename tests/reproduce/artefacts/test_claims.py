@@ -158,7 +158,10 @@ def test_other_rounds_do_not_compare() -> None:
 
 
 def test_exact_counts_decide_without_errors() -> None:
-    assert judge("A < B in macs", table("macs", A=one(1, 0.0), B=one(2, 0.0)), [""]).verdict == "holds"
+    found = judge("A < B in macs", table("macs", A=one(1, 0.0), B=one(2, 0.0)), [""])
+    assert (found.verdict, found.evidence) == ("holds", ("A − B = −1.000",))
+    drift = judge("A < B in drift", table("drift", A=one(1, 0.0), B=one(2, 0.0)), [""])
+    assert drift.evidence == ("A − B = −1.000 (one seed)",)  # a training's number, exact for this one alone
 
 
 def test_records_of_the_same_samples_are_paired() -> None:

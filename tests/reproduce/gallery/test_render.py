@@ -64,7 +64,7 @@ lost: the paper's value is lost in the text it survives in
 \*: differs from the paper's by more than twice the combined error, or in a printed digit  
 not run: no run of these settings is in the registry  
 
-## What the paper says
+## The statements, judged
 
 | statement | here | evidence |
 | --- | --- | --- |
@@ -85,6 +85,14 @@ All verdicts of this page together are right with 95 % (Holm's procedure), as fa
 fedscope figures build man/table2
 ```
 """  # noqa: W291
+
+
+def test_correlations_stand_below_the_table() -> None:
+    tau = {"name": "sam", "tau": -0.5, "interval": [-0.9, 0.1], "p": 0.1, "joint_p": 0.2, "count": 7}
+    page = markdown(artefact(kind="correlation", correlations=[tau]))
+    _, _, after = page.partition("## Kendall's τ with the generalisation gap\n")
+    assert "| SAM step | −0.50 | −0.90 to 0.10 | 0.1 | 0.2 | 7 |" in after
+    assert "Kendall" not in markdown(artefact())
 
 
 def test_markdown_says_everything() -> None:

@@ -22,7 +22,15 @@ def test_every_artefact_of_the_papers_has_a_recipe() -> None:
     tables = {f"{paper}/table{number}" for paper, numbers in PAPERS.items() for number in numbers}
     figures = {"fedalign/figure1", "man/figure1", "man/figure2", "man/figure3", "man/figure4a",
                "man/figure4b", "fedfor/figure3"}  # fmt: skip
-    assert set(names()) == tables | figures | {"man/table2-readings"}
+    own = {
+        "man/table2-readings",
+        "clients/table",
+        "clients/figure",
+        "clients/sharpness",
+        "flatness/table",
+        "flatness/curves",
+    }
+    assert set(names()) == tables | figures | own
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -36,7 +44,7 @@ def test_every_cell_is_an_experiment(name: str, scale: str) -> None:
     if scale == "paper":
         assert not one.scale.why
         departures = {text for cell in found for text in cell.use.overridden}
-        assert all(text.startswith(("method: fedalign is not", "fedfor.alpha")) for text in departures)
+        assert all(text.startswith(("method: ", "fedfor.alpha")) for text in departures)
     else:
         assert one.scale.why
 

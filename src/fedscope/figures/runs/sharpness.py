@@ -51,10 +51,14 @@ def values_figure(records: Sequence[SharpnessRecord]) -> Figure:
     return small_panels(symbols, draw, left=room, high=high)
 
 
-def against_figure(found: CorrelationRecord) -> Figure:
+def against_figure(found: CorrelationRecord, labels: Sequence[str] | None = None) -> Figure:
     """Draw every quantity against the gap, a point for each checkpoint, with Kendall's τ above.
 
     Bars are 95 % intervals of the population's values.
+
+    Args:
+        found: the correlations, and the records that they are of.
+        labels: of the records; without them their checkpoints'.
 
     Raises:
         UserError: no quantity.
@@ -66,7 +70,7 @@ def against_figure(found: CorrelationRecord) -> Figure:
         lambda axes, i: _scatter(axes, found, names[i]),
         heads=[_tau(by_name[name]) for name in names],
         y_label=GAPS[found.against],
-        keys=_keys(found.records),
+        keys=_keys(labels or [label(record.checkpoint) for record in found.records]),
         shared=True,
     )
 
@@ -184,12 +188,11 @@ def _frame(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _keys(records: Sequence[SharpnessRecord]) -> list[Line2D]:
+def _keys(names: Sequence[str]) -> list[Line2D]:
     """Return the legend's entries; none for more checkpoints than looks."""
-    count = len(records)
+    count = len(names)
     if count > MOST_LOOKS:
         return []
-    names = [label(record.checkpoint) for record in records]
     return [
         Line2D(
             [],

@@ -31,6 +31,7 @@ def small_panels(
     high: float = HIGH,
     keys: Sequence[Line2D] = (),
     shared: bool = False,
+    caption: str = "",
 ) -> Figure:
     """Draw a panel for each title, three in a row.
 
@@ -44,6 +45,7 @@ def small_panels(
         high: of a panel [inch].
         keys: entries of the legend.
         shared: the panels of a row have one axis of values, labelled at the first.
+        caption: a line below all.
     """
     columns = min(COLUMNS, len(titles))
     width = (style.SINGLE_COLUMN, style.WIDE_COLUMN, style.DOUBLE_COLUMN)[columns - 1]
@@ -53,7 +55,8 @@ def small_panels(
     step = head + high + BETWEEN + (LINE if x_label else 0.0)
     with style.paper_style():
         legend = _legend_rows(keys, width)
-        height = TOP - (-len(titles) // columns) * step + BOTTOM - BETWEEN + LINE * legend
+        below = LINE * (legend + bool(caption))
+        height = TOP - (-len(titles) // columns) * step + BOTTOM - BETWEEN + below
         page = Page(width=width, height=height)
         for i, title in enumerate(titles):
             row, column = divmod(i, columns)
@@ -66,15 +69,21 @@ def small_panels(
                 axes.tick_params(labelleft=False)
             elif y_label:
                 axes.set_ylabel(style.typeset(y_label))
+        if caption:
+            _note(page, caption, center=width / 2, top=height - LINE)
         if keys:
-            _draw_legend(page, keys)
+            _draw_legend(page, keys, bottom=LINE * bool(caption) / height)
     return page.figure
 
 
 def _write(page: Page, title: str, head: str, *, center: float, top: float) -> None:
     page.write(title, center=center, top=top, fontsize=style.TEXT_SIZE)
     if head:
-        page.write(head, center=center, top=top + LINE, fontsize=style.SMALL_SIZE, color=style.FAINT_INK)
+        _note(page, head, center=center, top=top + LINE)
+
+
+def _note(page: Page, text: str, *, center: float, top: float) -> None:
+    page.write(text, center=center, top=top, fontsize=style.SMALL_SIZE, color=style.FAINT_INK)
 
 
 def _legend_columns(keys: Sequence[Line2D], width: float) -> int:
@@ -86,8 +95,8 @@ def _legend_rows(keys: Sequence[Line2D], width: float) -> int:
     return -(-len(keys) // _legend_columns(keys, width)) if keys else 0
 
 
-def _draw_legend(page: Page, keys: Sequence[Line2D]) -> None:
+def _draw_legend(page: Page, keys: Sequence[Line2D], *, bottom: float) -> None:
     page.figure.legend(
         handles=list(keys), ncols=_legend_columns(keys, page.width), loc="lower center", handletextpad=0.2,
-        columnspacing=1.0, labelspacing=0.2, borderpad=0.1, bbox_to_anchor=(0.5, 0.0),
+        columnspacing=1.0, labelspacing=0.2, borderpad=0.1, bbox_to_anchor=(0.5, bottom),
     )  # fmt: skip

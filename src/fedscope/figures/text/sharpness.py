@@ -7,7 +7,7 @@ from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import label
 from fedscope.figures.text.tables import ABSENT, Table
-from fedscope.records.sharpness import CorrelationRecord, Gap, Sharpness, SharpnessRecord
+from fedscope.records.sharpness import Against, Correlation, Gap, Sharpness, SharpnessRecord
 
 SYMBOLS: Mapping[str, str] = {
     "sam": "SAM step",
@@ -127,7 +127,7 @@ def differences_table(records: Sequence[SharpnessRecord]) -> Table | None:
     )  # fmt: skip
 
 
-def correlation_table(record: CorrelationRecord) -> Table:
+def correlation_table(correlations: Sequence[Correlation], against: Against) -> Table:
     """Tabulate Kendall's τ of every quantity with the gap."""
     rows = [
         (
@@ -138,10 +138,10 @@ def correlation_table(record: CorrelationRecord) -> Table:
             f"{one.joint_p:.2g}" if math.isfinite(one.joint_p) else ABSENT,
             str(one.count),
         )
-        for one in record.correlations
+        for one in correlations
     ]
     return Table(
-        f"Kendall's τ with {GAPS[record.against]}",
+        f"Kendall's τ with {GAPS[against]}",
         ("quantity", "τ", "95 % interval", "p", "p, all together", "checkpoints"),
         tuple(rows),
         ("interval and p from the exact distribution of permutations; p, all together: Holm",),

@@ -13,12 +13,15 @@ from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.landscape.surroundings import code
 from fedscope.records.artefact import ARTEFACT_SCHEMA, ArtefactRecord
 from fedscope.records.entries import Record
+from fedscope.records.sharpness import SharpnessRecord
+from fedscope.records.sharpness_compared import LEAST, correlated
 from fedscope.reproduce.artefacts import costs, departures
 from fedscope.reproduce.artefacts.claims import Claim, Statement, judge
 from fedscope.reproduce.artefacts.departures import DIVERGED, DRAWN
 from fedscope.reproduce.artefacts.differences import Sample, Samples
 from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.artefacts.readings import grid_of, readings_of
+from fedscope.reproduce.recipes import of_clients
 from fedscope.reproduce.recipes.cells import Cell
 from fedscope.reproduce.recipes.published import Printed, printed, table
 from fedscope.reproduce.recipes.quantities import QUANTITIES, mean, spread
@@ -81,6 +84,10 @@ def assemble(
     if recipe.readings:
         record["readings"] = readings_of(recipe, filled)
         record["grid"] = grid_of(record["readings"])
+    if recipe.panels:
+        record["panels"] = recipe.panels
+    if recipe.kind == "correlation":
+        record["correlations"] = _correlations(filled)
     if recipe.sweep:
         record["sweep"] = {**asdict(recipe.sweep), "values": _swept(recipe.sweep.option, cells)}
     return ArtefactRecord.read(json.loads(json.dumps(record)))
@@ -190,6 +197,15 @@ def _drawn(recipe: Recipe, one: FilledCell) -> Record | None:
         record = one.records.get(name)
         return None if record is None else {**at, "measure": name, "record": record.to_json()}
     return None
+
+
+def _correlations(filled: Sequence[FilledCell]) -> list[Record]:
+    """Return Kendall's τ of every sharpness with the generalisation gap; nothing of too few runs."""
+    found = [one.records.get(of_clients.SHARPNESS) for one in filled]
+    measured = [record for record in found if isinstance(record, SharpnessRecord)]
+    if len(measured) < LEAST:
+        return []
+    return [one.to_json() for one in correlated(measured, "gap").correlations]
 
 
 def _swept(option: str, cells: Sequence[Cell]) -> dict[str, float | None]:

@@ -193,12 +193,13 @@ def _compare(place: _Place, name: str, found: Difference) -> _Compared:
     """Return whether the row is on the claimed side of another one, and why."""
     statement, ours, theirs = place.statement, place.there[place.statement.row], place.there[name]
     lead, known = -found.value if statement.less else found.value, not math.isnan(found.stderr)
-    shown = f"{statement.row} − {name} = " + format_estimate(found.value, *([found.stderr] if known else []))
+    errors = [found.stderr] if known and found.stderr else []
+    shown = f"{statement.row} − {name} = {format_estimate(found.value, *errors)}"
     if ours.round != theirs.round:
         return _Compared("undecided", lead, f"{shown}, but after {_at(ours)} and {_at(theirs)}")
     if not known:
         return _Compared("undecided", lead, f"{shown}, of no known error")
-    if min(len(ours.numbers), len(theirs.numbers)) == 1 and found.stderr:
+    if min(len(ours.numbers), len(theirs.numbers)) == 1 and not QUANTITIES[statement.quantity].static:
         shown += f" (one seed{_borrowed(place.spread)})"
     if found.verdict == "undecided":
         return _Compared("undecided", lead, shown)

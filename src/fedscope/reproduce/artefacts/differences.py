@@ -19,6 +19,10 @@ from fedscope.errors import UserError
 from fedscope.records.differences import EXACT, Difference, differences
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.outcomes import OutcomesRecord
+from fedscope.records.reading import Kept
+from fedscope.records.sharpness import SharpnessRecord
+from fedscope.records.sharpness_compared import differences as sharpness_differences
+from fedscope.reproduce.recipes import of_clients
 from fedscope.reproduce.recipes.quantities import QUANTITIES, Number, mean, spread
 from fedscope.statistics.intervals import combined
 
@@ -30,7 +34,7 @@ class Sample:
     """A cell's numbers, one per seed, and the record that each is from, or is paired by, if there is one."""
 
     numbers: tuple[Number, ...]
-    records: tuple[HessianRecord | OutcomesRecord | None, ...] = ()
+    records: tuple[Kept | None, ...] = ()
     round: int | None = None  # None: of several
 
     @property
@@ -107,11 +111,20 @@ def _paired(quantity: str, gap: float, ours: Sample, theirs: Sample) -> Differen
     if isinstance(mine, OutcomesRecord) and isinstance(yours, OutcomesRecord):
         paired_error = (100 * mine.stderr(yours), math.inf)
         return Difference(quantity, gap, data=paired_error) if mine.pairs(yours) else None
-    if quantity not in _PAIRED or not (isinstance(mine, HessianRecord) and isinstance(yours, HessianRecord)):
-        return None
+    name = _PAIRED.get(quantity)
+    if quantity.startswith(of_clients.SHARPNESS):
+        name = quantity.removeprefix(f"{of_clients.SHARPNESS}_")
     try:
-        found = differences(yours, mine)
+        found = _differences(mine, yours)
     except UserError:
         return None
-    paired = (one for one in found if one.quantity == _PAIRED[quantity] and math.isfinite(one.stderr))
-    return next(paired, None)
+    return next((one for one in found if one.quantity == name and math.isfinite(one.stderr)), None)
+
+
+def _differences(mine: Kept | None, yours: Kept | None) -> list[Difference]:
+    """Return the paired differences of two records of one kind."""
+    if isinstance(mine, HessianRecord) and isinstance(yours, HessianRecord):
+        return differences(yours, mine)
+    if isinstance(mine, SharpnessRecord) and isinstance(yours, SharpnessRecord):
+        return sharpness_differences(yours, mine)
+    return []

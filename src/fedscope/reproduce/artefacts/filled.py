@@ -6,7 +6,6 @@ from pathlib import Path
 
 from fedscope.checkpoints.file.schema import Round, Settings
 from fedscope.records.entries import Record
-from fedscope.records.hessian import HessianRecord
 from fedscope.records.outcomes import OutcomesRecord
 from fedscope.records.reading import Kept
 from fedscope.reproduce.recipes.cells import Cell
@@ -57,7 +56,7 @@ class FilledCell:
         }
         return {name: record for name, record in found.items() if record is not None}
 
-    def number(self, quantity: str) -> tuple[Number, HessianRecord | OutcomesRecord | None] | None:
+    def number(self, quantity: str) -> tuple[Number, Kept | None] | None:
         """Return a quantity's value, and the record it is from or is paired by; None where not measured."""
         measure = QUANTITIES[quantity].measure
         if measure is None:
@@ -66,7 +65,7 @@ class FilledCell:
             paired = answers if isinstance(answers, OutcomesRecord) else None
             return from_metrics(quantity, self._settings(), self.metrics, tested), paired
         record = self.records.get(measure)
-        return (from_record(quantity, record), record) if isinstance(record, HessianRecord) else None
+        return None if record is None else (from_record(quantity, record), record)
 
     def _settings(self) -> Settings:
         """The run's settings with the cell's rounds and target, which decide what half of the rounds is."""

@@ -50,6 +50,8 @@ def grid(record: ArtefactRecord) -> tuple[list[str], list[str], list[list[str]]]
     rows = []
     for row in record.rows:
         found = [cells.get((row, column, quantity)) for column, quantity in places]
+        if not any(found):
+            continue  # of no column at this scale
         rows.append([row, *("" if entry is None else cell_text(entry) for entry in found)])
     return groups, header, rows
 

@@ -10,7 +10,9 @@ from matplotlib.figure import Figure
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.runs.curves import Line, Panel, Values, panels_figure, rounds_figure
+from fedscope.figures.runs.dots import Dots, dots_figure
 from fedscope.figures.runs.ratios import RatioRow, ratios_figure
+from fedscope.figures.runs.sharpness import against_figure
 from fedscope.figures.spectrum.densities import density_figure
 from fedscope.figures.spectrum.eigenvalues import eigenvalue_figure
 from fedscope.figures.surface.from_records import read_surface
@@ -21,6 +23,8 @@ from fedscope.records.artefact import ArtefactRecord, Cell, Drawn
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord, Surface
 from fedscope.records.reading import Kept
+from fedscope.records.sharpness import SharpnessRecord
+from fedscope.records.sharpness_compared import correlated
 from fedscope.reproduce.artefacts.readings import TITLES, percent
 
 
@@ -31,7 +35,7 @@ def figures(record: ArtefactRecord) -> list[Figure]:
         UserError: nothing in it can be drawn.
     """
     drawer = _DRAWERS.get(record.kind)
-    if drawer is None or (not record.drawn and record.kind not in ("sweep", "readings")):
+    if drawer is None or (not record.drawn and record.kind not in ("sweep", "readings", "dots")):
         return []
     return drawer(record)
 
@@ -194,7 +198,31 @@ def _readings(record: ArtefactRecord) -> list[Figure]:
     return [ratios_figure(rows, x_label="expected / printed", note="share", caption=caption)] if rows else []
 
 
+def _dots(record: ArtefactRecord) -> list[Figure]:
+    """Draw a panel for each group of quantities: every row's value and error under the first column."""
+    column = record.columns[0]
+    known = [e for e in record.entries if e.column == column and e.value is not None]
+    series = {
+        name: Dots(title, {e.row: (float(e.value or 0), e.spread) for e in known if e.quantity == name})
+        for name, title in record.quantities.items()
+    }
+    panels = [[series[name] for name in names] for names in record.panels or [[n] for n in series]]
+    rows = [row for row in record.rows if any(e.row == row for e in known)]
+    return [dots_figure(panels, rows, caption=_error_kind(known))] if known else []
+
+
+def _correlation(record: ArtefactRecord) -> list[Figure]:
+    """Draw each sharpness against the generalisation gap; every point is named by its row."""
+    found = [(one.row, one.record) for one in record.drawn if isinstance(one.record, SharpnessRecord)]
+    if not record.correlations:
+        return []
+    compared = correlated([one for _, one in found], "gap")
+    return [against_figure(compared, [row for row, _ in found])]
+
+
 _DRAWERS = {
+    "dots": _dots,
+    "correlation": _correlation,
     "readings": _readings,
     "curves": _curves,
     "spectrum": _spectrum,

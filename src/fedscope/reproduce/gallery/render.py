@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from fedscope.extras import needed
+from fedscope.figures.text.sharpness import correlation_table
 from fedscope.records.artefact import ArtefactRecord
 from fedscope.reproduce.artefacts.readings import percent
 from fedscope.reproduce.gallery.cells import conditions, grid, legend
@@ -44,6 +45,7 @@ def markdown(record: ArtefactRecord, images: Sequence[str] = ()) -> str:
         legend=legend(record),
         claims=[(titled(record, claim.statement), claim) for claim in record.claims],
         conditions=[*conditions(record), *record.notes],
+        correlations=correlation_table(record.correlations, "gap") if record.correlations else None,
         **(inference(record.readings) if record.readings else {}),
         runs=list(dict.fromkeys(f"{run.run} (round {run.round})" for run in record.runs)),
     )

@@ -60,7 +60,7 @@ class Cell:
     @property
     def needs_uploads(self) -> bool:
         """Whether the clients' uploads are measured."""
-        return any(measure.clients for measure in self.measures.values())
+        return any(measure.uploads for measure in self.measures.values())
 
     def describe(self) -> Record:
         """Return the cell as plain data."""

@@ -9,14 +9,14 @@ from fedscope.records.entries import Record
 from fedscope.workflows.requests import Engine
 
 Model = Literal["reported", "server", "best"]
-_NAMED = ("split", "draw", "engine", "augment", "term")  # in a result's name only where they are not usual
+_NAMED = ("split", "draw", "engine", "augment", "term", "only")  # in a name only where not usual
 
 
 @dataclass(frozen=True)
 class Measure:
     """One measurement of a checkpoint; the fields are those of the commands that do it."""
 
-    kind: Literal["hessian", "landscape", "objective", "outcomes"]
+    kind: Literal["hessian", "landscape", "objective", "outcomes", "clients", "sharpness"]
     model: Model | None = None  # None: the column's
     samples: int | None = None  # None: all
     batch_size: int | None = None  # None: 128; of the published reading the run's
@@ -36,6 +36,7 @@ class Measure:
     engine: Engine = "fedscope"
     augment: bool = False  # each sample once, as in training
     term: bool = False  # MAN's term is part of the loss
+    only: tuple[str, ...] = ()  # parts of ``clients``, or quantities of ``sharpness``; empty: the usual ones
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> "Measure":
@@ -43,7 +44,13 @@ class Measure:
         unknown = set(table) - {field.name for field in fields(cls)}
         if unknown:
             raise ValueError(f"a measure has no {', '.join(sorted(unknown))}")
-        return cls(**{**table, "samples": None if table.get("samples") == "all" else table.get("samples")})
+        samples = None if table.get("samples") == "all" else table.get("samples")
+        return cls(**{**table, "samples": samples, "only": tuple(table.get("only", ()))})
+
+    @property
+    def uploads(self) -> bool:
+        """Whether the clients' uploads are measured."""
+        return self.clients or self.kind == "clients"
 
     def request(self) -> Record:
         """Return what a result's name is made of; a field at its usual value may be left out."""
@@ -56,10 +63,12 @@ class Measure:
         text = f"{self.kind} on {amount} {'training' if self.split == 'train' else self.split} samples"
         if self.reading == "code":
             text = f"{self.kind} as the published scripts, {self.product_batches} batches a product"
-        elif self.clients:
+        elif self.uploads:
             amount = "all" if self.samples is None else f"up to {self.samples:,}"
             probes = f", {self.client_probes} probes each" if self.client_probes else ""
             text = f"clients on {amount} of their own samples{probes}"
+        if self.only:
+            text += f" ({', '.join(self.only)})"
         if self.kind in ("landscape", "objective"):
             text += f", {self.grid} × {self.grid} points"
         return text

@@ -7,12 +7,17 @@ have the error of their own record, over samples and probes together.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fedscope.checkpoints.file.schema import Round, Settings
 from fedscope.choices import Reading
 from fedscope.federated.server.summary import summary
-from fedscope.records.estimates import Eigenvalue, Entry, Estimate, Symbol
+from fedscope.records.clients import Amount
+from fedscope.records.estimates import SYMBOLS, Eigenvalue, Entry, Estimate, Symbol
 from fedscope.records.hessian import HessianRecord
+from fedscope.records.reading import Kept
+from fedscope.records.sharpness import Sharpness
+from fedscope.reproduce.recipes import of_clients
 from fedscope.reproduce.recipes.measures import Model
 from fedscope.statistics.resolution import UNRESOLVED
 
@@ -37,7 +42,7 @@ class Quantity:
     name: str
     title: str
     measure: str | None = None  # the recipe's measure that it is read from; None: the run's metrics
-    entry: Callable[[HessianRecord], Entry | None] | None = None  # in the measure's record
+    entry: Callable[[Any], Entry | None] | None = None  # in the measure's record
     static: bool = False  # of the published network and method, without a run
     drawn: bool = False  # shown as a figure, not as a number
     outcomes: Model | None = None  # the model whose answers on the test samples pair it with another run's
@@ -88,6 +93,7 @@ _ALL = (
     Quantity("trace_code", "trace, published code", "published", lambda record: record.trace),
     Quantity("H_N_code", "H_N, published code", "published", _mean("H_N", "tensor")),
     Quantity("H_D_code", "H_D, published code", "published", _mean("H_D", "tensor")),
+    *(Quantity(*one) for one in of_clients.QUANTITIES),
     Quantity("curve", "accuracy by round", drawn=True),
     Quantity("spectrum", "top eigenvalues", "spectrum", drawn=True),
     Quantity("density", "eigenvalue density", "density", drawn=True),
@@ -112,22 +118,30 @@ def from_metrics(name: str, settings: Settings, metrics: Sequence[Round], tested
     return Number(100 * share, None if error is None else 100 * error)
 
 
-def from_record(name: str, record: HessianRecord) -> Number:
+def from_record(name: str, record: Kept) -> Number:
     """Return a quantity of a measure's record."""
-    if name == "spectrum":
+    if name == "spectrum" and isinstance(record, HessianRecord):
         return _sum(record.eigenvalues)
     read = QUANTITIES[name].entry
     entry = read(record) if read else None
     if entry is None:
         return Number(None, text="–")
-    if isinstance(entry, Estimate) and not entry.resolves("H_N" if name.startswith("H_N") else "H_D"):
+    if not _resolved(name, entry):
         return Number(None, text=UNRESOLVED)
     if math.isnan(entry.value):
         return Number(None, text="not finite")
-    if not entry.error:
+    if not entry.error or (isinstance(entry, Sharpness) and math.isnan(entry.stderr_data)):
         return Number(entry.value)
     error, dof = entry.error
     return Number(entry.value, error if math.isfinite(error) else None, dof)
+
+
+def _resolved(name: str, entry: Entry) -> bool:
+    """Say whether a quantity with a range says anything."""
+    symbol = next((one for one in SYMBOLS if name.startswith(one)), None)
+    if symbol and isinstance(entry, Estimate):
+        return entry.resolves(symbol)
+    return not isinstance(entry, Estimate | Amount) or entry.resolved is not False
 
 
 def _sum(eigenvalues: Sequence[Eigenvalue]) -> Number:

@@ -3,12 +3,14 @@
 Recipes are in one ``.toml`` file per paper, each with what its recipes share and ``[recipes.NAME]``:
 
     table, title, source   where it is printed, and what it shows
-    kind        table, curves, landscape, spectrum, density, sweep, readings, or (without runs) cost, traffic
+    kind        table, curves, landscape, spectrum, density, sweep, readings, dots, correlation, or (without
+                runs) cost, traffic
     rows        label → method and options, added to the file's; instead of them with ``only_rows``
     columns     label → preset, or the fields of a :class:`Column`, and settings of `train`
     quantities  what is shown of each cell (:mod:`fedscope.reproduce.recipes.quantities`)
     measures    name → fields of :class:`~fedscope.reproduce.recipes.measures.Measure`
     readings, likelihood   of a table that is explained (:mod:`fedscope.reproduce.recipes.readings`)
+    panels      of ``dots``: the quantities of each panel; without them one each
     sweep       of a figure whose rows differ in one option: that option, and what the line is called
     claims      statements (:mod:`fedscope.reproduce.artefacts.claims`)
     scales      name → a :class:`Scale`'s fields; ``measures`` there change single fields of the recipe's,
@@ -30,9 +32,10 @@ from fedscope.reproduce.recipes.readings import Readings
 
 Table = Mapping[str, Any]
 Kind = Literal[
-    "table", "curves", "landscape", "spectrum", "density", "sweep", "readings", "cost", "traffic"
+    "table", "curves", "landscape", "spectrum", "density", "sweep", "readings", "cost", "traffic", "dots",
+    "correlation",
 ]  # fmt: skip
-PAPERS = ("fedalign", "man", "fedfor")
+PAPERS = ("fedalign", "man", "fedfor", "clients", "flatness")  # the last two: comparisons of our own
 WITHOUT_RUNS = ("cost", "traffic")  # the same at every scale
 SCALES = ("paper", "cpu", "smoke")
 _COLUMN = ("preset", "model", "rows", "quantities", "published", "seeds")
@@ -95,6 +98,7 @@ class Recipe:
     models: Mapping[str, str] = field(default_factory=dict)  # of cost and traffic: network → data
     sweep: Sweep | None = None
     readings: Readings | None = None
+    panels: tuple[tuple[str, ...], ...] = ()  # quantities
 
     @property
     def paper(self) -> str:
@@ -172,6 +176,7 @@ def _recipe(name: str, shared: Table, own: Table, scale: str) -> Recipe:
         models=own.get("models", {}),
         sweep=Sweep(**own["sweep"]) if "sweep" in own else None,
         readings=_readings(own, ours) if "readings" in own else None,
+        panels=tuple(map(tuple, own.get("panels", ()))),
     )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from fedscope.reproduce.runs.inventory import RunInventory
 GUESS = {"fp32": 25e9, "bf16": 50e9}  # multiply-accumulates a second of one core: what a guess assumes
 PASS, PRODUCT, LOSS = 1.0, 2.0, 1 / 3
 SEARCH, TRACE, CLIENT, PUBLISHED = 40, 60, 48, 60  # products that an estimator typically takes
+CELL, SHARPNESS = 45, 200  # products of one function at one point, and of the usual definitions of sharpness
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,11 @@ class Clock:
         products = 0.0
         if wanted.kind == "outcomes":
             images = data_catalogue.record(settings.dataset).expected["test"] * LOSS
+        elif wanted.kind == "clients":
+            own = min(wanted.samples or held, held // settings.clients)
+            images = (3 * settings.clients + 1) * CELL * own * PRODUCT
+        elif wanted.kind == "sharpness":
+            images = SHARPNESS * samples * PRODUCT
         elif wanted.kind != "hessian":
             images = wanted.grid**2 * samples * LOSS + SEARCH * samples * PRODUCT
         elif wanted.reading == "code":

@@ -62,7 +62,7 @@ class Match:
 
     def path(self, cell: Cell, measure: Measure) -> Path | None:
         """Return the checkpoint that a measure is of, if there is one."""
-        if measure.clients and self.round != self.entry.done:
+        if measure.uploads and self.round != self.entry.done:
             return None  # the uploads are of later rounds
         return self.entry.checkpoint(measure.model or cell.model, self.round)
 

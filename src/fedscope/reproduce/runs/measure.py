@@ -10,7 +10,7 @@ artefact of hours of products outlives a change of the code; its record states t
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -23,22 +23,19 @@ from fedscope.checkpoints.file.layout import ANALYSIS
 from fedscope.checkpoints.registry.run import Run
 from fedscope.errors import UserError
 from fedscope.landscape.operators.progress import Progress
+from fedscope.records.clients import ClientsRecord
 from fedscope.records.hessian import HessianRecord
-from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord
-from fedscope.records.outcomes import OUTCOMES_SCHEMA, OutcomesRecord, packed
 from fedscope.records.reading import Kept
 from fedscope.reproduce.recipes.measures import Measure
 from fedscope.reproduce.runs.jobs import Log
-from fedscope.reproduce.runs.objective import objective_surfaces, with_term
-from fedscope.validation import Plain
+from fedscope.reproduce.runs.kinds import KINDS
+from fedscope.reproduce.runs.objective import with_term
 from fedscope.workflows.curvature.measure import measure
-from fedscope.workflows.landscape.named_slices import Plane
-from fedscope.workflows.landscape.scan import scan
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.requests import CrossClientRequest, Request, Resampling
 from fedscope.workflows.results.cache import ResultCache
 from fedscope.workflows.results.lookup import Criteria, earlier, trimmed
-from fedscope.workflows.sources.problem import Problem, load
+from fedscope.workflows.sources.problem import load
 from fedscope.workflows.sources.samples import MOST, Source
 
 
@@ -81,9 +78,15 @@ def cached_result(registry: Path, path: Path, wanted: Measure) -> Kept | None:
     record = results.result(key(path, wanted))
     if record is None:
         return _from_command(results, path, wanted)
+    return record if uploads(path, wanted).items() <= _compared(record, run_of(path)).items() else None
+
+
+def _compared(record: Kept, run: Run) -> dict[str, str]:
+    """Return the hashes of the uploads that a result is of, by the names of their files."""
+    if isinstance(record, ClientsRecord):
+        return {run.client(one.number).name: one.sha256 for one in record.clients}
     cross = record.cross_client if isinstance(record, HessianRecord) else None
-    compared = (cross and cross.uploads) or {}
-    return record if uploads(path, wanted).items() <= compared.items() else None
+    return dict((cross and cross.uploads) or {})
 
 
 def _from_command(results: ResultCache, path: Path, wanted: Measure) -> HessianRecord | None:
@@ -111,7 +114,7 @@ def uploads(path: Path, wanted: Measure) -> dict[str, str]:
     Raises:
         UserError: one cannot be read.
     """
-    return {file.name: content(file) for file in run_of(path).clients()} if wanted.clients else {}
+    return {file.name: content(file) for file in run_of(path).clients()} if wanted.uploads else {}
 
 
 def compute(
@@ -136,7 +139,7 @@ def compute(
     if wanted.kind == "hessian":
         measure(problem, _request(wanted), _stage(say), keep=keep, name=name)
     else:
-        ResultCache(keep).finish(name, _KINDS[wanted.kind](problem, wanted, _stage(say)))
+        ResultCache(keep).finish(name, KINDS[wanted.kind](problem, wanted, _stage(say)))
 
 
 def _request(wanted: Measure) -> Request:
@@ -157,41 +160,6 @@ def _request(wanted: Measure) -> Request:
     )
 
 
-def _landscape(problem: Problem, wanted: Measure, stage: Stage) -> LandscapeRecord:
-    plane = Plane(grid=wanted.grid, span=wanted.span, tol=max(wanted.tol, 1e-2), versions=versions())
-    return scan(problem, plane, stage)
-
-
-def _objective(problem: Problem, wanted: Measure, stage: Stage) -> ObjectiveRecord:
-    return objective_surfaces(problem, grid=wanted.grid, span=wanted.span, stage=stage)
-
-
-@torch.no_grad()
-def _outcomes(problem: Problem, _wanted: Measure, stage: Stage) -> OutcomesRecord:
-    """Return which samples the checkpoint classifies right, in float32."""
-    right = list[bool]()
-    with stage(f"{problem.title}: answers on {problem.batches.samples:,} test samples"):
-        for inputs, labels in problem.batches:
-            right += (problem.model(inputs).argmax(1) == labels).tolist()
-    return OutcomesRecord.read(
-        {
-            "schema": OUTCOMES_SCHEMA,
-            "checkpoint": problem.checkpoint,
-            "problem": problem.description,
-            "samples_sha256": problem.batches.sha256,
-            "right": packed(right),
-            "versions": dict(versions()),
-        }
-    )
-
-
-_KINDS: dict[str, Callable[[Problem, Measure, Stage], Plain]] = {
-    "landscape": _landscape,
-    "objective": _objective,
-    "outcomes": _outcomes,
-}
-
-
 def _stage(say: Log) -> Stage:
     @contextmanager
     def stage(title: str) -> Iterator[Progress]:
@@ -204,7 +172,7 @@ def _stage(say: Log) -> Stage:
 def why_not_measurable(wanted: Measure, path: Path) -> str | None:
     """Return why a checkpoint cannot be measured, None if it can: clients to compare must be in its run."""
     run = run_of(path)
-    if not wanted.clients or len(run.clients()) > 1:
+    if not wanted.uploads or len(run.clients()) > 1:
         return None
     why = "its clients' models were deleted" if run.manifest().clients_deleted else "it kept fewer than two"
     return f"the clients of {run.name} cannot be compared, {why}; delete the run, and it is trained anew"

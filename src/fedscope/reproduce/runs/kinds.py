@@ -1,0 +1,78 @@
+"""What is measured of a checkpoint beside its curvature, by the kind of measure."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from fedscope.checkpoints.file.checkpoint import versions
+from fedscope.records.clients import ClientsRecord
+from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord
+from fedscope.records.outcomes import OUTCOMES_SCHEMA, OutcomesRecord, packed
+from fedscope.records.sharpness import SharpnessRecord
+from fedscope.reproduce.recipes.measures import Measure
+from fedscope.reproduce.runs.objective import objective_surfaces
+from fedscope.validation import Plain
+from fedscope.workflows.clients.measure import measure_clients
+from fedscope.workflows.clients.request import FAST, ClientsRequest, chosen
+from fedscope.workflows.landscape.named_slices import Plane
+from fedscope.workflows.landscape.scan import scan
+from fedscope.workflows.progress import Reporter, Stage
+from fedscope.workflows.sharpness.measure import measure
+from fedscope.workflows.sharpness.request import SharpnessRequest
+from fedscope.workflows.sources.problem import Problem, load
+
+
+def _landscape(problem: Problem, wanted: Measure, stage: Stage) -> LandscapeRecord:
+    plane = Plane(grid=wanted.grid, span=wanted.span, tol=max(wanted.tol, 1e-2), versions=versions())
+    return scan(problem, plane, stage)
+
+
+def _objective(problem: Problem, wanted: Measure, stage: Stage) -> ObjectiveRecord:
+    return objective_surfaces(problem, grid=wanted.grid, span=wanted.span, stage=stage)
+
+
+@torch.no_grad()
+def _outcomes(problem: Problem, _wanted: Measure, stage: Stage) -> OutcomesRecord:
+    """Return which samples the checkpoint classifies right, in float32."""
+    right = list[bool]()
+    with stage(f"{problem.title}: answers on {problem.batches.samples:,} test samples"):
+        for inputs, labels in problem.batches:
+            right += (problem.model(inputs).argmax(1) == labels).tolist()
+    return OutcomesRecord.read(
+        {
+            "schema": OUTCOMES_SCHEMA,
+            "checkpoint": problem.checkpoint,
+            "problem": problem.description,
+            "samples_sha256": problem.batches.sha256,
+            "right": packed(right),
+            "versions": dict(versions()),
+        }
+    )
+
+
+def _clients(problem: Problem, wanted: Measure, stage: Stage) -> ClientsRecord:
+    parts = chosen(",".join(wanted.only)) if wanted.only else FAST
+    usual = ClientsRequest()
+    request = ClientsRequest(
+        only=parts, top_k=wanted.top_k, tol=wanted.tol, probes=wanted.probes or usual.probes,
+        anchor="global", versions=versions(),
+    )  # fmt: skip
+    return measure_clients(problem, request, stage)
+
+
+def _sharpness(problem: Problem, wanted: Measure, stage: Stage) -> SharpnessRecord:
+    """Return sharpness, and the generalisation gap to as many test samples."""
+    (test,) = load([problem.path], replace(problem.source, split="test"))
+    request = SharpnessRequest(only=wanted.only, gap=True, versions=versions())
+    return measure(problem, request, Reporter(stage), test=test)
+
+
+KINDS: dict[str, Callable[[Problem, Measure, Stage], Plain]] = {
+    "landscape": _landscape,
+    "objective": _objective,
+    "outcomes": _outcomes,
+    "clients": _clients,
+    "sharpness": _sharpness,
+}
+"""(problem, measure, stage) ↦ the record."""

@@ -1,0 +1,131 @@
+"""The quantities of clients and of sharpness, measured of a run and computed again from its files."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.registry.registry import Run
+from fedscope.records.clients import ClientsRecord
+from fedscope.records.reading import Kept
+from fedscope.records.sharpness import SharpnessRecord
+from fedscope.reproduce.artefacts.differences import Sample, difference
+from fedscope.reproduce.recipes.measures import Measure
+from fedscope.reproduce.recipes.quantities import QUANTITIES, Number, from_record
+from fedscope.reproduce.runs.measure import cached_result, compute
+from fedscope.workflows.sources.problem import load
+from fedscope.workflows.sources.samples import Source
+
+CLIENTS = Measure(
+    "clients", samples=24, batch_size=8, tol=0.1, probes=2, only=("loss", "alignment", "drift", "barriers")
+)
+SHARPNESS = Measure("sharpness", samples=24, batch_size=8, only=("sam", "trace"))
+
+
+@pytest.fixture(scope="module")
+def folder(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of a run that is measured."""
+    registry = tmp_path_factory.mktemp("measured")
+    shutil.copytree(run.folder, registry / run.name)
+    for wanted in (CLIENTS, SHARPNESS):
+        compute(registry / run.name / "final.pt", wanted, registry, None, "cpu", lambda _: None)
+    return registry / run.name
+
+
+def result(folder: Path, wanted: Measure) -> Kept:
+    found = cached_result(folder.parent, folder / "final.pt", wanted)
+    assert found is not None
+    return found
+
+
+def value(folder: Path, name: str) -> float:
+    wanted = CLIENTS if QUANTITIES[name].measure == "one_round" else SHARPNESS
+    number = from_record(name, result(folder, wanted)).value
+    assert number is not None
+    return number
+
+
+def test_drift_is_the_spread_of_the_uploads(folder: Path) -> None:
+    record = result(folder, CLIENTS)
+    assert isinstance(record, ClientsRecord)
+    shares = np.array([one.share for one in record.clients])
+    models = [load_checkpoint(path).state for path in sorted((folder / "clients").glob("*.pt"))]
+    names = [name for name in models[0] if "running" not in name and "batches" not in name]  # no buffers
+    uploads = np.array([np.concatenate([m[n].double().numpy().ravel() for n in names]) for m in models])
+    mean = shares @ uploads
+    wanted = shares @ ((uploads - mean) ** 2).sum(1)
+    assert value(folder, "drift") == pytest.approx(wanted, rel=1e-4)  # w̄ is stored in float32
+    assert from_record("drift", record).error == 0
+
+
+def test_numbers_of_clients_are_those_of_the_record(folder: Path) -> None:
+    record = result(folder, CLIENTS)
+    assert isinstance(record, ClientsRecord)
+    loss, averaging, barriers = record.of("loss"), record.averaging, record.barriers
+    assert loss
+    assert averaging
+    assert barriers
+    far, near = loss.cell("global", "global"), loss.cell("own", "own")
+    assert far
+    assert near
+    assert value(folder, "gap_loss") == pytest.approx(far.mean.value - near.mean.value)
+    assert value(folder, "averaging") == averaging.overall.mean.measured.value
+    rest = value(folder, "averaging") - value(folder, "averaging_second")
+    slope = averaging.overall.mean.first.value
+    assert value(folder, "averaging_remainder") == pytest.approx(rest - slope, abs=1e-9)
+    for name, found in (("barrier", barriers.plain), ("barrier_matched", barriers.matched)):
+        assert found
+        number = from_record(name, record)
+        assert number.value == (found.mean.value if found.mean.resolved is not False else None)
+    assert from_record("gap_trace", record) == Number(None, text="–")  # it was not asked for
+
+
+def test_the_gap_is_between_the_splits(folder: Path) -> None:
+    losses = {}
+    for split in ("train", "test"):
+        (problem,) = load([folder / "final.pt"], Source(samples=24, batch_size=8, split=split))
+        with torch.no_grad():
+            parts = [cross_entropy(problem.model(x), y, reduction="sum") for x, y in problem.batches]
+        losses[split] = float(sum(parts)) / problem.batches.samples
+    assert value(folder, "generalisation_gap") == pytest.approx(losses["test"] - losses["train"], rel=1e-5)
+    record = result(folder, SHARPNESS)
+    assert isinstance(record, SharpnessRecord)
+    trace = record.quantity("trace")
+    assert trace
+    assert value(folder, "sharpness_trace") == trace.value
+
+
+def test_sharpness_on_common_samples_is_paired(folder: Path) -> None:
+    """A run beside itself differs by nothing, without an error; unpaired errors would add."""
+    record = result(folder, SHARPNESS)
+    one = Sample((from_record("sharpness_trace", record),), (record,), 2)
+    found = difference("sharpness_trace", one, one)
+    assert (found.value, found.stderr) == (0, 0)
+    apart = difference("sharpness_trace", one, Sample(one.numbers, (None,), 2))
+    assert apart.stderr > 0
+
+
+def test_one_batch_tells_no_error(folder: Path) -> None:
+    """The SAM step of 24 samples is one batch of its own perturbation."""
+    assert from_record("sharpness_sam", result(folder, SHARPNESS)).error is None
+
+
+def test_another_part_is_another_result(folder: Path) -> None:
+    fewer = Measure("sharpness", samples=24, batch_size=8, only=("sam",))
+    assert cached_result(folder.parent, folder / "final.pt", fewer) is None
+
+
+def test_uploads_that_changed_are_measured_again(folder: Path, tmp_path: Path) -> None:
+    registry = tmp_path / "registry"
+    shutil.copytree(folder.parent, registry)
+    first, second, *_ = sorted((registry / folder.name / "clients").glob("*.pt"))
+    assert cached_result(registry, registry / folder.name / "final.pt", CLIENTS)
+    shutil.copy(first, second)
+    assert cached_result(registry, registry / folder.name / "final.pt", CLIENTS) is None
+    for path in (first, second):
+        path.unlink()  # what is left was measured
+    assert cached_result(registry, registry / folder.name / "final.pt", CLIENTS)
