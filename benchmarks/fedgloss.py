@@ -29,7 +29,7 @@ def difference(ascent: type, rho: float, seed: int) -> float:
     before.backward()
     ascent(torch.optim.SGD(moved.parameters(), lr=0.1), moved, rho, 0.0).ascent_step()
     theirs = (loss_fn(moved(inputs), labels) - before).item()
-    return abs(ours - theirs) / abs(theirs)
+    return float(abs(ours - theirs) / abs(theirs))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from fedscope.reproduce.gallery.gallery import INDEX, index, records
 from fedscope.reproduce.plan import Place, Plan
 from fedscope.reproduce.recipes.cells import Choices, cells
 from fedscope.reproduce.recipes.spec import names, recipe
+from fedscope.reproduce.runs import kinds
 from fedscope.reproduce.runs import measure as measuring
 from fedscope.reproduce.runs.train import train_job
 from tests.processes import finished, started
@@ -220,7 +221,7 @@ def test_answers_that_cannot_be_told_leave_an_artefact_whole(
     def failing(*_: object) -> None:
         raise UserError("the data are gone")
 
-    monkeypatch.setitem(measuring._KINDS, "outcomes", failing)
+    monkeypatch.setitem(kinds.KINDS, "outcomes", failing)
     one, said = recipe("fedfor/table2", "smoke"), list[str]()
     registry = tmp_path / "registry"
     shutil.copytree(place.registry, registry)

@@ -14,9 +14,9 @@ from fedscope.errors import UserError
 from fedscope.federated.methods import parse
 from fedscope.federated.methods.normalized import reach
 from fedscope.federated.methods.server_optimizers import adaptive_prefix, scale
-from fedscope.federated.parallel.dispatch import learning_rate
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.setup.federation import local_settings
+from fedscope.federated.setup.learning_rate import learning_rate
 from fedscope.workflows.sources.problem import Problem
 
 
