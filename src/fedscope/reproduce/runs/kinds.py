@@ -6,7 +6,9 @@ from dataclasses import replace
 import torch
 
 from fedscope.checkpoints.file.checkpoint import versions
+from fedscope.choices import SplitName
 from fedscope.records.clients import ClientsRecord
+from fedscope.records.entries import finite
 from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord
 from fedscope.records.outcomes import OUTCOMES_SCHEMA, OutcomesRecord, packed
 from fedscope.records.sharpness import SharpnessRecord
@@ -18,9 +20,12 @@ from fedscope.workflows.clients.request import FAST, ClientsRequest, chosen
 from fedscope.workflows.landscape.named_slices import Plane
 from fedscope.workflows.landscape.scan import scan
 from fedscope.workflows.progress import Reporter, Stage
+from fedscope.workflows.sharpness.gap import gap_entry
 from fedscope.workflows.sharpness.measure import measure
 from fedscope.workflows.sharpness.request import SharpnessRequest
 from fedscope.workflows.sources.problem import Problem, load
+
+SPLITS: tuple[SplitName, SplitName] = ("train", "test")
 
 
 def _landscape(problem: Problem, wanted: Measure, stage: Stage) -> LandscapeRecord:
@@ -62,10 +67,15 @@ def _clients(problem: Problem, wanted: Measure, stage: Stage) -> ClientsRecord:
 
 
 def _sharpness(problem: Problem, wanted: Measure, stage: Stage) -> SharpnessRecord:
-    """Return sharpness, and the generalisation gap to as many test samples."""
-    (test,) = load([problem.path], replace(problem.source, split="test"))
-    request = SharpnessRequest(only=wanted.only, gap=True, versions=versions())
-    return measure(problem, request, Reporter(stage), test=test)
+    """Return sharpness on the measure's samples, and the generalisation gap between the whole splits."""
+    request = SharpnessRequest(only=wanted.only, versions=versions())
+    record = measure(problem, request, Reporter(stage))
+    train, test = (
+        load([problem.path], replace(problem.source, samples=None, split=split))[0] for split in SPLITS
+    )
+    with stage(f"{problem.title}: losses of all samples"):
+        gap = finite(gap_entry(train, test, request.bn))
+    return record.edited(gap=gap)
 
 
 KINDS: dict[str, Callable[[Problem, Measure, Stage], Plain]] = {
