@@ -50,6 +50,11 @@ def test_the_rate_is_that_of_the_round_or_else_the_runs() -> None:
         assert stable_under(settings, unknown) == pytest.approx(2 * 1.9 / 2.8 / 0.1 - 1)
 
 
+def test_steps_of_adam_have_no_edge_in_the_plain_curvature() -> None:
+    assert stable_under({"lr": 0.1, "optimizer": "sgd"}, None) == pytest.approx(20)
+    assert stable_under({"lr": 0.1, "optimizer": "adam"}, None) is None
+
+
 def test_a_run_from_elsewhere_has_no_edge() -> None:
     assert stable_under({"lr": None, "momentum": None}, None) is None
     assert stable_under({"lr": 0.5, "momentum": None}, None) == 4

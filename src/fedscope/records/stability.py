@@ -47,8 +47,11 @@ def stable_under(settings: Mapping[str, Any], lr: float | None) -> float | None:
         lr: η of the round; None: that of the settings.
 
     Returns:
-        None where no learning rate is known, as of a run that another program trained.
+        None where no learning rate is known, as of a run that another program trained, and of steps of Adam,
+        whose bound is of the Hessian that their second moments scale.
     """
+    if settings.get("optimizer", "sgd") != "sgd":
+        return None
     rate = settings.get("lr") if lr is None or math.isnan(lr) else lr
     if rate is None:
         return None

@@ -47,7 +47,7 @@ def adaptive_server(problem: Problem) -> AdaptiveServer:
     divisor = scale(prefix, vectors[f"{prefix}.s"], options, info.round)
     gamma = float(options[f"{prefix}.gamma"])
     local = local_settings(settings, settings.weights or "n_k")
-    steps = settings.epochs * local.steps((info.samples or 1) / settings.clients)
+    steps = local.round_steps((info.samples or 1) / settings.clients, None)
     moved = reach(steps, settings.momentum, settings.nesterov)
     return AdaptiveServer(
         name=prefix,
@@ -73,6 +73,9 @@ def _info(problem: Problem) -> tuple[CheckpointInfo, str]:
             f"--preconditioned is of a server with FedAdagrad, FedAdam or FedYogi, and {info.run} was "
             f"trained with {info.settings.method}; its λ_max alone is what decides its steps"
         )
+    if info.settings.optimizer != "sgd" or info.settings.stragglers:
+        why = "stragglers" if info.settings.stragglers else f"local steps of {info.settings.optimizer}"
+        raise UserError(f"--preconditioned knows how far equally many steps of SGD go; {info.run} has {why}")
     if method.personal:
         raise UserError(f"{info.run} has personal tensors, which the server's step does not move")
     if info.round < 1:
