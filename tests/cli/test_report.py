@@ -154,11 +154,12 @@ def test_bad_input_is_one_line(fedscope: Command, arguments: list[str], message:
     assert not Path("report.html").exists()
 
 
-def test_the_report_goes_on_from_what_hessian_measured(fedscope: Command, run: Run) -> None:
-    shutil.rmtree(run.folder.parent / ".analysis", ignore_errors=True)
+def test_the_report_goes_on_from_what_hessian_measured(fedscope: Command) -> None:
+    size = ("--model", "mlp_digits", "--clients", "3", "--rounds", "2", "--epochs", "1")
+    assert fedscope("train", *size, "--name", "small").code == 0
     few = ("--samples", "96", "--threads", "1", "--batch-size", "32")
-    first = fedscope("hessian", "tiny", *few, "--trace-rtol", "0.03", "--json", "-").json
-    done = fedscope("report", "tiny", *few, "--grid", "3", "--client-probes", "4", "--json", "r.json")
+    first = fedscope("hessian", "small", *few, "--trace-rtol", "0.03", "--json", "-").json
+    done = fedscope("report", "small", *few, "--grid", "3", "--client-probes", "4", "--json", "r.json")
     assert done.code == 0, done.err
     (record, *_) = json.loads(Path("r.json").read_text())
     assert "trace, products" not in done.err  # as sure as the report asks for
@@ -167,12 +168,12 @@ def test_the_report_goes_on_from_what_hessian_measured(fedscope: Command, run: R
     assert record["lambda_max"]["value"] == pytest.approx(first["lambda_max"]["value"], rel=1e-4)
     assert record["density"]
     assert record["cross_client"]
-    again = fedscope("hessian", "tiny", *few, "--top-k", "3", "--density", "--json", "-")
+    again = fedscope("hessian", "small", *few, "--top-k", "3", "--density", "--json", "-")
     assert "products" not in again.err
     assert again.json["reused"]
     assert again.json["eigenvalues"] == record["eigenvalues"][:3]
     assert again.json["cross_client"] is None
-    changed = fedscope("hessian", "tiny", *few, "--seed", "1", "--json", "-")
+    changed = fedscope("hessian", "small", *few, "--seed", "1", "--json", "-")
     assert not changed.json["reused"]
 
 
