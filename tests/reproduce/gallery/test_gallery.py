@@ -34,7 +34,8 @@ def test_the_committed_artefacts_are_rendered_as_they_lie_there() -> None:
             assert latex(record) == path.with_suffix(".tex").read_text("utf-8")
     assert index(GALLERY) == (GALLERY / "README.md").read_text("utf-8")
     for paper in PAPERS:
-        assert supplement(paper, GALLERY) == (GALLERY / paper / "README.md").read_text("utf-8")
+        page = GALLERY / paper / "README.md"
+        assert supplement(paper, GALLERY) == (page.read_text("utf-8") if page.exists() else "")
 
 
 def test_a_papers_page_has_its_numbers_beside_ours_and_every_run_once() -> None:
