@@ -20,7 +20,7 @@ EXAMPLES = {
 
 
 @click.command("sweep", cls=Command, examples=EXAMPLES)
-@click.argument("path", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
 @click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Jobs at a time.")
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True,
               help="CPU threads of each; the bits depend on them.")  # fmt: skip
