@@ -108,7 +108,7 @@ quantity ┃ round N ┃ round N
 ━
 drift [w²] │ N │ N
 gradient diversity │ N │ N
-cosine of pairs │ -N │ -N
+cosine of pairs │ −N │ −N
 cosine to mean │ N │ N
 server step [w] │ N │ N
 cosine of steps │ – │ N

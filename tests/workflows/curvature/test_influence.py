@@ -206,5 +206,5 @@ def test_where_no_sample_has_a_part_it_is_refused_before_any_product(
     with pytest.raises(UserError, match="no plain mean over samples"):
         measured(own_problem(loss=weighted))
     for published in ({"reading": "code"}, {"engine": "pyhessian", "probes": None}):
-        with pytest.raises(UserError, match=r"--influence .*fedscope's own estimators"):
+        with pytest.raises(UserError, match=r"--influence.* fedscope's own estimators"):
             measured(problem_of(run), **published)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
+from fedscope.storage import new_file, read_bytes, remove
 from fedscope.workflows.sweep.jobs import Job
 
 Log = Callable[[str], None]
@@ -31,8 +32,8 @@ class Processes:
 
     def run(self, job: Job, out: Path) -> int:
         """Run a job to its end, and return its exit code; what it prints goes to its log."""
-        job.log(out).parent.mkdir(parents=True, exist_ok=True)
-        with job.log(out).open("wb") as log:
+        remove(job.log(out), below=None, missing_ok=True)
+        with new_file(job.log(out), below=None) as log:
             with self._lock:
                 if self._stopped:
                     return INTERRUPTED
@@ -83,5 +84,5 @@ def run_all(
 
 def last_line(log: Path) -> str:
     """Return the last line that a job printed."""
-    lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+    lines = read_bytes(log).decode("utf-8", "replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "")

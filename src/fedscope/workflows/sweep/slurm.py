@@ -27,8 +27,6 @@ def write(jobs: Sequence[Job], asked: Slurm, out: Path, name: str) -> Path:
     options = {key.replace("_", "-"): value for key, value in asked.options.items()}
     if taken := [key for key in options if key in _OURS]:
         raise UserError(f"slurm.options.{taken[0]} is set by the sweep; leave it out")
-    for job in jobs:
-        job.log(out).parent.mkdir(parents=True, exist_ok=True)
     listed, most = freeze(jobs, out), f"%{asked.parallel}" if asked.parallel else ""
     program = f"{shlex.quote(sys.executable)} -m fedscope"
     lines = [
