@@ -23,7 +23,8 @@ import machine
 import torch
 from tables import row
 
-from fedscope.checkpoints.file.schema import Settings, parse
+from fedscope.checkpoints.file.fields import parse
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.costs.cost import cost

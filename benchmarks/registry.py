@@ -22,7 +22,8 @@ from statistics import median
 import torch
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
-from fedscope.checkpoints.file.schema import CheckpointInfo, DataSpec, ModelSpec, Settings
+from fedscope.checkpoints.file.schema import CheckpointInfo, DataSpec, ModelSpec
+from fedscope.checkpoints.file.settings import Settings
 
 INFO = CheckpointInfo(
     run="large", kind="global", round=1, samples=1, settings=Settings(), versions={},

@@ -28,7 +28,8 @@ import torch
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import save_checkpoint
-from fedscope.checkpoints.file.schema import CheckpointInfo, DataSpec, Manifest, ModelSpec, Round, Settings
+from fedscope.checkpoints.file.schema import CheckpointInfo, DataSpec, Manifest, ModelSpec, Round
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry
 
 RUNS, ROUNDS = 10, 4

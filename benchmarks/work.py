@@ -6,7 +6,8 @@ from pathlib import Path
 import torch
 from workloads import Group
 
-from fedscope.checkpoints.file.schema import Settings, parse
+from fedscope.checkpoints.file.fields import parse
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.federated.setup import federation
 
 COUNTS = ("rounds", "steps", "samples")  # what a contestant reports of the rounds after the first

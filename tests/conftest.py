@@ -11,7 +11,7 @@ from types import FrameType
 import pytest
 import torch
 
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.federated.server.rounds import train
 from fedscope.federated.setup.federation import Federation, open_run, prepare

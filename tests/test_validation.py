@@ -2,7 +2,9 @@
 
 import pytest
 
-from fedscope.checkpoints.file.schema import OPTION, Manifest, Settings, parse
+from fedscope.checkpoints.file.fields import OPTION, parse
+from fedscope.checkpoints.file.schema import Manifest
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.errors import UserError
 from fedscope.records.reading import read
 

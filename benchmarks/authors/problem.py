@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.data.augment import Pipeline, Store
 from fedscope.federated.record.method import Draw

@@ -7,7 +7,8 @@ from pydantic import BaseModel
 from builder.commands import options
 from builder.fields import Field, anchor, fields, shown
 from builder.markdown import prose, table
-from fedscope.checkpoints.file.schema import CheckpointInfo, Manifest, Round, Settings
+from fedscope.checkpoints.file.schema import CheckpointInfo, Manifest, Round
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.records.artefact import ArtefactRecord
 from fedscope.records.clients import ClientsRecord
 from fedscope.records.hessian import HessianRecord

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import fedscope
 from fedscope.api.train import TrainSettings
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.errors import UserError
 from fedscope.own import SESSION
 

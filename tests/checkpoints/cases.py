@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import save_checkpoint
-from fedscope.checkpoints.file.schema import CheckpointInfo, DataSpec, Manifest, ModelSpec, Round, Settings
+from fedscope.checkpoints.file.schema import CheckpointInfo, DataSpec, Manifest, ModelSpec, Round
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from tests.processes import processes
 

@@ -12,7 +12,7 @@ import torch
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
 from fedscope.checkpoints.file.formats import seal
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.checkpoints.registry.rows import ClientRows, packed
 

@@ -308,7 +308,7 @@ def test_data_of_ones_own_need_a_network(fedscope: Command, mine: Mine) -> None:
 def test_a_seed_decides_the_weights_and_nothing_else_is_seeded(fedscope: Command, mine: Mine) -> None:
     import torch
 
-    from fedscope.checkpoints.file.schema import Settings
+    from fedscope.checkpoints.file.settings import Settings
 
     def first(seed: int) -> torch.Tensor:
         own = {"model": mine("Net"), "dataset": mine("clients"), "partition": "own", "clients": 3}

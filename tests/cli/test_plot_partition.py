@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.data.sets.catalogue import load
 from fedscope.federated.setup.federation import open_run, prepare

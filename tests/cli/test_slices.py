@@ -11,7 +11,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.federated.server.rounds import train
 from fedscope.federated.setup.federation import open_run, prepare

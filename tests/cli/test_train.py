@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.federated.setup.federation import open_run
 from fedscope.workflows.train import one_run

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.file.schema import Round, Settings
+from fedscope.checkpoints.file.schema import Round
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.federated.server.rounds import train
 from fedscope.federated.setup.federation import Federation, open_run, prepare

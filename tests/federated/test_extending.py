@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError

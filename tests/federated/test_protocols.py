@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.file.schema import Round, Settings
+from fedscope.checkpoints.file.schema import Round
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.data.loading.datasets import Dataset, Split
 from fedscope.data.sets import catalogue

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.file.schema import OPTION, Settings, parse
+from fedscope.checkpoints.file.fields import OPTION, parse
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.data.sets.catalogue import load as load_data

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.records.round_quantities import QUANTITIES
 from fedscope.records.runs import RunRecord
 from fedscope.report.curves import convergence, diagnostics

@@ -6,16 +6,9 @@ from datetime import UTC, datetime
 from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import save_checkpoint, versions
-from fedscope.checkpoints.file.schema import (
-    UNKNOWN,
-    Added,
-    CheckpointInfo,
-    DataSpec,
-    Manifest,
-    ModelSpec,
-    Settings,
-    parse,
-)
+from fedscope.checkpoints.file.fields import UNKNOWN, parse
+from fedscope.checkpoints.file.schema import Added, CheckpointInfo, DataSpec, Manifest, ModelSpec
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.registry.run import checked_name
 from fedscope.storage import move

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.errors import UserError
 from fedscope.federated.client.loop import LocalTrainer

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from fedscope.checkpoints.file.checkpoint import versions
-from fedscope.checkpoints.file.schema import OPTION, Settings, parse
+from fedscope.checkpoints.file.fields import OPTION, parse
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.owned import data_note
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.rows import rows_spec

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from fedscope.errors import UserError
 
 if TYPE_CHECKING:
-    from fedscope.checkpoints.file.schema import Settings
+    from fedscope.checkpoints.file.settings import Settings
 
 Values = TypeVar("Values")
 _DIVIDING = ("alpha", "exhausted", "phi", "rho", "shards", "classes_per_client")

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from fedscope.checkpoints.file.checkpoint import content_hash, load_checkpoint, save_checkpoint
-from fedscope.checkpoints.file.schema import CheckpointInfo, ModelSpec, parse
+from fedscope.checkpoints.file.fields import parse
+from fedscope.checkpoints.file.schema import CheckpointInfo, ModelSpec
 from fedscope.checkpoints.foreign.reading import read
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.errors import UserError

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from fedscope.checkpoints.file.checkpoint import content_hash, load_checkpoint
+from fedscope.checkpoints.file.fields import NAME
 from fedscope.checkpoints.file.formats import seal, upgraded
-from fedscope.checkpoints.file.schema import NAME
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError

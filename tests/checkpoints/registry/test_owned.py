@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.file.schema import DataSpec, Manifest, ModelSpec, Settings
+from fedscope.checkpoints.file.schema import DataSpec, Manifest, ModelSpec
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.owned import data_note, network_note
 from fedscope.errors import UserError
 from fedscope.federated.setup.settings import source

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.workflows.unused import SETTINGS
 from tests.cli.conftest import Command
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.data.loading.datasets import Split
 from fedscope.data.partition.division import divided, division
 from fedscope.data.partition.partition import divide

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.data.augment import Pipeline
 from fedscope.data.loading.datasets import Split
 from fedscope.federated.client.recalibration import recalibrate

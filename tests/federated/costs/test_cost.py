@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.federated.costs.cost import cost
 from fedscope.federated.setup.federation import Federation, prepare
 

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 import torch
 
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.federated.costs.cost import Cost, cost
 from fedscope.federated.costs.expected import expected_costs, options, square_law, stochdepth_passes
 from fedscope.federated.setup.federation import prepare

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.errors import UserError
 from fedscope.federated.methods import METHODS, on_trial
 from fedscope.federated.record.checked import MethodError, checked

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.federated.methods import METHODS, known

@@ -11,7 +11,8 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.diagnostics import Diagnostics
-from fedscope.checkpoints.file.schema import Round, Settings
+from fedscope.checkpoints.file.schema import Round
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.federated.parallel.memory import Memory
 from fedscope.federated.record.flat import FlatModel

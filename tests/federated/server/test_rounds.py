@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import content_hash, load_checkpoint
-from fedscope.checkpoints.file.schema import Round, Settings
+from fedscope.checkpoints.file.schema import Round
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.cli.main import call
 from fedscope.errors import UserError

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError

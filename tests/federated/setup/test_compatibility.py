@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm
 
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.data.augment import Pipeline
 from fedscope.data.loading.datasets import Split
 from fedscope.errors import UserError

@@ -9,7 +9,7 @@ from torch import nn
 from torch.optim import SGD
 from torch.optim.lr_scheduler import CosineAnnealingLR, ExponentialLR, LRScheduler, SequentialLR, StepLR
 
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.federated.setup.learning_rate import learning_rate
 
 

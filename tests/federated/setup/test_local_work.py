@@ -9,7 +9,7 @@ import torch
 from scipy.stats import chisquare
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.federated.setup.local_work import mean_work, stragglers
 from tests.federated.runs import trained
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from fedscope.checkpoints.file.schema import Settings, parse
+from fedscope.checkpoints.file.fields import parse
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.errors import UserError
 from fedscope.federated.methods import OURS
 from fedscope.federated.methods import parse as parse_method

@@ -2,7 +2,8 @@
 
 import pytest
 
-from fedscope.checkpoints.file.schema import Round, Settings
+from fedscope.checkpoints.file.schema import Round
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.records.hessian import HessianRecord
 from fedscope.reproduce.recipes.quantities import Number, from_metrics, from_record
 

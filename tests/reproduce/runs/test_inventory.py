@@ -171,7 +171,8 @@ def test_a_diverged_run_is_neither_continued_nor_trained_again(tmp_path: Path) -
 
 def test_the_command_of_a_run_gives_its_settings() -> None:
     """What is printed is read back as the command line reads it."""
-    from fedscope.checkpoints.file.schema import Settings, parse
+    from fedscope.checkpoints.file.fields import parse
+    from fedscope.checkpoints.file.settings import Settings
     from fedscope.federated.setup.presets import preset
 
     for name, scale in (("man/table2", "cpu"), ("fedalign/table5", "cpu"), ("fedfor/figure3", "smoke")):

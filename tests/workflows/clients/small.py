@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.federated.server.rounds import train
 from fedscope.federated.setup.federation import open_run, prepare

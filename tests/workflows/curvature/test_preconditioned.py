@@ -9,7 +9,7 @@ from torch.func import functional_call, hessian
 from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.file.state import read_state, server_vectors
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.errors import UserError

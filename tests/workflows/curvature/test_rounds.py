@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run
 from fedscope.errors import UserError

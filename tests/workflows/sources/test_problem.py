@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fedscope.checkpoints.file.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.data.loading.datasets import part
 from fedscope.errors import UserError

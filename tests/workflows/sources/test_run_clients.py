@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.data.augment import Pipeline
 from fedscope.data.partition.division import Divided

@@ -12,7 +12,8 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.diagnostics import CurvatureProbe
-from fedscope.checkpoints.file.schema import Round, Settings
+from fedscope.checkpoints.file.schema import Round
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.cli.main import call

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.errors import UserError
 from fedscope.workflows.train.one_run import train_run

@@ -20,8 +20,9 @@ from torch import Tensor
 from fedscope import __version__, extras
 from fedscope.checkpoints.file.code import code_version
 from fedscope.checkpoints.file.container import check_before_containers, check_checkpoint, is_container
+from fedscope.checkpoints.file.fields import parse
 from fedscope.checkpoints.file.formats import CHECKPOINT_FORMAT, seal, upgraded
-from fedscope.checkpoints.file.schema import CheckpointInfo, parse
+from fedscope.checkpoints.file.schema import CheckpointInfo
 from fedscope.errors import UserError
 from fedscope.storage import atomic_file
 from fedscope.storage.limits import check_extent, check_plain

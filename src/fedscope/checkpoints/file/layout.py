@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from fedscope.checkpoints.file.schema import NAME
+from fedscope.checkpoints.file.fields import NAME
 from fedscope.storage import open_regular
 
 Kind = Literal["manifest", "metrics", "rows", "checkpoint", "state", "tag"]

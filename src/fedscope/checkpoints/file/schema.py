@@ -1,68 +1,22 @@
 """The descriptions of a run, a round and a checkpoint: plain, versioned data, validated on reading.
 
 They name models, data sets and methods by their catalogue names only, so that a checkpoint can be described,
-listed and verified without building any of them. The file is long because it is one format: each of its
-models is a field of the next, down to ``Manifest`` and ``CheckpointInfo``, and a third of it are the fields
-of ``Settings``, which are the options of ``fedscope train``.
+listed and verified without building any of them. It is one format: each of its models is a field of the next,
+down to ``Manifest`` and ``CheckpointInfo``.
 """
 
 import operator
-import re
-from datetime import datetime
-from functools import partial
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from fedscope.checkpoints.file.diagnostics import Diagnostics
-from fedscope.errors import UserError
+from fedscope.checkpoints.file.fields import Finite, Moment, Name, NonNegative, Positive, Record
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.own import SHOWN, is_own
-from fedscope.validation import Plain, refusal
+from fedscope.validation import Plain
 
-OPTION = "option"  # where the fields are what the user typed
-UNKNOWN = "unknown"  # the method and the partition of a run that was added without
-PROBE_SAMPLES = 512  # that --probe-curvature measures on, unless another number is asked for
 MOST_ROWS = 1 << 26  # that the clients of a run hold together: 256 MiB
-# no path, no device of any system
-NAME = re.compile(r"(?!(?i:con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$))[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
-_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?\+00:00")
-
-Positive = Annotated[int, Field(ge=1)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-
-
-def _plain_name(name: str) -> str:
-    if not NAME.fullmatch(name):
-        raise ValueError(f"{name[:100]!r} is no run name")
-    return name
-
-
-Name = Annotated[str, AfterValidator(_plain_name)]
-
-
-def _moment(text: str) -> str:
-    if not _MOMENT.fullmatch(text):
-        raise ValueError(f"{text[:100]!r} is no time such as 2026-01-31T12:00:00+00:00")
-    datetime.fromisoformat(text)
-    return text
-
-
-Moment = Annotated[str, AfterValidator(_moment)]  # ISO 8601, UTC: such texts sort as their times do
-
-
-def _later(default: Any) -> Any:
-    """Declare a field that older records lack: with its default it is not written, so that hashes stay."""
-    return Field(default, exclude_if=partial(operator.eq, default))
-
-
-class Record(BaseModel):
-    """Base of all records: immutable, and an unknown field is an error rather than ignored."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-R = TypeVar("R", bound=BaseModel)
 
 
 class ModelSpec(Record):
@@ -98,141 +52,14 @@ class DataSpec(Record):
     source: str = Field("", exclude_if=operator.not_)  # SHA-256 of the file of data that is MODULE:FACTORY
 
 
-class Settings(Record):
-    """Everything that determines the bits of a run; the fields are the options of ``fedscope train``."""
-
-    method: str = "fedavg"
-    options: dict[str, bool | int | float | str] = {}  # of the method, by name (``--set``)
-    reading: Literal["paper", "code"] = "paper"
-    dataset: str = "digits"
-    test_data: str | None = Field(None, exclude_if=operator.not_)  # of a data set of the user's own
-    augmentation: str | None = None
-    model: str | None = None
-    partition: str = "dirichlet_balanced"
-    alpha: float | None = 0.5
-    exhausted: Literal["redraw", "refill"] = "redraw"
-    phi: Annotated[float, Field(gt=0, le=1)] | None = None
-    rho: Annotated[float, Field(gt=0, le=1)] | None = None
-    shards: Positive | None = _later(None)
-    classes_per_client: Positive | None = _later(None)
-    clients: Positive = 8
-    participation: Annotated[float, Field(gt=0, le=1)] = 1.0
-    sampling: Literal["all", "fixed_fraction", "bernoulli"] = "fixed_fraction"
-    memory: Literal["keep", "reset"] = "keep"
-    rounds: Positive = 20
-    epochs: Positive = 2
-    local_steps: Positive | None = _later(None)
-    stragglers: Annotated[float, Field(ge=0, le=1)] = _later(0.0)
-    straggler_min: Positive = _later(1)
-    batch_size: Positive = 32
-    lr: NonNegative = 0.05
-    lr_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
-    lr_schedule: Literal["exponential", "step", "cosine"] = _later("exponential")
-    lr_step: Positive | None = _later(None)
-    lr_min: NonNegative = _later(0.0)
-    lr_warmup: Annotated[int, Field(ge=0)] = _later(0)
-    optimizer: Literal["sgd", "adam", "adamw"] = _later("sgd")
-    adam_beta1: Annotated[float, Field(ge=0, lt=1)] = _later(0.9)
-    adam_beta2: Annotated[float, Field(ge=0, lt=1)] = _later(0.999)
-    adam_eps: Annotated[float, Field(gt=0, allow_inf_nan=False)] = _later(1e-8)
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    nesterov: bool = False
-    optimizer_state: Literal["round", "client"] = "round"
-    weight_decay: NonNegative = 1e-4
-    clip: Annotated[float, Field(gt=0)] | None = None
-    precision: Literal["fp32", "bf16"] = "fp32"
-    compile: bool = False
-    head: bool | None = None
-    shortcut: Literal["A", "B"] | None = None
-    drop_last: bool = False
-    weights: Literal["n_k", "n_used", "uniform"] | None = None
-    stack: Positive = 1
-    train_samples: Positive | None = None
-    test_samples: Positive | None = None
-    clients_limit: Positive | None = None
-    steps_limit: Positive | None = None
-    validation: Annotated[float, Field(ge=0, le=0.5)] = Field(0.0, exclude_if=operator.not_)
-    evaluate_on: Literal["test", "validation"] = "test"
-    eval_model: Literal["cld", "sel", "all"] = "cld"
-    eval_drop_last: bool | None = None
-    target: Annotated[float, Field(gt=0, le=1)] | None = None
-    shift: Literal["none", "bernoulli", "fixed10"] = "none"
-    shift_probability: Annotated[float, Field(ge=0, le=1)] = 0.05
-    shift_sequence: Annotated[int, Field(ge=0)] = 0
-    shift_metric: Literal["mean_best_since_shift", "mean_current"] = "mean_best_since_shift"
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    device: str = "cpu"
-    threads: Positive = 1
-    save_clients: Literal["last", "all", "none"] = "last"
-    keep_every: Annotated[int, Field(ge=0)] = 0
-    probe_curvature: Annotated[int, Field(ge=0)] = Field(0, exclude_if=operator.not_)
-    probe_samples: Positive = Field(PROBE_SAMPLES, exclude_if=lambda count: count == PROBE_SAMPLES)
-
-    @model_validator(mode="after")
-    def _nesterov_has_momentum(self) -> "Settings":
-        if self.nesterov and not self.momentum:
-            raise ValueError("Nesterov momentum needs --momentum above 0")
-        return self
-
-    @model_validator(mode="after")
-    def _momentum_is_of_sgd(self) -> "Settings":
-        if self.momentum and self.optimizer != "sgd":
-            raise ValueError(
-                f"--momentum is of --optimizer sgd; use --momentum 0 with {self.optimizer}, which has "
-                "--adam-beta1"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _rate_can_fall(self) -> "Settings":
-        if (self.lr_schedule == "step") != (self.lr_step is not None):
-            raise ValueError(
-                "--lr-schedule step needs --lr-step, the rounds from one drop to the next; no other takes it"
-            )
-        if self.lr_min > self.lr:
-            raise ValueError(f"--lr-min {self.lr_min:g} is above --lr {self.lr:g}; lower it")
-        return self
-
-    @model_validator(mode="after")
-    def _stragglers_do_less(self) -> "Settings":
-        most = self.local_steps or self.epochs
-        if self.stragglers and self.straggler_min > most:
-            what = "steps" if self.local_steps else "epochs"
-            raise ValueError(f"--straggler-min {self.straggler_min} is above {most} {what}; lower it")
-        return self
-
-    @model_validator(mode="after")
-    def _shifts_are_on(self) -> "Settings":
-        if self.shift == "none" and (self.shift_probability, self.shift_sequence) != (0.05, 0):
-            raise ValueError(
-                "--shift-probability and --shift-sequence have no effect without --shift; leave them out, or "
-                "add --shift bernoulli or fixed10"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _validates_once(self) -> "Settings":
-        if self.validation and self.evaluate_on == "validation":
-            raise ValueError(
-                "--evaluate-on validation is the data set's own split; leave it out, or --validation"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _stacks_are_plain(self) -> "Settings":
-        if self.stack > 1 and (self.compile or self.precision != "fp32"):
-            raise ValueError(
-                "--stack is for small models in fp32; use it without --compile and --precision bf16"
-            )
-        return self
-
-
 class PresetUse(Record):
     """The preset that a run started from, what the user changed, and which of its values no source gives."""
 
     name: str  # as ``fedscope presets list`` has it
     overridden: tuple[str, ...] = ()  # settings and options
-    provisional: dict[str, str] = {}  # setting or option → why its value is only a proposal
+    provisional: dict[str, str] = Field(
+        default_factory=dict
+    )  # setting or option → why its value is only a proposal
 
 
 class Added(Record):
@@ -355,7 +182,7 @@ class CheckpointInfo(Record):
     # which global model: as in Settings.eval_model, or what clients started from where that is another
     average: Literal["cld", "sel", "all", "sent"] = "cld"
     samples: Positive | None  # n_k of a client; all training samples for the global model; None: unknown
-    metrics: dict[str, Finite | None] = {}  # of its round; null where not finite
+    metrics: dict[str, Finite | None] = Field(default_factory=dict)  # of its round; null where not finite
     settings: Settings  # all options of the training
     model: ModelSpec  # the network
     data: DataSpec  # the data set
@@ -377,17 +204,3 @@ def difference(manifest: Manifest, info: CheckpointInfo) -> str | None:
 def _unsourced(record: Manifest | CheckpointInfo, section: str) -> object:
     """Return a section without the hash of its code, which may change while a run is continued."""
     return getattr(record, section).model_copy(update={"source": ""})
-
-
-def parse(kind: type[R], data: object, what: str) -> R:
-    """Validate ``data`` as a record; ``what`` names its origin in the error, ``OPTION`` the command line.
-
-    Raises:
-        UserError: the data is of another format, or a field is missing or out of range.
-    """
-    try:
-        return kind.model_validate(data)
-    except ValidationError as error:
-        if what == OPTION:
-            raise UserError(refusal(error, kind.model_json_schema(), flags=True)) from error
-        raise UserError(f"{what}: {refusal(error, kind.model_json_schema())}") from error

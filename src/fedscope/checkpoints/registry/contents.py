@@ -14,8 +14,8 @@ from typing import Annotated
 from pydantic import Field
 
 from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.file.fields import Name, Record, parse
 from fedscope.checkpoints.file.formats import seal, upgraded
-from fedscope.checkpoints.file.schema import Name, Record, parse
 from fedscope.storage import open_regular
 from fedscope.storage.limits import parse_json
 

@@ -22,7 +22,8 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from fedscope.checkpoints.file import layout
-from fedscope.checkpoints.file.schema import NAME, Manifest
+from fedscope.checkpoints.file.fields import NAME
+from fedscope.checkpoints.file.schema import Manifest
 from fedscope.checkpoints.registry import index
 from fedscope.checkpoints.registry.addresses import addresses, path_of
 from fedscope.checkpoints.registry.index import COLUMNS, Row

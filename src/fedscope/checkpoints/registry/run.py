@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.file.fields import NAME, parse
 from fedscope.checkpoints.file.formats import RUN_FORMAT, seal, upgraded
-from fedscope.checkpoints.file.schema import NAME, Manifest, Round, parse
+from fedscope.checkpoints.file.schema import Manifest, Round
 from fedscope.errors import UserError
 from fedscope.storage import append, locked, move, read_bytes, remove, touch, write_text
 from fedscope.storage.limits import parse_json

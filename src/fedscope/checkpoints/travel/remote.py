@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from pathlib import Path
 
-from fedscope.checkpoints.file.schema import NAME
+from fedscope.checkpoints.file.fields import NAME
 from fedscope.errors import UserError
 
 CHUNK = 1 << 20

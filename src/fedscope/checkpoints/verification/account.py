@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from fedscope.checkpoints.file.schema import CheckpointInfo, Manifest, Round, RowsSpec, Settings
+from fedscope.checkpoints.file.schema import CheckpointInfo, Manifest, Round, RowsSpec
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.best import best
 
 METRICS = "metrics.jsonl"

@@ -12,7 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from fedscope.checkpoints.file import layout
-from fedscope.checkpoints.file.schema import CheckpointInfo, Round, RowsSpec, Settings, difference
+from fedscope.checkpoints.file.schema import CheckpointInfo, Round, RowsSpec, difference
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.verification.account import METRICS, Account, LoadedCheckpoint
 
 Problem = tuple[str, str]  # file, what is wrong

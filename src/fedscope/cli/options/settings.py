@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import click
 from pydantic_core import PydanticUndefined
 
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.cli.options import completion
 from fedscope.cli.options.shared import Decorator
 

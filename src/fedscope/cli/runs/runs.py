@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.best import best, chosen_on
 from fedscope.checkpoints.registry.registry import COLUMNS, Registry, Row, Run
 from fedscope.cli.options import completion, shared

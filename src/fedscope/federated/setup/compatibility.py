@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.data.augment import Pipeline
 from fedscope.data.loading.datasets import Split
 from fedscope.data.partition.partition import FRESH

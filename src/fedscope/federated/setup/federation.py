@@ -17,8 +17,8 @@ from fedscope.checkpoints.file.schema import (
     ModelSpec,
     PresetUse,
     RowsSpec,
-    Settings,
 )
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.method_code import method_code
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.registry.rows import ClientRows, packed

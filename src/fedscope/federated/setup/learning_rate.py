@@ -10,7 +10,7 @@ After s = t − 1 − W further rounds of S = T − W it is
 
 import math
 
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 
 
 def learning_rate(settings: Settings, round: int) -> float:

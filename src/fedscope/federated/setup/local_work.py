@@ -7,7 +7,7 @@ FedProx), with s = 1 and 2 … 5 FedNova's random local epochs (Wang et al. 2020
 
 import math
 
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.streams import numpy_stream
 
 

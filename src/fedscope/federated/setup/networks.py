@@ -4,8 +4,9 @@ import torch
 from torch import nn
 
 from fedscope import own as code
-from fedscope.checkpoints.file.schema import ModelSpec, Settings
-from fedscope.checkpoints.file.schema import parse as parse_record
+from fedscope.checkpoints.file.fields import parse as parse_record
+from fedscope.checkpoints.file.schema import ModelSpec
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.data.loading.datasets import Dataset
 from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.errors import UserError

@@ -11,7 +11,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from fedscope.checkpoints.file.schema import PresetUse, Settings
+from fedscope.checkpoints.file.schema import PresetUse
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.data.partition.partition import PARAMETERS
 from fedscope.errors import UserError, suggestion
 from fedscope.federated.methods import parse

@@ -2,7 +2,7 @@
 
 import torch
 
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.checkpoints.registry.rows import ClientRows, rows_spec, rows_trained_on
 from fedscope.data.loading.datasets import Dataset, Split, part

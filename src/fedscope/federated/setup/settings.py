@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.data.partition.division import division
 from fedscope.data.partition.partition import PARAMETERS
 from fedscope.data.partition.shift import run_maps

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from fedscope.checkpoints.file.schema import Round, Settings
+from fedscope.checkpoints.file.schema import Round
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.records.entries import Record
 from fedscope.records.outcomes import OutcomesRecord
 from fedscope.records.reading import Kept

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedscope.checkpoints.file.schema import PresetUse, Settings, parse
+from fedscope.checkpoints.file.fields import parse
+from fedscope.checkpoints.file.schema import PresetUse
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.errors import UserError
 from fedscope.federated.setup.presets import preset
 from fedscope.federated.setup.settings import settled

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedscope.checkpoints.file.schema import Round, Settings
+from fedscope.checkpoints.file.schema import Round
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.choices import Reading
 from fedscope.federated.server.summary import summary
 from fedscope.records.clients import Amount

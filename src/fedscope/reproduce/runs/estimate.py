@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from statistics import fmean
 
-from fedscope.checkpoints.file.schema import Settings
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.data.partition.partition import FRESH
 from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.federated.methods import parse

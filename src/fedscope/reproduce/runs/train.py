@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fedscope.checkpoints.file.schema import PresetUse, Settings, parse
+from fedscope.checkpoints.file.fields import parse
+from fedscope.checkpoints.file.schema import PresetUse
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.federated.setup.presets import preset
 from fedscope.federated.setup.settings import settled
 from fedscope.reproduce.recipes.cells import Cell

@@ -9,7 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint, load_checkpoint
-from fedscope.checkpoints.file.schema import UNKNOWN
+from fedscope.checkpoints.file.fields import UNKNOWN
 from fedscope.checkpoints.registry.run import Run
 from fedscope.errors import UserError
 from fedscope.federated.methods import parse

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedscope.checkpoints.file.schema import UNKNOWN
+from fedscope.checkpoints.file.fields import UNKNOWN
 from fedscope.errors import UserError
 from fedscope.landscape.loss.mean_loss import is_mean
 from fedscope.landscape.loss.trees import joined

@@ -9,7 +9,8 @@ from typing import overload
 from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import content_hash, describe_checkpoint, load_checkpoint
-from fedscope.checkpoints.file.schema import UNKNOWN, CheckpointInfo
+from fedscope.checkpoints.file.fields import UNKNOWN
+from fedscope.checkpoints.file.schema import CheckpointInfo
 from fedscope.errors import UserError
 from fedscope.landscape.loss.state_space import StateSpace
 from fedscope.landscape.surfaces.planes import Networks

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.file.checkpoint import Checkpoint, content_hash, load_checkpoint
-from fedscope.checkpoints.file.schema import UNKNOWN, CheckpointInfo
+from fedscope.checkpoints.file.fields import UNKNOWN
+from fedscope.checkpoints.file.schema import CheckpointInfo
 from fedscope.checkpoints.foreign.fitting import fit
 from fedscope.checkpoints.foreign.reading import read
 from fedscope.checkpoints.registry.owned import data_note, names, network_note

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint, load_checkpoint
-from fedscope.checkpoints.file.schema import UNKNOWN, CheckpointInfo
+from fedscope.checkpoints.file.fields import UNKNOWN
+from fedscope.checkpoints.file.schema import CheckpointInfo
 from fedscope.checkpoints.foreign.reading import clients_in
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.checkpoints.registry.rows import ClientRows

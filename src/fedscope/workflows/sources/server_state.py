@@ -7,7 +7,8 @@ from torch import Tensor
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import content_hash
-from fedscope.checkpoints.file.schema import UNKNOWN, CheckpointInfo
+from fedscope.checkpoints.file.fields import UNKNOWN
+from fedscope.checkpoints.file.schema import CheckpointInfo
 from fedscope.checkpoints.file.state import read_state, server_vectors
 from fedscope.checkpoints.registry.run import Run
 from fedscope.errors import UserError

@@ -5,7 +5,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fedscope.checkpoints.file.schema import OPTION, PresetUse, Settings, parse
+from fedscope.checkpoints.file.fields import OPTION, parse
+from fedscope.checkpoints.file.schema import PresetUse
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.method_code import method_note
 from fedscope.checkpoints.registry.owned import data_note, network_note
 from fedscope.checkpoints.registry.registry import Registry

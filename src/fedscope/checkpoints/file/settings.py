@@ -1,0 +1,141 @@
+"""Everything that determines the bits of a run: the options of ``fedscope train``."""
+
+import operator
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from fedscope.checkpoints.file.fields import NonNegative, Positive, Record, later
+
+PROBE_SAMPLES = 512  # that --probe-curvature measures on, unless another number is asked for
+
+
+class Settings(Record):
+    """Everything that determines the bits of a run; the fields are the options of ``fedscope train``."""
+
+    method: str = "fedavg"
+    options: dict[str, bool | int | float | str] = Field(
+        default_factory=dict
+    )  # of the method, by name (``--set``)
+    reading: Literal["paper", "code"] = "paper"
+    dataset: str = "digits"
+    test_data: str | None = Field(None, exclude_if=operator.not_)  # of a data set of the user's own
+    augmentation: str | None = None
+    model: str | None = None
+    partition: str = "dirichlet_balanced"
+    alpha: float | None = 0.5
+    exhausted: Literal["redraw", "refill"] = "redraw"
+    phi: Annotated[float, Field(gt=0, le=1)] | None = None
+    rho: Annotated[float, Field(gt=0, le=1)] | None = None
+    shards: Positive | None = later(None)
+    classes_per_client: Positive | None = later(None)
+    clients: Positive = 8
+    participation: Annotated[float, Field(gt=0, le=1)] = 1.0
+    sampling: Literal["all", "fixed_fraction", "bernoulli"] = "fixed_fraction"
+    memory: Literal["keep", "reset"] = "keep"
+    rounds: Positive = 20
+    epochs: Positive = 2
+    local_steps: Positive | None = later(None)
+    stragglers: Annotated[float, Field(ge=0, le=1)] = later(0.0)
+    straggler_min: Positive = later(1)
+    batch_size: Positive = 32
+    lr: NonNegative = 0.05
+    lr_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
+    lr_schedule: Literal["exponential", "step", "cosine"] = later("exponential")
+    lr_step: Positive | None = later(None)
+    lr_min: NonNegative = later(0.0)
+    lr_warmup: Annotated[int, Field(ge=0)] = later(0)
+    optimizer: Literal["sgd", "adam", "adamw"] = later("sgd")
+    adam_beta1: Annotated[float, Field(ge=0, lt=1)] = later(0.9)
+    adam_beta2: Annotated[float, Field(ge=0, lt=1)] = later(0.999)
+    adam_eps: Annotated[float, Field(gt=0, allow_inf_nan=False)] = later(1e-8)
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    nesterov: bool = False
+    optimizer_state: Literal["round", "client"] = "round"
+    weight_decay: NonNegative = 1e-4
+    clip: Annotated[float, Field(gt=0)] | None = None
+    precision: Literal["fp32", "bf16"] = "fp32"
+    compile: bool = False
+    head: bool | None = None
+    shortcut: Literal["A", "B"] | None = None
+    drop_last: bool = False
+    weights: Literal["n_k", "n_used", "uniform"] | None = None
+    stack: Positive = 1
+    train_samples: Positive | None = None
+    test_samples: Positive | None = None
+    clients_limit: Positive | None = None
+    steps_limit: Positive | None = None
+    validation: Annotated[float, Field(ge=0, le=0.5)] = Field(0.0, exclude_if=operator.not_)
+    evaluate_on: Literal["test", "validation"] = "test"
+    eval_model: Literal["cld", "sel", "all"] = "cld"
+    eval_drop_last: bool | None = None
+    target: Annotated[float, Field(gt=0, le=1)] | None = None
+    shift: Literal["none", "bernoulli", "fixed10"] = "none"
+    shift_probability: Annotated[float, Field(ge=0, le=1)] = 0.05
+    shift_sequence: Annotated[int, Field(ge=0)] = 0
+    shift_metric: Literal["mean_best_since_shift", "mean_current"] = "mean_best_since_shift"
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    device: str = "cpu"
+    threads: Positive = 1
+    save_clients: Literal["last", "all", "none"] = "last"
+    keep_every: Annotated[int, Field(ge=0)] = 0
+    probe_curvature: Annotated[int, Field(ge=0)] = Field(0, exclude_if=operator.not_)
+    probe_samples: Positive = Field(PROBE_SAMPLES, exclude_if=lambda count: count == PROBE_SAMPLES)
+
+    @model_validator(mode="after")
+    def _nesterov_has_momentum(self) -> "Settings":
+        if self.nesterov and not self.momentum:
+            raise ValueError("Nesterov momentum needs --momentum above 0")
+        return self
+
+    @model_validator(mode="after")
+    def _momentum_is_of_sgd(self) -> "Settings":
+        if self.momentum and self.optimizer != "sgd":
+            raise ValueError(
+                f"--momentum is of --optimizer sgd; use --momentum 0 with {self.optimizer}, which has "
+                "--adam-beta1"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _rate_can_fall(self) -> "Settings":
+        if (self.lr_schedule == "step") != (self.lr_step is not None):
+            raise ValueError(
+                "--lr-schedule step needs --lr-step, the rounds from one drop to the next; no other takes it"
+            )
+        if self.lr_min > self.lr:
+            raise ValueError(f"--lr-min {self.lr_min:g} is above --lr {self.lr:g}; lower it")
+        return self
+
+    @model_validator(mode="after")
+    def _stragglers_do_less(self) -> "Settings":
+        most = self.local_steps or self.epochs
+        if self.stragglers and self.straggler_min > most:
+            what = "steps" if self.local_steps else "epochs"
+            raise ValueError(f"--straggler-min {self.straggler_min} is above {most} {what}; lower it")
+        return self
+
+    @model_validator(mode="after")
+    def _shifts_are_on(self) -> "Settings":
+        if self.shift == "none" and (self.shift_probability, self.shift_sequence) != (0.05, 0):
+            raise ValueError(
+                "--shift-probability and --shift-sequence have no effect without --shift; leave them out, or "
+                "add --shift bernoulli or fixed10"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _validates_once(self) -> "Settings":
+        if self.validation and self.evaluate_on == "validation":
+            raise ValueError(
+                "--evaluate-on validation is the data set's own split; leave it out, or --validation"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _stacks_are_plain(self) -> "Settings":
+        if self.stack > 1 and (self.compile or self.precision != "fp32"):
+            raise ValueError(
+                "--stack is for small models in fp32; use it without --compile and --precision bf16"
+            )
+        return self
