@@ -153,9 +153,12 @@ def test_it_repeats_the_paper_s_accuracies() -> None:
     assert said == (*ours, *papers)
 
 
-def test_fedalign_s_model_is_the_most_accurate_and_the_sharpest() -> None:
+def test_the_smallest_lambda_max_go_with_the_lowest_accuracies() -> None:
+    assert "the two smallest λ_max, MOON's and FedAlign's, go with the two lowest" in README.read_text(
+        "utf-8"
+    )
     entries = _gallery("fedalign/table1-cpu")
-    for quantity in ("best_accuracy", "lambda_max", "lambda_max_code", "trace"):
+    for quantity in ("best_accuracy", "lambda_max", "lambda_max_code"):
         values = {entry["row"]: float(entry["value"]) for entry in entries if entry["quantity"] == quantity}
         assert len(values) == 7
-        assert max(values, key=lambda row: values[row]) == "FedAlign"
+        assert set(sorted(values, key=lambda row: values[row])[:2]) == {"MOON", "FedAlign"}

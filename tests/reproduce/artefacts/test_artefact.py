@@ -11,10 +11,12 @@ from fedscope.checkpoints.registry.registry import Registry
 from fedscope.federated.setup.presets import preset
 from fedscope.records.entries import Record
 from fedscope.reproduce.artefacts.artefact import assemble
+from fedscope.reproduce.artefacts.departures import notes
 from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.recipes.cells import Choices, cells
 from fedscope.reproduce.recipes.spec import recipe
 from fedscope.reproduce.runs.inventory import Match, RunInventory
+from tests.reproduce.recipes.test_quantities import compared
 from tests.reproduce.runs.test_inventory import cell, held
 
 LISTED = ", ".join(map(str, preset("man/t2/delta0.3").seeds))
@@ -82,6 +84,21 @@ def test_accuracies_on_all_test_samples_are_paired(
     )
     (run,) = RunInventory(Registry(tmp_path)).runs[wanted.identity]
     assert list(FilledCell(wanted, Match(run, wanted.settings.rounds), tmp_path).measures) == names
+
+
+def test_errors_of_clients_that_are_not_known_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record from before errors over the clients' rows were measured has those of the probes alone."""
+    wanted = cell("FedAvg", "", "fedalign/table1")
+    held(tmp_path, "a", wanted, "best.pt", rounds=20)
+    (run,) = RunInventory(Registry(tmp_path)).runs[wanted.identity]
+    for populations, said in ((None, True), ({"H_N": None, "H_D": None}, False)):
+        found = compared(populations=populations)
+        monkeypatch.setattr("fedscope.reproduce.artefacts.filled.cached_result", lambda *_, own=found: own)
+        told = [line for line in notes([FilledCell(wanted, Match(run, 20), tmp_path)]) if "alone" in line]
+        assert told == [line for line in told if line.endswith("not known: FedAvg")]
+        assert bool(told) is said
 
 
 def test_a_run_that_diverged_is_told_in_its_cell(tmp_path: Path) -> None:

@@ -8,6 +8,20 @@ from fedscope.records.hessian import HessianRecord
 from fedscope.reproduce.recipes.quantities import Number, from_metrics, from_record
 
 
+def compared(**changes: object) -> HessianRecord:
+    """Return a record of three compared clients."""
+    mean = {"value": 0.8, "stderr": 0.01, "resolved": True}
+    both = {"tensor": mean, "parameter": mean}
+    cross = {"clients": 3, "pairs": "distinct", "H_N": both, "H_D": both, **changes}
+    return HessianRecord.read({
+        "schema": "fedscope/hessian/1", "checkpoint": {"sha256": "0"},
+        "problem": {"samples": 8, "operator": "hessian"},
+        "lambda_max": {"value": 1.0, "residual": 0.0, "stderr_data": 0.1},
+        "eigenvalues": [], "density": None,
+        "trace": {"value": 1.0, "stderr_probe": 0.1, "stderr_data": 0.1}, "cross_client": cross,
+    })  # fmt: skip
+
+
 @pytest.mark.parametrize(("name", "share"), [("accuracy", 0.9), ("best_accuracy", 0.95)])
 def test_an_accuracy_has_the_binomial_error_of_its_test_samples(name: str, share: float) -> None:
     metrics = [Round(round=1, accuracy=0.95), Round(round=2, accuracy=0.9)]
@@ -26,20 +40,8 @@ def test_a_round_takes_its_mean_time_with_its_standard_error() -> None:
 
 
 def test_what_all_clients_rows_say_stands_in_a_table_where_it_is_known() -> None:
-    def record(**changes: object) -> HessianRecord:
-        mean = {"value": 0.8, "stderr": 0.01, "resolved": True}
-        both = {"tensor": mean, "parameter": mean}
-        cross = {"clients": 3, "pairs": "distinct", "H_N": both, "H_D": both, **changes}
-        return HessianRecord.read({
-            "schema": "fedscope/hessian/1", "checkpoint": {"sha256": "0"},
-            "problem": {"samples": 8, "operator": "hessian"},
-            "lambda_max": {"value": 1.0, "residual": 0.0, "stderr_data": 0.1},
-            "eigenvalues": [], "density": None,
-            "trace": {"value": 1.0, "stderr_probe": 0.1, "stderr_data": 0.1}, "cross_client": cross,
-        })  # fmt: skip
-
     whole = {"value": 0.9, "stderr": 0.05, "resolved": True, "dof": 15}
     populations = {"H_N": None, "H_D": {"tensor": whole, "parameter": None}}
-    assert from_record("H_D_tensor", record()) == Number(0.8, 0.01)
-    assert from_record("H_D_tensor", record(populations=populations)) == Number(0.9, 0.05, 15)
-    assert from_record("H_D", record(populations=populations)) == Number(0.8, 0.01)
+    assert from_record("H_D_tensor", compared()) == Number(0.8, 0.01)
+    assert from_record("H_D_tensor", compared(populations=populations)) == Number(0.9, 0.05, 15)
+    assert from_record("H_D", compared(populations=populations)) == Number(0.8, 0.01)

@@ -12,7 +12,7 @@ from tests.reproduce.runs.test_inventory import cell, held
 
 def test_a_round_is_so_many_image_passes() -> None:
     assert per_round(cell("FedAvg").settings) == 50_000 * 0.1 * 5
-    assert per_round(cell("FedAvg", "", "fedalign/table1").settings) == 20_000 * 5
+    assert per_round(cell("FedAvg", "", "fedalign/table1").settings) == 50_000 * 2
     tailed = cell("FedAvg", "column 2", "fedfor/table2").settings
     drawn = 10 * longtail_counts(500, 10, 0.01).sum()  # of 10 clients, 5000 rows each
     assert per_round(tailed) == pytest.approx(2 * drawn, rel=0.01)

@@ -115,7 +115,7 @@ def test_a_run_killed_between_its_last_round_and_its_final_model_is_finished_fir
 
 def test_uploads_are_of_the_last_round(tmp_path: Path) -> None:
     wanted = cell("FedAvg", "", "fedalign/table1")
-    held(tmp_path, "longer", wanted, "best.pt", "round-0012.pt", rounds=20)
+    held(tmp_path, "longer", wanted, "best.pt", "round-0020.pt", rounds=30)
     assert found(tmp_path, wanted) is None
 
 

@@ -62,7 +62,8 @@ class Measure:
         amount = "all" if self.samples is None else f"{self.samples:,}"
         text = f"{self.kind} on {amount} {'training' if self.split == 'train' else self.split} samples"
         if self.reading == "code":
-            text = f"{self.kind} as the published scripts, {self.product_batches} batches a product"
+            batches = f"{self.product_batches} batch{'es' * (self.product_batches != 1)}"
+            text = f"{self.kind} as the published scripts, {batches} a product"
         elif self.uploads:
             amount = "all" if self.samples is None else f"up to {self.samples:,}"
             probes = f", {self.client_probes} probes each" if self.client_probes else ""
