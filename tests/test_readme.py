@@ -154,9 +154,7 @@ def test_it_repeats_the_paper_s_accuracies() -> None:
 
 
 def test_the_smallest_lambda_max_go_with_the_lowest_accuracies() -> None:
-    assert "the two smallest λ_max, MOON's and FedAlign's, go with the two lowest" in README.read_text(
-        "utf-8"
-    )
+    assert "the two smallest λ_max, MOON's and FedAlign's" in README.read_text("utf-8")
     entries = _gallery("fedalign/table1-cpu")
     for quantity in ("best_accuracy", "lambda_max", "lambda_max_code"):
         values = {entry["row"]: float(entry["value"]) for entry in entries if entry["quantity"] == quantity}

@@ -94,7 +94,8 @@ def test_errors_of_clients_that_are_not_known_are_said(
     held(tmp_path, "a", wanted, "best.pt", rounds=20)
     (run,) = RunInventory(Registry(tmp_path)).runs[wanted.identity]
     for populations, said in ((None, True), ({"H_N": None, "H_D": None}, False)):
-        found = compared(populations=populations)
+        problem = {"samples": 8, "operator": "hessian", "reading": "paper"}
+        found = compared(populations=populations).edited(problem=problem)
         monkeypatch.setattr("fedscope.reproduce.artefacts.filled.cached_result", lambda *_, own=found: own)
         told = [line for line in notes([FilledCell(wanted, Match(run, 20), tmp_path)]) if "alone" in line]
         assert told == [line for line in told if line.endswith("not known: FedAvg")]
