@@ -28,6 +28,8 @@ def test_a_sweep_from_dry_run_to_results(fedscope: Command) -> None:
     assert fedscope("sweep", "s.toml", "--dry-run").out.startswith("done  fedscope")
     refused = fedscope("sweep", "s.toml", "--slurm")
     assert (refused.code, "all 1 jobs are done" in refused.err) == (2, True)
+    assert fedscope("sweep", "s.toml", "--again", "--dry-run").code == 0
+    assert fedscope("sweep", "s.toml", "--dry-run").out.startswith("done  fedscope")  # it changed nothing
     array = fedscope("sweep", "s.toml", "--slurm", "--again")
     assert (array.code, array.out.strip()) == (0, "s/array.sbatch")
 

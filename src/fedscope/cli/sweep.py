@@ -29,7 +29,7 @@ EXAMPLES = {
 @click.option("--slurm", "as_array", is_flag=True, help="Run nothing: write a Slurm array of what is left.")
 @click.option("--task", type=click.IntRange(0), help="Run this job alone, of the list of an array.")
 @click.option("--dry-run", is_flag=True, help="Say what would run.")
-@click.option("--again", is_flag=True, help="Run what is done, too.")
+@click.option("--again", is_flag=True, help="Run what is done once more; what is trained stays.")
 @shared.registry
 @shared.json_target
 def command(
@@ -56,7 +56,7 @@ def command(
     content = file.read(path)
     jobs = expand(content, registry, out, threads)
     check(jobs)
-    if again:
+    if again and not dry_run:
         for job in jobs:
             job.forget(out)
     if dry_run:

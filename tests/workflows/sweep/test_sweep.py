@@ -51,6 +51,17 @@ def test_a_training_has_a_name_and_no_checkpoint() -> None:
     assert " a " not in words(found[0])
 
 
+def test_a_training_asks_for_no_run_of_the_file_s_patterns() -> None:
+    found = expand(sweep(checkpoints=["z*"], jobs={"a": {"command": "train"}}), Path("reg"), Path("out"), 1)
+    assert [job.name for job in found] == ["a/a"]
+
+
+def test_every_landscape_has_a_picture_of_its_own() -> None:
+    jobs = {"j": {"command": "plot-landscape"}}
+    found = expand(sweep(checkpoints=["a", "b"], jobs=jobs), Path("reg"), Path("out"), 1)
+    assert ["--out out/j/a.png" in words(found[0]), "--out out/j/b.png" in words(found[1])] == [True, True]
+
+
 def test_patterns_are_runs_of_the_registry(run: Run) -> None:
     jobs = {"j": {"command": "hessian"}, "k": {"command": "clients", "checkpoints": ["./x.pt"]}}
     found = expand(sweep(checkpoints=["t*y@best"], jobs=jobs), run.root, Path("out"), 1)
@@ -76,6 +87,7 @@ def test_a_file_of_each_job_s_own() -> None:
         ("[jobs.a", "cannot be read"),
         ("[jobs.a]\ncommand = 'hessian'", "jobs.a has no checkpoint; name some"),
         ("checkpoints = ['a']\n[jobs.a]\ncommand = 'hessian'\neach = { tol = [] }", "each.tol has no value"),
+        ("[jobs.a]\ncommand = 'train'\noptions = { name = 'x' }", "jobs.a: the sweep itself gives --name"),
         ("checkpoints = ['a']\n[jobs.a]\ncommand = 'hessian'\neach = { tol = [1, 1] }", "are called a/a"),
     ],
 )  # fmt: skip
@@ -134,6 +146,24 @@ def test_an_interrupted_training_is_resumed(run: Run) -> None:
         )  # fmt: skip
     finally:
         run.final.write_bytes(final)
+
+
+def test_a_training_that_outlived_its_sweep_is_done(run: Run, tmp_path: Path) -> None:
+    line = ("train", "--registry", str(run.root), "--name", run.name)
+    stranger = Job("x", line)
+    stranger.begin(tmp_path)  # of a run that was there before
+    assert not stranger.done(tmp_path)
+    final = run.final.read_bytes()
+    run.final.unlink()
+    try:
+        Job("y", line).begin(tmp_path)
+        assert not Job("y", line).done(tmp_path)
+    finally:
+        run.final.write_bytes(final)
+    assert Job("y", line).done(tmp_path)  # the sweep was killed, and its child went on
+    Job("y", line).forget(tmp_path)
+    assert Job("y", line).done(tmp_path)  # --again trains nothing
+    assert not Job("y", (*line, "--seed", "1")).done(tmp_path)
 
 
 def test_an_array_has_the_jobs_that_are_left(tmp_path: Path) -> None:

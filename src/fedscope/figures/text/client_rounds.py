@@ -7,16 +7,23 @@ from typing import Literal, get_args
 
 from fedscope.figures.text.clients import GAP_NAMES, MEANS, amount_text, estimate_text
 from fedscope.figures.text.tables import Table
-from fedscope.records.clients import QUANTITIES, SYMBOLS, Amount, ClientsRecord, Quantity
+from fedscope.records.client_means import Side, Term, aligned, cost, gap
+from fedscope.records.clients import QUANTITIES, SYMBOLS, Amount, ClientsRecord
 from fedscope.records.estimates import SYMBOLS as OF_DIAGONALS
 from fedscope.records.estimates import Estimate, Symbol
 
 RoundsKind = Literal["gap", "alignment", "drift", "diagonals"]
 ROUNDS_KINDS: tuple[RoundsKind, ...] = get_args(RoundsKind)
 SHOWN_GAPS = ("discrepancy", "averaging_global", "function_at_own")  # the first is the sum of the others
-TERMS = {
+TERMS: Mapping[Term, str] = {
     "measured": "measured", "first": "first order", "second": "second order", "remainder": "remainder",
 }  # fmt: skip
+SIDES: Mapping[Side, str] = {"own": "own Hessian", "overall": "global Hessian"}
+FUNCTIONS: Mapping[Side, str] = {"overall": "F", "own": "own f_k"}
+NUMBERS: Mapping[Literal["rayleigh", "share"], str] = {
+    "rayleigh": "curvature along Δ",
+    "share": "share in top space",
+}
 Number = Amount | Estimate
 
 
@@ -69,36 +76,24 @@ def _gaps() -> Iterator[Curve]:
             yield Curve(
                 f"{SYMBOLS[quantity]} gap",
                 GAP_NAMES[name],
-                partial(_gap, quantity, name),
+                partial(gap, quantity=quantity, name=name),
                 name == "discrepancy",
             )
 
 
-def _gap(quantity: Quantity, name: str, record: ClientsRecord) -> Amount | None:
-    found = record.of(quantity)
-    return found.gap(name).mean if found else None
-
-
 def _alignment() -> Iterator[Curve]:
-    for name, side in (("own", "own Hessian"), ("overall", "global Hessian")):
-        yield Curve("curvature along Δ", side, partial(_aligned, name, "rayleigh"), main=True)
-    for name, side in (("own", "own Hessian"), ("overall", "global Hessian")):
-        yield Curve("share in top space", side, partial(_aligned, name, "share"), main=True)
-
-
-def _aligned(side: str, number: str, record: ClientsRecord) -> Amount | None:
-    return getattr(getattr(record.alignment, side), number) if record.alignment else None
+    for number, panel in NUMBERS.items():
+        for side, name in SIDES.items():
+            yield Curve(panel, name, partial(aligned, side=side, number=number), main=True)
 
 
 def _drift() -> Iterator[Curve]:
-    for name, function in (("overall", "F"), ("own", "own f_k")):
+    for side, function in FUNCTIONS.items():
         for term, said in TERMS.items():
-            if (name, term) != ("overall", "first"):  # it is zero
-                yield Curve(f"cost of {function}", said, partial(_cost, name, term), term == "measured")
-
-
-def _cost(side: str, term: str, record: ClientsRecord) -> Amount | None:
-    return getattr(getattr(record.averaging, side).mean, term) if record.averaging else None
+            if (side, term) != ("overall", "first"):  # it is zero
+                yield Curve(
+                    f"cost of {function}", said, partial(cost, side=side, term=term), term == "measured"
+                )
 
 
 def _diagonals() -> Iterator[Curve]:

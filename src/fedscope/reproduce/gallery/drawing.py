@@ -23,8 +23,7 @@ from fedscope.records.artefact import ArtefactRecord, Cell, Drawn
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord, Surface
 from fedscope.records.reading import Kept
-from fedscope.records.sharpness import SharpnessRecord
-from fedscope.records.sharpness_compared import correlated
+from fedscope.records.sharpness import CORRELATION_SCHEMA, CorrelationRecord, SharpnessRecord
 from fedscope.reproduce.artefacts.readings import TITLES, percent
 
 
@@ -216,8 +215,12 @@ def _correlation(record: ArtefactRecord) -> list[Figure]:
     found = [(one.row, one.record) for one in record.drawn if isinstance(one.record, SharpnessRecord)]
     if not record.correlations:
         return []
-    compared = correlated([one for _, one in found], "gap")
-    return [against_figure(compared, [row for row, _ in found])]
+    compared = {
+        "schema": CORRELATION_SCHEMA, "against": "gap",
+        "correlations": [one.to_json() for one in record.correlations],
+        "records": [one.to_json() for _, one in found],
+    }  # fmt: skip
+    return [against_figure(CorrelationRecord.read(compared), [row for row, _ in found])]
 
 
 _DRAWERS = {

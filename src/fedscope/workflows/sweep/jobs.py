@@ -15,7 +15,9 @@ from fedscope.storage.limits import parse_json
 from fedscope.workflows.sweep.file import Jobs, SweepFile, Value
 
 JOBS = "jobs.json"  # the frozen list, from which the tasks of an array read
+OURS = ("registry", "threads", "name", "json")  # options that a sweep gives every command
 _JOB = "{job}"
+DEFAULTS: Mapping[str, Mapping[str, Value]] = {"plot-landscape": {"out": f"{_JOB}.png"}}  # else all were one
 _RESUMED = ("--name", "--registry", "--threads", "--data-dir", "--json")  # all else is the run's
 
 
@@ -26,38 +28,54 @@ class Job:
     name: str  # GROUP/WHAT: also its files below the sweep's folder
     words: tuple[str, ...]  # after ``fedscope``
 
+    @property
+    def run(self) -> Run | None:
+        """The run that it trains; None of another command."""
+        if self.words[0] != "train":
+            return None
+        name, registry = (self.words[self.words.index(flag) + 1] for flag in ("--name", "--registry"))
+        return Run(Path(registry) / name)
+
     def log(self, out: Path) -> Path:
         """Return the file of what it printed."""
         return out / f"{self.name}.log"
 
     def done(self, out: Path) -> bool:
-        """Say whether this very command line has ended well."""
+        """Say whether this very command line has ended well, or has finished its run and was then killed."""
         try:
-            return bool(parse_json(read_bytes(self._mark(out))) == list(self.words))
+            state = parse_json(read_bytes(self._state(out)))
         except (OSError, UserError, ValueError):
             return False
+        if not isinstance(state, dict) or state.get("words") != list(self.words):
+            return False
+        return state.get("ended") is True or bool(self.run and self.run.final.exists())
 
     def now(self) -> tuple[str, ...]:
         """Return the command line: of a training that was interrupted the one that resumes it."""
-        if self.words[0] != "train":
-            return self.words
-        name, registry = (self.words[self.words.index(flag) + 1] for flag in ("--name", "--registry"))
-        run = Run(Path(registry) / name)
-        if not run.has_manifest or run.final.exists():
+        if self.run is None or not self.run.has_manifest or self.run.final.exists():
             return self.words
         kept = [self.words[i : i + 2] for i, word in enumerate(self.words) if word in _RESUMED]
         return ("train", "--resume", *(word for pair in kept for word in pair))
 
+    def begin(self, out: Path) -> None:
+        """Write down that it begins; not of a run that is there already, which another one has trained."""
+        if not (self.run and self.run.final.exists()):
+            self._write(out, ended=False)
+
     def finish(self, out: Path) -> None:
-        """Mark it as done."""
-        write_text(self._mark(out), json.dumps(self.words), below=None)
+        """Write down that it has ended well."""
+        self._write(out, ended=True)
 
     def forget(self, out: Path) -> None:
-        """Remove the mark."""
-        remove(self._mark(out), below=None, missing_ok=True)
+        """Let it run once more; a run that is trained stays."""
+        if self.run is None:
+            remove(self._state(out), below=None, missing_ok=True)
 
-    def _mark(self, out: Path) -> Path:
-        return out / f"{self.name}.done"
+    def _write(self, out: Path, *, ended: bool) -> None:
+        write_text(self._state(out), json.dumps({"words": self.words, "ended": ended}), below=None)
+
+    def _state(self, out: Path) -> Path:
+        return out / f"{self.name}.state"
 
 
 def expand(file: SweepFile, registry: Path, out: Path, threads: int) -> list[Job]:
@@ -87,24 +105,36 @@ def expand(file: SweepFile, registry: Path, out: Path, threads: int) -> list[Job
 def _of_group(
     group: str, jobs: Jobs, checkpoints: Sequence[str], registry: Path, out: Path, threads: int
 ) -> Iterator[Job]:
-    if empty := [name for name, values in jobs.each.items() if not values]:
-        raise UserError(f"jobs.{group}.each.{empty[0]} has no value")
-    given = checkpoints if jobs.checkpoints is None else jobs.checkpoints
-    targets = [one for text in given for one in _matching(text, registry)]
-    if jobs.command == "train":
-        targets = [""]
-    if not targets:
-        raise UserError(f'jobs.{group} has no checkpoint; name some: checkpoints = ["fedavg*", "flat@best"]')
-    for target in dict.fromkeys(targets):
+    _check_options(group, jobs)
+    for target in _targets(group, jobs, checkpoints, registry):
         for values in product(*jobs.each.values()):
             varied = dict(zip(jobs.each, values, strict=True))
             name = f"{group}/{_named(target, varied) or group}"
-            words = [jobs.command, *filter(None, [target]), *_options({**jobs.options, **varied}, out / name)]
+            given = {**DEFAULTS.get(jobs.command, {}), **jobs.options, **varied}
+            words = [jobs.command, *filter(None, [target]), *_options(given, out / name)]
             words += ["--registry", str(registry), "--threads", str(threads)]
-            if jobs.command == "train":
-                words += ["--name", name.replace("/", "-")]
+            words += ["--name", name.replace("/", "-")] if jobs.command == "train" else []
             words += ["--json", f"{out / name}.json"]
             yield Job(name, tuple(words))
+
+
+def _check_options(group: str, jobs: Jobs) -> None:
+    for name in (*jobs.options, *jobs.each):
+        if name.replace("_", "-") in OURS:
+            raise UserError(f"jobs.{group}: the sweep itself gives --{name}; leave it out")
+        if name in jobs.each and not jobs.each[name]:
+            raise UserError(f"jobs.{group}.each.{name} has no value")
+
+
+def _targets(group: str, jobs: Jobs, checkpoints: Sequence[str], registry: Path) -> list[str]:
+    """Return the checkpoints of a group, each once; an empty text for a training, which takes none."""
+    if jobs.command == "train":
+        return [""]
+    given = checkpoints if jobs.checkpoints is None else jobs.checkpoints
+    found = dict.fromkeys(one for text in given for one in _matching(text, registry))
+    if not found:
+        raise UserError(f'jobs.{group} has no checkpoint; name some: checkpoints = ["fedavg*", "flat@best"]')
+    return list(found)
 
 
 def _named(target: str, varied: Mapping[str, Value]) -> str:

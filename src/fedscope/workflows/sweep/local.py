@@ -13,8 +13,6 @@ from fedscope.workflows.sweep.jobs import Job
 
 Log = Callable[[str], None]
 INTERRUPTED = 130
-
-
 FEDSCOPE = (sys.executable, "-m", "fedscope")
 
 
@@ -32,6 +30,7 @@ class Processes:
 
     def run(self, job: Job, out: Path) -> int:
         """Run a job to its end, and return its exit code; what it prints goes to its log."""
+        job.begin(out)
         remove(job.log(out), below=None, missing_ok=True)
         with new_file(job.log(out), below=None) as log:
             with self._lock:
