@@ -144,7 +144,7 @@ def supplement(paper: str, out: Path) -> str:
     if not found:
         return ""
     counts = Counter[str](claim.verdict for _, record in found for claim in record.claims)
-    verdicts = [f"{counts[word]} {text}" for word, text in _COUNTED.items() if counts[word]]
+    verdicts = [f"{n} {_COUNTED[word][n > 1]}" for word in _COUNTED if (n := counts[word])]
     return filled(
         "paper.md",
         source=found[0][1].source,
@@ -176,7 +176,11 @@ def supplement(paper: str, out: Path) -> str:
     )
 
 
-_COUNTED = {"holds": "hold", "does not hold": "do not hold", "undecided": "are undecided"}
+_COUNTED = {  # one, several
+    "holds": ("holds", "hold"),
+    "does not hold": ("does not hold", "do not hold"),
+    "undecided": ("is undecided", "are undecided"),
+}
 
 
 def _stem(record: ArtefactRecord, out: Path) -> Path:
