@@ -60,6 +60,9 @@ def test_drift_is_the_spread_of_the_uploads(folder: Path) -> None:
     wanted = shares @ ((uploads - mean) ** 2).sum(1)
     assert value(folder, "drift") == pytest.approx(wanted, rel=1e-4)  # w̄ is stored in float32
     assert from_record("drift", record).error == 0
+    assert record.alignment
+    from_start = {**record.alignment.to_json(), "anchor": "start"}  # lengths of updates are no spread
+    assert from_record("drift", record.edited(alignment=from_start)) == Number(None, text="–")
 
 
 def test_numbers_of_clients_are_those_of_the_record(folder: Path) -> None:

@@ -17,6 +17,7 @@ from fedscope.federated.server.rounds import train
 from fedscope.federated.setup.federation import open_run, prepare
 from fedscope.workflows.curvature.checkpoints import curvature
 from fedscope.workflows.requests import Request
+from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import problems
 from fedscope.workflows.sources.server_state import adaptive_server
 from fedscope.workflows.sources.targets import Targets
@@ -85,6 +86,28 @@ def test_the_value_is_that_of_the_dense_matrix_and_rounds_keep_their_state(adam:
     (plain,) = curvature(_targets(adam, "@2"), replace(request, preconditioned=False))
     assert plain.record.reused  # of the record with more in it
     assert plain.record.preconditioned is None
+
+
+def _as_if(problem: Problem, **settings: object) -> Problem:
+    """Return a problem whose run had other settings."""
+    assert problem.info
+    changed = problem.info.settings.model_copy(update=settings)
+    return replace(problem, info=problem.info.model_copy(update={"settings": changed}))
+
+
+def test_the_rate_counts_the_steps_that_were_taken(adam: Run) -> None:
+    (problem,) = problems(_targets(adam, "@3"))
+    for settings, steps in (({"epochs": 3}, 3 * 2), ({"local_steps": 5}, 5)):  # of 100 rows in batches of 64
+        server = adaptive_server(_as_if(problem, **settings))
+        assert server.steps == steps
+        assert server.rate == pytest.approx(0.02 * 0.02 * steps)
+
+
+@pytest.mark.parametrize(("name", "value"), [("optimizer", "adamw"), ("stragglers", 0.5)])
+def test_local_steps_that_are_not_alike_or_not_sgd_s_are_refused(adam: Run, name: str, value: object) -> None:
+    (problem,) = problems(_targets(adam, "@3"))
+    with pytest.raises(UserError, match=f"adam has .*{'stragglers' if name == 'stragglers' else 'adamw'}"):
+        adaptive_server(_as_if(problem, **{name: value}))
 
 
 def test_what_has_no_such_server_or_state_is_refused(adam: Run, run: Run) -> None:

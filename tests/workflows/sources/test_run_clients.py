@@ -18,7 +18,7 @@ from fedscope.federated.setup.federation import Federation, open_run, prepare
 from fedscope.streams import numpy_stream, torch_stream
 from fedscope.workflows.requests import Resampling
 from fedscope.workflows.sources.problem import Problem, load
-from fedscope.workflows.sources.run_clients import ClientOrigin, Participants, loader
+from fedscope.workflows.sources.run_clients import UPLOADS, ClientOrigin, Participants, loader
 from fedscope.workflows.sources.samples import Source
 
 SETTINGS = Settings(
@@ -265,3 +265,12 @@ def test_the_published_loaders_draw_is_that_of_the_analysis(shifting: tuple[Fede
             torch.cat([inputs for inputs, _ in of]) for of in (loader(problem, asked, client)(), batches)
         )
         assert torch.equal(drawn.flatten(1).unique(dim=0), analysed.flatten(1).unique(dim=0))
+
+
+def test_rounds_can_be_compared_whose_uploads_of_two_clients_were_kept(run: Run, tmp_path: Path) -> None:
+    copied = Run(tmp_path / run.name)
+    shutil.copytree(run.folder, copied.folder)
+    assert UPLOADS.of(copied) == [2]  # the last round alone kept them
+    for path in copied.clients()[1:]:
+        path.unlink()
+    assert UPLOADS.of(copied) == []
