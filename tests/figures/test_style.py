@@ -151,6 +151,8 @@ def test_colormap_grows_evenly_lighter_and_methods_differ() -> None:
         ("2×10⁻³", "2×10$^{-3}$"),
         ("λ_max", r"$\lambda_{\max}$"),
         ("5$ and 6$", r"5\$ and 6\$"),
+        ("f_k(w_k), H_N", r"$f_k$($w_k$), $H_N$"),
+        ("a run of_k, map_k", "a run of_k, map_k"),
     ],
 )
 def test_typeset(plain: str, typed: str) -> None:

@@ -125,11 +125,12 @@ def ink_on(fill: ColorType) -> str:
 
 
 def typeset(text: str) -> str:
-    """Return plain ``text`` for matplotlib: λ_max and sub- and superscript digits become mathtext.
+    """Return plain ``text`` for matplotlib: λ_max, w_k, H_N… and sub- and superscript digits become mathtext.
 
     The serif font has no glyphs for them; a dollar sign is escaped.
     """
     text = text.replace("$", r"\$").replace("λ_max", r"$\lambda_{\max}$")
+    text = re.sub(r"\b([wpfF]_k|H_[ND])\b", r"$\1$", text)
     text = re.sub("[₀-₉]+", lambda digits: f"$_{{{digits[0].translate(_DIGITS)}}}$", text)
     return re.sub("[⁻⁰¹²³⁴-⁹]+", lambda digits: f"$^{{{digits[0].translate(_DIGITS)}}}$", text)
 

@@ -49,7 +49,7 @@ def test_a_line_has_the_means_of_the_rounds_and_a_band_of_95_percent() -> None:
     wanted = [interval(one.value, one.stderr, one.dof) for one in gaps]
     assert {round(float(y), 9) for pair in wanted for y in pair} <= ends
     assert [axes.get_ylabel() for axes in rounds_figure(found, [], "drift").axes] == [
-        "cost of F", "cost of own f_k"
+        "cost of F", "cost of own $f_k$"
     ]  # fmt: skip
 
 
