@@ -14,11 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fedscope.landscape.heterogeneity.one_round.alignment import Alignment, update_alignment
-from fedscope.landscape.heterogeneity.one_round.averaging_cost import (
-    Expansion,
-    averaging_cost,
-    expansions,
-)
+from fedscope.landscape.heterogeneity.one_round.averaging_cost import Expansion, averaging_cost, expansions
 from fedscope.landscape.heterogeneity.one_round.cells import QUANTITIES, Cell, Quantity, cell
 from fedscope.landscape.heterogeneity.one_round.eigenspaces import Eigenspace, overlaps
 from fedscope.landscape.heterogeneity.one_round.flatness_gap import GAPS, Function, Place, Point, flatness_gap
