@@ -182,7 +182,7 @@ def prepare(
     settings = settled(settings, given)  # before the data, which may take long to load
     method, device = checked(parse(settings.method)), torch.device(settings.device)
     _, pipeline = data_catalogue.pipeline(settings.dataset, settings.augmentation)
-    dataset = data_catalogue.load(settings.dataset, data_dir, settings.test_data)
+    dataset = data_catalogue.load(settings.dataset, data_dir, settings.test_data, settings.model)
     spec, model = network(settings, method, dataset, pipeline.side)
     clients, held_out = client_rows(settings, dataset, run)
     rows = [held.to(device) for held in clients]

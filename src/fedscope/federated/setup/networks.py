@@ -11,6 +11,8 @@ from fedscope.data.loading.datasets import Dataset
 from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.errors import UserError
 from fedscope.federated.record.method import Method, NetworkNeeds
+from fedscope.federated.setup.pretrained import check_pretrained
+from fedscope.lora import LoRA
 from fedscope.models import catalogue as model_catalogue
 from fedscope.models import own
 from fedscope.streams import torch_stream
@@ -50,7 +52,7 @@ def network(
 
 def rebuilt(spec: ModelSpec, generator: torch.Generator) -> nn.Module:
     """Return the network ``spec`` with weights drawn from ``generator``."""
-    return model_catalogue.build(**spec.model_dump(exclude={"source"}), generator=generator)
+    return model_catalogue.build(**spec.arguments, generator=generator)
 
 
 def _of_catalogue(
@@ -82,14 +84,18 @@ def _own(
     if needs or settings.shortcut:
         what = f"{method.name} drops residual blocks" if needs else "--shortcut is for residual networks"
         raise UserError(f"{what}, which {name} is not known to have; choose another --model")
-    model = own.network(name, torch_stream(settings.seed, "initialisation"))
-    rows = torch.arange(min(TRIED, len(dataset.train)))
+    lora = LoRA.parse(settings.lora) if settings.lora else None
+    model = own.network(name, torch_stream(settings.seed, "initialisation"), lora)
+    check_pretrained(model, method, dataset)
+    train, rows = dataset.train, torch.arange(min(TRIED, len(dataset.train)))
     _, pipeline = data_catalogue.pipeline(settings.dataset, settings.augmentation)
-    inputs, labels = pipeline.test(dataset.train.images, rows), dataset.train.labels[rows]
-    classes = own.check_classifier(model, name, inputs, labels, len(dataset.classes))
+    inputs, wanted = pipeline.test(train.images, rows), train.wanted[rows]
+    least = len(dataset.classes) if train.targets is None else 1
+    classes = own.check_classifier(model, name, inputs, wanted, least, train.task_loss)
     if settings.stack > 1:
-        own.check_stack(model, name, inputs, labels)
-    return ModelSpec(name=name, classes=classes, source=code.digest(name)), model
+        own.check_stack(model, name, inputs, wanted, train.task_loss)
+    adapters = getattr(model, "lora", None)
+    return ModelSpec(name=name, classes=classes, source=code.digest(name), lora=adapters), model
 
 
 def _headless(method: Method, name: str) -> str:
