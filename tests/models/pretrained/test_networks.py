@@ -72,7 +72,10 @@ def test_the_curvature_of_a_block_is_that_of_dense_autograd(language_model: Path
     check_symmetric(lambda v: whole @ v, torch.zeros(whole.shape[0], dtype=torch.float64))
 
 
-def test_other_folders_are_refused(language_model: Path, tmp_path: Path) -> None:
+def test_other_folders_are_refused(
+    language_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # there is nobody to ask
     with pytest.raises(UserError, match="no such folder here"):
         networks.load("hf:not_there")
     encoder = shutil.copytree(language_model, tmp_path / "encoder")

@@ -139,8 +139,9 @@ def _question(problem: Problem, request: Request, participants: Participants | N
     if request.reading == "paper":
         request = replace(request, resampling=Resampling())  # has no effect
     asked = asdict(request)
-    if not request.preconditioned:
-        del asked["preconditioned"]  # so that results from before it was there are found
+    for later in ("preconditioned", "blocks"):
+        if not asked[later]:
+            del asked[later]  # so that results from before it was there are found
     return {
         **asked,
         "versions": None,
