@@ -1,6 +1,9 @@
 """The rule of ``--stack auto``: which stacks are chosen for which settings, and that a run keeps them."""
 
+import os
+import signal
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +11,11 @@ import pytest
 import torch
 from torch import nn
 
+import fedscope
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry
+from fedscope.cli.main import call
 from fedscope.federated.methods import parse
 from fedscope.federated.setup.federation import prepare
 from fedscope.federated.setup.presets import presets
@@ -19,6 +24,7 @@ from fedscope.models import catalogue
 from fedscope.workflows.train.one_run import train_run
 from fedscope.workflows.train.request import TrainRequest, plan
 from fedscope.workflows.train.train import train
+from tests.processes import started
 
 MANY: dict[str, Any] = {
     "dataset": "synthetic", "model": "mlp_digits", "clients": 1000, "participation": 0.1, "batch_size": 18,
@@ -149,3 +155,41 @@ def test_an_older_run_goes_on_one_by_one(tmp_path: Path) -> None:
     train(request(tmp_path, "cut", resume=True, rounds=3))
     assert end(tmp_path, "cut") == end(tmp_path, "whole")
     assert end(tmp_path, "cut")[0] == 1
+
+
+@pytest.mark.slow
+def test_workers_share_the_stacks_and_change_no_bit(tmp_path: Path) -> None:
+    for workers in (1, 2, 3):
+        train(request(tmp_path, f"w{workers}", workers=workers))
+    assert end(tmp_path, "w1") == end(tmp_path, "w2") == end(tmp_path, "w3")
+    assert end(tmp_path, "w1")[0] == 17  # two stacks
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_with_its_stacks(tmp_path: Path) -> None:
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
+    line = ["train", *words, "--rounds=30", "--threads=1", "--registry", str(tmp_path), "--name"]
+    assert call([*line, "whole"]) == 0
+    with started(*line, "cut") as command:
+        next(text for text in command.errors if "round 2/" in text)
+        os.killpg(command.pid, signal.SIGKILL)
+    done = len(Registry(tmp_path).run("cut").metrics())
+    assert 2 <= done < 30
+    assert call([*line, "cut", "--resume", "--workers", "2"]) == 0
+    assert end(tmp_path, "cut") == end(tmp_path, "whole")
+
+
+class Tiny(nn.Sequential):
+    """A network of one's own that cannot be batched where it draws."""
+
+    def __init__(self, *more: nn.Module) -> None:
+        super().__init__(nn.Flatten(), nn.Linear(64, 8), *more, nn.Linear(8, 10))
+
+
+def test_a_network_of_ones_own_is_tried(tmp_path: Path) -> None:
+    for name, more, stack in (("plain", [nn.Tanh()], 17), ("drops", [nn.Dropout()], 1)):
+        settings = {**SMALL, "name": name, "rounds": 2, "epochs": 10, "method": "fedavg"}
+        run = fedscope.train(
+            model=partial(Tiny, *more), registry=tmp_path, device="cpu", threads=1, **settings
+        )
+        assert Registry(tmp_path).run(run.name).manifest().settings.stack == stack

@@ -8,12 +8,12 @@ as fast. Convolutions with weights of each client's own are slower together.
 
 from collections import Counter
 from collections.abc import Sequence, Sized
-from itertools import chain
 
 from torch import nn
 
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.federated.record.method import Method
+from fedscope.federated.record.network import is_dense
 from fedscope.federated.setup.local_work import full_work
 
 LEAST, MOST = 16, 64  # clients of a stack
@@ -38,17 +38,8 @@ def automatic_stack(settings: Settings, method: Method, model: nn.Module, rows: 
     stack = min(-(-together // parts), fits)
     small = size <= PARAMETERS and size * batch <= PRODUCTS
     plain = settings.precision == "fp32" and not settings.compile and not method.trains_alone
-    pays = plain and small and _is_dense(model) and _steps(settings, rows) >= STEPS
+    pays = plain and small and is_dense(model) and _steps(settings, rows) >= STEPS
     return stack if pays and stack >= LEAST else 1
-
-
-def _is_dense(model: nn.Module) -> bool:
-    """Say whether the network has linear layers with weights and nothing else with a state."""
-    inside = chain.from_iterable(
-        layer.parameters() for layer in model.modules() if isinstance(layer, nn.Linear)
-    )
-    linear = {id(parameter) for parameter in inside}
-    return not list(model.buffers()) and {id(parameter) for parameter in model.parameters()} == linear
 
 
 def _widest(model: nn.Module) -> int:
