@@ -1,7 +1,7 @@
 """The network that a run trains: of the catalogue or the user's own, fitted to method and data."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedscope import own as code
 from fedscope.checkpoints.file.fields import parse as parse_record
@@ -83,13 +83,29 @@ def _own(
         what = f"{method.name} drops residual blocks" if needs else "--shortcut is for residual networks"
         raise UserError(f"{what}, which {name} is not known to have; choose another --model")
     model = own.network(name, torch_stream(settings.seed, "initialisation"))
-    rows = torch.arange(min(TRIED, len(dataset.train)))
-    _, pipeline = data_catalogue.pipeline(settings.dataset, settings.augmentation)
-    inputs, labels = pipeline.test(dataset.train.images, rows), dataset.train.labels[rows]
+    inputs, labels = _tried(settings, dataset)
     classes = own.check_classifier(model, name, inputs, labels, len(dataset.classes))
     if settings.stack > 1:
         own.check_stack(model, name, inputs, labels)
     return ModelSpec(name=name, classes=classes, source=code.digest(name)), model
+
+
+def can_be_stacked(settings: Settings, model: nn.Module, dataset: Dataset) -> bool:
+    """Say whether copies of the network can be differentiated as one; those of the catalogue can."""
+    if not code.is_own(str(settings.model)):
+        return True
+    try:
+        own.check_stack(model, str(settings.model), *_tried(settings, dataset))
+    except UserError:
+        return False
+    return True
+
+
+def _tried(settings: Settings, dataset: Dataset) -> tuple[Tensor, Tensor]:
+    """Return the first inputs and labels, on which a network of the user's own is tried."""
+    rows = torch.arange(min(TRIED, len(dataset.train)))
+    _, pipeline = data_catalogue.pipeline(settings.dataset, settings.augmentation)
+    return pipeline.test(dataset.train.images, rows), dataset.train.labels[rows]
 
 
 def _headless(method: Method, name: str) -> str:
