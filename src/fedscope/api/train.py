@@ -62,7 +62,7 @@ class TrainSettings(TypedDict, total=False):
     shortcut: Literal["A", "B"]
     drop_last: bool
     weights: Literal["n_k", "n_used", "uniform"]
-    stack: int
+    stack: int | Literal["auto"]
     train_samples: int
     test_samples: int
     clients_limit: int

@@ -42,7 +42,7 @@ def _made(reference: str, lora: LoRA | None) -> Any:
 
 
 def check_classifier(
-    model: nn.Module, reference: str, inputs: Tensor, wanted: Tensor, classes: int, loss: TaskLoss
+    model: nn.Module, reference: str, inputs: Tensor, wanted: Tensor, loss: TaskLoss, classes: int
 ) -> int:
     """Return how many classes the network has, after a step on a few samples, which leave no trace.
 
@@ -50,8 +50,8 @@ def check_classifier(
         model: float32, on the CPU.
         reference: what it is called in errors.
         inputs, wanted: samples (B, …) and their classes (B,); or sequences and what follows, both (B, T).
-        classes: how many there must be at least.
         loss: of logits and what is wanted.
+        classes: how many there must be at least.
 
     Raises:
         UserError: it has nothing to train, or not in float32; it fails on the samples, or returns no logits.

@@ -67,7 +67,9 @@ class LocalTrainer:
         self.clients = ClientState(model, method, options, kept, classes)
         noted = {name: labels(model.module, options) for name, labels in method.notes.items()}
         self.observed = Observations(model.values, len(model.values), noted)
-        self.objective = Objective(self.clients, method, settings, self.observed, split.task_loss)
+        self.objective = Objective(
+            self.clients, method, settings, self.observed, split.task_loss, plain=not draws
+        )
         self._loss = torch.zeros(len(model.values), dtype=torch.float64, device=model.values.device)
         self._clip = settings.clip
         if self._clip is None and method.default_clip is not None:

@@ -12,9 +12,10 @@ from torch.func import functional_call, grad, vmap
 
 from fedscope.federated.client.observations import Observations, joined
 from fedscope.federated.client.state import ClientState
+from fedscope.federated.client.traced import Function, Traced
 from fedscope.federated.record.checked import MethodError, check_all_returned
 from fedscope.federated.record.method import Method, TaskTerm
-from fedscope.federated.record.network import Network
+from fedscope.federated.record.network import Network, is_dense, pooled_first
 from fedscope.federated.record.taps import tapped
 from fedscope.federated.record.tasks import LocalSettings
 from fedscope.federated.record.views import Batch, Draws, Pass
@@ -25,7 +26,7 @@ class Objective:
     """Differentiates the objective of clients in training; gradients go to ``model.gradient``.
 
     ``taken`` counts the gradients of the task loss that each client has computed; ``observed`` gets what the
-    steps show.
+    steps show. ``plain`` says that the network is of the catalogue, and does the same in every pass.
     """
 
     def __init__(
@@ -35,6 +36,8 @@ class Objective:
         settings: LocalSettings,
         observed: Observations,
         loss: TaskLoss,
+        *,
+        plain: bool = False,
     ):
         self.model, self.clients, self.method = clients.model, clients, method
         self.observed, self._task_loss = observed, loss
@@ -45,7 +48,13 @@ class Objective:
         self.taken = torch.zeros((), dtype=torch.int64, device=self.model.values.device)
         self.carried: set[str] = set()  # the step state that ``gradient_at`` returned
         self._whole = settings.batch_size
-        self._compiled = torch.compile(module, dynamic=False) if settings.compile else module
+        reads_layers = method.taps or method.forward_context
+        self._module = pooled_first(module) if plain and not reads_layers else module
+        self._compiled = torch.compile(module, dynamic=False) if settings.compile else self._module
+        fixed = not (method.task_terms or method.logits or method.ascent_loss or method.draws)
+        fixed &= plain and is_dense(module)
+        on_cpu = self.model.values.device.type == "cpu"  # elsewhere the whole step is recorded
+        self._traced = Traced(self._stacked({}, ascent=False)) if fixed and on_cpu else None
 
     @contextmanager
     def tapping(self) -> Iterator[None]:
@@ -108,7 +117,7 @@ class Objective:
         whole = len(batch.images) == self._whole
         run = method.forward_context(model.module, drawn) if method.forward_context else nullcontext()
         with self.network.precision(), run:
-            logits = (self._compiled if whole else model.module)(batch.images)
+            logits = (self._compiled if whole else self._module)(batch.images)
         return self._loss(batch, logits, drawn, *self._row(0), ascent=ascent)
 
     def _row(self, row: int | slice) -> tuple[Tensor, ...]:
@@ -144,8 +153,9 @@ class Objective:
         self.observed.note(notes[None])
         return loss[None]
 
-    def _stack_gradient(self, batch: Batch, drawn: Draws, *, ascent: bool) -> Tensor:
-        model, count = self.model, len(batch.labels)
+    def _stacked(self, drawn: Draws, *, ascent: bool) -> Function:
+        """Return what gives the gradients (K, P) of K clients, and their losses and notes."""
+        model = self.model
 
         def objective(
             w: Tensor, buffers: list[Tensor], x: Tensor, y: Tensor, counters: Tensor, *row: Tensor
@@ -154,12 +164,15 @@ class Objective:
                 logits = functional_call(model.module, model.tensors(w, buffers, counters), (x,))
             return self._loss(Batch(x, y), logits, drawn, *row, ascent=ascent)
 
+        return vmap(grad(objective, has_aux=True), in_dims=(0, 0, 0, 0, None, 0, 0, 0, 0))
+
+    def _stack_gradient(self, batch: Batch, drawn: Draws, *, ascent: bool) -> Tensor:
+        model, count = self.model, len(batch.labels)
         kept = model.buffers(model.values[:count])
         buffers = [buffer.clone() for buffer in kept]  # each contiguous, as BatchNorm's update needs it
         images = batch.images.unflatten(0, batch.labels.shape[:2])
-        gradients, (losses, notes) = vmap(
-            grad(objective, has_aux=True), in_dims=(0, 0, 0, 0, None, 0, 0, 0, 0)
-        )(
+        differentiate = self._traced or self._stacked(drawn, ascent=ascent)
+        gradients, (losses, notes) = differentiate(
             self.clients.parameters(count), buffers, images, batch.labels, model.counters,
             *self._row(slice(count)),
         )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import torch
@@ -89,6 +90,29 @@ class Network:
         """Return the tensors by name: of ``parameters`` (P,), and copies of the buffers in ``values``."""
         buffers = [buffer.clone() for buffer in self.model.buffers(values)]
         return self.model.tensors(parameters, buffers, self.model.counters.clone())
+
+
+def pooled_first(network: nn.Module) -> nn.Module:
+    """Return a plain sequence with every max-pooling before the ReLU that it follows; others as they are.
+
+    max(ReLU(x)) = ReLU(max(x)), and the gradient goes the same way, bit for bit: a window without a positive
+    number has none. Pooled 2×2, the ReLU then reads and writes a quarter of the numbers. The layers are the
+    same objects.
+    """
+    if type(network) is not nn.Sequential:
+        return network
+    layers = list(network)
+    for place, (first, second) in enumerate(pairwise(network)):
+        if type(first) is nn.ReLU and type(second) is nn.MaxPool2d and not second.return_indices:
+            layers[place : place + 2] = [second, first]
+    return nn.Sequential(*layers)
+
+
+def is_dense(network: nn.Module) -> bool:
+    """Say whether the network has linear layers with weights, and nothing else with a state."""
+    layers = [layer for layer in network.modules() if isinstance(layer, nn.Linear)]
+    linear = {id(parameter) for layer in layers for parameter in layer.parameters()}
+    return {id(parameter) for parameter in network.parameters()} == linear and not list(network.buffers())
 
 
 @contextmanager

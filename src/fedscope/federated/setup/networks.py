@@ -1,7 +1,7 @@
 """The network that a run trains: of the catalogue or the user's own, fitted to method and data."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedscope import own as code
 from fedscope.checkpoints.file.fields import parse as parse_record
@@ -16,6 +16,7 @@ from fedscope.lora import LoRA
 from fedscope.models import catalogue as model_catalogue
 from fedscope.models import own
 from fedscope.streams import torch_stream
+from fedscope.task_loss import TaskLoss
 
 TRIED = 2  # samples: enough for a BatchNorm without positions
 
@@ -87,15 +88,30 @@ def _own(
     lora = LoRA.parse(settings.lora) if settings.lora else None
     model = own.network(name, torch_stream(settings.seed, "initialisation"), lora)
     check_pretrained(model, method, dataset)
-    train, rows = dataset.train, torch.arange(min(TRIED, len(dataset.train)))
-    _, pipeline = data_catalogue.pipeline(settings.dataset, settings.augmentation)
-    inputs, wanted = pipeline.test(train.images, rows), train.wanted[rows]
-    least = len(dataset.classes) if train.targets is None else 1
-    classes = own.check_classifier(model, name, inputs, wanted, least, train.task_loss)
+    tried, least = _tried(settings, dataset), len(dataset.classes) if dataset.train.targets is None else 1
+    classes = own.check_classifier(model, name, *tried, least)
     if settings.stack > 1:
-        own.check_stack(model, name, inputs, wanted, train.task_loss)
+        own.check_stack(model, name, *tried)
     adapters = getattr(model, "lora", None)
     return ModelSpec(name=name, classes=classes, source=code.digest(name), lora=adapters), model
+
+
+def can_be_stacked(settings: Settings, model: nn.Module, dataset: Dataset) -> bool:
+    """Say whether copies of the network can be differentiated as one; those of the catalogue can."""
+    if not code.is_own(str(settings.model)):
+        return True
+    try:
+        own.check_stack(model, str(settings.model), *_tried(settings, dataset))
+    except UserError:
+        return False
+    return True
+
+
+def _tried(settings: Settings, dataset: Dataset) -> tuple[Tensor, Tensor, TaskLoss]:
+    """Return the first inputs and what is wanted of them, on which a network is tried, and the loss."""
+    train, rows = dataset.train, torch.arange(min(TRIED, len(dataset.train)))
+    _, pipeline = data_catalogue.pipeline(settings.dataset, settings.augmentation)
+    return pipeline.test(train.images, rows), train.wanted[rows], train.task_loss
 
 
 def _headless(method: Method, name: str) -> str:

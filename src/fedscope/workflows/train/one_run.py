@@ -83,7 +83,9 @@ def assist_run(group: workers.Workers, plan: RunPlan, before: Run | None) -> Non
 
 
 def _prepared(plan: RunPlan, before: Run | None) -> Federation:
-    return prepare(plan.settings, dict(plan.options), plan.request.data_dir, before)
+    return prepare(
+        plan.settings, dict(plan.options), plan.request.data_dir, before, choose_stack=plan.choose_stack
+    )
 
 
 def _open(plan: RunPlan, federation: Federation, registry: Registry, reporter: Reporter) -> Run:
