@@ -38,6 +38,7 @@ def test_right_answers_are_tokens() -> None:
     loss, kept = split(targets).task_loss, targets != IGNORED
     share = (logits[kept].argmax(-1) == targets[kept]).double().mean()
     assert torch.allclose(loss.right(logits, targets).mean(), share)
+    assert torch.equal(loss.weights(targets) * (20 / 6), kept.sum(1))
     assert torch.allclose(loss.total(logits, targets), loss.each(logits, targets).sum())
 
 
@@ -49,6 +50,7 @@ def test_of_classes_it_is_pytorchs() -> None:
     assert torch.equal(loss(logits, labels), cross_entropy(logits, labels))
     assert torch.equal(loss.total(logits, labels), cross_entropy(logits, labels, reduction="sum"))
     assert torch.equal(loss.each(logits, labels), cross_entropy(logits, labels, reduction="none"))
+    assert loss.weights(labels).tolist() == [1] * 7
     assert loss.right(logits, labels).tolist() == (logits.argmax(1) == labels).float().tolist()
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -38,6 +39,12 @@ class TaskLoss:
             logits.flatten(0, 1), targets.flatten(), reduction="none", ignore_index=IGNORED
         )
         return losses.view(targets.shape).sum(1) / self.tokens
+
+    def weights(self, targets: Tensor) -> Tensor:
+        """Return what each sample counts in means of the others, (B,): 1, or its tokens over n̄."""
+        if self.tokens is None:
+            return torch.ones_like(targets)
+        return (targets != IGNORED).sum(1) / self.tokens
 
     def right(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Return each sample's right answers, (B,): 0 or 1, or its right tokens over n̄."""

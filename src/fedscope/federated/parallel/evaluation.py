@@ -52,7 +52,7 @@ def score_sums(
 
     They are cross-entropy, right answers and samples, and then right answers and samples of each class.
     ``model`` is put into eval mode, and gets each batch as ``arranged`` lays it out. Without domains D is 1.
-    Of sequences the answers are tokens, and their sums are divided by n̄, the tokens of a mean sequence.
+    Of sequences answers and samples are tokens, divided by n̄, the tokens of a mean sequence.
     Batches are of 1,000 images, or of fewer large ones. The workers take them in turn; they are summed in
     their order, so that the result is the same for any number of workers.
     """
@@ -71,7 +71,7 @@ def score_sums(
         inputs = arranged(pipeline.test(split.images, rows))
         labels, logits = split.labels[rows], model(inputs)
         losses, right = loss.each(logits, split.wanted[rows]), loss.right(logits, split.wanted[rows])
-        columns = torch.stack([losses, right, torch.ones_like(right)], 1).double()
+        columns = torch.stack([losses, right, loss.weights(split.wanted[rows]).to(right)], 1).double()
         sums[index, :, :3].index_add_(0, domains[rows], columns)
         if classes:
             by_class = sums.new_zeros(count * classes, 2)
