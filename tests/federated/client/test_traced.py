@@ -33,6 +33,25 @@ def test_the_second_call_of_a_shape_is_traced_and_further_ones_are_replayed() ->
     assert run(torch.ones(3), [torch.ones(2)]) == 5  # other shapes in a list are other shapes
 
 
+def test_only_so_many_shapes_are_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traced, "MOST", 1)
+    calls = 0
+
+    def double(x: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        return 2 * x
+
+    run = Traced(double)
+    for _ in range(4):
+        for x in (torch.ones(2), torch.ones(3)):
+            assert torch.equal(run(x), 2 * x)
+    assert calls == 2 + 4
+    transposed = torch.arange(4.0).view(2, 2)
+    assert torch.equal(run(transposed), 2 * transposed)
+    assert torch.equal(run(transposed.T), 2 * transposed.T)
+
+
 def test_arguments_change_once_in_every_call() -> None:
     """BatchNorm's running statistics, which a trace moves on copies, and a counter."""
     norm = nn.BatchNorm1d(4)
