@@ -15,6 +15,7 @@ from fedscope.landscape.matching.symmetry import Symmetry, permutation_symmetry
 from fedscope.landscape.matching.weight_matching import Matched, match_weights
 from fedscope.landscape.operators.adapters import as_operator
 from fedscope.landscape.operators.base import LambdaOperator, Operator, Product
+from fedscope.landscape.operators.basis.storage import BasisStorage
 from fedscope.landscape.operators.by_batch.batch_mean import BatchMean
 from fedscope.landscape.operators.empirical_fisher import EmpiricalFisher
 from fedscope.landscape.operators.gauss_newton import GaussNewton
@@ -60,6 +61,7 @@ __all__ = [
     "AutoPGD",
     "AveragingBarrier",
     "Axis",
+    "BasisStorage",
     "BatchMean",
     "Batches",
     "CriticalStep",
