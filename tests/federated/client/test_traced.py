@@ -18,7 +18,7 @@ from fedscope.federated.record.tasks import LocalSettings, Task, Trained
 from fedscope.models.catalogue import build
 
 
-def test_the_second_call_of_a_shape_is_traced_and_further_ones_are_replayed() -> None:
+def test_a_set_of_shapes_is_traced_once() -> None:
     calls: list[torch.Size] = []
 
     def total(x: Tensor, more: list[Tensor]) -> Tensor:
@@ -29,8 +29,28 @@ def test_the_second_call_of_a_shape_is_traced_and_further_ones_are_replayed() ->
     for count in (2, 3, 2, 2, 2, 3):
         x = torch.arange(float(count))
         assert run(x, [x]) == 2 * x.sum()
-    assert [shape[0] for shape in calls] == [2, 3, 2, 3]  # as it is, and traced
+    assert [shape[0] for shape in calls] == [2, 3]
     assert run(torch.ones(3), [torch.ones(2)]) == 5  # other shapes in a list are other shapes
+    assert len(calls) == 3
+
+
+def test_only_so_many_shapes_are_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traced, "MOST", 1)
+    calls = 0
+
+    def double(x: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        return 2 * x
+
+    run = Traced(double)
+    for _ in range(4):
+        for x in (torch.ones(2), torch.ones(3)):
+            assert torch.equal(run(x), 2 * x)
+    assert calls == 1 + 4
+    transposed = torch.arange(4.0).view(2, 2)
+    assert torch.equal(run(transposed), 2 * transposed)
+    assert torch.equal(run(transposed.T), 2 * transposed.T)
 
 
 def test_arguments_change_once_in_every_call() -> None:
@@ -40,7 +60,8 @@ def test_arguments_change_once_in_every_call() -> None:
 
     def loss(weight: Tensor, mean: Tensor, var: Tensor, x: Tensor, count: Tensor) -> Tensor:
         tensors = {"weight": weight, "running_mean": mean, "running_var": var, "num_batches_tracked": count}
-        return functional_call(norm, tensors, (x,)).square().sum() * weight.sum()
+        normalised: Tensor = functional_call(norm, tensors, (x,))
+        return normalised.square().sum() * weight.sum()
 
     plain = vmap(grad(loss), in_dims=(0, 0, 0, 0, None))
     ends = []
@@ -92,7 +113,8 @@ def test_a_network_of_ones_own_is_not_traced() -> None:
         def forward(self, x: Tensor) -> Tensor:
             nonlocal passes
             passes += 1
-            return super().forward(x.flatten(1)) * (-1) ** passes
+            logits: Tensor = super().forward(x.flatten(1))
+            return logits * (-1) ** passes
 
     split = Split(torch.rand(8, 1, 2, 2), torch.arange(8) % 2)
     flat, record = FlatModel(Alternating(4, 2), 2, channels_last=False), parse("fedavg")

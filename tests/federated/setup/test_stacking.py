@@ -188,7 +188,7 @@ class Tiny(nn.Sequential):
 
 def test_a_network_of_ones_own_is_tried(tmp_path: Path) -> None:
     for name, more, stack in (("plain", [nn.Tanh()], 17), ("drops", [nn.Dropout()], 1)):
-        settings = {**SMALL, "name": name, "rounds": 2, "epochs": 10, "method": "fedavg"}
+        settings: dict[str, Any] = {**SMALL, "name": name, "rounds": 2, "epochs": 10, "method": "fedavg"}
         run = fedscope.train(
             model=partial(Tiny, *more), registry=tmp_path, device="cpu", threads=1, **settings
         )

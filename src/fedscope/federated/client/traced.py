@@ -12,10 +12,11 @@ from torch.fx import GraphModule
 from torch.utils._pytree import tree_leaves, tree_map
 
 Function = Callable[..., Any]
+MOST = 32  # sets of shapes that are traced, each in a tenth of a second: the first, others run as they are
 
 
 class Traced:
-    """Calls ``function``; shapes that come a second time are traced, and from then on replayed.
+    """Calls ``function``: traced once for each set of shapes, and from then on replayed.
 
     The operations and so the bits are those of the function. It reads its arguments, which it may change, and
     otherwise only what stays as it is.
@@ -23,17 +24,16 @@ class Traced:
 
     def __init__(self, function: Function):
         self._function = function
-        self._graphs: dict[tuple[object, ...], GraphModule | None] = {}
+        self._graphs: dict[tuple[object, ...], GraphModule] = {}
 
     def __call__(self, *args: Any) -> Any:
         """Return what the function returns for these tensors, or trees of tensors."""
-        key = tuple(leaf.shape for leaf in tree_leaves(args))
+        key = tuple((leaf.shape, leaf.stride()) for leaf in tree_leaves(args))
         if key not in self._graphs:
-            self._graphs[key] = None
-            return self._function(*args)
-        graph = self._graphs[key] or self._trace(args)
-        self._graphs[key] = graph
-        return graph(*args)
+            if len(self._graphs) == MOST:
+                return self._function(*args)
+            self._graphs[key] = self._trace(args)
+        return self._graphs[key](*args)
 
     def _trace(self, args: tuple[Any, ...]) -> GraphModule:
         from torch.fx.experimental.proxy_tensor import make_fx  # loads SymPy

@@ -20,6 +20,7 @@ from fedscope.streams import key, torch_stream
 from fedscope.workflows.curvature.cross_client import ClientComparison, compare_clients
 from fedscope.workflows.curvature.preconditioned import preconditioned
 from fedscope.workflows.curvature.record import Estimates
+from fedscope.workflows.curvature.resources import Resources
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.requests import Request
 from fedscope.workflows.results.cache import ResultCache
@@ -49,6 +50,7 @@ class Certified:
     stage: Stage
     cache: ResultCache
     trail: Trail = field(default_factory=Trail)
+    resources: Resources = field(default_factory=Resources)
 
     def estimates(
         self, whole: LossOperator, participants: Participants | None, missing: Set[Part]
@@ -86,8 +88,9 @@ class Certified:
         start = self.trail.vectors if self.request.warm else None
         with self.stage(f"{self.problem.title}: λ_max, products") as progress:
             found = top_eigenpairs(
-                operator, k=k, which=which, tol=tol, generator=draws, start=start, progress=progress
-            )
+                operator, k=k, which=which, tol=tol, generator=draws, start=start,
+                storage=self.resources.storage, max_basis=self.resources.rows, progress=progress,
+            )  # fmt: skip
         if self.request.warm:
             self.trail.vectors = found.vectors.T
         return found
@@ -103,6 +106,9 @@ class Certified:
                 known=known,
                 generator=draws,
                 keep=keep,
+                storage=self.resources.storage,
+                max_basis=self.resources.rows,
+                block=self.resources.block,
                 progress=progress,
             )
 
@@ -118,8 +124,9 @@ class Certified:
     def _density(self, operator: Operator, probed: Probed | None) -> Density:
         with self.stage(f"{self.problem.title}: density, products") as progress:
             return spectral_density(
-                operator, probed=probed, generator=self._stream("density"), progress=progress
-            )
+                operator, probed=probed, generator=self._stream("density"),
+                storage=self.resources.storage, progress=progress,
+            )  # fmt: skip
 
     def _preconditioned(self, whole: LossOperator) -> Preconditioned:
         with self.stage(f"{self.problem.title}: λ_max of P⁻¹H, products") as progress:
