@@ -57,6 +57,7 @@ class TrainSettings(TypedDict, total=False):
     clip: float
     precision: Literal["fp32", "bf16"]
     compile: bool
+    lora: str
     head: bool
     shortcut: Literal["A", "B"]
     drop_last: bool

@@ -13,9 +13,12 @@ from fedscope.cli.options.shared import Decorator
 
 HELP = {
     "method": "A method, or a sum such as feddyn+man; `fedscope methods list` has them.",
-    "dataset": "A data set of `fedscope data list`, or MODULE:FACTORY of your own.",
+    "dataset": "A data set of `fedscope data list`, MODULE:FACTORY, or text:PATH and images:PATH for a "
+    "pretrained --model.",
     "test_data": "MODULE:FACTORY of what to evaluate on, with data of your own. [default: a fifth]",
-    "model": "A network of `fedscope models list`, or MODULE:FACTORY. [default: the data set's]",
+    "model": "A network of `fedscope models list`, MODULE:FACTORY, or hf:FOLDER of a pretrained one. "
+    "[default: the data set's]",
+    "lora": "Train only LoRA adapters of --model hf:NAME, such as r=8,alpha=16,targets=c_attn.",
     "head": "Projection head before the classifier. [default: the method's]",
     "shortcut": "Shortcuts of resnet8 and resnet20: padding, or projection. [default: A]",
     "augmentation": "Pipeline of the data set, such as fedalign, man or none. [default: its first]",

@@ -9,7 +9,6 @@ from contextlib import contextmanager, nullcontext
 import torch
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
-from torch.nn.functional import cross_entropy
 
 from fedscope.federated.client.observations import Observations, joined
 from fedscope.federated.client.state import ClientState
@@ -20,6 +19,7 @@ from fedscope.federated.record.network import Network, is_dense, pooled_first
 from fedscope.federated.record.taps import tapped
 from fedscope.federated.record.tasks import LocalSettings
 from fedscope.federated.record.views import Batch, Draws, Pass
+from fedscope.task_loss import TaskLoss
 
 
 class Objective:
@@ -35,12 +35,13 @@ class Objective:
         method: Method,
         settings: LocalSettings,
         observed: Observations,
+        loss: TaskLoss,
         *,
         plain: bool = False,
     ):
         self.model, self.clients, self.method = clients.model, clients, method
-        self.observed = observed
-        self.network = Network(self.model, settings.precision == "bf16")
+        self.observed, self._task_loss = observed, loss
+        self.network = Network(self.model, settings.precision == "bf16", loss)
         module = self.model.module
         self._taps = {name: taps(module, clients.options) for name, taps in method.taps.items()}
         self._outputs: dict[str, Tensor] = {}
@@ -70,7 +71,7 @@ class Objective:
     def differentiate(self, batch: Batch, drawn: Draws, *, first: bool) -> Tensor:
         """Leave the gradients of K clients in their rows; return their losses at w, (K,).
 
-        ``batch`` has images (K·B, C, H, W) and labels (K, B).
+        ``batch`` has images (K·B, C, H, W) and labels (K, B), or sequences (K·B, T) and targets (K, B, T).
         """
         clients, count = self.clients, len(batch.labels)
         with torch.no_grad():
@@ -169,7 +170,7 @@ class Objective:
         model, count = self.model, len(batch.labels)
         kept = model.buffers(model.values[:count])
         buffers = [buffer.clone() for buffer in kept]  # each contiguous, as BatchNorm's update needs it
-        images = batch.images.unflatten(0, batch.labels.shape)
+        images = batch.images.unflatten(0, batch.labels.shape[:2])
         differentiate = self._traced or self._stacked(drawn, ascent=ascent)
         gradients, (losses, notes) = differentiate(
             self.clients.parameters(count), buffers, images, batch.labels, model.counters,
@@ -198,8 +199,8 @@ class Objective:
         seen = logits = logits.to(dtype)
         for calibrated in method.logits:
             seen = calibrated(seen, label_counts, clients.options)
-        objective = loss = _cross_entropy(seen, batch)
-        plain = _cross_entropy(logits.detach(), batch) if method.logits else loss.detach()
+        objective = loss = self._task_loss_of(seen, batch)
+        plain = self._task_loss_of(logits.detach(), batch) if method.logits else loss.detach()
         notes = dict[str, Tensor]()
         if method.task_terms or ascent:
             taps = {
@@ -218,6 +219,13 @@ class Objective:
         check_all_returned(method.name, "notes", method.notes, notes)
         return objective, (plain, joined(self.observed.noted, notes, loss).detach())
 
+    def _task_loss_of(self, logits: Tensor, batch: Batch) -> Tensor:
+        loss = self._task_loss(logits, batch.labels)
+        if batch.mixed_labels is None:
+            return loss
+        other = self._task_loss(logits, batch.mixed_labels)
+        return batch.mix_weight * loss + (1 - batch.mix_weight) * other
+
     def _add_parameter_terms(self, count: int, *, first: bool) -> None:
         """Add the gradient of the terms of the parameters to every row."""
         clients = self.clients
@@ -233,14 +241,6 @@ class Objective:
         else:
             gradients = vmap(grad(total))(clients.parameters(count), *clients.rows(count))
             self.model.gradient[:count] += gradients
-
-
-def _cross_entropy(logits: Tensor, batch: Batch) -> Tensor:
-    loss = cross_entropy(logits, batch.labels)
-    if batch.mixed_labels is None:
-        return loss
-    other = cross_entropy(logits, batch.mixed_labels)
-    return batch.mix_weight * loss + (1 - batch.mix_weight) * other
 
 
 def _ascent_loss(method: Method) -> TaskTerm:

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
-from torch.nn.functional import cross_entropy
 
 from fedscope.federated.record.flat import FlatModel
+from fedscope.task_loss import TaskLoss
 
 T = TypeVar("T")
 CHUNK = 32  # samples whose own gradients are held at once
@@ -30,8 +30,9 @@ class _Call(nn.Module):
 class Network:
     """Runs functions ``f(module, *inputs)`` of the network that ``model`` holds, under ``precision``."""
 
-    def __init__(self, model: FlatModel, bf16: bool):
+    def __init__(self, model: FlatModel, bf16: bool, loss: TaskLoss = TaskLoss()):  # noqa: B008 (immutable)
         self.model, self._bf16, self._call = model, bf16, _Call(model.module)
+        self._loss = loss
 
     def __call__(self, function: Callable[..., Tensor], *inputs: Any) -> Tensor:
         """Return ``function(module, *inputs)`` at the client's current parameters, differentiable in them."""
@@ -63,7 +64,7 @@ class Network:
 
         def loss(parameters: Tensor, image: Tensor, label: Tensor) -> Tensor:
             tensors = self._tensors(parameters, values)
-            return cross_entropy(functional_call(self.model.module, tensors, (image[None],)), label[None])
+            return self._loss(functional_call(self.model.module, tensors, (image[None],)), label[None])
 
         each = vmap(grad(loss), in_dims=(None, 0, 0))
         with in_mode(self.model.module, train=False):
@@ -76,9 +77,7 @@ class Network:
 
         def loss(parameters: Tensor) -> Tensor:
             tensors = self._tensors(parameters, values)
-            return cross_entropy(
-                functional_call(self.model.module, tensors, (images,)), labels, reduction="sum"
-            )
+            return self._loss.total(functional_call(self.model.module, tensors, (images,)), labels)
 
         with in_mode(self.model.module, train=False):
             return torch.as_tensor(grad(loss)(values[:size]))

@@ -189,13 +189,14 @@ def prepare(
     settings = settled(settings, given)  # before the data, which may take long to load
     method, device = checked(parse(settings.method)), torch.device(settings.device)
     _, pipeline = data_catalogue.pipeline(settings.dataset, settings.augmentation)
-    dataset = data_catalogue.load(settings.dataset, data_dir, settings.test_data)
+    dataset = data_catalogue.load(settings.dataset, data_dir, settings.test_data, settings.model)
     spec, model = network(settings, method, dataset, pipeline.side)
     clients, held_out = client_rows(settings, dataset, run)
     rows = [held.to(device) for held in clients]
     check_batches(model, method, settings, rows, dataset.train, pipeline)
     if choose_stack:
-        stack = automatic_stack(settings, method, model, rows)
+        # the rule counts a network's own layers, and beside adapters the base is the most of a step
+        stack = 1 if spec.lora else automatic_stack(settings, method, model, rows)
         if stack > 1 and not can_be_stacked(settings, model, dataset):
             stack = 1
         settings = settings.model_copy(update={"stack": stack})

@@ -11,9 +11,12 @@ from fedscope.data.loading.datasets import Dataset
 from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.errors import UserError
 from fedscope.federated.record.method import Method, NetworkNeeds
+from fedscope.federated.setup.pretrained import check_pretrained
+from fedscope.lora import LoRA
 from fedscope.models import catalogue as model_catalogue
 from fedscope.models import own
 from fedscope.streams import torch_stream
+from fedscope.task_loss import TaskLoss
 
 TRIED = 2  # samples: enough for a BatchNorm without positions
 
@@ -50,7 +53,7 @@ def network(
 
 def rebuilt(spec: ModelSpec, generator: torch.Generator) -> nn.Module:
     """Return the network ``spec`` with weights drawn from ``generator``."""
-    return model_catalogue.build(**spec.model_dump(exclude={"source"}), generator=generator)
+    return model_catalogue.build(**spec.arguments, generator=generator)
 
 
 def _of_catalogue(
@@ -82,12 +85,15 @@ def _own(
     if needs or settings.shortcut:
         what = f"{method.name} drops residual blocks" if needs else "--shortcut is for residual networks"
         raise UserError(f"{what}, which {name} is not known to have; choose another --model")
-    model = own.network(name, torch_stream(settings.seed, "initialisation"))
-    inputs, labels = _tried(settings, dataset)
-    classes = own.check_classifier(model, name, inputs, labels, len(dataset.classes))
+    lora = LoRA.parse(settings.lora) if settings.lora else None
+    model = own.network(name, torch_stream(settings.seed, "initialisation"), lora)
+    check_pretrained(model, method, dataset)
+    tried, least = _tried(settings, dataset), len(dataset.classes) if dataset.train.targets is None else 1
+    classes = own.check_classifier(model, name, *tried, least)
     if settings.stack > 1:
-        own.check_stack(model, name, inputs, labels)
-    return ModelSpec(name=name, classes=classes, source=code.digest(name)), model
+        own.check_stack(model, name, *tried)
+    adapters = getattr(model, "lora", None)
+    return ModelSpec(name=name, classes=classes, source=code.digest(name), lora=adapters), model
 
 
 def can_be_stacked(settings: Settings, model: nn.Module, dataset: Dataset) -> bool:
@@ -101,11 +107,11 @@ def can_be_stacked(settings: Settings, model: nn.Module, dataset: Dataset) -> bo
     return True
 
 
-def _tried(settings: Settings, dataset: Dataset) -> tuple[Tensor, Tensor]:
-    """Return the first inputs and labels, on which a network of the user's own is tried."""
-    rows = torch.arange(min(TRIED, len(dataset.train)))
+def _tried(settings: Settings, dataset: Dataset) -> tuple[Tensor, Tensor, TaskLoss]:
+    """Return the first inputs and what is wanted of them, on which a network is tried, and the loss."""
+    train, rows = dataset.train, torch.arange(min(TRIED, len(dataset.train)))
     _, pipeline = data_catalogue.pipeline(settings.dataset, settings.augmentation)
-    return pipeline.test(dataset.train.images, rows), dataset.train.labels[rows]
+    return pipeline.test(train.images, rows), train.wanted[rows], train.task_loss
 
 
 def _headless(method: Method, name: str) -> str:

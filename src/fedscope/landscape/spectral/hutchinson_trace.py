@@ -52,6 +52,7 @@ def trace(
     max_basis: int | None = None,
     keep: int = 0,
     storage: BasisStorage | None = None,
+    block: int | None = None,
     progress: Progress | None = None,
 ) -> Trace:
     """Estimate tr A with its standard errors.
@@ -77,6 +78,7 @@ def trace(
         keep: return so many of the first probes with their products, ``Trace.probed``, at the most those of
             the first stage.
         storage: how a basis that is begun here is kept, see ``top_eigenpairs``.
+        block: probes that share a pass over the data; None: eight, or as many as take 1 GiB.
         progress: called after every product; the total is known with ``probes`` only.
 
     Raises:
@@ -94,17 +96,22 @@ def trace(
     seed = generator.initial_seed()
     vectors = sampler(op.shape[0], generator, op.dtype, op.device)
     tally = TraceTally(op, known, signs=sampler is rademacher)
-    run = _Run(op, vectors, tally, lambda done: progress(done, probes, tally.text) if progress else None)
+    run = _Run(
+        op, vectors, tally, block, lambda done: progress(done, probes, tally.text) if progress else None
+    )
     if probes is not None:
-        probed = _probed(run.take(probes)[:keep], known)
+        probed = _probed(run.take(probes, keep), known)
     else:
         goal = DEFAULT_RTOL if rtol is None else rtol
         room = affordable(op) if max_basis is None else max_basis
-        taken = run.take(min(min_probes, max_probes))
+        first = min(min_probes, max_probes)
+        taken = run.take(first, first)
         probed = _probed(taken[:keep], known)
         run.end_first_stage(taken, goal, lambda: growing(op, known, generator, room, storage))
         while tally.finite and (missing := min(tally.needed(goal), max_probes) - tally.probes) > 0:
-            if not run.take(int(missing)):
+            before = tally.probes
+            run.take(int(missing), 0)
+            if tally.probes == before:
                 break
     return replace(tally.result(exact=ended(vectors), seed=seed, steps=run.steps), probed=probed)
 
@@ -124,19 +131,29 @@ class _Run:
     """Takes probes and Krylov steps, and adds them to the tally."""
 
     def __init__(
-        self, op: Operator, vectors: Iterator[Tensor], tally: TraceTally, seen: Callable[[int], None]
+        self,
+        op: Operator,
+        vectors: Iterator[Tensor],
+        tally: TraceTally,
+        block: int | None,
+        seen: Callable[[int], None],
     ) -> None:
-        self._op, self._vectors, self._tally, self._seen = op, vectors, tally, seen
+        self._op, self._vectors, self._tally, self._block, self._seen = op, vectors, tally, block, seen
         self.steps = 0
 
-    def take(self, count: int) -> list[tuple[Tensor, Product]]:
-        """Take up to ``count`` probes: fewer if they end, none after a product that was not finite."""
+    def take(self, count: int, keep: int) -> list[tuple[Tensor, Product]]:
+        """Take up to ``count`` probes: fewer if they end, none after a product that was not finite.
+
+        Returns the first ``keep`` of them: each takes two vectors of memory.
+        """
         taken: list[tuple[Tensor, Product]] = []
-        for z, product in probe_products(remainder(self._op, self._tally.known), self._vectors, count):
+        rest = remainder(self._op, self._tally.known)
+        for z, product in probe_products(rest, self._vectors, count, self._block):
             if not self._tally.finite:
                 break
             self._tally.add(z, product)
-            taken.append((z, product))
+            if len(taken) < keep:
+                taken.append((z, product))
             self._seen(self._tally.probes + self.steps)
         return taken
 

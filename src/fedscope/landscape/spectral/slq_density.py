@@ -21,7 +21,7 @@ from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from fedscope.landscape.spectral.results import Density, Probed, probe_mean
 
-PROBES = 4
+PROBES, STEPS = 4, 40
 SIGMA_FRACTION = 0.01
 MARGIN = 6.0  # the grid reaches this many σ beyond the outermost nodes: 2e-9 of the mass lies outside
 
@@ -30,7 +30,7 @@ def spectral_density(
     op: Operator,
     *,
     probes: int = PROBES,
-    steps: int = 40,
+    steps: int = STEPS,
     sampler: Sampler = rademacher,
     generator: torch.Generator | None = None,
     seed: int | None = None,

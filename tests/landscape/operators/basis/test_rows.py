@@ -92,7 +92,7 @@ def test_a_copy_grows_and_the_first_stays() -> None:
 
 
 def test_a_file_has_no_name_and_hands_its_pages_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_HELD", 4 * N)
+    monkeypatch.setattr(module, "HELD", 4 * N)
     rows, _ = _filled(BasisStorage(place="file", folder=tmp_path / "new"))
     assert not list((tmp_path / "new").iterdir())
     assert torch.equal(rows.tensor(9), _filled(BasisStorage())[0].tensor(9))

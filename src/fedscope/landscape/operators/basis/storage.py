@@ -1,7 +1,7 @@
 """Where the numbers of a basis are kept: in memory or in a file, in full or half precision, on which ranks.
 
 A file is mapped into memory and has no name, so that it is gone with the process, however that ends. What is
-read of it is handed back to the system every ``_HELD`` bytes, so that a pass over a basis of any size takes
+read of it is handed back to the system every ``HELD`` bytes, so that a pass over a basis of any size takes
 no more of the process' memory than that. The digits are those of a basis in memory.
 """
 
@@ -20,7 +20,7 @@ from fedscope.errors import UserError
 
 Place = Literal["memory", "file"]
 HALF = torch.float16
-_HELD = 64 << 20  # bytes of a file that stay in the process' memory at a time
+HELD = 64 << 20  # bytes of a file that stay in the process' memory at a time
 _SCALE = 2.0**15  # of a unit vector in half precision: no entry overflows, and none of the size 1e-9 is lost
 
 
@@ -51,7 +51,16 @@ class BasisStorage:
 
     def itemsize(self, dtype: torch.dtype) -> int:
         """Return the bytes of a number of an operator in ``dtype``."""
-        return HALF.itemsize if self.half else dtype.itemsize
+        return self.itemsize_of(dtype.itemsize)
+
+    def itemsize_of(self, itemsize: int) -> int:
+        """Return the bytes of a number that has ``itemsize`` in the operator's dtype."""
+        return HALF.itemsize if self.half else itemsize
+
+    @property
+    def directory(self) -> Path:
+        """The folder of the file."""
+        return self.folder or Path(tempfile.gettempdir())
 
 
 class Room:
@@ -79,7 +88,7 @@ class Room:
             return
         if device.type != "cpu":
             raise UserError(f"a basis in a file needs the CPU, not {device}; keep it in memory")
-        self._mapped = _mapped(max(1, numbers * kept.itemsize), storage.folder)
+        self._mapped = _mapped(max(1, numbers * kept.itemsize), storage.directory)
         self.numbers = torch.frombuffer(self._mapped, dtype=kept, count=numbers).view(shape)
 
     def read(self, part: int, rows: slice, columns: slice) -> Tensor:
@@ -106,13 +115,12 @@ class Room:
         """Count a piece that was read or written, and hand pages back to the system now and then."""
         if self._mapped is not None:
             self._read += piece.nbytes
-            if self._read >= _HELD:
+            if self._read >= HELD:
                 self._read = 0
                 self._mapped.madvise(mmap.MADV_DONTNEED)  # of a shared mapping: nothing is lost
 
 
-def _mapped(size: int, folder: Path | None) -> mmap.mmap:
-    place = folder or Path(tempfile.gettempdir())
+def _mapped(size: int, place: Path) -> mmap.mmap:
     try:
         place.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=place) as file:
