@@ -71,6 +71,7 @@ class Task:
     # (P+Q,): the model at which its memory begins; None: the run's first
     initial: Callable[[], Tensor | None] = lambda: None
     work: int | None = None  # its epochs, or under ``local_steps`` its steps; None: those of the settings
+    keep: range = range(0)  # local steps, counted from 1, after which its model is kept
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,8 @@ class Trained:
     accuracy: Tensor  # (K,) float64: on the client's own data, where it recalibrates; else NaN
     gradients: Tensor  # (K,) int64: of the task loss on a mini-batch, computed in the local steps
     observed: Tensor  # (K, T) float64: what the steps showed, see ``client.observations``
+    inside: Tensor  # (S, P+Q): models after local steps that are kept, step by step and client by client
+    inside_counters: Tensor  # (S, n) int64: the integer buffers of these
 
     def on_cpu(self) -> "Trained":
         """Return the same on the CPU, where the server adds up."""
