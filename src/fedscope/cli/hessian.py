@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 GROUPS = {
     "Most used": ("--samples", "--top-k", "--clients", "--density", "--figure", "--json"),
-    "What is measured": ("--influence", "--both-ends", "--layers", "--preconditioned", "--parameters",
-                         "--operator", "--engine", "--reading", "--rounds", "--steps", "--global-model",
+    "What is measured": ("--influence", "--both-ends", "--layers", "--blocks", "--preconditioned",
+                         "--parameters", "--operator", "--engine", "--reading", "--rounds", "--steps",
+                         "--global-model",
                          "--kind", "--recompute"),
     "How precisely": ("--tol", "--probes", "--trace-rtol"),
     "Between clients (H_N, H_D)": ("--client-weights", "--client-data", "--pairs", "--client-rtol",
@@ -117,6 +118,7 @@ NO_PARTS = (
 @click.option("--engine", type=click.Choice(["fedscope", "pyhessian"]), default="fedscope", show_default=True)
 @click.option("--both-ends", is_flag=True, help="Also the --top-k smallest eigenvalues.")
 @click.option("--layers", is_flag=True, help="Also λ_max of each layer's own diagonal block.")
+@click.option("--blocks", is_flag=True, help="Also λ_max of each block of a stack, such as a transformer's.")
 @click.option("--preconditioned", is_flag=True,
               help="Also λ_max of P⁻¹H, with P = diag(√s + ε) of a FedAdam, FedYogi or FedAdagrad server, "
               "and the largest that its steps are stable at.")  # fmt: skip

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator, Product, Wrapper
+from fedscope.landscape.operators.basis.views import through
 
 
 class Preconditioned(Wrapper):
@@ -32,7 +33,7 @@ class Preconditioned(Wrapper):
         self._root = scale.double().rsqrt().to(base.device)  # P^(-1/2), (n,)
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
-        found = self._base._apply(self._scaled(rows), None if onto is None else self._scaled(onto))
+        found = self._base._apply(self._scaled(rows), None if onto is None else through(onto, self._scaled))
         return [Product(self._scaled(one.vector), one.forms, one.onto) for one in found]
 
     def sample_forms(self, v: Tensor) -> Tensor | None:

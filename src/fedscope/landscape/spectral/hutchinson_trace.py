@@ -20,6 +20,7 @@ from torch import Tensor
 from fedscope.choices import MIN_PROBES
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator, Product
+from fedscope.landscape.operators.basis.storage import BasisStorage
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import Sampler, ended, generator_of, probe_products, rademacher
 from fedscope.landscape.operators.progress import Progress
@@ -50,6 +51,7 @@ def trace(
     min_probes: int = MIN_PROBES,
     max_basis: int | None = None,
     keep: int = 0,
+    storage: BasisStorage | None = None,
     progress: Progress | None = None,
 ) -> Trace:
     """Estimate tr A with its standard errors.
@@ -74,6 +76,7 @@ def trace(
             saves more probes than it costs products; by default as many as fit in 2 GiB, and 0 for none.
         keep: return so many of the first probes with their products, ``Trace.probed``, at the most those of
             the first stage.
+        storage: how a basis that is begun here is kept, see ``top_eigenpairs``.
         progress: called after every product; the total is known with ``probes`` only.
 
     Raises:
@@ -99,7 +102,7 @@ def trace(
         room = affordable(op) if max_basis is None else max_basis
         taken = run.take(min(min_probes, max_probes))
         probed = _probed(taken[:keep], known)
-        run.end_first_stage(taken, goal, lambda: growing(op, known, generator, room))
+        run.end_first_stage(taken, goal, lambda: growing(op, known, generator, room, storage))
         while tally.finite and (missing := min(tally.needed(goal), max_probes) - tally.probes) > 0:
             if not run.take(int(missing)):
                 break
@@ -156,14 +159,14 @@ class _Run:
         known, tally = self._tally.known, self._tally
         if tally.needed(rtol) <= tally.probes:
             return False
-        if known is None or len(known.basis) <= STEPS:
+        if known is None or len(known.rows) <= STEPS:
             return True
         return variance_saved(known, STEPS) > (rtol * tally.mean) ** 2
 
     def _grown(self, extend: Extend) -> Subspace | None:
         """Return the basis with more rows; ``None`` if it cannot grow."""
         before, after = self._tally.known, extend(STEPS)
-        if len(after.basis) == _rows(before):
+        if len(after.rows) == _rows(before):
             return None
         self.steps += after.matvecs - (before.matvecs if before else 0)
         self._seen(self._tally.probes + self.steps)
@@ -171,4 +174,4 @@ class _Run:
 
 
 def _rows(known: Subspace | None) -> int:
-    return 0 if known is None else len(known.basis)
+    return 0 if known is None else len(known.rows)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator
+from fedscope.landscape.operators.basis.storage import BasisStorage
 from fedscope.landscape.operators.probes import Sampler, ended, generator_of, rademacher
 from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
@@ -36,6 +37,7 @@ def spectral_density(
     sigma: float | None = None,
     points: int = 1001,
     probed: Probed | None = None,
+    storage: BasisStorage | None = None,
     progress: Progress | None = None,
 ) -> Density:
     """Estimate the density of eigenvalues, normalised to one.
@@ -56,6 +58,7 @@ def spectral_density(
         points: m, of a uniform grid that covers all nodes with a margin of 6σ.
         probed: probes of the same distribution with their products, such as a trace's first ones, taken
             before any is drawn: each saves the product of its first step.
+        storage: how the Krylov bases are kept, see ``top_eigenpairs``.
         progress: called after every product; the total counts ``steps`` for each probe.
 
     Raises:
@@ -74,7 +77,7 @@ def spectral_density(
     known = zip(probed.vectors, probed.images, strict=True) if probed else ()
     starts = chain(known, ((z, None) for z in vectors))
     for probe, (z, image) in enumerate(islice(starts, probes)):
-        krylov = Lanczos(op, z, generator=generator, image=image)
+        krylov = Lanczos(op, z, generator=generator, image=image, storage=storage)
         while krylov.finite and krylov.steps < steps and (krylov.steps == 0 or krylov.betas[-1] > 0):
             krylov.step()
             if progress:
