@@ -79,6 +79,7 @@ class TrainSettings(TypedDict, total=False):
     seed: int
     save_clients: Literal["last", "all", "none"]
     keep_every: int
+    keep_steps: str | None
     probe_curvature: int
     probe_samples: int
 

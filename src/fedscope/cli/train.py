@@ -34,8 +34,8 @@ GROUPS = {
                               "--eval-drop-last", "--target", "--probe-curvature", "--probe-samples"),
     "Concept shift": ("--shift", "--shift-probability", "--shift-sequence", "--shift-metric"),
     "Machine": ("--device", "--workers", "--threads", "--precision", "--compile", "--stack"),
-    "What is kept": ("--registry", "--save-clients", "--keep-every", "--resume", "--log", "--tensorboard",
-                     "--json"),
+    "What is kept": ("--registry", "--save-clients", "--keep-every", "--keep-steps", "--resume", "--log",
+                     "--tensorboard", "--json"),
     "Trying out": ("--clients-limit", "--steps-limit"),
 }  # fmt: skip
 EXAMPLES = {

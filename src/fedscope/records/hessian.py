@@ -24,6 +24,8 @@ class Checkpoint(Plain):
     run: str | None = None  # its run; None: a file that lies in no run
     round: Count | None = None  # rounds completed when the weights were taken [rounds]
     client: Count | None = None  # number of the client; None: a global model
+    # local steps that the client had made; None: all of its round
+    step: Count | None = Field(None, exclude_if=lambda step: step is None)
     average: str | None = None  # which of the global models: ``cld``, ``sel``, ``all`` or ``sent``
 
     @property

@@ -137,8 +137,8 @@ def _accuracy(metrics: Sequence[Round], round: int, average: str) -> float | Non
 
 
 _BESIDE = (
-    "device", "threads", "stack", "compile", "save_clients", "keep_every", "target", "probe_curvature",
-    "probe_samples",
+    "device", "threads", "stack", "compile", "save_clients", "keep_every", "keep_steps", "target",
+    "probe_curvature", "probe_samples",
 )  # fmt: skip
 
 

@@ -126,6 +126,7 @@ class Manifest(Record):
     sealed_metrics: bool = True  # each line of metrics.jsonl carries a check; not so in format 1
     partial: bool = False  # an import of single checkpoints: the others are elsewhere
     clients_deleted: bool = False  # by `runs delete --clients`, after the last round
+    steps_deleted: bool = Field(False, exclude_if=operator.not_)  # by `runs delete --steps`
     added: Added | None = None  # of a run that another program trained
     diverged: Positive | None = None  # the round that left loss or weights not finite: the last
     extended: tuple[Positive, ...] = ()  # the numbers of rounds that it was to have before --resume --rounds
@@ -162,6 +163,8 @@ class Round(Score):
     clients: list[Annotated[int, Field(ge=0)]] = Field(default_factory=list)  # that took part
     # epochs, or steps, of each of them, where some are stragglers
     local_work: list[Positive] = Field(default_factory=list)
+    # steps that each of them made, where models inside their training are kept
+    local_steps: list[Positive] = Field(default_factory=list, exclude_if=operator.not_)
     rows: RowsSpec | None = None  # of its clients, where every round's are new
     bytes_down: NonNegative = 0  # sent to them [bytes]
     bytes_up: NonNegative = 0  # sent by them [bytes]
@@ -187,6 +190,7 @@ class CheckpointInfo(Record):
     kind: Literal["global", "client"]  # the server's model, or a client's
     round: Annotated[int, Field(ge=0)]  # rounds completed when the weights were taken
     client: int | None = None  # its number; None: a global model
+    step: Positive | None = Field(None, exclude_if=operator.not_)  # local steps done; None: a whole round's
     # which global model: as in Settings.eval_model, or what clients started from where that is another
     average: Literal["cld", "sel", "all", "sent"] = "cld"
     samples: Positive | None  # n_k of a client; all training samples for the global model; None: unknown

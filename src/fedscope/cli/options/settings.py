@@ -79,6 +79,7 @@ HELP = {
     "seed": "Seed of every random stream.",
     "save_clients": "Which of the clients' uploads to keep.",
     "keep_every": "Also keep the global model every K rounds; 0: never.",
+    "keep_steps": "Also keep clients' models after every S-th local step: S:CLIENTS:ROUNDS, as 5:0,3:1,10.",
     "probe_curvature": "Measure λ_max and trace of the global model every K rounds; 0: never.",
     "probe_samples": "Training samples that --probe-curvature measures on.",
 }

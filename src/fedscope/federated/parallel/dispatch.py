@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from math import prod
 
 import torch
 from torch import Tensor
 
+from fedscope.checkpoints.file.kept_steps import KeptSteps
 from fedscope.data.loading.datasets import Split
 from fedscope.federated.client.clock import Clock
 from fedscope.federated.client.loop import LocalTrainer
@@ -52,6 +54,7 @@ class Dispatch:
         self.summed = tuple(dict.fromkeys((*uploads, *federation.method.summed_memory)))
         self.remembers = bool(self.clients.memory.names) and settings.memory == "keep"
         self.work: dict[int, int] = {}  # of the round's stragglers
+        self.kept = KeptSteps.parse(settings.keep_steps)
         self._before: set[int] = set()  # clients that took part in the last round
         self.start = self.model.values[0].clone()  # the server's model and its buffers
         # θ_t: where clients start
@@ -106,7 +109,7 @@ class Dispatch:
         row = 4 * (self.model.values.shape[1] + self.clients.memory.width + self.clients.uploads.width)
         waiting = max(1, WAITING // (row * settings.stack)) if workers.size > 1 else 1
         for window in windows(everyone, waiting * workers.size):
-            shares = assign([len(stack) * self._load(stack[0]) for stack in window], workers.size)
+            shares = assign([len(stack) * prod(self._alike(stack[0])) for stack in window], workers.size)
             owner = {place: rank for rank, places in enumerate(shares) for place in places}
             recalled = self._recall(window, owner, memory)
             trained = {
@@ -118,7 +121,7 @@ class Dispatch:
                     yield stack, trained.pop(place)
                 elif workers.rank == 0:
                     self.clock.enter("waiting")
-                    yield stack, self._receive(len(stack), owner[place])
+                    yield stack, self._receive(round, stack, owner[place])
                 elif owner[place] == workers.rank:
                     self._send(trained.pop(place))
 
@@ -178,8 +181,7 @@ class Dispatch:
     @property
     def nominal_steps(self) -> int:
         """The local steps E·⌈(n/N)/B⌉ of a mean client."""
-        trainer = self.trainer
-        return trainer.settings.round_steps(trainer.mean_samples)
+        return self.trainer.settings.round_steps(self.trainer.mean_samples)
 
     @property
     def _keeps_mean(self) -> bool:
@@ -213,8 +215,7 @@ class Dispatch:
     def _own(self, values: Tensor, client: int, memory: Memory | None) -> Tensor:
         """Return a model with the personal tensors of ``client``, if it has any yet."""
         own, clients = values.clone(), self.clients
-        remembered = memory.recall(client) if memory else None
-        if remembered is not None:
+        if (remembered := memory.recall(client) if memory else None) is not None:
             own[clients.personal] = clients.memory.split(remembered)["personal"].to(own)
         self.workers.share(own)
         return own
@@ -237,9 +238,6 @@ class Dispatch:
         """Return what the clients of a stack have in common."""
         return self._size(client), self.local_work(client)
 
-    def _load(self, client: int) -> int:
-        return self._size(client) * self.local_work(client)
-
     def _train(self, round: int, stack: Stack, recalled: dict[int, Tensor]) -> Trained:
         settings, samples = self.federation.settings, sum(self.sizes)
         augmented = self.federation.pipeline.draws
@@ -253,6 +251,7 @@ class Dispatch:
                 self._size(client) * settings.clients / samples,
                 recalled.get(client), client in self._before, stream,
                 partial(self.federation.own_start, client), self.local_work(client),
+                self.kept.of(round, client, self.local_steps(client)),
             )  # fmt: skip
 
         tasks = [task(client) for client in stack]
@@ -284,11 +283,12 @@ class Dispatch:
     def _send(self, trained: Trained) -> None:
         self.workers.send(0, *trained.parts)
 
-    def _receive(self, count: int, rank: int) -> Trained:
+    def _receive(self, round: int, stack: Stack, rank: int) -> Trained:
         values, clients = self.model.values, self.clients
         widths = (values.shape[1], clients.memory.width, clients.uploads.width)
+        inside = len(self.kept.inside(round, stack, self.local_steps))
         found = Trained.empty(
-            count, widths, self.trainer.observed.values.shape[1], self.counters, values.dtype
+            (len(stack), inside), widths, self.trainer.observed.values.shape[1], self.counters, values.dtype
         )
         self.workers.receive(rank, *found.parts)
         return found

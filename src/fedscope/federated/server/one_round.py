@@ -99,6 +99,7 @@ class Server:
             **({"shifted": True} if federation.shifted(round) else {}),
             "clients": sampled,
             **({"local_work": list(map(dispatch.local_work, sampled))} if settings.stragglers else {}),
+            **({"local_steps": list(map(dispatch.local_steps, sampled))} if settings.keep_steps else {}),
             **({"rows": self.files.rows.model_dump(mode="json")} if federation.fresh else {}),
             **traffic(dispatch.trainer, len(sampled)),
             "gradients": gradients,
@@ -171,6 +172,7 @@ class Server:
             dispatch.clock.enter("aggregation")
             trained = trained.on_cpu()
             self.recorder.add(stack, trained)
+            self.files.inside(round, stack, trained)
             gradients += int(trained.gradients.sum())
             values, losses, accuracies = trained.values, trained.loss.tolist(), trained.accuracy.tolist()
             for row, client in enumerate(stack):
@@ -275,7 +277,7 @@ def _entry(score: Score) -> dict[str, float | None]:
 
 def _lean(record: Round) -> Round:
     """Return a record without what grows with the clients, so that memory hardly grows with the rounds."""
-    long = ("clients", "local_work", "rows", "diagnostics")
+    long = ("clients", "local_work", "local_steps", "rows", "diagnostics")
     content = {key: value for key, value in record.to_json().items() if key not in long}
     return Round.model_validate(content)
 

@@ -52,6 +52,7 @@ class Problem:
         if self.info.average == "sent":  # before the round that began with it
             return f"{self.info.run}@{self.info.round + 1}:anchor"
         which = f" client {self.info.client}" if self.info.client is not None else ""
+        which += f" step {self.info.step}" if self.info.step else ""
         return f"{self.info.run}@{self.info.round}{which}"
 
     @property
@@ -97,7 +98,8 @@ def checkpoint_entry(path: Path, sha256: str, info: CheckpointInfo | None) -> di
     """Return which weights a file holds; without ``info`` those of a plain state_dict."""
     named = ("run", "round", "client", "average")
     about = {name: getattr(info, name) if info else None for name in named}
-    return {"path": str(path), "sha256": sha256, **about}
+    step = {"step": info.step} if info and info.step else {}
+    return {"path": str(path), "sha256": sha256, **about, **step}
 
 
 def load(paths: Sequence[Path], source: Source) -> list[Problem]:
