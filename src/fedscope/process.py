@@ -7,6 +7,8 @@ Keeping the blocks costs nothing, since the next step needs them again.
 
 import ctypes
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,17 @@ def use_device(name: str, threads: int | None, workers: int = 1, place: int = 0)
         raise UserError(f"there is no device {name!r} here; use --device auto or cpu")
     set_up(device, threads or max(1, torch.get_num_threads() // workers), place)
     return device
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread: for many short operations, between which threads would wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def has_bfloat16(device: torch.device) -> bool:

@@ -15,12 +15,13 @@ from fedscope.cli.options.reading import best_of_runs, request_of
 from fedscope.cli.options.sizes import size_of
 from fedscope.cli.terminal import answers, console
 from fedscope.cli.terminal.hessian_shown import shown
+from fedscope.errors import UserError
 from fedscope.figures.text.labels import label
 from fedscope.records.hessian import HessianRecord
 from fedscope.workflows.requests import LISTED, Request
 from fedscope.workflows.results import basis, lookup
 from fedscope.workflows.results.answers import Answer, stamps, store
-from fedscope.workflows.sources.rounds import along
+from fedscope.workflows.sources.rounds import along, along_steps
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
@@ -29,9 +30,10 @@ if TYPE_CHECKING:
 
 GROUPS = {
     "Most used": ("--samples", "--top-k", "--clients", "--density", "--figure", "--json"),
-    "What is measured": ("--influence", "--both-ends", "--layers", "--preconditioned", "--parameters",
-                         "--operator", "--engine", "--reading", "--rounds", "--global-model", "--kind",
-                         "--recompute"),
+    "What is measured": ("--influence", "--both-ends", "--layers", "--blocks", "--preconditioned",
+                         "--parameters", "--operator", "--engine", "--reading", "--rounds", "--steps",
+                         "--global-model",
+                         "--kind", "--recompute"),
     "How precisely": ("--tol", "--probes", "--trace-rtol"),
     "Time and memory": ("--dry-run", "--memory"),
     "Between clients (H_N, H_D)": ("--client-weights", "--client-data", "--pairs", "--client-rtol",
@@ -76,6 +78,9 @@ NO_PARTS = (
 @click.option("--rounds", "round_range", metavar="FIRST:LAST:STEP|all",
               help="These rounds of each RUN, or all that it kept; λ_max of each but the first begins at the "
               "one before, and is not certified.")  # fmt: skip
+@click.option("--steps", "step_range", metavar="FIRST:LAST:STEP|all",
+              help="These local steps of each RUN@ROUND:clientK, or all that `train --keep-steps` kept; as "
+              "--rounds.")  # fmt: skip
 @click.option("--global-model", type=click.Choice(["final", "best"]),
               help="Which of a run's checkpoints RUN means. [default: final; code: best]")  # fmt: skip
 @click.option("--clients", is_flag=True, help="Also compare the curvature of the run's clients: H_N, H_D.")
@@ -116,6 +121,7 @@ NO_PARTS = (
 @click.option("--engine", type=click.Choice(["fedscope", "pyhessian"]), default="fedscope", show_default=True)
 @click.option("--both-ends", is_flag=True, help="Also the --top-k smallest eigenvalues.")
 @click.option("--layers", is_flag=True, help="Also λ_max of each layer's own diagonal block.")
+@click.option("--blocks", is_flag=True, help="Also λ_max of each block of a stack, such as a transformer's.")
 @click.option("--preconditioned", is_flag=True,
               help="Also λ_max of P⁻¹H, with P = diag(√s + ε) of a FedAdam, FedYogi or FedAdagrad server, "
               "and the largest that its steps are stable at.")  # fmt: skip
@@ -135,6 +141,7 @@ def command(
     targets: Targets,
     json_target: str | None,
     round_range: str | None,
+    step_range: str | None,
     global_model: Literal["final", "best"] | None,
     recompute: bool,
     memory: str | None,
@@ -146,11 +153,15 @@ def command(
     """Measure the curvature of the training loss at checkpoints.
 
     CKPT is a file, or RUN, RUN@25, RUN@25:all, RUN@best, RUN@0, RUN@client3 of the registry; left out, the
-    newest run. Several are compared in one table. With --rounds it is the name of a run.
+    newest run. Several are compared in one table. With --rounds it is the name of a run, with --steps a
+    client of a round, RUN@25:client3.
     """
     request = request_of(targets, kind if figure else None, **options)
-    if round_range:
-        targets, request = along(targets, round_range), replace(request, warm=request.certified)
+    if round_range and step_range:
+        raise UserError("--rounds are of runs and --steps of a client's round: give one of them")
+    if round_range or step_range:
+        targets = along(targets, round_range) if round_range else along_steps(targets, str(step_range))
+        request = replace(request, warm=request.certified)
     if (global_model or ("best" if request.reading == "code" else "final")) == "best":
         targets = best_of_runs(targets)
     within = size_of(memory) if memory else None

@@ -13,7 +13,7 @@ from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.workflows.sharpness.request import QUANTITIES, USUAL, SharpnessRequest, check_request
-from fedscope.workflows.sources.rounds import along
+from fedscope.workflows.sources.rounds import along, along_steps
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 GROUPS = {
     "Most used": ("--samples", "--only", "--against", "--figure", "--json"),
     "What is measured": ("--rho", "--m", "--steps", "--reading", "--pairs", "--normalize-logits", "--layer",
-                         "--target", "--rounds", "--kind", "--recompute"),
+                         "--target", "--rounds", "--steps", "--kind", "--recompute"),
     **analysis_groups,
 }  # fmt: skip
 EXAMPLES = {
@@ -61,6 +61,8 @@ EXAMPLES = {
               "four checkpoints or more.")  # fmt: skip
 @click.option("--rounds", "round_range", metavar="FIRST:LAST:STEP|all",
               help="These rounds of each RUN, or all that it kept.")  # fmt: skip
+@click.option("--steps", "step_range", metavar="FIRST:LAST:STEP|all",
+              help="These local steps of each RUN@ROUND:clientK, or all that were kept.")  # fmt: skip
 @click.option("--recompute", is_flag=True, help="Measure again what the registry has a result of.")
 @click.option("--figure", "--out", "figure", metavar="FILE", callback=shared.writable,
               help="Also draw to a .png, .pdf or .svg file.")  # fmt: skip
@@ -81,6 +83,7 @@ def command(
     target: float,
     against: "Against | None",
     round_range: str | None,
+    step_range: str | None,
     recompute: bool,
     figure: str | None,
     kind: Literal["values", "gap"] | None,
@@ -98,8 +101,10 @@ def command(
     check_request(request)
     if kind == "gap" and against is None:
         raise UserError("--kind gap draws sharpness against the gap; add --against gap or --against accuracy")
-    if round_range:
-        targets = along(targets, round_range)
+    if round_range and step_range:
+        raise UserError("--rounds are of runs and --steps of a client's round: give one of them")
+    if round_range or step_range:
+        targets = along(targets, round_range) if round_range else along_steps(targets, str(step_range))
     if figure:
         from fedscope.figures.style import check_format  # matplotlib: not for a table
 

@@ -29,13 +29,13 @@ GROUPS = {
                        "--drop-last", "--optimizer", "--momentum", "--nesterov", "--adam-beta1",
                        "--adam-beta2", "--adam-eps", "--optimizer-state", "--weight-decay", "--clip"),
     "Learning rate": ("--lr", "--lr-schedule", "--lr-decay", "--lr-step", "--lr-min", "--lr-warmup"),
-    "Network": ("--head", "--shortcut"),
+    "Network": ("--lora", "--head", "--shortcut"),
     "Server and evaluation": ("--weights", "--validation", "--evaluate-on", "--eval-model",
                               "--eval-drop-last", "--target", "--probe-curvature", "--probe-samples"),
     "Concept shift": ("--shift", "--shift-probability", "--shift-sequence", "--shift-metric"),
     "Machine": ("--device", "--workers", "--threads", "--precision", "--compile", "--stack"),
-    "What is kept": ("--registry", "--save-clients", "--keep-every", "--resume", "--log", "--tensorboard",
-                     "--json"),
+    "What is kept": ("--registry", "--save-clients", "--keep-every", "--keep-steps", "--resume", "--log",
+                     "--tensorboard", "--json"),
     "Trying out": ("--clients-limit", "--steps-limit"),
 }  # fmt: skip
 EXAMPLES = {

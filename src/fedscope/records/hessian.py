@@ -24,6 +24,8 @@ class Checkpoint(Plain):
     run: str | None = None  # its run; None: a file that lies in no run
     round: Count | None = None  # rounds completed when the weights were taken [rounds]
     client: Count | None = None  # number of the client; None: a global model
+    # local steps that the client had made; None: all of its round
+    step: Count | None = Field(None, exclude_if=lambda step: step is None)
     average: str | None = None  # which of the global models: ``cld``, ``sel``, ``all`` or ``sent``
 
     @property
@@ -156,6 +158,7 @@ class HessianRecord(Plain):
     eigenvalues: Many[Eigenvalue]  # the ``--top-k`` largest, descending
     both_ends: bool = False  # whether the last half of the eigenvalues are the smallest
     layers: Several[Layer] = ()  # λ_max of each layer's own diagonal block (``--layers``)
+    blocks: Several[Layer] = ()  # λ_max of each block of a stack, such as a transformer's (``--blocks``)
     converged: bool | None = None  # whether every eigenvalue reached ``--tol``
     noise: Number = math.nan  # what rounding may have moved λ_max by [loss/w²]
     trace: Trace  # the trace and its errors

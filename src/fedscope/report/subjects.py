@@ -9,6 +9,7 @@ from matplotlib.colors import to_hex
 
 from fedscope.figures import style
 from fedscope.figures.text.labels import method_name
+from fedscope.records.clients import ClientsRecord
 from fedscope.records.hessian import Checkpoint, HessianRecord
 from fedscope.records.reading import Analysis
 from fedscope.records.runs import RunRecord
@@ -45,10 +46,10 @@ def key_of(checkpoint: Checkpoint) -> Key:
     """Return what tells checkpoints of different subjects apart; rounds of one run are the same subject."""
     if checkpoint.run is None:
         return (checkpoint.sha256, None, None)
-    return (checkpoint.run, checkpoint.client, checkpoint.other_average)
+    return (checkpoint.run, checkpoint.client, checkpoint.step or checkpoint.other_average)
 
 
-def subjects(runs: Sequence[RunRecord], records: Sequence[Analysis]) -> dict[Key, Subject]:
+def subjects(runs: Sequence[RunRecord], records: Sequence[Analysis | ClientsRecord]) -> dict[Key, Subject]:
     """Return the subjects in the order given: by method where each has its own, else by name."""
     methods: dict[Key, object] = {run_key(run): run.stated.method for run in runs}
     labels = {key: key[0] for key in methods}
@@ -98,7 +99,10 @@ def _label(key: Key, checkpoint: Checkpoint) -> str:
     name, client, average = key
     if checkpoint.run is None:
         return PurePath(checkpoint.path).name
-    return f"{name}, client {client}" if client is not None else f"{name}, {average}" if average else name
+    step = f", round {checkpoint.round}, step {checkpoint.step}" if checkpoint.step else ""
+    if client is not None:
+        return f"{name}, client {client}{step}"
+    return f"{name}, {average}" if average else name
 
 
 def _apart(labels: Mapping[Key, str]) -> Iterable[str]:

@@ -17,6 +17,7 @@ from torch.multiprocessing.spawn import ProcessContext, start_processes
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.layout import LOCK
 from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.cli.main import call
 from fedscope.federated.parallel import workers
 from fedscope.federated.parallel.memory import Memory
@@ -166,7 +167,7 @@ def test_a_failing_worker_says_why() -> None:
         pytest.raises(RuntimeError, match=r"worker 1 failed(.|\n)*the reason"),
         workers.started(2, torch.device("cpu"), 1, fail) as group,
     ):
-        group.receive((1,), torch.float32, 1)
+        group.receive(1, torch.zeros(1))
 
 
 def test_an_error_of_rank_0_ends_the_others() -> None:
@@ -221,28 +222,87 @@ def test_the_other_workers_end_when_the_first_is_killed(tmp_path: Path) -> None:
     assert not any(Path(f"/proc/{pid}").exists() for pid in others)
 
 
-@pytest.mark.slow
-def test_ten_kills_change_no_bit(tmp_path: Path) -> None:
-    """Kill the whole process group at random moments, resume each time, sometimes with two workers."""
-    rounds = ("--rounds", "80", "--save-clients", "last")
-    whole = trained(tmp_path, "whole", *rounds)
-    cut, draw, kills = Run(tmp_path / "cut"), random.Random(0), 0
-    for attempt in range(10):
+def killed(cut: Run, train: list[str], attempts: int) -> None:
+    """Kill the whole process group at random moments, resume each time, once with two workers."""
+    draw, kills = random.Random(0), 0
+    for attempt in range(attempts):
         resume = ["--resume"] if (cut.folder / "manifest.json").exists() else []
         before = len(cut.metrics())
         count = "2" if attempt == 3 else "1"
-        with started(*words(tmp_path, "cut", "--workers", count, *rounds, *resume)) as command:
+        with started(*train, "--workers", count, *resume) as command:
             deadline = time.monotonic() + PATIENCE
             while len(cut.metrics()) == before and command.code is None and time.monotonic() < deadline:
                 time.sleep(0.002)
             time.sleep(0.1 * draw.random())
             kills += command.code is None
             os.killpg(command.pid, signal.SIGKILL)
-    assert kills == 10
+    assert kills == attempts
     assert not cut.final.exists()
+
+
+@pytest.mark.slow
+def test_ten_kills_change_no_bit(tmp_path: Path) -> None:
+    rounds = ("--rounds", "80", "--save-clients", "last")
+    whole, cut = trained(tmp_path, "whole", *rounds), Run(tmp_path / "cut")
+    killed(cut, words(tmp_path, "cut", *rounds), 10)
     trained(tmp_path, "cut", *rounds, "--resume")
     assert bits(cut) == bits(whole)
     assert {path.name for path in cut.folder.rglob(".*")} <= {LOCK}  # nothing half-written stays behind
+
+
+# Sorted shards, a step budget with stragglers, AdamW that stays with the client, cosine after a warm-up.
+PROTOCOL = [
+    *[
+        "train",
+        "--method",
+        "fedprox+man",
+        "--model",
+        "mlp_digits",
+        "--clients",
+        "6",
+        "--participation",
+        "0.7",
+    ],
+    *["--partition", "shards", "--shards", "2", "--train-samples", "300", "--batch-size", "25"],
+    *["--local-steps", "6", "--stragglers", "0.5", "--optimizer", "adamw", "--optimizer-state", "client"],
+    *["--lr", "0.01", "--lr-schedule", "cosine", "--lr-warmup", "2", "--threads", "1"],
+    *["--save-clients", "all", "--keep-steps", "2:all:all"],
+]
+
+
+def models(run: Run) -> dict[str, str]:
+    """The content of every checkpoint of a run, by its path below it."""
+    files = sorted(run.folder.rglob("*.pt"))
+    checkpoints = [path for path in files if "state" not in path.parts]
+    return {str(path.relative_to(run.folder)): load_checkpoint(path).sha256 for path in checkpoints}
+
+
+@pytest.mark.slow
+def test_kills_of_a_run_that_uses_every_local_setting_change_no_bit(tmp_path: Path) -> None:
+    options = [*PROTOCOL, "--rounds", "30", "--registry", str(tmp_path)]
+    assert call([*options, "--name", "whole"]) == 0
+    whole, cut = Run(tmp_path / "whole"), Run(tmp_path / "cut")
+    killed(cut, [*options, "--name", "cut"], 4)
+    assert call([*options, "--name", "cut", "--resume"]) == 0
+    assert story(cut) == story(whole)
+    assert models(cut) == models(whole)
+    assert len(whole.steps()) > 30
+    assert not list(verify_run(cut))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("stack", ["1", "2"])
+def test_a_run_that_uses_every_local_setting_does_not_depend_on_the_workers(
+    tmp_path: Path, stack: str
+) -> None:
+    options = [*PROTOCOL, "--rounds", "3", "--registry", str(tmp_path), "--stack", stack]
+    for count in ("1", "2"):
+        assert call([*options, "--name", f"w{count}", "--workers", count]) == 0
+    one, two = (Run(tmp_path / name) for name in ("w1", "w2"))
+    assert story(one) == story(two)
+    assert models(one) == models(two)
+    assert one.steps()
 
 
 @pytest.mark.slow

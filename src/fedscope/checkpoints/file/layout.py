@@ -16,12 +16,14 @@ from fedscope.storage import open_regular
 Kind = Literal["manifest", "metrics", "rows", "checkpoint", "state", "tag"]
 
 _ROUND, _CLIENT = r"round-[0-9]{4,9}", r"clients/[0-9]{4,9}\.pt"
+_STEP = r"steps/[0-9]{4,9}/[0-9]{6,9}\.pt"
 _KINDS: dict[Kind, str] = {
     "manifest": r"manifest\.json",
     "metrics": r"metrics\.jsonl",
     "rows": rf"({_ROUND}/)?rows\.zz",
     "checkpoint": (
-        rf"(initial|final|best|last|sel|all|{_ROUND})\.pt|{_ROUND}/(sel|all|anchor)\.pt|({_ROUND}/)?{_CLIENT}"
+        rf"(initial|final|best|last|sel|all|{_ROUND})\.pt|{_ROUND}/(sel|all|anchor)\.pt|({_ROUND}/)?{_CLIENT}|"
+        rf"{_ROUND}/{_STEP}"
     ),
     "state": rf"(state|latest)/{_ROUND}/(clients\.f32|state\.json|server\.pt)",
 }

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from fedscope.checkpoints.file.diagnostics import Diagnostics
 from fedscope.checkpoints.file.fields import Finite, Moment, Name, NonNegative, Positive, Record
 from fedscope.checkpoints.file.settings import Settings
+from fedscope.lora import LoRA
 from fedscope.own import SHOWN, is_own
 from fedscope.validation import Plain
 
@@ -23,17 +24,24 @@ class ModelSpec(Record):
     """A network: logits over ``classes`` from images of ``channels``; or only its name.
 
     The fields but ``source`` are the arguments of ``models.catalogue.build``; those a record lacks describe a
-    plain network.
+    plain network. With ``lora`` the checkpoint holds adapters alone, and ``source`` is the hash of the base.
     """
 
-    name: str  # of the catalogue, or MODULE:FACTORY
+    name: str  # of the catalogue, MODULE:FACTORY, or hf:NAME of a pretrained network
     classes: Positive | None = None  # None: a network of the user's own, to be named at every use
     channels: Positive | None = None  # of the images; None as ``classes``
     head: bool = False  # MOON's projection before the classifier
     shortcut: Literal["A", "B"] | None = None  # where the network was published with both; None: its default
     keep: Annotated[float, Field(gt=0, le=1)] = 1.0  # stochastic depth: of the last block, in eval mode too
     schedule: Literal["code", "paper"] = "code"  # of stochastic depth over the blocks
-    source: str = Field("", exclude_if=operator.not_)  # SHA-256 of the file of one that is MODULE:FACTORY
+    # SHA-256 of the file of one that is MODULE:FACTORY, or of the content of a pretrained one
+    source: str = Field("", exclude_if=operator.not_)
+    lora: LoRA | None = Field(None, exclude_if=operator.not_)  # adapters of a pretrained network
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What builds the network, by name."""
+        return {name: getattr(self, name) for name in type(self).model_fields if name != "source"}
 
     @property
     def own(self) -> bool:
@@ -118,6 +126,7 @@ class Manifest(Record):
     sealed_metrics: bool = True  # each line of metrics.jsonl carries a check; not so in format 1
     partial: bool = False  # an import of single checkpoints: the others are elsewhere
     clients_deleted: bool = False  # by `runs delete --clients`, after the last round
+    steps_deleted: bool = Field(False, exclude_if=operator.not_)  # by `runs delete --steps`
     added: Added | None = None  # of a run that another program trained
     diverged: Positive | None = None  # the round that left loss or weights not finite: the last
     extended: tuple[Positive, ...] = ()  # the numbers of rounds that it was to have before --resume --rounds
@@ -154,6 +163,8 @@ class Round(Score):
     clients: list[Annotated[int, Field(ge=0)]] = Field(default_factory=list)  # that took part
     # epochs, or steps, of each of them, where some are stragglers
     local_work: list[Positive] = Field(default_factory=list)
+    # steps that each of them made, where models inside their training are kept
+    local_steps: list[Positive] = Field(default_factory=list, exclude_if=operator.not_)
     rows: RowsSpec | None = None  # of its clients, where every round's are new
     bytes_down: NonNegative = 0  # sent to them [bytes]
     bytes_up: NonNegative = 0  # sent by them [bytes]
@@ -179,6 +190,7 @@ class CheckpointInfo(Record):
     kind: Literal["global", "client"]  # the server's model, or a client's
     round: Annotated[int, Field(ge=0)]  # rounds completed when the weights were taken
     client: int | None = None  # its number; None: a global model
+    step: Positive | None = Field(None, exclude_if=operator.not_)  # local steps done; None: a whole round's
     # which global model: as in Settings.eval_model, or what clients started from where that is another
     average: Literal["cld", "sel", "all", "sent"] = "cld"
     samples: Positive | None  # n_k of a client; all training samples for the global model; None: unknown

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from fedscope.checkpoints.file.fields import NonNegative, Positive, Record, later
+from fedscope.checkpoints.file.kept_steps import KeptSteps
 
 PROBE_SAMPLES = 512  # that --probe-curvature measures on, unless another number is asked for
 
@@ -22,6 +23,7 @@ class Settings(Record):
     test_data: str | None = Field(None, exclude_if=operator.not_)  # of a data set of the user's own
     augmentation: str | None = None
     model: str | None = None
+    lora: str | None = later(None)
     partition: str = "dirichlet_balanced"
     alpha: float | None = 0.5
     exhausted: Literal["redraw", "refill"] = "redraw"
@@ -79,6 +81,7 @@ class Settings(Record):
     threads: Positive = 1
     save_clients: Literal["last", "all", "none"] = "last"
     keep_every: Annotated[int, Field(ge=0)] = 0
+    keep_steps: str | None = Field(None, exclude_if=operator.not_)  # EVERY:CLIENTS:ROUNDS
     probe_curvature: Annotated[int, Field(ge=0)] = Field(0, exclude_if=operator.not_)
     probe_samples: Positive = Field(PROBE_SAMPLES, exclude_if=lambda count: count == PROBE_SAMPLES)
 
@@ -95,6 +98,17 @@ class Settings(Record):
                 f"--momentum is of --optimizer sgd; use --momentum 0 with {self.optimizer}, which has "
                 "--adam-beta1"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _steps_that_there_are(self) -> "Settings":
+        kept = KeptSteps.parse(self.keep_steps)
+        if kept.clients and max(kept.clients) >= self.clients:
+            raise ValueError(
+                f"--keep-steps names client {max(kept.clients)}, and there are {self.clients}, counted from 0"
+            )
+        if kept.rounds and max(kept.rounds) > self.rounds:
+            raise ValueError(f"--keep-steps names round {max(kept.rounds)} of {self.rounds}")
         return self
 
     @model_validator(mode="after")

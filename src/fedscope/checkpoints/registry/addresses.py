@@ -5,6 +5,7 @@ final, best, initial        the global model after the last round, at its best, 
 all, sel, 25:all, 25:sel    a mean of clients, the newest or that after 25 rounds
 client3                     a client's last upload
 7:client3                   a client's upload of round 7, under --save-clients all
+7:client3:step40            the same client's model after 40 local steps, under --keep-steps
 7:anchor                    what the clients of round 7 started from, where one of their uploads is kept
 """
 
@@ -15,7 +16,8 @@ from pathlib import Path
 from fedscope.checkpoints.registry.run import Run
 
 _CLIENT = r"client([0-9]{1,9})"
-_ROUND = rf"([0-9]{{1,9}})(?::(all|sel|anchor|{_CLIENT}))?"
+_STEP = r"step([0-9]{1,9})"
+_ROUND = rf"([0-9]{{1,9}})(?::(all|sel|anchor|{_CLIENT}(?::{_STEP})?))?"
 
 
 def path_of(run: Run, which: str) -> Path | None:
@@ -34,8 +36,9 @@ def path_of(run: Run, which: str) -> Path | None:
 
 
 def _after(run: Run, round: int, mean: str | None) -> Path:
-    if mean and (client := re.fullmatch(_CLIENT, mean)):
-        return run.client(int(client[1]), round)
+    if mean and (client := re.fullmatch(rf"{_CLIENT}(?::{_STEP})?", mean)):
+        number, step = int(client[1]), client[2]
+        return run.client(number, round) if step is None else run.step(round, number, int(step))
     if mean == "anchor":
         return run.anchor(round)
     if round == 0 and not mean:
@@ -57,6 +60,8 @@ def address_of(path: Path) -> str | None:
         return f"{int(above[6:])}:client{int(name)}" if above.startswith("round-") else f"client{int(name)}"
     if folder.startswith("round-"):
         return f"{int(folder[6:])}:{name}"
+    if path.parent.parent.name == "steps":
+        return f"{int(path.parents[2].name[6:])}:client{int(folder)}:step{int(name)}"
     if name.startswith("round-"):
         return str(int(name[6:]))
     return None if name == "last" else name
@@ -69,4 +74,5 @@ def addresses(run: Run) -> Iterator[str]:
     yield from map(str, run.rounds())
     for path in run.of_rounds():
         yield f"{int(path.parent.name[6:])}:{path.stem}"
+    yield from (str(address_of(path)) for path in run.steps())
     yield from (f"client{int(path.stem)}" for path in run.clients())

@@ -60,7 +60,8 @@ def checkpoint_links(path: Path) -> Iterator[Link]:
         yield Link("checkpoint", str(path), {}, str(error))
         return
     info = checkpoint.info
-    what = f"client {info.client}" if info.kind == "client" else f"global ({info.average})"
+    what = f"client {info.client}" + (f", local step {info.step}" if info.step else "")
+    what = what if info.kind == "client" else f"global ({info.average})"
     details = {"sha256": checkpoint.sha256, "model": info.model.name, "of": what, "round": str(info.round)}
     yield Link("checkpoint", str(path), details)
     yield from _run_links(checkpoint)

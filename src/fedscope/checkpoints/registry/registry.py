@@ -6,6 +6,7 @@
     ROOT/RUN/{initial,final,best,last}.pt  global models; {all,sel}.pt: means of clients
     ROOT/RUN/round-0025.pt               under --keep-every; round-0025/{all,sel}.pt: the means beside it
     ROOT/RUN/clients/0003.pt             last uploads; round-0025/clients/0003.pt under --save-clients all
+    ROOT/RUN/round-0007/steps/0003/000040.pt  after a client's local steps, under --keep-steps
     ROOT/RUN/round-0007/anchor.pt        what the clients of a round started from whose uploads are kept
     ROOT/RUN/tags/NAME                   an empty file per tag
     ROOT/RUN/{state,latest}/             what a run needs to be resumed, or to get more rounds
@@ -184,7 +185,8 @@ class Registry:
         path = path_of(run, which)
         if path is None:
             hint = (
-                suggestion(which, addresses(run)) or "; use @best, @final, @initial, @25, @25:all or @client3"
+                suggestion(which, addresses(run))
+                or "; use @best, @final, @initial, @25, @25:all, @client3 or @25:client3:step40"
             )
             raise UserError(f"unknown checkpoint {run.name}@{which}{hint}")
         if not path.exists():
@@ -228,22 +230,29 @@ class Registry:
         Raises:
             UserError: the run is unfinished, or its folder is a link to elsewhere.
         """
+        return self._delete(run, ("clients", "steps"), "clients_deleted", besides=("anchor.pt",))
+
+    def delete_steps(self, run: Run) -> int:
+        """Delete the models inside the clients' training, as :meth:`delete_clients` deletes all."""
+        return self._delete(run, ("steps",), "steps_deleted")
+
+    def _delete(self, run: Run, folders: Sequence[str], flag: str, besides: Sequence[str] = ()) -> int:
         with run.locked():
             if run.status(run.manifest()) == "unfinished":
                 raise UserError(
                     f"run {run.name!r} is unfinished, and needs its clients' models; finish it first"
                 )
             is_writable(run.client(0), below=self.root)  # refuses a linked folder, in which none is found
-            found = [
-                run.folder / name for name in layout.files(run.folder) if layout.kind(name) == "checkpoint"
-            ]
-            models = [path for path in found if path.parent.name == "clients"]
+            names = [name for name in layout.files(run.folder) if layout.kind(name) == "checkpoint"]
+            models = [run.folder / name for name in names if set(name.split("/")) & set(folders)]
+            others = [run.folder / name for name in names if Path(name).name in besides]
             if models:
-                run.write_manifest(run.manifest().model_copy(update={"clients_deleted": True}))
-            for path in (*models, *(path for path in found if path.name == "anchor.pt")):
+                run.write_manifest(run.manifest().model_copy(update={flag: True}))
+            for path in (*models, *others):
                 remove(path, below=self.root)
-                if remove_empty(path.parent, below=self.root) and path.parents[1] != run.folder:
-                    remove_empty(path.parents[1], below=self.root)  # a folder goes with its last file
+                for folder in path.parents:  # a folder goes with its last file
+                    if folder == run.folder or not remove_empty(folder, below=self.root):
+                        break
         return len(models)
 
     def delete(self, run: Run) -> None:

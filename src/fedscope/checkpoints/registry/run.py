@@ -80,6 +80,10 @@ class Run:
         """A client's last upload, or its upload of ``round``."""
         return self._of_round(round) / "clients" / f"{client:04d}.pt"
 
+    def step(self, round: int, client: int, step: int) -> Path:
+        """A client's model after a local step of ``round``, where ``--keep-steps`` kept it."""
+        return self._of_round(round) / "steps" / f"{client:04d}" / f"{step:06d}.pt"
+
     def server_state(self, round: int) -> Path:
         """The folder of what server and clients remembered after ``round``, where it was kept."""
         return self.folder / "state" / f"round-{round:04d}"
@@ -100,6 +104,14 @@ class Run:
     def uploads(self, round: int) -> list[Path]:
         """The clients' uploads of ``round``, in client order, where those of every round were kept."""
         return self._checkpoints(f"round-{round:04d}/clients")
+
+    def steps(self) -> list[Path]:
+        """Return the models inside the clients' training that were kept, by round, client and step."""
+        return self._checkpoints("round-*/steps/*")
+
+    def steps_of(self, round: int, client: int) -> list[int]:
+        """Return the local steps of a client in ``round`` after which its model was kept."""
+        return [int(path.stem) for path in self._checkpoints(f"round-{round:04d}/steps/{client:04d}")]
 
     def rounds(self) -> list[int]:
         """Return the rounds whose global model was kept."""

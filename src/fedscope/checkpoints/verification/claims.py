@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.file.kept_steps import KeptSteps
 from fedscope.checkpoints.file.schema import CheckpointInfo, Round, RowsSpec, difference
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.verification.account import METRICS, Account, LoadedCheckpoint
@@ -113,11 +114,15 @@ def checkpoint_problem(name: str, info: CheckpointInfo, account: Account) -> str
 def _misplaced(name: str, info: CheckpointInfo, account: Account) -> Iterator[str]:
     """Yield the kind of the model, where the file's name means another."""
     path, settings = Path(name), account.settings
-    client = int(path.stem) if path.parent.name == "clients" else None
+    client, step = int(path.stem) if path.parent.name == "clients" else None, None
+    if "steps" in path.parts:
+        client, step = int(path.parent.name), int(path.stem)
     if (info.kind == "client") != (client is not None):
         yield f"holds a {info.kind} model"
     if info.client != client:
         yield f"holds the model of client {info.client}"
+    if info.step != step:
+        yield f"holds the model after {'a whole round' if info.step is None else f'local step {info.step}'}"
     average = path.stem if path.stem in ("sel", "all") else "cld"
     anchor = path.name == "anchor.pt"
     if anchor and account.manifest.sends and info.average != "sent":
@@ -155,8 +160,17 @@ def _misdated(name: str, info: CheckpointInfo, account: Account) -> Iterator[str
         part = [r.round for r in account.rounds if info.client in r.clients]
         if info.round not in part:
             yield f"is of round {info.round}, in which client {info.client} took no part"
+        elif info.step and info.step not in _steps_due(info, account):
+            yield f"is of local step {info.step}, which keep_steps does not keep of this client"
         elif path.parts[0] == "clients" and info.round != part[-1]:
             yield f"is of round {info.round}, and client {info.client} took part in round {part[-1]}"
+
+
+def _steps_due(info: CheckpointInfo, account: Account) -> range:
+    """Return the local steps of a checkpoint's client and round after which its model is kept."""
+    record, client = account.record(info.round), info.client
+    steps = record.local_steps[record.clients.index(client)] if record and record.local_steps else 0  # type: ignore[arg-type]
+    return KeptSteps.parse(account.settings.keep_steps).of(info.round, client or 0, steps)
 
 
 def _misscored(name: str, info: CheckpointInfo, account: Account) -> Iterator[str]:
@@ -223,7 +237,7 @@ def _unequal_copies(loaded: list[LoadedCheckpoint]) -> Iterator[Problem]:
     trusted = ("final.pt", "last.pt")
     for one in sorted(loaded, key=lambda one: (one.name not in trusted, one.name)):
         info = one.info
-        other = first.setdefault((info.kind, info.client, info.round, info.average), one)
+        other = first.setdefault((info.kind, info.client, info.round, info.average, info.step), one)
         if (other.sha256, other.info.samples, other.info.metrics) != (one.sha256, info.samples, info.metrics):
             yield one.name, f"is not the model in {other.name}, which is of the same round"
 
@@ -232,7 +246,7 @@ def _unequal_losses(loaded: list[LoadedCheckpoint], account: Account) -> Iterato
     """Yield the rounds whose training loss is not the average of the clients', where all are known."""
     uploads: dict[int, dict[int, CheckpointInfo]] = defaultdict(dict)
     for one in loaded:
-        if one.info.client is not None:
+        if one.info.client is not None and one.info.step is None:
             uploads[one.info.round][one.info.client] = one.info
     for round, found in sorted(uploads.items()):
         record = account.record(round)

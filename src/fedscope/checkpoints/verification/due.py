@@ -4,6 +4,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.file.kept_steps import KeptSteps
 from fedscope.checkpoints.verification.account import METRICS, Account
 
 
@@ -24,7 +25,7 @@ def expected(account: Account, names: Collection[str]) -> set[str]:
         needed.add("best.pt")
     if settings.eval_model != "cld" and account.trained:
         needed.add(f"{settings.eval_model}.pt")
-    needed |= _beside(account)
+    needed |= _beside(account) | _inside(account)
     if settings.save_clients != "none" and not account.manifest.clients_deleted:
         for record in account.rounds:
             needed |= {f"clients/{client:04d}.pt" for client in record.clients}
@@ -51,6 +52,19 @@ def _beside(account: Account) -> set[str]:
     return needed | ({f"round-{round:04d}/rows.zz" for round in uploaded} if fresh else set())
 
 
+def _inside(account: Account) -> set[str]:
+    """Return the models inside the clients' training that were to be kept."""
+    if account.manifest.clients_deleted or account.manifest.steps_deleted:
+        return set()
+    steps = KeptSteps.parse(account.settings.keep_steps)
+    return {
+        f"round-{record.round:04d}/steps/{client:04d}/{step:06d}.pt"
+        for record in account.rounds
+        for client, made in zip(record.clients, record.local_steps, strict=False)
+        for step in steps.of(record.round, client, made)
+    }
+
+
 def unexpected(name: str, account: Account) -> str | None:
     """Return why a run with these settings does not keep such a file."""
     settings, path = account.settings, Path(name)
@@ -60,6 +74,9 @@ def unexpected(name: str, account: Account) -> str | None:
         kept = settings.save_clients
         if kept == "none" or (kept == "last" and len(path.parts) == 3):
             return f"is a client's model, and save_clients is {kept!r}"
+    elif "steps" in path.parts:
+        if not settings.keep_steps:
+            return "is of a local step, and keep_steps is not set"
     elif path.name == "anchor.pt":
         if settings.save_clients == "none":
             return "is what uploads started from, and save_clients is 'none'"

@@ -55,10 +55,16 @@ def _described(found: Run) -> Answer:
 
     manifest, metrics = found.manifest(), found.metrics()
     entries, files = [], []
-    for path in [*sorted(found.folder.glob("[!.]*.pt")), *found.of_rounds(), *found.clients()]:
+    for path in [
+        *sorted(found.folder.glob("[!.]*.pt")),
+        *found.of_rounds(),
+        *found.steps(),
+        *found.clients(),
+    ]:
         loaded = load_checkpoint(path)
         info, sha256 = loaded.info, loaded.sha256
         place = {"path": str(path), "kind": info.kind, "round": info.round, "client": info.client}
+        place |= {"step": info.step} if info.step else {}
         entries.append({**place, "sha256": sha256, **info.metrics})
         files.append([address_of(path) or path.stem, info.kind, sha256[:12], console.cell(info.round)])
     content = {
@@ -109,6 +115,8 @@ def _settings(found: Run, manifest: Manifest, metrics: Sequence[Round]) -> conso
         fields["changed since"] = "; ".join(changed_methods(manifest)) or "nothing"
     if manifest.clients_deleted:
         fields["clients' models"] = "deleted"
+    if manifest.steps_deleted:
+        fields["models of local steps"] = "deleted"
     fields["tags"] = list(found.tags())
     fields["versions"] = ", ".join(f"{name} {version[:12]}" for name, version in manifest.versions.items())
     rows = [[key, console.cell(value)] for key, value in fields.items()]

@@ -67,7 +67,10 @@ class LocalTrainer:
         self.clients = ClientState(model, method, options, kept, classes)
         noted = {name: labels(model.module, options) for name, labels in method.notes.items()}
         self.observed = Observations(model.values, len(model.values), noted)
-        self.objective = Objective(self.clients, method, settings, self.observed)
+        self.objective = Objective(
+            self.clients, method, settings, self.observed, split.task_loss, plain=not draws
+        )
+        self._inside: list[tuple[Tensor, Tensor]] = []  # models and counters after steps that are kept
         self._loss = torch.zeros(len(model.values), dtype=torch.float64, device=model.values.device)
         self._clip = settings.clip
         if self._clip is None and method.default_clip is not None:
@@ -96,6 +99,7 @@ class LocalTrainer:
         model.counters.copy_(counters)
         self.objective.taken.zero_()
         self.observed.values.zero_()
+        self._inside = []
         clients.begin(tasks, start, lr, self.split.labels)
         self.optimizer.state.zero_()
         if self._kept.names:
@@ -124,6 +128,7 @@ class LocalTrainer:
             torch.full_like(self._loss[:count], accuracy),
             self.objective.taken.expand(count).clone(),
             self.observed.values[:count].clone(),
+            *self._kept_inside(),
         )
 
     @property
@@ -166,7 +171,7 @@ class LocalTrainer:
             def inputs(part: slice) -> Tensor:
                 return model.typed(self.pipeline.test(self.split.images, rows[part]))
 
-            return Client(self.split.labels[rows], inputs, tasks[row].random)
+            return Client(self.split.wanted[rows], inputs, tasks[row].random)
 
         end = Finish(
             parameters=clients.acting(clients.parameters(count), clients.anchor(count)),
@@ -228,11 +233,29 @@ class LocalTrainer:
                     lr * self.method.local_rate((total - most + index) / total, self.options)
                 )
             self._run(batch, drawn, flag=index == 0, **({"random": random} if random else {}))
+            self._keep(tasks, total - most + index + 1)
             if first and index == 0:
                 self.observed.set("before", self._loss[: len(tasks)] / batch.shape[1])
         if first:
             self.observed.set("first_epoch", self._loss[: len(tasks)] / used)
         return used
+
+    def _keep(self, tasks: Sequence[Task], step: int) -> None:
+        """Copy the models that are kept after ``step`` local steps; nothing of training changes."""
+        for row, task in enumerate(tasks):
+            if step in task.keep:
+                model = self.model
+                self._inside.append((model.values[row].to("cpu", copy=True), model.counters.cpu().clone()))
+
+    def _kept_inside(self) -> tuple[Tensor, Tensor]:
+        """Return the copies, (S, P+Q) and (S, n), on the CPU."""
+        if not self._inside:
+            model = self.model
+            return model.values.new_zeros(0, model.values.shape[1]), model.counters.new_zeros(
+                0, len(model.counters)
+            )
+        models, counters = zip(*self._inside, strict=True)
+        return torch.stack(models), torch.stack(counters)
 
     def _step(
         self, rows: Tensor, draws: Tensor, flag: bool, random: Mapping[str, torch.Generator] | None = None
@@ -243,7 +266,7 @@ class LocalTrainer:
         images = self.model.arranged(images)
         drawn = self.objective.draw(images, random or {})
         self.clock.enter("compute")
-        loss = self.objective.differentiate(Batch(images, self.split.labels[rows]), drawn, first=flag)
+        loss = self.objective.differentiate(Batch(images, self.split.wanted[rows]), drawn, first=flag)
         with torch.no_grad():
             self._loss[: len(rows)] += loss * rows.shape[1]
             self._descend(len(rows), flag)

@@ -1,12 +1,14 @@
 """Every worker's part of a round: train its share of the clients, evaluate its share of the test set."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
+from math import prod
 
 import torch
 from torch import Tensor
 
+from fedscope.checkpoints.file.kept_steps import KeptSteps
 from fedscope.data.loading.datasets import Split
 from fedscope.federated.client.clock import Clock
 from fedscope.federated.client.loop import LocalTrainer
@@ -25,6 +27,7 @@ from fedscope.federated.setup.local_work import full_work, stragglers
 from fedscope.federated.setup.sampling import sample_clients
 from fedscope.streams import torch_stream
 
+NO_DRAWS = torch.Generator()  # of a pipeline that draws nothing
 WAITING = 2**30  # bytes of uploads that a worker keeps, on average, before rank 0 adds them up
 
 
@@ -34,14 +37,15 @@ class Dispatch:
     def __init__(self, federation: Federation, workers: Workers):
         settings = federation.settings
         self.federation, self.workers, self.clock = federation, workers, Clock()
+        self.rows, self.test = federation.rows, federation.dataset.test
+        self.sizes = list(map(len, self.rows))  # n_k
         self.model = FlatModel(federation.model, settings.stack, channels_last=not federation.spec.own)
         self.trainer = LocalTrainer(
             self.model, federation.training, federation.pipeline, federation.method, settings.options,
             local_settings(settings, federation.weights), self.clock, lr=learning_rate(settings, 1),
-            mean_samples=sum(map(len, federation.rows)) / settings.clients, draws=federation.spec.own,
+            mean_samples=sum(self.sizes) / settings.clients, draws=federation.spec.own,
             classes=len(federation.dataset.classes),
         )  # fmt: skip
-        self.rows, self.test = federation.rows, federation.dataset.test
         self.validation = federation.validation
         self.clients = self.trainer.clients
         self.shared = torch.ones(self.model.size, dtype=torch.bool)  # which parameters a server rule moves
@@ -50,6 +54,7 @@ class Dispatch:
         self.summed = tuple(dict.fromkeys((*uploads, *federation.method.summed_memory)))
         self.remembers = bool(self.clients.memory.names) and settings.memory == "keep"
         self.work: dict[int, int] = {}  # of the round's stragglers
+        self.kept = KeptSteps.parse(settings.keep_steps)
         self._before: set[int] = set()  # clients that took part in the last round
         self.start = self.model.values[0].clone()  # the server's model and its buffers
         # θ_t: where clients start
@@ -73,7 +78,9 @@ class Dispatch:
     def enter(self, round: int) -> list[int]:
         """Take the data of ``round``, counted from 1; return its clients."""
         federation = self.federation
-        self.rows = federation.rows_in(round)
+        rows = federation.rows_in(round)
+        if rows is not self.rows:
+            self.rows, self.sizes = rows, list(map(len, rows))
         if federation.label_maps is not None:
             now = federation.label_maps[round - 1]
             self.trainer.split.labels.copy_(now[federation.dataset.train.labels])
@@ -102,7 +109,7 @@ class Dispatch:
         row = 4 * (self.model.values.shape[1] + self.clients.memory.width + self.clients.uploads.width)
         waiting = max(1, WAITING // (row * settings.stack)) if workers.size > 1 else 1
         for window in windows(everyone, waiting * workers.size):
-            shares = assign([len(stack) * self._load(stack[0]) for stack in window], workers.size)
+            shares = assign([len(stack) * prod(self._alike(stack[0])) for stack in window], workers.size)
             owner = {place: rank for rank, places in enumerate(shares) for place in places}
             recalled = self._recall(window, owner, memory)
             trained = {
@@ -114,7 +121,7 @@ class Dispatch:
                     yield stack, trained.pop(place)
                 elif workers.rank == 0:
                     self.clock.enter("waiting")
-                    yield stack, self._receive(len(stack), owner[place])
+                    yield stack, self._receive(round, stack, owner[place])
                 elif owner[place] == workers.rank:
                     self._send(trained.pop(place))
 
@@ -152,7 +159,8 @@ class Dispatch:
                 scores[name] = scores["cld"]
                 continue
             values = models.get(name, self.start).clone()
-            self.workers.share(values)
+            if name != "cld":  # which all have
+                self.workers.share(values)
             scores[name] = Score.from_sums(self._score_sums(values, memory, self.test), domains)
         peaks = torch.zeros(self.workers.size, 2, dtype=torch.float64)
         peaks[self.workers.rank] = torch.tensor([peak_memory(), peak_gpu_memory()])
@@ -173,8 +181,7 @@ class Dispatch:
     @property
     def nominal_steps(self) -> int:
         """The local steps E·⌈(n/N)/B⌉ of a mean client."""
-        trainer = self.trainer
-        return trainer.settings.round_steps(trainer.mean_samples)
+        return self.trainer.settings.round_steps(self.trainer.mean_samples)
 
     @property
     def _keeps_mean(self) -> bool:
@@ -208,15 +215,13 @@ class Dispatch:
     def _own(self, values: Tensor, client: int, memory: Memory | None) -> Tensor:
         """Return a model with the personal tensors of ``client``, if it has any yet."""
         own, clients = values.clone(), self.clients
-        remembered = memory.recall(client) if memory else None
-        if remembered is not None:
+        if (remembered := memory.recall(client) if memory else None) is not None:
             own[clients.personal] = clients.memory.split(remembered)["personal"].to(own)
         self.workers.share(own)
         return own
 
     def _share_model(self) -> None:
-        for tensor in (self.start, self.origin, self.counters, self.clients.received):
-            self.workers.share(tensor)
+        self.workers.share(self.start, self.origin, self.counters, self.clients.received)
 
     def local_steps(self, client: int) -> int:
         """Return the local steps τ_k of a client in the round."""
@@ -227,27 +232,26 @@ class Dispatch:
         return self.work.get(client, full_work(self.federation.settings))
 
     def _size(self, client: int) -> int:
-        return len(self.rows[client])
+        return self.sizes[client]
 
     def _alike(self, client: int) -> tuple[int, int]:
         """Return what the clients of a stack have in common."""
         return self._size(client), self.local_work(client)
 
-    def _load(self, client: int) -> int:
-        return self._size(client) * self.local_work(client)
-
     def _train(self, round: int, stack: Stack, recalled: dict[int, Tensor]) -> Trained:
-        settings, samples = self.federation.settings, sum(map(len, self.rows))
+        settings, samples = self.federation.settings, sum(self.sizes)
+        augmented = self.federation.pipeline.draws
 
         def task(client: int) -> Task:
             def stream(name: str, round: int = round) -> torch.Generator:
                 return torch_stream(settings.seed, name, round, client)
 
             return Task(
-                self.rows[client], stream("batch order"), stream("augmentation"),
+                self.rows[client], stream("batch order"), stream("augmentation") if augmented else NO_DRAWS,
                 self._size(client) * settings.clients / samples,
                 recalled.get(client), client in self._before, stream,
                 partial(self.federation.own_start, client), self.local_work(client),
+                self.kept.of(round, client, self.local_steps(client)),
             )  # fmt: skip
 
         tasks = [task(client) for client in stack]
@@ -267,9 +271,9 @@ class Dispatch:
                     if found is not None:
                         rows[row, 0], rows[row, 1:] = 1, found
                 if rank:
-                    workers.send(rows, rank)
+                    workers.send(rank, rows)
             elif rank == workers.rank:
-                rows = workers.receive((len(stack), 1 + width), torch.float32, 0)
+                workers.receive(0, rows)
             if rank == workers.rank:
                 recalled[place] = {
                     client: row[1:] for client, row in zip(stack, rows, strict=True) if row[0] > 0
@@ -277,22 +281,14 @@ class Dispatch:
         return recalled
 
     def _send(self, trained: Trained) -> None:
-        for part in fields(trained):
-            self.workers.send(getattr(trained, part.name), 0)
+        self.workers.send(0, *trained.parts)
 
-    def _receive(self, count: int, rank: int) -> Trained:
-        values = self.model.values
-
-        def take(width: int) -> Tensor:
-            return self.workers.receive((count, width), values.dtype, rank)
-
-        return Trained(
-            take(values.shape[1]),
-            take(self.clients.memory.width),
-            take(self.clients.uploads.width),
-            self.workers.receive(tuple(self.counters.shape), torch.int64, rank),
-            self.workers.receive((count,), torch.float64, rank),
-            self.workers.receive((count,), torch.float64, rank),
-            self.workers.receive((count,), torch.int64, rank),
-            self.workers.receive((count, self.trainer.observed.values.shape[1]), torch.float64, rank),
+    def _receive(self, round: int, stack: Stack, rank: int) -> Trained:
+        values, clients = self.model.values, self.clients
+        widths = (values.shape[1], clients.memory.width, clients.uploads.width)
+        inside = len(self.kept.inside(round, stack, self.local_steps))
+        found = Trained.empty(
+            (len(stack), inside), widths, self.trainer.observed.values.shape[1], self.counters, values.dtype
         )
+        self.workers.receive(rank, *found.parts)
+        return found

@@ -71,6 +71,7 @@ class Task:
     # (P+Q,): the model at which its memory begins; None: the run's first
     initial: Callable[[], Tensor | None] = lambda: None
     work: int | None = None  # its epochs, or under ``local_steps`` its steps; None: those of the settings
+    keep: range = range(0)  # local steps, counted from 1, after which its model is kept
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,35 @@ class Trained:
     accuracy: Tensor  # (K,) float64: on the client's own data, where it recalibrates; else NaN
     gradients: Tensor  # (K,) int64: of the task loss on a mini-batch, computed in the local steps
     observed: Tensor  # (K, T) float64: what the steps showed, see ``client.observations``
+    inside: Tensor  # (S, P+Q): models after local steps that are kept, step by step and client by client
+    inside_counters: Tensor  # (S, n) int64: the integer buffers of these
+
+    @classmethod
+    def empty(
+        cls,
+        counts: tuple[int, int],
+        widths: tuple[int, int, int],
+        observed: int,
+        counters: Tensor,
+        dtype: torch.dtype,
+    ) -> "Trained":
+        """Return the place for what clients send, on the CPU: ``counts``: K and S; ``widths``: P+Q, M, U."""
+        count, kept = counts
+        values, memory, uploads = (torch.empty(count, width, dtype=dtype) for width in widths)
+        loss, accuracy = torch.empty(2, count, dtype=torch.float64)
+        gradients, seen = (
+            torch.empty(count, dtype=torch.int64),
+            torch.empty(count, observed, dtype=torch.float64),
+        )
+        counted = torch.empty_like(counters, device="cpu")
+        inside, counted_inside = torch.empty(kept, widths[0], dtype=dtype), counted.expand(kept, -1).clone()
+        return cls(values, memory, uploads, counted, loss, accuracy, gradients, seen, inside, counted_inside)
+
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        """Its tensors, in the order of the fields."""
+        return tuple(getattr(self, place.name) for place in fields(self))
 
     def on_cpu(self) -> "Trained":
         """Return the same on the CPU, where the server adds up."""
-        return Trained(*(getattr(self, place.name).cpu() for place in fields(self)))
+        return Trained(*(part.cpu() for part in self.parts))

@@ -99,6 +99,7 @@ class Server:
             **({"shifted": True} if federation.shifted(round) else {}),
             "clients": sampled,
             **({"local_work": list(map(dispatch.local_work, sampled))} if settings.stragglers else {}),
+            **({"local_steps": list(map(dispatch.local_steps, sampled))} if settings.keep_steps else {}),
             **({"rows": self.files.rows.model_dump(mode="json")} if federation.fresh else {}),
             **traffic(dispatch.trainer, len(sampled)),
             "gradients": gradients,
@@ -141,7 +142,7 @@ class Server:
         dispatch, federation = self.dispatch, self.federation
         if self.latest is None:
             return {}
-        weights = [federation.weight(len(rows)) for rows in dispatch.rows]
+        weights = [federation.weight(size) for size in dispatch.sizes]
         everyone, initial = WeightedSum(), dispatch.clients.initial.cpu()
         for client, weight in enumerate(weights):
             last = self.latest.recall(client)
@@ -159,8 +160,9 @@ class Server:
         not measured.
         """
         federation, dispatch = self.federation, self.dispatch
-        sizes = {client: len(dispatch.rows[client]) for client in sampled}
-        weights = {client: federation.weight(size) for client, size in sizes.items()}
+        sizes = {client: dispatch.sizes[client] for client in sampled}
+        of_size = {size: federation.weight(size) for size in set(sizes.values())}
+        weights = {client: of_size[size] for client, size in sizes.items()}
         weight, samples = sum(weights.values()), sum(sizes.values())
         mean, counters = WeightedSum(), dispatch.counters.clone()
         train_loss, train_accuracy, gradients = 0.0, 0.0, 0
@@ -170,13 +172,14 @@ class Server:
             dispatch.clock.enter("aggregation")
             trained = trained.on_cpu()
             self.recorder.add(stack, trained)
+            self.files.inside(round, stack, trained)
             gradients += int(trained.gradients.sum())
-            values, losses = trained.values, trained.loss.tolist()
+            values, losses, accuracies = trained.values, trained.loss.tolist(), trained.accuracy.tolist()
             for row, client in enumerate(stack):
                 mean.add(values[row], weights[client] / weight)
                 train_loss += losses[row] * sizes[client] / samples
-                train_accuracy += float(trained.accuracy[row]) * sizes[client] / samples
-                sent = dispatch.sent(trained, row)
+                train_accuracy += accuracies[row] * sizes[client] / samples
+                sent = dispatch.sent(trained, row) if sums else {}
                 for name, sum_ in sums.items():
                     sum_.add(sent[name])
                 if writer and dispatch.remembers:
@@ -274,7 +277,7 @@ def _entry(score: Score) -> dict[str, float | None]:
 
 def _lean(record: Round) -> Round:
     """Return a record without what grows with the clients, so that memory hardly grows with the rounds."""
-    long = ("clients", "local_work", "rows", "diagnostics")
+    long = ("clients", "local_work", "local_steps", "rows", "diagnostics")
     content = {key: value for key, value in record.to_json().items() if key not in long}
     return Round.model_validate(content)
 

@@ -14,6 +14,7 @@ from fedscope.checkpoints.file.schema import CheckpointInfo, Round
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.checkpoints.registry.rows import packed
 from fedscope.federated.parallel.dispatch import Dispatch
+from fedscope.federated.record.tasks import Trained
 from fedscope.federated.setup.federation import Federation
 from fedscope.storage import remove, remove_empty, write_bytes
 
@@ -38,16 +39,17 @@ class RunFiles:
 
     def begin(self, round: int) -> None:
         """Keep the model and the rows that the clients of ``round`` start from."""
-        rows, run = self.federation.stored(self.dispatch.rows), self.run
+        fresh, run = self.federation.fresh, self.run
+        rows = self.federation.stored(self.dispatch.rows) if fresh else None
         if self.federation.settings.save_clients != "none":
             self.dispatch.clock.enter("checkpointing")
             info = self._info(round - 1, self._measured)
             if self.federation.method.sends_another:
                 info = info.model_copy(update={"average": "sent", "metrics": {}})
             save_checkpoint(run.anchor(round), self._server_state(sent=True), info)
-            if self.federation.fresh:
+            if rows:
                 write_bytes(run.rows(round), packed(rows), below=run.root)
-        self.rows = rows.spec
+        self.rows = rows.spec if rows else self.rows
 
     def upload(self, round: int, client: int, values: Tensor, counters: Tensor, loss: float) -> None:
         """Keep a client's model (P+Q,) as its last, and under ``--save-clients all`` as that of the round."""
@@ -62,6 +64,19 @@ class RunFiles:
             save_checkpoint(self.run.client(client, round), state, info)
         self._uploads[client] = round
         clock.enter("aggregation")
+
+    def inside(self, round: int, stack: Sequence[int], trained: Trained) -> None:
+        """Keep the models after local steps that ``--keep-steps`` asks for."""
+        dispatch = self.dispatch
+        kept = dispatch.kept.inside(round, stack, dispatch.local_steps)
+        if kept:
+            dispatch.clock.enter("checkpointing")
+        for place, (client, step) in enumerate(kept):
+            state = dispatch.model.state_dict(trained.inside[place], trained.inside_counters[place])
+            info = self._info(round, {}, client).model_copy(update={"step": step})
+            save_checkpoint(self.run.step(round, client, step), state, info)
+        if kept:
+            dispatch.clock.enter("aggregation")
 
     def models(self, round: int, means: Models, measured: Measured, *, best: bool) -> None:
         """Keep the models after ``round``: the server's and the ``means`` (P+Q,)."""

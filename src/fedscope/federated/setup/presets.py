@@ -22,7 +22,8 @@ Table = Mapping[str, Any]
 MERGED = ("options", "when", "code", "provisional")  # tables that a group adds to, entry by entry
 ABOUT = (*MERGED, "source", "table", "methods", "seeds")  # what is not a setting
 ELSEWHERE = (  # no departure
-    "method", "seed", "save_clients", "keep_every", "compile", "stack", "probe_curvature", "probe_samples",
+    "method", "seed", "save_clients", "keep_every", "keep_steps", "compile", "stack", "probe_curvature",
+    "probe_samples",
 )  # fmt: skip
 
 

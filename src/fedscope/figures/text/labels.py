@@ -46,13 +46,16 @@ def data_name(dataset: str) -> str:
 def label(checkpoint: Checkpoint) -> str:
     """Return ``RUN@ROUND``, ``RUN@clientK (round R)``, ``RUN@all (round R)``; or a state_dict's file name.
 
-    A model that was sent is ``RUN@ROUND:anchor (sent)``, by the round that began with it.
+    A client's model inside its training is ``RUN@ROUND:clientK:stepS``. One that was sent is
+    ``RUN@ROUND:anchor (sent)``, by the round that began with it.
     """
     if checkpoint.run is None:
         return PurePath(checkpoint.path).name
     run, round, client = checkpoint.run, checkpoint.round, checkpoint.client
     if checkpoint.other_average == "sent" and round is not None:
         return f"{run}@{round + 1}:anchor (sent)"
+    if checkpoint.step is not None:
+        return f"{run}@{round}:client{client}:step{checkpoint.step}"
     which = f"client{client}" if client is not None else checkpoint.other_average
     return f"{run}@{round}" if which is None else f"{run}@{which} (round {round})"
 

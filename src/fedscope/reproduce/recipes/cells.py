@@ -23,8 +23,8 @@ from fedscope.reproduce.recipes.quantities import QUANTITIES
 from fedscope.reproduce.recipes.spec import Column, Recipe
 
 UNCOUNTED = (
-    "device", "threads", "stack", "compile", "save_clients", "keep_every", "target", "rounds", "precision",
-    "probe_curvature", "probe_samples",
+    "device", "threads", "stack", "compile", "save_clients", "keep_every", "keep_steps", "target", "rounds",
+    "precision", "probe_curvature", "probe_samples",
 )  # fmt: skip
 
 

@@ -104,7 +104,8 @@ def measure(
             return finished(found.edited(checkpoint=problem.checkpoint, reused=True))
     origin = participants.origin() if participants else None
     criteria = _criteria(problem, request, origin, more_probes=more_probes)
-    known = None if again else _earlier(cache, request, criteria, None if problem.info else operator)
+    named = problem.info is not None and problem.info.model.lora is None
+    known = None if again else _earlier(cache, request, criteria, None if named else operator)
     if known and not known.missing:
         return finished(trimmed(known.record, request).edited(checkpoint=problem.checkpoint, reused=True))
     if note and request.certified and not participants and (memory or is_long(operator)):
@@ -126,8 +127,8 @@ def _earlier(
 ) -> Earlier | None:
     """Return the stored record that has most of the request.
 
-    The code of the user's own network and loss has no name: for them only records of the same ``operator``
-    count.
+    The code of the user's own network and loss has no name, and adapters are no whole network: for them only
+    records of the same ``operator`` count.
     """
     found = cache.results(criteria.sha256)
     if operator:
@@ -151,8 +152,9 @@ def _question(problem: Problem, request: Request, participants: Participants | N
     if request.reading == "paper":
         request = replace(request, resampling=Resampling())  # has no effect
     asked = asdict(request)
-    if not request.preconditioned:
-        del asked["preconditioned"]  # so that results from before it was there are found
+    for later in ("preconditioned", "blocks"):
+        if not asked[later]:
+            del asked[later]  # so that results from before it was there are found
     return {
         **asked,
         "versions": None,

@@ -10,6 +10,7 @@ from fedscope.workflows.progress import Reporter
 from fedscope.workflows.sources.checkpoint_points import Waypoints
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import at, checkpoint_path, problems
+from fedscope.workflows.sources.rounds import client_of_round
 from fedscope.workflows.sources.run_clients import round_uploads
 from fedscope.workflows.sources.targets import Targets
 
@@ -23,7 +24,8 @@ def slices(
 
     ``eigen``, ``ggn``, ``random``: a surface around every checkpoint; ``clients``: the same, with the
     clients' uploads of its round; ``line``, ``points``: one surface through two or three checkpoints;
-    ``pca``: one for every RUN, of the rounds it kept, or one of several checkpoints in their order.
+    ``pca``: one for every RUN, of the rounds it kept, for every RUN@ROUND:clientK, of the local steps that
+    were kept, or one of several checkpoints in their order.
 
     Raises:
         UserError: another number of checkpoints than the kind takes, or one that cannot be had.
@@ -55,11 +57,27 @@ def _trajectories(targets: Targets) -> list[list[Path]]:
         return [_rounds(store, store.newest())]
     if all(_is_run(reference) for reference in references):
         return [_rounds(store, store.run(reference)) for reference in references]
+    if all(map(client_of_round, references)):
+        return [_steps(store, reference) for reference in references]
     return [[checkpoint_path(targets, reference) for reference in references]]
 
 
 def _is_run(reference: str) -> bool:
     return not (Path(reference).exists() or "@" in reference or "/" in reference or reference.endswith(".pt"))
+
+
+def _steps(store: Registry, reference: str) -> list[Path]:
+    """Return the way of a client in its round: where it started, the steps that were kept, and its upload."""
+    run, (round, client) = store.run(reference.partition("@")[0]), client_of_round(reference) or (0, 0)
+    steps = run.steps_of(round, client)
+    if not steps:
+        raise UserError(
+            f"{reference} has no model of a local step; train with --keep-steps 1:{client}:{round}, or name "
+            "several checkpoints in order"
+        )
+    ends = run.anchor(round), run.client(client, round)
+    way = [ends[0], *(run.step(round, client, step) for step in steps), ends[1]]
+    return [path for path in way if path.exists()]
 
 
 def _rounds(store: Registry, run: Run) -> list[Path]:

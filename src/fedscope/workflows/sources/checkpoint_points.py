@@ -115,7 +115,10 @@ def _labels(paths: Sequence[Path], infos: Sequence[CheckpointInfo | None]) -> tu
     ways: list[Callable[[CheckpointInfo], str]] = [_method, _which]
     if len({info.run for info in known}) == 1:
         rounds, clients = {info.round for info in known}, {info.client for info in known}
-        ways = [_role] if len(rounds) == 1 else [_round] if clients == {None} else [_which]
+        steps = len(known) - sum(info.step is None for info in known)
+        ways = (
+            [_step] if steps else [_role] if len(rounds) == 1 else [_round] if clients == {None} else [_which]
+        )
     candidates = [tuple(map(way, known)) for way in ways] if len(known) == len(infos) else []
     candidates += [tuple(path.stem for path in paths), tuple(map(str, paths))]
     return next((labels for labels in candidates if len(set(labels)) == len(labels)), candidates[-1])
@@ -131,6 +134,12 @@ def _round(info: CheckpointInfo) -> str:
 
 def _role(info: CheckpointInfo) -> str:
     return "global" if info.client is None else f"client {info.client}"
+
+
+def _step(info: CheckpointInfo) -> str:
+    if info.step:
+        return f"step {info.step}"
+    return "start" if info.client is None else f"client {info.client}"
 
 
 def _which(info: CheckpointInfo) -> str:

@@ -1,10 +1,11 @@
-"""`--rounds FIRST:LAST:STEP`, or `all`: which rounds of which runs."""
+"""`--rounds FIRST:LAST:STEP`, or `all`: which rounds of which runs; `--steps`: which steps of a client."""
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from typing import Literal
 
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run
@@ -32,20 +33,20 @@ class Kept:
 MODELS = Kept(_models, "checkpoint", "--keep-every")
 
 
-def parse(text: str) -> list[int]:
-    """Return the rounds of "FIRST:LAST:STEP", LAST included; STEP is 1 if left out.
+def parse(text: str, what: Literal["rounds", "steps"] = "rounds") -> list[int]:
+    """Return the rounds, or steps, of "FIRST:LAST:STEP", LAST included; STEP is 1 if left out.
 
     Raises:
-        UserError: the text is of another form, or names fewer than two rounds or more than 500.
+        UserError: the text is of another form, or names fewer than two or more than 500.
     """
     found = re.fullmatch(r"(\d{1,6}):(\d{1,6})(?::(\d{1,6}))?", text)
     if not found:
-        raise UserError(f"--rounds takes FIRST:LAST:STEP, such as 5:30:5, not {text!r}")
+        raise UserError(f"--{what} takes FIRST:LAST:STEP, such as 5:30:5, not {text!r}")
     first, last, step = int(found[1]), int(found[2]), int(found[3] or 1)
     rounds = list(range(first, last + 1, step)) if step else []
     if not 2 <= len(rounds) <= MOST_ROUNDS or first < 1:
         raise UserError(
-            f"--rounds takes FIRST:LAST:STEP of 2 to {MOST_ROUNDS} rounds, counted from 1; {text} names "
+            f"--{what} takes FIRST:LAST:STEP of 2 to {MOST_ROUNDS} {what}, counted from 1; {text} names "
             f"{len(rounds)}"
         )
     return rounds
@@ -95,3 +96,39 @@ def checkpoints(runs: Sequence[str], text: str, registry: Path, kept: Kept = MOD
             )
         found.append(tuple(f"{name}@{round}" for round in rounds or there))
     return found
+
+
+def along_steps(targets: Targets, text: str) -> Targets:
+    """Return the targets with the models inside the training of clients, RUN@ROUND:clientK, step by step.
+
+    Args:
+        targets: clients of rounds.
+        text: ``FIRST:LAST:STEP``, or ``all`` for every step that was kept.
+
+    Raises:
+        UserError: something else is given, or a step, or more than one, was not kept.
+    """
+    if not targets.checkpoints:
+        raise UserError("--steps are of a client's round: give RUN@ROUND:clientK")
+    wanted = None if text == "all" else parse(text, "steps")
+    store, found = Registry(targets.registry), list[str]()
+    for reference in targets.checkpoints:
+        client = client_of_round(reference)
+        if client is None:
+            raise UserError(f"--steps are of a client's round: give RUN@ROUND:clientK, not {reference}")
+        there = store.run(reference.partition("@")[0]).steps_of(*client)
+        missing = [step for step in wanted or () if step not in there]
+        if missing or len(there) < 2:
+            what = f"local step {missing[0]}" if missing else "two local steps"
+            raise UserError(
+                f"{reference} has no model of {what}, it has {', '.join(map(str, there)) or 'none'}; choose "
+                "--steps among these, or train with --keep-steps"
+            )
+        found += [f"{reference}:step{step}" for step in wanted or there]
+    return replace(targets, checkpoints=tuple(found))
+
+
+def client_of_round(reference: str) -> tuple[int, int] | None:
+    """Return round and client of RUN@ROUND:clientK; None of another reference."""
+    found = re.fullmatch(r"[^@/]+@(\d{1,9}):client(\d{1,9})", reference)
+    return (int(found[1]), int(found[2])) if found else None

@@ -1,0 +1,74 @@
+"""The models inside a client's training that `--steps` names, and the way that they are in a plane."""
+
+from dataclasses import replace
+
+import pytest
+
+from fedscope.checkpoints.file.settings import Settings
+from fedscope.checkpoints.registry.run import Run
+from fedscope.errors import UserError
+from fedscope.workflows.landscape.slices import slices
+from fedscope.workflows.progress import SILENT
+from fedscope.workflows.sources.rounds import along_steps
+from fedscope.workflows.sources.targets import Targets
+from tests.federated.runs import trained
+
+SETTINGS = Settings(
+    clients=3, participation=1.0, rounds=2, local_steps=6, batch_size=16, train_samples=120, test_samples=30,
+    partition="iid", model="mlp_digits", save_clients="all", keep_steps="2:0,1:2",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return trained(tmp_path_factory.mktemp("registry"), SETTINGS)
+
+
+def targets(run: Run, *checkpoints: str) -> Targets:
+    return Targets(checkpoints=checkpoints, registry=run.root, samples=32)
+
+
+def test_steps_are_named_client_by_client(run: Run) -> None:
+    found = along_steps(targets(run, "run@2:client1", "run@2:client0"), "all").checkpoints
+    assert found == tuple(f"run@2:client{k}:step{s}" for k in (1, 0) for s in (2, 4, 6))
+    assert along_steps(targets(run, "run@2:client0"), "2:6:4").checkpoints == (
+        "run@2:client0:step2", "run@2:client0:step6",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "text", "words"),
+    [
+        ("run@2:client0", "1:5:2", "no model of local step 1, it has 2, 4, 6"),
+        ("run@1:client0", "all", "no model of two local steps, it has none; .* train with --keep-steps"),
+        ("run@2:client0", "5", "--steps takes FIRST:LAST:STEP"),
+        ("run@2:client0", "2:3:2", "2 to 500 steps"),
+        ("run@2", "all", "give RUN@ROUND:clientK, not run@2"),
+        ("run@client0", "all", "give RUN@ROUND:clientK"),
+        ("run", "all", "give RUN@ROUND:clientK"),
+    ],
+)
+def test_what_was_not_kept_is_refused(checkpoint: str, text: str, words: str, run: Run) -> None:
+    with pytest.raises(UserError, match=words):
+        along_steps(targets(run, checkpoint), text)
+
+
+def test_without_a_client_there_are_no_steps(run: Run) -> None:
+    with pytest.raises(UserError, match="give RUN@ROUND:clientK"):
+        along_steps(replace(targets(run), checkpoints=()), "all")
+
+
+def test_a_client_s_way_is_from_what_it_received_to_its_upload(run: Run) -> None:
+    ((problem, way),) = slices("pca", targets(run, "run@2:client0"), SILENT)
+    assert problem.path == run.client(0, 2)
+    assert way
+    networks = way.networks
+    assert tuple(networks.labels) == ("start", "step 2", "step 4", "step 6", "client 0")
+    ends = [networks.points[0], networks.points[4]]
+    assert float((ends[1] - networks.points[3]).norm()) == 0  # plain steps: the last one is the upload
+    assert float((ends[1] - ends[0]).norm()) > 0
+
+
+def test_a_way_without_steps_says_how_to_keep_them(run: Run) -> None:
+    with pytest.raises(UserError, match="--keep-steps 1:0:1"):
+        slices("pca", targets(run, "run@1:client0"), SILENT)
