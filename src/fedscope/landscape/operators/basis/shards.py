@@ -67,6 +67,15 @@ class Shards(Whole):
         padded = torch.nn.functional.pad(v, (0, len(self.parts) * self.width - self.n))
         return list(padded.split([count * self.width for count in self._counts], dim=-1))
 
+    def exchanged(self, v: Tensor) -> Tensor:
+        """Return this process' coordinates of every rank's vectors v (m, n): (ranks, m, local), in order."""
+        own = torch.cat([piece.reshape(-1) for piece in self.cut(v)])
+        size = len(v) * len(self.mine) * self.width
+        found = own.new_empty(self.ranks * size)
+        sent = [len(v) * count * self.width for count in self._counts]
+        dist.all_to_all_single(found, own, [size] * self.ranks, sent, group=self._group)
+        return found.view(self.ranks, len(v), -1) if size else own.new_empty(self.ranks, len(v), 0)
+
     def local(self, v: Tensor) -> Tensor:
         """Return this process' coordinates of vectors (…, n), padded; a copy."""
         return self.cut(v)[self.rank].clone()

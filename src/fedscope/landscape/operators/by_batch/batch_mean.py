@@ -14,6 +14,8 @@ from torch.distributed import ProcessGroup
 from fedscope.errors import UserError
 from fedscope.landscape.operators.algebra.named_tensors import Blocks
 from fedscope.landscape.operators.base import DiagonalParts, Operator, Product
+from fedscope.landscape.operators.basis.shards import Shards
+from fedscope.landscape.operators.basis.views import Onto
 from fedscope.landscape.operators.by_batch.parallel import add_up, share
 
 IMAGES = 256 << 20  # bytes of the batches' products that wait to be projected together
@@ -73,11 +75,13 @@ class BatchMean(Operator):
         return self._mean(rows, onto)
 
     def _mean(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
+        if self._group is not None:
+            return self._shared_mean(rows, onto, self._group)
         count = len(self._counts)
         totals = torch.zeros_like(rows, dtype=torch.float64)
         forms = totals.new_zeros(len(rows), count)
         projections = None if onto is None else totals.new_zeros(len(rows), count, len(onto))
-        mine, some_at_a_time = share(count, self._group), max(1, IMAGES // (rows.numel() * rows.itemsize))
+        mine, some_at_a_time = range(count), max(1, IMAGES // (rows.numel() * rows.itemsize))
         for first in range(0, len(mine), some_at_a_time):
             together, images = mine[first : first + some_at_a_time], []
             for b in together:
@@ -89,10 +93,44 @@ class BatchMean(Operator):
             if onto is not None and projections is not None:
                 inner = (onto @ torch.cat(images).T).T.double()
                 projections[:, list(together)] = inner.view(len(together), len(rows), -1).transpose(0, 1)
-        add_up(self._group, totals, forms, projections)
         return [
             Product(total.to(self.dtype), forms[i], None if projections is None else projections[i])
             for i, total in enumerate(totals)
+        ]
+
+    def _shared_mean(self, rows: Tensor, onto: Tensor | None, group: ProcessGroup) -> list[Product]:
+        """Return the products, made by all processes: a batch each in every round.
+
+        After a round every process gets its coordinates of all products, adds them in the order of the
+        batches, and projects them on its coordinates of a basis that is shared as well. So the bits do not
+        depend on how many processes there are.
+        """
+        count, shards = len(self._counts), Shards(rows.shape[1], group)
+        totals = rows.new_zeros(len(rows), len(shards.mine) * shards.width, dtype=torch.float64)
+        forms = rows.new_zeros(len(rows), count, dtype=torch.float64)
+        projections = None if onto is None else forms.new_zeros(len(rows), count, len(onto))
+        shared = onto if isinstance(onto, Onto) and onto.shards.shared else None
+        for first in range(0, count, shards.ranks):
+            b = first + shards.rank
+            own = self._products_of(b, rows) if b < count else torch.zeros_like(rows, dtype=torch.float64)
+            if b < count:
+                forms[:, b] = torch.linalg.vecdot(rows.double(), own)
+            if b < count and onto is not None and projections is not None and not shared:
+                projections[:, b] = (onto @ own.to(self.dtype).T).T.double()
+            batches = range(first, min(first + shards.ranks, count))
+            received = shards.exchanged(own)
+            for other, products in zip(batches, received, strict=False):
+                totals.add_(products, alpha=self._counts[other] / sum(self._counts))
+            if shared and projections is not None:
+                if shared.image is not None:
+                    received = shards.exchanged(shared.image(own.to(self.dtype)))
+                for other, products in zip(batches, received, strict=False):
+                    projections[:, other] = shared.seen(products.to(self.dtype)).T
+        add_up(group, forms, None if shared else projections)
+        vectors = shards.whole(totals.to(self.dtype))
+        return [
+            Product(vector, forms[i], None if projections is None else projections[i])
+            for i, vector in enumerate(vectors)
         ]
 
     def _products_of(self, b: int, rows: Tensor) -> Tensor:
