@@ -48,6 +48,10 @@ class Kept:
             room.take(self._room, slice(0, filled))
             self._room = room
 
+    def release(self) -> None:
+        """Hand the pages of a file back to the system."""
+        self._room.release()
+
     def copied(self, rows: slice, more: int) -> "Kept":
         """Return a copy of some rows, as the first ones, with room for ``more``."""
         count = rows.stop - rows.start

@@ -108,6 +108,7 @@ class Rows:
             the operator's dtype: 0 in full precision.
         """
         row, m = self._filled, len(self)
+        self._kept.release()  # what a product with the whole basis has read
         self._kept.grow(row, self.fixed + min(2 * m, self.n))
         unit = vector / self.shards.norm(vector)
         self._kept.write(row, unit)

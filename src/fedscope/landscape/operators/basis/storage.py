@@ -1,8 +1,9 @@
 """Where the numbers of a basis are kept: in memory or in a file, in full or half precision, on which ranks.
 
 A file is mapped into memory and has no name, so that it is gone with the process, however that ends. What is
-read of it is handed back to the system every ``HELD`` bytes, so that a pass over a basis of any size takes
-no more of the process' memory than that. The digits are those of a basis in memory.
+read of it piece by piece is handed back to the system every ``HELD`` bytes. A product with the whole basis at
+once (projections of batches, ``without``) reads it as one matrix, so that the digits are those of a basis in
+memory: then its pages are counted as resident, though the system may take them back at any time.
 """
 
 import mmap
@@ -117,7 +118,12 @@ class Room:
             self._read += piece.nbytes
             if self._read >= HELD:
                 self._read = 0
-                self._mapped.madvise(mmap.MADV_DONTNEED)  # of a shared mapping: nothing is lost
+                self.release()
+
+    def release(self) -> None:
+        """Hand the pages of a file back to the system."""
+        if self._mapped is not None:
+            self._mapped.madvise(mmap.MADV_DONTNEED)  # of a shared mapping: nothing is lost
 
 
 def _mapped(size: int, place: Path) -> mmap.mmap:
