@@ -95,12 +95,13 @@ def once_differentiable(gradients: Iterable[Tensor]) -> bool:
 
 
 @contextmanager
-def explained(model: nn.Module, evaluate: Callable[[], Tensor]) -> Iterator[None]:
+def explained(model: nn.Module, evaluate: Callable[[], Tensor], otherwise: str = "") -> Iterator[None]:
     """Turn PyTorch's errors about missing derivatives into ones that name the operation and the module.
 
     Args:
         model: whose modules are named.
         evaluate: returns the model's outputs, with their graph.
+        otherwise: what else may be done, for the end of the message.
 
     Raises:
         UserError: in place of such an error.
@@ -115,14 +116,17 @@ def explained(model: nn.Module, evaluate: Callable[[], Tensor]) -> Iterator[None
         where = _place(model, evaluate, found[1]) if found else ""
         mend = next((mend for text, mend in _MENDS.items() if text in said), "replace it")
         raise UserError(
-            f"an operation of the model has no second derivative{where}; {mend} ({said.splitlines()[0]})"
+            f"an operation of the model has no second derivative{where}; {mend}{otherwise} "
+            f"({said.splitlines()[0]})"
         ) from error
 
 
-def once_error(model: nn.Module, evaluate: Callable[[], Tensor]) -> UserError:
+def once_error(model: nn.Module, evaluate: Callable[[], Tensor], otherwise: str = "") -> UserError:
     """Return the error that names a function marked ``once_differentiable`` and its module."""
     where = _place(model, evaluate, None)
-    return UserError(f"an autograd.Function of the model is marked once_differentiable{where}; replace it")
+    return UserError(
+        f"an autograd.Function of the model is marked once_differentiable{where}; replace it{otherwise}"
+    )
 
 
 def _place(model: nn.Module, evaluate: Callable[[], Tensor], operation: str | None) -> str:

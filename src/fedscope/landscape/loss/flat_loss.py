@@ -41,6 +41,7 @@ class FlatLoss:
             cast to its dtype.
         bn: see ``frozen_copy``.
         parameters: patterns of names (:mod:`fnmatch`), such as ``layer3.*``, or one of them; None: all.
+        twice: evaluate it by kernels that have a second derivative.
 
     Attributes:
         model: the frozen copy; a buffer that its forward updates is as in ``model`` in every evaluation.
@@ -63,6 +64,7 @@ class FlatLoss:
         *,
         bn: BatchNormMode = "eval",
         parameters: Sequence[str] | None = None,
+        twice: bool = True,
     ) -> None:
         model = getattr(model, "_orig_mod", model)
         trained = [(name, p.detach()) for name, p in model.named_parameters() if p.requires_grad]
@@ -89,7 +91,7 @@ class FlatLoss:
         self.center = torch.cat([p.reshape(-1) for _, p in trained])  # (n,)
         self.batches = Batches.of(batches).to(self.device, self.dtype)
         self._loss_fn = loss_fn
-        self.exact = ExactArithmetic(model, self.device)
+        self.exact = ExactArithmetic(model, self.device, twice=twice)
         self.model = frozen_copy(model, bn=bn, batches=self.batches)
         own = dict(self.model.named_parameters())
         self.parameters = tuple(own[name].requires_grad_(True) for name in self.names)
@@ -162,6 +164,29 @@ class FlatLoss:
     def on_batch(self, inputs: Tree, targets: Tree) -> Tensor:
         """Return the scalar mean loss of one batch, differentiable in ``parameters``."""
         return self.of(self.outputs(inputs), targets)
+
+    def gradient(self, inputs: Tree, targets: Tree) -> Tensor:
+        """Return the gradient of one batch's loss at the weights as they are, (n,), by the network as it is.
+
+        Raises:
+            UserError: the loss does not depend on the parameters.
+        """
+        with torch.enable_grad(), self.exact(), self.plainly():
+            loss = self.on_batch(inputs, targets)
+            self.check_used(loss)
+            return joined(pulled((loss,), self.parameters, (torch.ones_like(loss),)))
+
+    @staticmethod
+    def check_used(value: Tensor) -> None:
+        """Refuse a loss, or outputs, without a gradient.
+
+        Raises:
+            UserError: it does not depend on the parameters.
+        """
+        if not value.requires_grad:
+            raise UserError(
+                "the loss does not depend on the trainable parameters; check the model and the loss"
+            )
 
     def outputs(self, inputs: Tree) -> Any:
         """Return the model's outputs on one batch, differentiable in ``parameters``."""

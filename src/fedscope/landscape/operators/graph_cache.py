@@ -8,7 +8,6 @@ How batches are cut depends on the network, the batches and ``memory`` alone, ne
 free: the same inputs give the same bits.
 """
 
-import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from torch import Tensor
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.streamed import Batch
-from fedscope.landscape.loss.trees import Tree, count, leaves, some
+from fedscope.landscape.loss.trees import Tree, count, leaves, slices, some
 
 Graph = tuple[Tensor, ...]
 """The tensors of some samples, with their graphs, that every product begins at."""
@@ -84,6 +83,7 @@ class Graphs:
         size: (samples) ↦ bytes of a graph.
         most: samples of a graph; as many as the longest batch has where batches cannot be cut.
         memory: bytes, or None for a quarter of what is free, at most 4 GiB.
+        keep: whether any is kept; not where the weights move between products.
 
     Raises:
         UserError: batches cannot be cut and one exceeds the ``memory`` that was given.
@@ -97,6 +97,7 @@ class Graphs:
         *,
         most: int,
         memory: int | None,
+        keep: bool = True,
     ) -> None:
         self._build, self._batches = build, batches
         self._parts = [slices(samples, most) for samples in batches.sizes]
@@ -115,7 +116,7 @@ class Graphs:
         self.plan = Plan(
             max(counts),
             len(sizes),
-            _kept(sizes, budget),
+            _kept(sizes, budget) if keep else 0,
             max(sizes),
             budget,
         )
@@ -174,17 +175,6 @@ def _saved_bytes(build: Callable[[], Graph]) -> tuple[Graph, int]:
     with torch.autograd.graph.saved_tensors_hooks(seen, lambda tensor: tensor):
         graph = build()
     return graph, sum(storage.nbytes() for storage in storages.values())
-
-
-def cut(batch: Batch, most: int) -> list[Batch]:
-    """Return a batch in near-equal parts of at most ``most`` samples."""
-    return [(some(batch[0], rows), some(batch[1], rows)) for rows in slices(count(batch[0]), most)]
-
-
-def slices(samples: int, most: int) -> list[slice]:
-    """Return near-equal stretches of at most ``most`` samples."""
-    rows = torch.arange(samples).tensor_split(math.ceil(samples / most))
-    return [slice(int(part[0]), int(part[-1]) + 1) for part in rows]
 
 
 def _length(rows: slice) -> int:

@@ -31,6 +31,7 @@ class Subspace(Printed):
     coupling: Tensor  # (m,) float64 on the CPU: b
     matvecs: int  # products it cost
     beyond: Tensor | None = None  # (B, m, d) float64 on the CPU: Q A_b (1 − P) S, E[S Sᵀ] = 1, if sketched
+    error: float = 0.0  # a bound on ‖E‖_F, E what the products with Qᵀ are off by (``Product.error``)
 
     @property
     def trace(self) -> float:
@@ -95,7 +96,7 @@ class Remainder(Wrapper):
         inner = without(self._basis, rows)
         outer = None if onto is None else without(self._basis, onto)
         return [
-            Product(without(self._basis, product.vector), product.forms, product.onto)
+            replace(product, vector=without(self._basis, product.vector))
             for product in self._base._apply(inner, outer)
         ]
 

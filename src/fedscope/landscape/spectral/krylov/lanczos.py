@@ -43,6 +43,7 @@ class Lanczos:
         betas: the β of each step, with which the next row was coupled; exactly 0 marks a breakdown.
         coupling: b, float64 on the CPU.
         finite: False once a product was not finite; no further step may be taken.
+        error: a bound on the Frobenius norm of what the products themselves are off by.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Lanczos:
         self._images = torch.zeros(len(counts), self._sketched, 0, dtype=torch.float64)  # Sᵀ A_b Qᵀ
         self._scale = 0.0  # of ‖A‖
         self._lost = 0.0  # ‖E‖_F², a bound
+        self.error = 0.0
         self.steps = self.matvecs = 0
         self.alphas: list[float] = []
         self.betas: list[float] = []
@@ -91,7 +93,7 @@ class Lanczos:
         process._scale = max(float(known.projected.abs().max()), float(known.coupling.norm()))
         process._lost = m * (process._eps * process._scale) ** 2
         process.steps, process.matvecs = m, known.matvecs
-        process.coupling = known.coupling.clone()
+        process.coupling, process.error = known.coupling.clone(), known.error
         return process
 
     @property
@@ -146,6 +148,7 @@ class Lanczos:
             coupling=self.coupling,
             matvecs=self.matvecs,
             beyond=self._beyond(),
+            error=self.error,
         )
 
     def _beyond(self) -> Tensor | None:
@@ -173,6 +176,7 @@ class Lanczos:
         if product is None:
             product = self._op.product(seen[-1], onto=onto)
             self.matvecs += 1
+        self.error = math.hypot(self.error, product.error)
         by_batch = images = None
         if self._batches is not None and product.onto is not None:
             images, by_batch = product.onto[:, : self._sketched], product.onto[:, self._sketched :]
