@@ -14,6 +14,7 @@ from torch.autograd.graph import Node
 from torch.utils.hooks import RemovableHandle
 
 from fedscope.errors import UserError
+from fedscope.landscape.loss.recomputed.logits import Logits
 from fedscope.landscape.loss.trees import within
 
 _MENDS = {  # by what PyTorch's message says
@@ -42,7 +43,13 @@ def close(first: Tensor, second: Tensor, dtype: torch.dtype, *, beside: float = 
 def largest(outputs: object) -> float:
     """Return the size of the largest finite number in what a model returns."""
     found = [t for t in within(outputs) if t.is_floating_point() and t.numel()]
-    return max((float(t.detach().nan_to_num(0, 0, 0).abs().max()) for t in found), default=0.0)
+    return max(map(_largest, found), default=0.0)
+
+
+def _largest(tensor: Tensor) -> float:
+    if isinstance(tensor, Logits):
+        return tensor.largest()
+    return float(tensor.detach().nan_to_num(0, 0, 0).abs().max())
 
 
 def check_repeats(evaluate: Callable[[], Tensor]) -> None:

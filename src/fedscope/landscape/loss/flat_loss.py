@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +19,8 @@ from fedscope.landscape.loss.derivatives import joined, pulled
 from fedscope.landscape.loss.exact_arithmetic import ExactArithmetic
 from fedscope.landscape.loss.forms import Form, Trial, fastest
 from fedscope.landscape.loss.parameter_patterns import chosen
+from fedscope.landscape.loss.recomputed.blocks import Blocks
+from fedscope.landscape.loss.recomputed.logits import ChunkedLogits
 from fedscope.landscape.loss.trees import Tree, arguments, cloned, count, flat, leaves, some
 
 SAMPLE = 8  # samples of the first batch on which a network is looked at before it is used
@@ -50,6 +52,9 @@ class FlatLoss:
         mixed: whether samples depend on each other by BatchNorm.
         coupled: whether batches cannot be cut: ``mixed``, or the network takes so many at once and no fewer.
         exact: the arithmetic that every evaluation must be in: ``with loss.exact():``.
+        logits: of an output layer with many classes; the loss goes over them by chunks.
+        blocks: of the network.
+        recomputes_blocks: whether graphs keep what goes into the blocks alone; set it before a graph is made.
 
     Raises:
         UserError: nothing to differentiate, no pattern or one without a match, or parameters of several
@@ -97,6 +102,8 @@ class FlatLoss:
         self.parameters = tuple(own[name].requires_grad_(True) for name in self.names)
         self.coupled = self.mixed = bn == "batch" or has_batch_statistics(self.model)
         self._fold = Fold(self.model)
+        self.logits, self.blocks = ChunkedLogits(self.model), Blocks(self.model)
+        self.recomputes_blocks = False
         self._known: dict[int, Tensor] = {}
         self._sizes: dict[int, float] = {}
         self._prepare(*next(iter(self.batches)))
@@ -163,7 +170,9 @@ class FlatLoss:
 
     def on_batch(self, inputs: Tree, targets: Tree) -> Tensor:
         """Return the scalar mean loss of one batch, differentiable in ``parameters``."""
-        return self.of(self.outputs(inputs), targets)
+        with self.logits():
+            outputs = self.outputs(inputs)
+        return self.of(outputs, targets)
 
     def gradient(self, inputs: Tree, targets: Tree) -> Tensor:
         """Return the gradient of one batch's loss at the weights as they are, (n,), by the network as it is.
@@ -197,7 +206,8 @@ class FlatLoss:
         for (module, name), value in self._written.items():
             module._buffers[name] = value.clone()  # not in place: a graph may hold on to the last one
         try:
-            with torch.set_grad_enabled(torch.is_grad_enabled() or self._differentiates):
+            blocks = self.blocks() if self.recomputes_blocks else nullcontext()
+            with torch.set_grad_enabled(torch.is_grad_enabled() or self._differentiates), blocks:
                 return self.model(*positional, **named)
         finally:
             for (module, name), value in self._written.items():
@@ -236,7 +246,8 @@ class FlatLoss:
         if b not in self._known:
             self.load(self.center)
             with self.plainly(), self.exact():
-                outputs = self.outputs(inputs)
+                with self.logits():
+                    outputs = self.outputs(inputs)
                 self._known[b] = self.of(outputs, targets)
             self._sizes[b] = largest(outputs)
         return self._known[b]

@@ -26,15 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Product(Printed):
-    """A v and, where A is a weighted mean over batches A_b, what each batch's part of it says.
-
-    An operator whose products are no more than rounding away from A v has no error.
-    """
+    """A v and, where A is a weighted mean over batches A_b, what each batch's part of it says."""
 
     vector: Tensor  # (n,) in the operator's dtype
     forms: Tensor | None  # (B,) float64: vᵀA_b v
     onto: Tensor | None = None  # (B, r) float64: uᵢᵀA_b v for the rows uᵢ that were given
-    error: float = 0.0  # a bound on the distance of ``vector`` from A v
+    error: float = 0.0  # a bound on the distance of ``vector`` from A v; 0: rounding alone
     form_error: float = 0.0  # at least the size of vᵀ``vector`` − vᵀA v as a rule, and a sign it may have
 
 

@@ -21,7 +21,7 @@ from fedscope.landscape.loss.trees import Tree, count, octets
 from fedscope.landscape.operators.base import DiagonalParts, Product
 from fedscope.landscape.operators.by_batch.batch_mean import BatchMean
 from fedscope.landscape.operators.by_batch.parallel import add_up, share
-from fedscope.landscape.operators.graph_cache import Graph, Graphs, Plan
+from fedscope.landscape.operators.graph_cache import Cost, Graph, Graphs, Plan
 from fedscope.landscape.operators.products.finite_differences import FiniteDifferences
 from fedscope.landscape.operators.products.preflight import OTHERWISE, preflight
 
@@ -53,6 +53,7 @@ class LossOperator(BatchMean):
     Attributes:
         names: the parameter tensors, in order.
         numels: their lengths.
+        differences: the finite differences that its products are; None where they are exact.
 
     Raises:
         UserError: see ``FlatLoss``; or, at the first product, what ``preflight`` refuses: an operation that
@@ -108,10 +109,10 @@ class LossOperator(BatchMean):
         self._prepared: Graphs | None = None
         self._verified = not exact
         own = weakref.proxy(self)
-        self._differences = (
+        self.differences = (
             None if exact else FiniteDifferences(self._loss, lambda b: own._parts(b), lambda: own._gradient())
         )
-        if self._differences and self._loss.form.fast:
+        if self.differences and self._loss.form.fast:
             self._loss.give_up_form("finite differences are taken of the network as it is")
 
     @property
@@ -123,11 +124,6 @@ class LossOperator(BatchMean):
     def form(self) -> Form:
         """Whether the network is evaluated in a faster form, and if not, why; the first product decides."""
         return self._loss.form
-
-    @property
-    def differences(self) -> FiniteDifferences | None:
-        """The finite differences that its products are; None where they are exact."""
-        return self._differences
 
     @property
     def plan(self) -> Plan:
@@ -144,12 +140,12 @@ class LossOperator(BatchMean):
         """
         graphs = self._graphs()
         along = signs(self._loss.center)
-        if self._differences:
+        if self.differences:
             product = self.batch_products(0, along[None])[0].to(self.dtype)
         else:
             with self._loss.exact(), torch.enable_grad():
                 product = self._times(graphs.graph(0, 0), along)
-        how = f" {self._differences.step.length}" if self._differences else ""
+        how = f" {self.differences.step.length}" if self.differences else ""
         digest = hashlib.sha256(f"{type(self).__name__} {self.names} {self._memory}{how}".encode())
         digest.update(self._loss.batches.sha256.encode())
         for tensor in (self._loss.center, self._loss.losses, product):
@@ -212,8 +208,8 @@ class LossOperator(BatchMean):
         return found
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
-        if self._differences:
-            return self._differences.products(rows, onto, self._sums)
+        if self.differences:
+            return self.differences.products(rows, onto, self._sums)
         products = self._mean(rows, onto)
         if not self._verified:
             self._verified = True
@@ -242,8 +238,8 @@ class LossOperator(BatchMean):
 
     def batch_products(self, b: int, rows: Tensor) -> Tensor:
         """Return A_b v for the m rows of an (m, n) matrix, in float64."""
-        if self._differences:
-            return self._differences.batch_products(b, rows)[: len(rows)]
+        if self.differences:
+            return self.differences.batch_products(b, rows)[: len(rows)]
         graphs, products = self._graphs(), torch.zeros_like(rows, dtype=torch.float64)
         for part in graphs.parts(b):
             with torch.enable_grad(), self._loss.exact():
@@ -261,14 +257,11 @@ class LossOperator(BatchMean):
     def _graphs(self) -> Graphs:
         """Return the graphs; at the first call, look at what they rest on and cost."""
         if self._prepared is None:
-            batches, whole = self._loss.batches, self._loss.coupled
-            exact = self._differences is None
-            cost = preflight(
-                self._loss,
-                self._graph if exact else self._loss_graph,
-                self._times if exact else None,
-                OTHERWISE if self._of_gradients else "",
-            )
+            batches, whole, exact = self._loss.batches, self._loss.coupled, self.differences is None
+            cost = self._cost(exact)
+            if cost.each > cost.room(self._memory) and self._loss.blocks.found:
+                self._loss.recomputes_blocks = True
+                cost = self._cost(exact)
             longest = max(self._loss.batches.sizes)
             most = longest if whole else cost.fitting(longest, self._memory)
             whole = whole or (most < longest and not has_parts(self._loss, most))
@@ -281,8 +274,22 @@ class LossOperator(BatchMean):
                 most=longest if whole else most,
                 memory=self._memory,
                 keep=exact,
+                note=self._note(),
             )
         return self._prepared
+
+    def _note(self) -> str:
+        loss, parts = self._loss, []
+        if self._of_gradients and loss.logits.found:
+            whole = loss.logits.whole
+            parts.append(f"all logits at once, for {whole}" if whole else "logits by chunks")
+        if loss.recomputes_blocks:
+            parts.append("what is in the network's blocks computed again for each product")
+        return ", ".join(parts)
+
+    def _cost(self, exact: bool) -> Cost:
+        build, times = (self._graph, self._times) if exact else (self._loss_graph, None)
+        return preflight(self._loss, build, times, OTHERWISE if self._of_gradients else "")
 
     def _loss_graph(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
         loss = self._loss.on_batch(inputs, targets)

@@ -49,7 +49,8 @@ def preflight(
     with torch.enable_grad(), loss.exact(), explained(loss.model, outputs, otherwise):
         check_repeats(outputs)
         check_loss(loss)
-        graph, cost = measured(build, (inputs, targets), whole=loss.coupled)
+        weights = (*loss.model.parameters(), *loss.model.buffers())
+        graph, cost = measured(build, (inputs, targets), whole=loss.coupled, weights=weights)
         if times:
             if once_differentiable(graph):
                 raise once_error(loss.model, outputs, otherwise)
