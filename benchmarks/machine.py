@@ -14,8 +14,9 @@ FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 PEERS = ("torch", "pfl", "flwr", "ray")
 PEERS_PROBE = f"""
 import json
-from importlib.metadata import version
-print(json.dumps({{name: version(name) for name in {PEERS!r}}}))
+from importlib.metadata import distributions
+found = {{one.name: one.version for one in distributions()}}
+print(json.dumps({{name: found.get(name) for name in {PEERS!r}}}))
 """
 
 

@@ -137,9 +137,10 @@ OVERHEAD = Group(
     },
     (
         *federated(1),
-        fedscope("1 × 1", 1, 1),
+        fedscope("one by one, 1 × 1", 1, 1, "fp32", "--stack=1"),
         fedscope("stacks of 100, 1 × 1", 1, 1, "fp32", "--stack=100"),
-        fedscope("stacks of 50, 2 × 1", 2, 1, "fp32", "--stack=50"),
+        fedscope("1 × 1", 1, 1),  # as it comes: --stack auto
+        fedscope("2 × 1", 2, 1),
     ),
 )
 GROUPS = (

@@ -15,7 +15,7 @@ from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.federated.server.rounds import train
 from fedscope.federated.setup.federation import Federation, open_run, prepare
-from tests import commands
+from tests import commands, tiny
 from tests.data.layouts import make
 
 
@@ -68,6 +68,18 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with ``fedscope`` and ``python`` for shell scripts, which start in milliseconds."""
     with commands.programs(tmp_path_factory.mktemp("programs")) as folder:
         yield folder
+
+
+@pytest.fixture(scope="session")
+def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small GPT-2 and its tokenizer."""
+    return tiny.write_language_model(tmp_path_factory.mktemp("gpt2"))
+
+
+@pytest.fixture(scope="session")
+def image_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small ViT and its image processor."""
+    return tiny.write_image_model(tmp_path_factory.mktemp("vit"))
 
 
 @pytest.fixture(autouse=True)

@@ -28,6 +28,8 @@ def test_the_contestants_do_the_same_work(tmp_path: Path) -> None:
         "1",
         "--without",
         "stacks of",
+        "one by one",
+        "2 ×",
         "--json",
         str(record),
     ]

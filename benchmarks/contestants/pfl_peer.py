@@ -113,6 +113,9 @@ def main() -> None:
     rounds = summed(rounds)
     if distributed.global_rank == 0:
         rounds.report(accuracy=watch.accuracy)
+    if distributed.world_size > 1:  # before Python ends: the group's threads may abort a process that ends
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

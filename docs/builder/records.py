@@ -15,6 +15,7 @@ from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord
 from fedscope.records.outcomes import OutcomesRecord
 from fedscope.records.partition import PartitionRecord
+from fedscope.records.plan import PlanRecord
 from fedscope.records.round_quantities import QUANTITIES
 from fedscope.records.run_curves import RunCurves
 from fedscope.records.sharpness import CorrelationRecord, SharpnessRecord
@@ -23,6 +24,7 @@ FOLDER = "reference/json"
 # page → its title, what writes such a record, and the models that its readers start from
 RECORDS: dict[str, tuple[str, str, tuple[type[BaseModel], ...]]] = {
     "hessian": ("Curvature", "`fedscope hessian --json`", (HessianRecord,)),
+    "plan": ("Plan", "`fedscope hessian --dry-run --json`", (PlanRecord,)),
     "sharpness": ("Sharpness", "`fedscope sharpness --json`", (SharpnessRecord, CorrelationRecord)),
     "clients": ("Clients of a round", "`fedscope clients --json`", (ClientsRecord,)),
     "landscape": (

@@ -17,6 +17,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 
+from fedscope import pretrained
 from fedscope.errors import UserError
 
 MODELS, DATASETS = "fedscope.models", "fedscope.datasets"  # entry points of other packages
@@ -95,6 +96,10 @@ def _is_there(reference: str) -> bool:
 
 def digest(*references: str) -> str:
     """Return the SHA-256 of the files of these references, in their order; "" where one has none."""
+    if any(map(pretrained.is_content, references)):
+        return pretrained.combined(
+            pretrained.digest(one) if pretrained.is_content(one) else digest(one) for one in references
+        )
     files = list(dict.fromkeys(map(located, references)))
     hashes = [hashlib.sha256(file.read_bytes()) for file in files if file is not None]
     if len(hashes) < len(files):
@@ -132,6 +137,8 @@ def vouched(references: tuple[str, ...], recorded: str, flag: str, group: str, *
     Raises:
         UserError: they must not be run without being named, or are not found.
     """
+    if any(map(pretrained.is_content, references)):
+        return pretrained.unchanged(references, recorded, flag, named=named)
     gone = [one for one in references if is_of_session(one) and not _is_there(one)]
     if gone and not named:
         raise UserError(

@@ -6,6 +6,10 @@ Keeping the blocks costs nothing, since the next step needs them again.
 """
 
 import ctypes
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -52,6 +56,17 @@ def use_device(name: str, threads: int | None, workers: int = 1, place: int = 0)
     return device
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread: for many short operations, between which threads would wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def has_bfloat16(device: torch.device) -> bool:
     """Return whether the device itself computes in bfloat16.
 
@@ -71,3 +86,11 @@ def reuse_freed_memory() -> bool:
     except (AttributeError, OSError, TypeError):  # another C library, another system
         return False
     return bool(mallopt(M_MMAP_THRESHOLD, LIMIT) and mallopt(M_TRIM_THRESHOLD, 2 * LIMIT - 1))
+
+
+def resident_memory() -> int:
+    """Return the bytes of this process that are in memory now; 0 where the system does not say."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return 0
+    return 1024 * int(re.findall(r"VmRSS:\s*(\d+) kB", status.read_text())[0])

@@ -67,3 +67,13 @@ def test_the_edge_is_that_of_each_rounds_rate(rates: list[float | None]) -> None
     *_, edge = curvature_by_round([record], subjects([record], []))
     decay = record.manifest.settings.weight_decay if record.manifest.states("weight_decay") else 0.0
     assert edge.data[-1]["y"] == pytest.approx([5 / (2 / (rate or 0.1) - decay) for rate in rates], rel=1e-5)
+
+
+def test_an_adaptive_server_has_its_own_edge() -> None:
+    ratios = {"preconditioned": {"value": 0.25, "stderr": 0.05}}
+    found = charts({**model(1, 5.0), **ratios}, model(2, 6.0), {**model(3, 7.0), **ratios})
+    *band, line = found["curve-server-stability"].data
+    assert (line["x"], line["y"]) == ((1, 3), [0.25, 0.25])
+    assert [edge["y"] for edge in band] == [[0.2, 0.2], [0.3, 0.3]]
+    assert found["curve-server-stability"].layout["shapes"][0]["y0"] == 1
+    assert "curve-server-stability" not in charts({**model(1, 5.0), **ratios}, model(2, 6.0))

@@ -105,6 +105,7 @@ def measure(
     top_k: int = 1,
     both_ends: bool = False,
     layers: bool = False,
+    blocks: bool = False,
     preconditioned: bool = False,
     tol: float = 1e-3,
     probes: int | None = None,
@@ -129,6 +130,7 @@ def measure(
         top_k: how many of the largest eigenvalues.
         both_ends: also as many of the smallest.
         layers: also λ_max of each layer's own diagonal block.
+        blocks: also that of each block of a stack, such as a transformer's.
         preconditioned: also λ_max of P⁻¹H, of a run with FedAdagrad, FedAdam or FedYogi: see the record's
             ``preconditioned``.
         tol: residual of each eigenpair, relative to λ_max.
@@ -151,6 +153,7 @@ def measure(
         top_k=top_k,
         both_ends=both_ends,
         layers=layers,
+        blocks=blocks,
         preconditioned=preconditioned,
         tol=tol,
         probes=probes,

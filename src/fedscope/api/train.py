@@ -57,11 +57,12 @@ class TrainSettings(TypedDict, total=False):
     clip: float
     precision: Literal["fp32", "bf16"]
     compile: bool
+    lora: str
     head: bool
     shortcut: Literal["A", "B"]
     drop_last: bool
     weights: Literal["n_k", "n_used", "uniform"]
-    stack: int
+    stack: int | Literal["auto"]
     train_samples: int
     test_samples: int
     clients_limit: int

@@ -12,6 +12,7 @@ from fedscope.cli.options.analysis import GROUPS as analysis_groups
 from fedscope.cli.options.analysis import analysis
 from fedscope.cli.options.command import Command
 from fedscope.cli.options.reading import best_of_runs, request_of
+from fedscope.cli.options.sizes import size_of
 from fedscope.cli.terminal import answers, console
 from fedscope.cli.terminal.hessian_shown import shown
 from fedscope.figures.text.labels import label
@@ -28,10 +29,11 @@ if TYPE_CHECKING:
 
 GROUPS = {
     "Most used": ("--samples", "--top-k", "--clients", "--density", "--figure", "--json"),
-    "What is measured": ("--influence", "--both-ends", "--layers", "--preconditioned", "--parameters",
-                         "--operator", "--engine", "--reading", "--rounds", "--global-model", "--kind",
-                         "--recompute"),
+    "What is measured": ("--influence", "--both-ends", "--layers", "--blocks", "--preconditioned",
+                         "--parameters", "--operator", "--engine", "--reading", "--rounds", "--global-model",
+                         "--kind", "--recompute"),
     "How precisely": ("--tol", "--probes", "--trace-rtol", "--products"),
+    "Time and memory": ("--dry-run", "--memory"),
     "Between clients (H_N, H_D)": ("--client-weights", "--client-data", "--pairs", "--client-rtol",
                                    "--client-max-probes", "--client-probes", "--client-diagonal",
                                    "--overlap"),
@@ -44,6 +46,7 @@ EXAMPLES = {
     "fedscope hessian a --rounds all --json a.json": "λ_max and trace of every round that a run kept",
     "fedscope hessian a@best --clients --json a.json": "H_N and H_D of a run's clients too",
     "fedscope hessian a --influence --figure who.png --kind influence": "which samples make λ_max",
+    "fedscope hessian a --dry-run --memory 8G": "what it would take, and what is chosen to stay within 8 GiB",
     "fedscope hessian w.pt --model mine:Net --data mine:batches": "a network and data of your own",
 }
 NO_PARTS = (
@@ -117,9 +120,15 @@ NO_PARTS = (
 @click.option("--engine", type=click.Choice(["fedscope", "pyhessian"]), default="fedscope", show_default=True)
 @click.option("--both-ends", is_flag=True, help="Also the --top-k smallest eigenvalues.")
 @click.option("--layers", is_flag=True, help="Also λ_max of each layer's own diagonal block.")
+@click.option("--blocks", is_flag=True, help="Also λ_max of each block of a stack, such as a transformer's.")
 @click.option("--preconditioned", is_flag=True,
               help="Also λ_max of P⁻¹H, with P = diag(√s + ε) of a FedAdam, FedYogi or FedAdagrad server, "
               "and the largest that its steps are stable at.")  # fmt: skip
+@click.option("--memory", metavar="SIZE",
+              help="Stay within SIZE, such as 8G: chooses samples at a time, graphs that are kept, probes at "
+              "a time, and how the Krylov basis is kept.")  # fmt: skip
+@click.option("--dry-run", is_flag=True,
+              help="Measure nothing; print the memory, products and seconds that it would take.")  # fmt: skip
 @click.option("--recompute", is_flag=True, help="Measure again what the registry has a result of.")
 @click.option("--figure", "--out", "figure", metavar="FILE", callback=shared.writable,
               help="Also draw to a .png, .pdf or .svg file.")  # fmt: skip
@@ -133,6 +142,8 @@ def command(
     round_range: str | None,
     global_model: Literal["final", "best"] | None,
     recompute: bool,
+    memory: str | None,
+    dry_run: bool,
     figure: str | None,
     kind: "Kind",
     **options: Any,
@@ -147,6 +158,10 @@ def command(
         targets, request = along(targets, round_range), replace(request, warm=request.certified)
     if (global_model or ("best" if request.reading == "code" else "final")) == "best":
         targets = best_of_runs(targets)
+    within = size_of(memory) if memory else None
+    if dry_run:
+        _plan(targets, request, within, json_target)
+        return
     place = (
         None if figure or recompute or global_model or request.influence else basis.place(targets, request)
     )
@@ -160,7 +175,7 @@ def command(
         check_format(Path(figure))
     # of the files as they are before they are read
     bases = [basis.bases(targets, request, path) for path in (place.checkpoints if place else ())]
-    found = curvature(targets, request, console.REPORTER, again=recompute)
+    found = curvature(targets, request, console.REPORTER, again=recompute, memory=within)
     if not found:  # another process of torchrun's prints the result
         return
     if place:
@@ -173,6 +188,16 @@ def command(
         console.show(shown(records))
     if figure:
         _draw(found, kind, Path(figure))
+
+
+def _plan(targets: Targets, request: Request, memory: int | None, target: str | None) -> None:
+    """Print what the request would take."""
+    from fedscope.workflows.curvature.checkpoints import plans
+    from fedscope.workflows.curvature.plan import described
+
+    found = plans(targets, request, console.REPORTER, memory=memory)
+    if not console.in_json(target, console.one_or_all([plan.to_json() for plan in found])):
+        console.show(("line", line) for plan in found for line in described(plan))
 
 
 def _answered(place: basis.Place, targets: Targets, request: Request, target: str | None) -> bool:

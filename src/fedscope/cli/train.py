@@ -29,7 +29,7 @@ GROUPS = {
                        "--drop-last", "--optimizer", "--momentum", "--nesterov", "--adam-beta1",
                        "--adam-beta2", "--adam-eps", "--optimizer-state", "--weight-decay", "--clip"),
     "Learning rate": ("--lr", "--lr-schedule", "--lr-decay", "--lr-step", "--lr-min", "--lr-warmup"),
-    "Network": ("--head", "--shortcut"),
+    "Network": ("--lora", "--head", "--shortcut"),
     "Server and evaluation": ("--weights", "--validation", "--evaluate-on", "--eval-model",
                               "--eval-drop-last", "--target", "--probe-curvature", "--probe-samples"),
     "Concept shift": ("--shift", "--shift-probability", "--shift-sequence", "--shift-metric"),

@@ -37,6 +37,11 @@ class Pipeline:
     photo: Photo | None = None  # instead of the four above
     side: int | None = None  # pixels that the network gets, where they are not the store's
 
+    @property
+    def draws(self) -> bool:
+        """Whether anything is drawn for an image."""
+        return bool(self.photo or self.flip or self.crop)
+
     def test(self, store: Store, rows: Tensor | None = None) -> Tensor:
         """Return the ``rows`` (B,) of a store (N, C, H, W), or all of it, as normalised float32."""
         if isinstance(store, Files):
@@ -54,7 +59,7 @@ class Pipeline:
         """
         if self.photo:
             return self.photo.draw(count, generator)
-        if not self.flip and not self.crop:
+        if not self.draws:
             return torch.empty(0, count, dtype=torch.int64)
         coins = torch.rand(2, count, generator=generator)
         offsets = torch.randint(0, 2 * self.padding + 1, (2, count), generator=generator)

@@ -15,6 +15,7 @@ from fedscope.landscape.matching.symmetry import Symmetry, permutation_symmetry
 from fedscope.landscape.matching.weight_matching import Matched, match_weights
 from fedscope.landscape.operators.adapters import as_operator
 from fedscope.landscape.operators.base import LambdaOperator, Operator, Product
+from fedscope.landscape.operators.basis.storage import BasisStorage
 from fedscope.landscape.operators.by_batch.batch_mean import BatchMean
 from fedscope.landscape.operators.empirical_fisher import EmpiricalFisher
 from fedscope.landscape.operators.gauss_newton import GaussNewton
@@ -45,7 +46,7 @@ from fedscope.landscape.spectral.diagonal import deflated_diagonal, diagonal
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.estimator import Estimated, Estimator
 from fedscope.landscape.spectral.hutchinson_trace import trace
-from fedscope.landscape.spectral.layer_blocks import layer_eigenpairs, layer_patterns
+from fedscope.landscape.spectral.layer_blocks import block_patterns, layer_eigenpairs, layer_patterns
 from fedscope.landscape.spectral.linear_systems import Solution, solve
 from fedscope.landscape.spectral.results import Density, Diagonal, Eigenpairs, Estimate, Trace
 from fedscope.landscape.spectral.slq_density import spectral_density
@@ -60,6 +61,7 @@ __all__ = [
     "AutoPGD",
     "AveragingBarrier",
     "Axis",
+    "BasisStorage",
     "BatchMean",
     "Batches",
     "CriticalStep",
@@ -100,6 +102,7 @@ __all__ = [
     "averaging_barrier",
     "barrier",
     "best_plane",
+    "block_patterns",
     "block_spectra",
     "client_gradient_noise",
     "critical_sharpness",

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from fedscope.errors import UserError, suggestion
+from fedscope.lora import LoRA
 from fedscope.models.convnets import (
     alexnet_bn,
     cnn_mnist,
@@ -132,10 +133,12 @@ def build(
     shortcut: Shortcut | None = None,
     keep: float = 1.0,
     schedule: Schedule = "code",
+    lora: LoRA | None = None,
 ) -> nn.Module:
     """Return the network ``name`` with weights drawn from ``generator`` (and from nothing else).
 
-    A name MODULE:FACTORY is a network of the user's own, which has its own classes and channels.
+    A name MODULE:FACTORY is a network of the user's own, which has its own classes and channels; ``hf:NAME``
+    is a pretrained one, with adapters where ``lora`` says which.
 
     ``head`` adds MOON's projection, drawn last: the layers before it are those of the plain network.
     ``shortcut`` is that of a residual network that was published with several; None: its default.
@@ -146,7 +149,7 @@ def build(
             drop some; it has one kind of ``shortcut``; ``keep`` is not in (0, 1].
     """
     if is_own(name):
-        return network(name, generator)
+        return network(name, generator, lora)
     model = outline(name, classes, channels, head=head, shortcut=shortcut)
     # Not `to_empty`: PyTorch allocates like a tensor without storage in Python, and imports SymPy to do so.
     empty = {key: torch.empty(t.shape, dtype=t.dtype) for key, t in model.state_dict().items()}

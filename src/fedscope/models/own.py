@@ -1,42 +1,56 @@
-"""Networks of the user's own, as MODULE:FACTORY returns them."""
+"""Networks of the user's own, as MODULE:FACTORY returns them, and pretrained ones, ``hf:NAME``."""
 
 import copy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
-from torch.nn.functional import cross_entropy
 
+from fedscope import pretrained
 from fedscope.errors import UserError
 from fedscope.factories import called, reason
+from fedscope.lora import LoRA
+from fedscope.models.pretrained import adapters, networks
 from fedscope.streams import seeded
+from fedscope.task_loss import TaskLoss
 
 
-def network(reference: str, generator: torch.Generator | None = None) -> nn.Module:
+def network(reference: str, generator: torch.Generator | None = None, lora: LoRA | None = None) -> nn.Module:
     """Return the network that ``reference`` makes; with a ``generator``, weights follow from it alone.
 
-    The factory draws from the global generators, which are seeded from it and then set back.
+    The factory draws from the global generators, which are seeded from it and then set back. ``lora`` are the
+    adapters of a pretrained network, whose own weights are then constant.
 
     Raises:
         UserError: the factory fails, or returns no module.
     """
     if generator is None:
-        model = called(reference, "--model")
+        model = _made(reference, lora)
     else:
         with seeded(int(torch.randint(2**62, (), generator=generator))):
-            model = called(reference, "--model")
+            model = _made(reference, lora)
     if not isinstance(model, nn.Module):
         raise UserError(f"--model {reference} returned {type(model).__name__}, not a torch.nn.Module")
     return model
 
 
-def check_classifier(model: nn.Module, reference: str, inputs: Tensor, labels: Tensor, classes: int) -> int:
+def _made(reference: str, lora: LoRA | None) -> Any:
+    if not pretrained.is_network(reference):
+        return called(reference, "--model")
+    return networks.load(reference) if lora is None else adapters.adapted(reference, lora)
+
+
+def check_classifier(
+    model: nn.Module, reference: str, inputs: Tensor, wanted: Tensor, loss: TaskLoss, classes: int
+) -> int:
     """Return how many classes the network has, after a step on a few samples, which leave no trace.
 
     Args:
         model: float32, on the CPU.
         reference: what it is called in errors.
-        inputs, labels: samples (B, …) and their classes (B,).
+        inputs, wanted: samples (B, …) and their classes (B,); or sequences and what follows, both (B, T).
+        loss: of logits and what is wanted.
         classes: how many there must be at least.
 
     Raises:
@@ -53,19 +67,24 @@ def check_classifier(model: nn.Module, reference: str, inputs: Tensor, labels: T
     try:
         with seeded(0):
             logits = copied(inputs)
-            if isinstance(logits, Tensor) and logits.ndim == 2 and logits.shape[1] >= classes:
-                cross_entropy(logits, labels).backward()
+            if _fit(logits, wanted, classes):
+                loss(logits, wanted).backward()
     except Exception as error:  # whatever the user's network raises
         raise UserError(f"--model {reference} fails on the first samples: {reason(error)}") from error
-    if not isinstance(logits, Tensor) or logits.ndim != 2 or logits.shape[1] < classes:
+    if not _fit(logits, wanted, classes):
         found = f"a tensor {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
+        needed = ", ".join(map(str, wanted.shape))
         raise UserError(
-            f"--model {reference} returned {found}; training needs logits ({len(inputs)}, {classes} or more)"
+            f"--model {reference} returned {found}; training needs logits ({needed}, {classes} or more)"
         )
-    return int(logits.shape[1])
+    return int(logits.shape[-1])
 
 
-def check_stack(model: nn.Module, reference: str, inputs: Tensor, labels: Tensor) -> None:
+def _fit(logits: object, wanted: Tensor, classes: int) -> bool:
+    return isinstance(logits, Tensor) and logits.shape[:-1] == wanted.shape and logits.shape[-1] >= classes
+
+
+def check_stack(model: nn.Module, reference: str, inputs: Tensor, wanted: Tensor, loss: TaskLoss) -> None:
     """Refuse a network whose copies cannot be differentiated as one batched computation.
 
     Raises:
@@ -76,14 +95,14 @@ def check_stack(model: nn.Module, reference: str, inputs: Tensor, labels: Tensor
     floats = {name: torch.stack([b] * 2) for name, b in copied.named_buffers() if b.is_floating_point()}
     others = {name: b for name, b in copied.named_buffers() if name not in floats}
 
-    def loss(
+    def of(
         weights: dict[str, Tensor], floats: dict[str, Tensor], others: dict[str, Tensor], x: Tensor, y: Tensor
     ) -> Tensor:
-        return cross_entropy(functional_call(copied, weights | floats | others, (x,)), y)
+        return loss(functional_call(copied, weights | floats | others, (x,)), y)
 
-    each = vmap(grad(loss), in_dims=(0, 0, None, 0, 0))
+    each = vmap(grad(of), in_dims=(0, 0, None, 0, 0))
     try:
-        each(tensors, floats, others, torch.stack([inputs] * 2), torch.stack([labels] * 2))
+        each(tensors, floats, others, torch.stack([inputs] * 2), torch.stack([wanted] * 2))
     except Exception as error:  # whatever batching meets in the user's network
         raise UserError(
             f"--model {reference} cannot be trained as a stack ({reason(error)}); leave --stack out"

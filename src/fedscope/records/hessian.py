@@ -159,6 +159,7 @@ class HessianRecord(Plain):
     eigenvalues: Many[Eigenvalue]  # the ``--top-k`` largest, descending
     both_ends: bool = False  # whether the last half of the eigenvalues are the smallest
     layers: Several[Layer] = ()  # λ_max of each layer's own diagonal block (``--layers``)
+    blocks: Several[Layer] = ()  # λ_max of each block of a stack, such as a transformer's (``--blocks``)
     converged: bool | None = None  # whether every eigenvalue reached ``--tol``
     noise: Number = math.nan  # what rounding may have moved λ_max by [loss/w²]
     trace: Trace  # the trace and its errors

@@ -5,6 +5,7 @@ from functools import cached_property
 from pydantic import Field
 
 from fedscope.checkpoints.file.schema import Manifest, Round
+from fedscope.records.clients import ClientsRecord
 from fedscope.records.numbers import Several
 from fedscope.records.run_curves import Curvature
 from fedscope.validation import Plain
@@ -40,6 +41,7 @@ class RunRecord(Plain):
     checkpoints: dict[str, str] = Field(default_factory=dict)  # the files' hashes by name
     asked: Several[str] = ()  # paths of the checkpoints that the report was asked for
     curvature: Several[Curvature] = ()  # of the models that it kept, as far as the registry has it
+    clients: Several[ClientsRecord] = ()  # of the rounds that it kept, as far as the registry has them
     registry_option: str | None = None  # what names its registry on the command line
 
     @property

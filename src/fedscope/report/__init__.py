@@ -11,13 +11,14 @@ from fedscope.callable_module import make_callable
 from fedscope.errors import UserError
 from fedscope.figures.surface.from_records import draw
 from fedscope.figures.surface.surfaces import MOST_CHECKPOINTS
-from fedscope.figures.text.labels import data_name, label
+from fedscope.figures.text.labels import data_name
 from fedscope.records.clients import ClientsRecord
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord
 from fedscope.records.reading import Analysis
 from fedscope.records.runs import RunRecord
 from fedscope.report import clients, curves, metrics, page, planes, provenance, spectra, training
+from fedscope.report.clients_by_round import clients_by_round
 from fedscope.report.parting import round_parts
 from fedscope.report.rounds import curvature_by_round
 from fedscope.report.subjects import Subjects, key_of, subjects
@@ -46,8 +47,8 @@ def report_page(
     if not (runs or curvatures or landscapes or rounds):
         raise UserError("there is nothing to report: name a run, or add a --record")
     analyses: list[Analysis] = [*curvatures, *landscapes]
-    who = subjects(runs, analyses)
-    names = _names(who) or " and ".join(dict.fromkeys(label(one.checkpoint) for one in rounds))
+    who = subjects(runs, [*analyses, *rounds])
+    names = _names(who)
     data_sets = {run.manifest.data.name for run in runs}
     measured = [*analyses, *rounds]
     data_sets |= {one.problem.dataset for one in measured if one.problem.dataset is not None}
@@ -91,10 +92,12 @@ def _page(
     density, spectrum = spectra.density_chart(shown), spectra.spectrum_chart(shown)
     charts = {
         "convergence": [*curves.convergence(runs, who), *curvature_by_round(runs, who)],
+        "parting": clients_by_round(runs, rounds, who),
         "diagnostics": curves.diagnostics(runs, who),
         "density": [density] if density else [],
         "spectrum": [spectrum] if spectrum else [],
     }
+    shown_rounds = [*rounds, *(one for run in runs for one in run.clients if one not in rounds)]
     of_pairs = clients.pair_charts(shown)
     drawn = [_drawn(place, group, who) for place, group in enumerate(planes.groups(landscapes))]
     context = {
@@ -113,7 +116,7 @@ def _page(
         "target": curves.target(runs),
         "groups": drawn,
         "rounds": round_parts(rounds),
-        "of_rounds": [provenance.source_of_analysis(record) for record in rounds],
+        "of_rounds": [provenance.source_of_analysis(record) for record in shown_rounds],
         "of_runs": [provenance.source_of_run(run) for run in runs],
         "of_curvatures": [provenance.source_of_analysis(record) for record in curvatures],
     }
@@ -124,7 +127,7 @@ def _page(
         "planes": [group["scene"] for group in drawn],
         "curves": curves.series(runs, who),
     }
-    return page.render(context, data, provenance.provenance(runs, [*curvatures, *landscapes, *rounds]))
+    return page.render(context, data, provenance.provenance(runs, [*curvatures, *landscapes, *shown_rounds]))
 
 
 def _drawn(place: int, group: planes.Group, who: Subjects) -> dict[str, Any]:

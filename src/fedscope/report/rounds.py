@@ -1,4 +1,7 @@
-"""Curvature by round: λ_max and trace of the models that each run kept, and λ_max beside its stable size."""
+"""Curvature by round: λ_max and trace of the models that each run kept, and λ_max beside its stable size.
+
+Charts whose name begins with "curve-" follow the page's slider of rounds.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,8 +16,8 @@ from fedscope.report.look import Chart
 from fedscope.report.subjects import Subject, Subjects, run_key
 
 Line = tuple[Subject, Sequence[tuple[int, float, float]]]  # round, value, standard error
-EDGE = "λ_max / stable"
-IDS = {"λ_max": "lambda_max", "trace": "trace", EDGE: "stability"}
+EDGE, SERVER_EDGE = "λ_max / stable", "λ_max(P⁻¹H) / stable"
+IDS = {"λ_max": "lambda_max", "trace": "trace", EDGE: "stability", SERVER_EDGE: "server-stability"}
 _LEVEL = {
     "type": "line",
     "xref": "paper",
@@ -40,15 +43,30 @@ def curvature_by_round(runs: Sequence[RunRecord], who: Subjects) -> list[Chart]:
             (who[run_key(run)], [(one.round, pick(one).value, pick(one).stderr) for one in rounds])
             for run, _, rounds in shown
         ]
-        charts.append(_chart(name, lines, f"{name} of the models that each run kept. {said}"))
+        charts.append(chart(IDS[name], name, lines, f"{name} of the models that each run kept. {said}"))
     edges = [line for run, _, rounds in shown if (line := _in_edges(run, rounds, who[run_key(run)]))]
     if edges:
         caption = (
             "λ_max in units of the largest λ at which a local step of the run does not diverge on a "
             f"quadratic (Cohen et al. 2021). {said}"
         )
-        charts.append(_chart(EDGE, edges, caption, shapes=[_LEVEL]))
+        charts.append(chart(IDS[EDGE], EDGE, edges, caption, shapes=[_LEVEL]))
+    servers = [line for run in runs if (line := _of_server(run, who[run_key(run)]))]
+    if servers:
+        caption = (
+            "λ_max of P⁻¹H of an adaptive server, P = diag(√s + ε), in units of the largest at which its "
+            "steps do not diverge on a quadratic (Cohen et al. 2022). Bands: ± one standard error."
+        )
+        charts.append(chart(IDS[SERVER_EDGE], SERVER_EDGE, servers, caption, shapes=[_LEVEL]))
     return charts
+
+
+def _of_server(run: RunRecord, subject: Subject) -> Line | None:
+    """Return the ratio of an adaptive server; None where fewer than two rounds have it."""
+    _, rounds = most_rounds([one for one in run.curvature if one.preconditioned])
+    found = [(one.round, one.preconditioned) for one in rounds]
+    points = [(round, ratio.value, ratio.stderr) for round, ratio in found if ratio]
+    return (subject, points) if len(points) > 1 else None
 
 
 def _in_edges(run: RunRecord, rounds: Sequence[Curvature], subject: Subject) -> Line | None:
@@ -63,7 +81,8 @@ def _in_edges(run: RunRecord, rounds: Sequence[Curvature], subject: Subject) -> 
     return subject, points
 
 
-def _chart(name: str, lines: Sequence[Line], caption: str, **layout: Any) -> Chart:
+def chart(ident: str, name: str, lines: Sequence[Line], caption: str, **layout: Any) -> Chart:
+    """Return the chart of a quantity by round, a line with its band for each subject."""
     traces, ends, last = [], [], 0
     for subject, points in lines:
         rounds, values, errors = zip(*points, strict=True)
@@ -84,4 +103,4 @@ def _chart(name: str, lines: Sequence[Line], caption: str, **layout: Any) -> Cha
         last = max(last, *rounds)
         ends.append(f"{subject.name} ends at {format_estimate(values[-1], errors[-1])} in round {rounds[-1]}")
     whole = look.layout("round", name, hovermode="x unified", xaxis=ticks(last), **layout)
-    return Chart(f"curve-{IDS[name]}", f"{name} by round: {'; '.join(ends)}.", caption, traces, whole)
+    return Chart(f"curve-{ident}", f"{name} by round: {'; '.join(ends)}.", caption, traces, whole)

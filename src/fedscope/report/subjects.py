@@ -9,6 +9,7 @@ from matplotlib.colors import to_hex
 
 from fedscope.figures import style
 from fedscope.figures.text.labels import method_name
+from fedscope.records.clients import ClientsRecord
 from fedscope.records.hessian import Checkpoint, HessianRecord
 from fedscope.records.reading import Analysis
 from fedscope.records.runs import RunRecord
@@ -48,7 +49,7 @@ def key_of(checkpoint: Checkpoint) -> Key:
     return (checkpoint.run, checkpoint.client, checkpoint.other_average)
 
 
-def subjects(runs: Sequence[RunRecord], records: Sequence[Analysis]) -> dict[Key, Subject]:
+def subjects(runs: Sequence[RunRecord], records: Sequence[Analysis | ClientsRecord]) -> dict[Key, Subject]:
     """Return the subjects in the order given: by method where each has its own, else by name."""
     methods: dict[Key, object] = {run_key(run): run.stated.method for run in runs}
     labels = {key: key[0] for key in methods}

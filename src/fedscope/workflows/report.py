@@ -26,7 +26,7 @@ from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.requests import CrossClientRequest, Request
 from fedscope.workflows.results import basis
 from fedscope.workflows.results.cache import ResultCache
-from fedscope.workflows.run_records import measured_rounds
+from fedscope.workflows.run_records import measured_clients, measured_rounds
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import at, remarks
 from fedscope.workflows.sources.rounds import parse
@@ -243,6 +243,7 @@ def as_record(run: Run, paths: Sequence[Path] = ()) -> RunRecord:
         checkpoints={path.name: describe_checkpoint(path)[1] for path in files},
         asked=tuple(str(path) for path in paths if run.folder.absolute() in path.absolute().parents),
         curvature=measured_rounds(run),
+        clients=measured_clients(run),
         registry_option=registry_option(run.folder.parent),
     )
 

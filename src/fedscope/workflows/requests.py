@@ -63,6 +63,7 @@ class Request:
     top_k: int = 1
     both_ends: bool = False  # also the k smallest
     layers: bool = False  # also λ_max of each layer's own block
+    blocks: bool = False  # also that of each block of a stack, such as a transformer's
     warm: bool = False  # eigenvalues may begin at the eigenvectors of the round before, and are not certified
     tol: float = 1e-3
     probes: int | None = None  # fixed number of trace probes; None: until trace_rtol
@@ -93,11 +94,11 @@ def check_request(request: Request, *, parallel: bool) -> None:
     Raises:
         UserError: it does not; what to drop.
     """
-    own_only = request.both_ends or request.layers or request.influence or request.preconditioned or parallel
-    if own_only and not request.certified:
+    parts = request.both_ends or request.layers or request.blocks or request.preconditioned
+    if (parts or request.influence or parallel) and not request.certified:
         raise UserError(
-            "--both-ends, --layers, --influence, --preconditioned and torchrun are for fedscope's own "
-            "estimators; drop --engine pyhessian and --reading code"
+            "--both-ends, --layers, --blocks, --influence, --preconditioned and torchrun are for fedscope's "
+            "own estimators; drop --engine pyhessian and --reading code"
         )
     if request.engine == "pyhessian":
         if request.density or request.clients or request.top_k > 1 or request.probes:

@@ -99,10 +99,21 @@ def _record(store: Registry, reference: str, curvatures: Sequence[HessianRecord]
 
 def measured_rounds(run: Run) -> tuple[Curvature, ...]:
     """Return what the registry has of the curvature of the global models that a run kept."""
-    kept = [*map(run.after_round, run.rounds()), run.final if run.final.exists() else run.last]
-    models = _described([path for path in kept if path.exists()])
-    found = _of_models(_curvatures(run.folder.parent / ANALYSIS), models)
+    found = _of_models(_curvatures(run.folder.parent / ANALYSIS), _described(_kept(run)))
     return tuple(map(Curvature.read, found))
+
+
+def measured_clients(run: Run) -> tuple[ClientsRecord, ...]:
+    """Return what the registry has of the clients of the rounds of a run whose global models it kept."""
+    models = _described(_kept(run))
+    found = map(lookup.read, sorted((run.folder.parent / ANALYSIS).rglob("*.json")))
+    return tuple(one for one in found if isinstance(one, ClientsRecord) and one.checkpoint.sha256 in models)
+
+
+def _kept(run: Run) -> list[Path]:
+    """Return the files of the global models that a run kept."""
+    kept = [*map(run.after_round, run.rounds()), run.final if run.final.exists() else run.last]
+    return [path for path in kept if path.exists()]
 
 
 def _of_models(curvatures: Iterable[HessianRecord], models: Mapping[str, Record]) -> list[Record]:

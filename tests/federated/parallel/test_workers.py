@@ -166,7 +166,7 @@ def test_a_failing_worker_says_why() -> None:
         pytest.raises(RuntimeError, match=r"worker 1 failed(.|\n)*the reason"),
         workers.started(2, torch.device("cpu"), 1, fail) as group,
     ):
-        group.receive((1,), torch.float32, 1)
+        group.receive(1, torch.zeros(1))
 
 
 def test_an_error_of_rank_0_ends_the_others() -> None:

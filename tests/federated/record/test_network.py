@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedscope.federated.record.flat import FlatModel
-from fedscope.federated.record.network import Network
+from fedscope.federated.record.network import Network, is_dense, pooled_first
 from fedscope.federated.record.vectors import Layout, Vector
 from fedscope.models.catalogue import build
 
@@ -92,3 +92,58 @@ def test_a_mask_covers_what_it_names() -> None:
     assert {name for name, tensor in state.items() if tensor.is_floating_point() and tensor.all()} == {
         "0.bias", "1.running_var",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kernel", [(2, 2), (3, 2), (3, 1)])
+def test_pooling_before_a_relu_changes_no_bit(dtype: torch.dtype, kernel: tuple[int, int]) -> None:
+    """Also where windows overlap, numbers are equal, and a window has no positive one."""
+    side, stride = kernel
+    network = nn.Sequential(
+        nn.Conv2d(2, 8, 3), nn.ReLU(), nn.MaxPool2d(side, stride), nn.Conv2d(8, 4, 2), nn.ReLU(),
+        nn.MaxPool2d(side, stride, padding=1), nn.Flatten(), nn.LazyLinear(3),
+    )  # fmt: skip
+    images = torch.randn(6, 2, 14, 14, generator=seeded()).mul(4).round().to(torch.float32)
+    images[0] = 0.0
+    images[1, :, 5:, 5:] = -3.0
+    network(images)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.copy_(torch.randint(-2, 3, parameter.shape, generator=seeded(1)) / 4)
+    swapped = pooled_first(network)
+    assert [type(layer) for layer in swapped[1:3]] == [nn.MaxPool2d, nn.ReLU]  # type: ignore[index]
+    assert list(swapped.parameters()) == list(network.parameters())
+    found = []
+    for model in (network, swapped):
+        inputs = images.clone().contiguous(memory_format=torch.channels_last).requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+            logits = model(inputs)
+        loss = cross_entropy(logits.float(), torch.arange(6) % 3)
+        found.append([logits, *torch.autograd.grad(loss, [inputs, *network.parameters()])])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+    assert all(bool(gradient.count_nonzero()) for gradient in found[0][1:])
+
+
+def test_pooling_and_values_that_are_not_finite() -> None:
+    layers = nn.Sequential(nn.ReLU(), nn.MaxPool2d(2))
+    images = torch.tensor([[-1.0, torch.nan], [torch.inf, -torch.inf]]).repeat(2, 1, 2, 2)
+    images[1] = -torch.inf
+    assert torch.equal(layers(images).isnan(), pooled_first(layers)(images).isnan())
+    assert torch.equal(layers(images).nan_to_num(7), pooled_first(layers)(images).nan_to_num(7))
+
+
+def test_other_networks_stay_as_they_are() -> None:
+    class Own(nn.Sequential):
+        pass
+
+    for network in (Own(nn.ReLU(), nn.MaxPool2d(2)), build("resnet_digits", 10, 1, seeded())):
+        assert pooled_first(network) is network
+    mixed = nn.Sequential(nn.ReLU6(), nn.MaxPool2d(2), nn.ReLU(), nn.AvgPool2d(2))
+    assert list(pooled_first(mixed)) == list(mixed)  # type: ignore[call-overload]
+
+
+def test_a_dense_network_has_linear_layers_alone() -> None:
+    assert is_dense(build("mlp_digits", 10, 1, seeded()))
+    assert not is_dense(build("lenet5", 10, 3, seeded()))
+    assert not is_dense(nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2)))
+    assert not is_dense(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2, affine=False)))

@@ -24,7 +24,8 @@ def recorded(
     """Return the record of updates from a start of zeros, added in stacks."""
     values = torch.tensor(rows)
     count, size = values.shape
-    found = ClientUpdates(range(count), weights or [1 / count] * count, torch.zeros(size), shared, NOWHERE)
+    start = torch.zeros(size if shared is None else int(shared.sum()))
+    found = ClientUpdates(range(count), weights or [1 / count] * count, start, shared, NOWHERE)
     for clients in torch.arange(count).split(stack):
         found.add(clients.tolist(), values[clients])
     return found.record()
@@ -132,17 +133,36 @@ def test_the_limit_of_what_is_held_is_reached_and_not_passed(monkeypatch: pytest
     assert recorded([[3.0, 0.0], [0.0, 3.0]]).pairs
 
 
-def test_many_columns_are_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weighted_scatter, "PIECE", 9)
+@pytest.mark.parametrize("piece", [1, 15, 45, 1000])
+def test_many_columns_are_taken_in_parts(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weighted_scatter, "PIECE", piece)
     vectors = torch.randn(3, 20, generator=torch.Generator().manual_seed(0))
-    pairs, to_mean = cosines(vectors, vectors.double().mean(0))
-    wide = vectors.double()
+    weights = torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
+    found = WeightedScatter(torch.ones(20), whole=True)
+    gram = found.add([vectors[:1], vectors[1:]], weights)
+    wide = vectors.double() - 1
+    rows = torch.cat([wide, (weights @ wide)[None], wide.sum(0)[None]])
+    assert torch.allclose(gram, rows @ rows.T, rtol=1e-12, atol=0)
+    assert found.squared_lengths() == pytest.approx([float(row @ row) for row in rows[3:]], rel=1e-12)
+    assert found.scatter == pytest.approx(float(weights @ (wide - weights @ wide).square().sum(1)), rel=1e-12)
+    pairs, to_mean = cosines(gram)
     unit = wide / wide.norm(dim=1, keepdim=True)
-    assert pairs.tolist() == pytest.approx(
-        [float(unit[0] @ unit[1]), float(unit[0] @ unit[2]), float(unit[1] @ unit[2])]
-    )
-    mean = wide.mean(0)
-    assert to_mean.tolist() == pytest.approx((unit @ mean / mean.norm()).tolist())
+    assert pairs.tolist() == pytest.approx([float(unit[i] @ unit[j]) for i, j in ((0, 1), (0, 2), (1, 2))])
+    assert to_mean.tolist() == pytest.approx((unit @ rows[3] / rows[3].norm()).tolist())
+
+
+@pytest.mark.parametrize("block", [1, 2, 3])
+def test_updates_that_are_not_held_have_the_same_sums(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = torch.randn(7, 50, generator=torch.Generator().manual_seed(1)).tolist()
+    weights = [0.1, 0.2, 0.05, 0.15, 0.2, 0.25, 0.05]
+    whole = recorded(rows, weights)
+    monkeypatch.setattr(module, "HELD", 4 * 50 * 6)
+    monkeypatch.setattr(module, "BLOCK", block)
+    found = recorded(rows, weights)
+    assert (found.pairs, found.to_mean) == (None, None)
+    assert found.norms == pytest.approx(whole.norms, rel=1e-12)
+    for name in ("mean_norm", "drift", "diversity"):
+        assert getattr(found, name) == pytest.approx(getattr(whole, name), rel=1e-12), name
 
 
 @pytest.mark.parametrize("block", [1, 3])
@@ -152,7 +172,7 @@ def test_the_scatter_of_vectors_that_nearly_agree_keeps_its_digits(block: int) -
     vectors, weights = 2.0**27 + apart, torch.full((3,), 1 / 3, dtype=torch.float64)
     found = WeightedScatter(torch.zeros(2))
     for rows in torch.arange(3).split(block):
-        found.add(vectors[rows], weights[rows])
+        found.add([vectors[rows]], weights[rows])
     exact = float((weights @ apart.square()).sum())
     assert found.scatter == pytest.approx(exact, rel=1e-4)
     mean = weights @ vectors

@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import torch
 
 from fedscope.landscape import Hessian
-from fedscope.landscape.spectral.layer_blocks import layer_eigenpairs, layer_patterns
+from fedscope.landscape.spectral.layer_blocks import block_patterns, layer_eigenpairs, layer_patterns
 from tests.landscape.cases import mlp
 
 
@@ -34,3 +34,8 @@ def test_each_layers_largest_eigenvalues_are_those_of_its_block() -> None:
 
 def test_a_parameter_outside_any_module_is_its_own_layer() -> None:
     assert layer_patterns(["scale", "a.weight", "a.bias", "a.b.weight"]) == ["scale", "a.*", "a.b.*"]
+
+
+def test_a_block_is_what_stands_under_a_number() -> None:
+    names = ["h.wte.weight", "h.0.a.weight", "h.0.b.c.bias", "h.10.a.weight", "h.1.2.a", "ln.weight", "scale"]
+    assert block_patterns(names) == ["h.wte.*", "h.0.*", "h.10.*", "h.1.*", "ln.*", "scale"]

@@ -124,7 +124,7 @@ def test_errors_over_the_clients_rows_are_known_in_the_committed_table() -> None
 
 def test_the_page_on_clients_has_the_numbers_of_the_gallery() -> None:
     page = (GALLERY.parent / "docs" / "explanation" / "where_clients_part.md").read_text("utf-8")
-    _, _, said = page.partition("## Seven methods on CIFAR-100")
+    _, _, said = page.partition("## Eight methods on CIFAR-100")
     found = {(e.row, e.quantity): e for e in committed("clients/table-cpu.json").entries}
     drift = {row: float(e.value or 0) for (row, name), e in found.items() if name == "drift"}
     assert (min(drift, key=lambda row: drift[row]), max(drift, key=lambda row: drift[row])) == (
@@ -144,11 +144,12 @@ def test_the_page_on_clients_has_the_numbers_of_the_gallery() -> None:
     }
     assert f"{explained.pop('FedAlign'):.0f} % of it" in said
     assert f"{explained.pop('MOON'):.0f} % for MOON" in said
-    assert f"{min(explained.values()):.0f} to {max(explained.values()):.0f} % for five others" in said
+    assert f"{min(explained.values()):.0f} to {max(explained.values()):.0f} % for six others" in said
     taus = {one.name: one for one in committed("clients/sharpness-cpu.json").correlations}
-    assert taus["fisher_rao"].tau == 1
+    assert f"τ = {taus['fisher_rao'].tau:.2f}" in said
     assert f"p = {taus['fisher_rao'].joint_p:.3f}" in said
     for name, tau in taus.items():
         assert (tau.joint_p < 0.05) is (name == "fisher_rao")
     assert f"τ = {taus['lambda_max'].tau:.2f}" in said
     assert f"the trace {taus['trace'].tau:.2f}" in said
+    assert f"step {taus['sam'].tau:.2f}" in said

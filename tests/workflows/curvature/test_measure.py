@@ -16,7 +16,8 @@ from fedscope.landscape.loss.batchnorm import frozen_copy
 from fedscope.landscape.loss.flat_loss import SAMPLE
 from fedscope.landscape.operators.monte_carlo_fisher import MonteCarloFisher
 from fedscope.streams import key
-from fedscope.workflows.curvature.measure import _curvature, measure
+from fedscope.workflows.curvature.measure import curvature_of, measure
+from fedscope.workflows.curvature.resources import Resources
 from fedscope.workflows.progress import SILENT
 from fedscope.workflows.requests import Request, check_request
 from fedscope.workflows.sources.problem import load
@@ -58,7 +59,10 @@ def test_labels_of_the_fisher_matrix_are_drawn_by_the_samples_seed(run: Run) -> 
     for seed in (3, 4):
         (problem,) = load([run.final], Source(samples=32, batch_size=16, seed=seed))
         request = Request(operator="mcfisher")
-        found = [_curvature(problem, request, None)(problem.model, problem.batches) for _ in range(2)]
+        found = [
+            curvature_of(problem, request, None, Resources())(problem.model, problem.batches)
+            for _ in range(2)
+        ]
         drawn, default = (
             MonteCarloFisher(problem.model, problem.loss_fn, problem.batches, seed=given)
             for given in (key(seed, "labels"), None)

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from fedscope.checkpoints.file.diagnostics import Diagnostics
 from fedscope.checkpoints.file.fields import Finite, Moment, Name, NonNegative, Positive, Record
 from fedscope.checkpoints.file.settings import Settings
+from fedscope.lora import LoRA
 from fedscope.own import SHOWN, is_own
 from fedscope.validation import Plain
 
@@ -23,17 +24,24 @@ class ModelSpec(Record):
     """A network: logits over ``classes`` from images of ``channels``; or only its name.
 
     The fields but ``source`` are the arguments of ``models.catalogue.build``; those a record lacks describe a
-    plain network.
+    plain network. With ``lora`` the checkpoint holds adapters alone, and ``source`` is the hash of the base.
     """
 
-    name: str  # of the catalogue, or MODULE:FACTORY
+    name: str  # of the catalogue, MODULE:FACTORY, or hf:NAME of a pretrained network
     classes: Positive | None = None  # None: a network of the user's own, to be named at every use
     channels: Positive | None = None  # of the images; None as ``classes``
     head: bool = False  # MOON's projection before the classifier
     shortcut: Literal["A", "B"] | None = None  # where the network was published with both; None: its default
     keep: Annotated[float, Field(gt=0, le=1)] = 1.0  # stochastic depth: of the last block, in eval mode too
     schedule: Literal["code", "paper"] = "code"  # of stochastic depth over the blocks
-    source: str = Field("", exclude_if=operator.not_)  # SHA-256 of the file of one that is MODULE:FACTORY
+    # SHA-256 of the file of one that is MODULE:FACTORY, or of the content of a pretrained one
+    source: str = Field("", exclude_if=operator.not_)
+    lora: LoRA | None = Field(None, exclude_if=operator.not_)  # adapters of a pretrained network
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What builds the network, by name."""
+        return {name: getattr(self, name) for name in type(self).model_fields if name != "source"}
 
     @property
     def own(self) -> bool:

@@ -22,6 +22,7 @@ class Settings(Record):
     test_data: str | None = Field(None, exclude_if=operator.not_)  # of a data set of the user's own
     augmentation: str | None = None
     model: str | None = None
+    lora: str | None = later(None)
     partition: str = "dirichlet_balanced"
     alpha: float | None = 0.5
     exhausted: Literal["redraw", "refill"] = "redraw"

@@ -1,12 +1,15 @@
-"""A checkpoint's weights for other programs: a plain state_dict, or safetensors."""
+"""A checkpoint's weights for other programs: a plain state_dict, safetensors, or a folder of peft's."""
 
 from pathlib import Path
 
 import torch
 from safetensors.torch import save
 
-from fedscope.checkpoints.file.checkpoint import load_checkpoint, write_tensors
-from fedscope.storage import atomic_file, write_bytes
+from fedscope import pretrained
+from fedscope.checkpoints.file.checkpoint import Checkpoint, load_checkpoint, write_tensors
+from fedscope.errors import UserError
+from fedscope.lora import PREFIX, WEIGHTS
+from fedscope.storage import atomic_file, atomic_folder, write_bytes
 
 
 def export_state_dict(checkpoint: Path, out: Path) -> None:
@@ -28,9 +31,29 @@ def export_safetensors(checkpoint: Path, out: Path) -> None:
     Raises:
         UserError: the checkpoint cannot be read, or is damaged.
     """
+    write_bytes(out, _safetensors(load_checkpoint(checkpoint)), below=None)
+
+
+def export_peft(checkpoint: Path, out: Path) -> None:
+    """Write the verified adapters of ``checkpoint`` as the folder that ``PeftModel.from_pretrained`` takes.
+
+    The base is named there and not copied. The metadata of the weights are as in :func:`export_safetensors`.
+
+    Raises:
+        UserError: the checkpoint cannot be read, is damaged, or holds no adapters; or peft is not installed.
+    """
     loaded = load_checkpoint(checkpoint)
-    whole = torch.contiguous_format
-    alone = {n: t.clone(memory_format=whole) for n, t in loaded.state.items()}  # tied weights are refused
-    about = {"format": "pt", "fedscope": loaded.info.model_dump_json(), "sha256": loaded.sha256}
-    content = save(alone, about)
-    write_bytes(out, content, below=None)
+    spec = loaded.info.model
+    if spec.lora is None:
+        raise UserError(f"{checkpoint} holds no adapters; use --format safetensors, or train with --lora")
+    config = spec.lora.config(pretrained.name(spec.name))
+    config.inference_mode = True
+    with atomic_folder(out, below=None, exclusive=True) as folder:
+        config.save_pretrained(str(folder))
+        write_bytes(folder / WEIGHTS, _safetensors(loaded, PREFIX), below=folder)
+
+
+def _safetensors(loaded: Checkpoint, prefix: str = "") -> bytes:
+    whole = torch.contiguous_format  # a copy of each: tied weights are refused
+    alone = {f"{prefix}{n}": t.clone(memory_format=whole) for n, t in loaded.state.items()}
+    return save(alone, {"format": "pt", "fedscope": loaded.info.model_dump_json(), "sha256": loaded.sha256})

@@ -3,8 +3,9 @@
 from collections.abc import Collection
 from pathlib import Path
 
+from fedscope import pretrained
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint
-from fedscope.checkpoints.file.schema import CheckpointInfo, Manifest
+from fedscope.checkpoints.file.schema import CheckpointInfo, Manifest, ModelSpec
 from fedscope.errors import UserError
 from fedscope.own import DATASETS, MODELS, is_own, vouched
 
@@ -43,4 +44,10 @@ def names(path: Path, model: str | None, data: str | None) -> bool:
     except UserError:  # of another program
         return False
     known = info.model.classes is not None
-    return known and model in (None, info.model.name) and data in (None, info.data.name)
+    same = model in (None, info.model.name) or is_place(str(model), info.model)
+    return known and same and data in (None, info.data.name)
+
+
+def is_place(name: str, spec: ModelSpec) -> bool:
+    """Say whether ``hf:NAME`` is the same pretrained network as a checkpoint's, in whichever folder."""
+    return pretrained.is_network(name) and bool(spec.source) and pretrained.digest(name) == spec.source

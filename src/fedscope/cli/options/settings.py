@@ -13,9 +13,12 @@ from fedscope.cli.options.shared import Decorator
 
 HELP = {
     "method": "A method, or a sum such as feddyn+man; `fedscope methods list` has them.",
-    "dataset": "A data set of `fedscope data list`, or MODULE:FACTORY of your own.",
+    "dataset": "A data set of `fedscope data list`, MODULE:FACTORY, or text:PATH and images:PATH for a "
+    "pretrained --model.",
     "test_data": "MODULE:FACTORY of what to evaluate on, with data of your own. [default: a fifth]",
-    "model": "A network of `fedscope models list`, or MODULE:FACTORY. [default: the data set's]",
+    "model": "A network of `fedscope models list`, MODULE:FACTORY, or hf:FOLDER of a pretrained one. "
+    "[default: the data set's]",
+    "lora": "Train only LoRA adapters of --model hf:NAME, such as r=8,alpha=16,targets=c_attn.",
     "head": "Projection head before the classifier. [default: the method's]",
     "shortcut": "Shortcuts of resnet8 and resnet20: padding, or projection. [default: A]",
     "augmentation": "Pipeline of the data set, such as fedalign, man or none. [default: its first]",
@@ -54,7 +57,8 @@ HELP = {
     "clip": "Clip the gradient's global norm at this value. [default: no clipping]",
     "precision": "bf16: forward and backward pass under autocast.",
     "compile": "Compile the network (torch.compile).",
-    "stack": "Train up to K clients of equal size as one batched computation; for small models.",
+    "stack": "Train up to K clients of equal size as one batched computation; auto: many clients of a small "
+    "network of linear layers. [default: auto]",
     "train_samples": "Train on a random part of this many samples. [default: all]",
     "test_samples": "Evaluate on a random part of this many samples. [default: all]",
     "clients_limit": "Truncate: train only the first K of a round's clients. [default: all]",
@@ -78,6 +82,23 @@ HELP = {
     "probe_curvature": "Measure λ_max and trace of the global model every K rounds; 0: never.",
     "probe_samples": "Training samples that --probe-curvature measures on.",
 }
+
+
+class AutoOrCount(click.ParamType[int | str]):
+    """A number from 1 on, or ``auto``."""
+
+    name = "auto|K"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """Return ``auto`` or the number."""
+        text = str(value)
+        if text != "auto" and not text.isdecimal():
+            self.fail(f"{text!r} is neither auto nor a number.", param, ctx)
+        return text if text == "auto" else int(text)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """Return what stands for the value in the help."""
+        return "auto|K"
 
 
 def settings(
@@ -107,6 +128,8 @@ def _option(name: str, help: str, alias: str | None) -> Decorator:
     kind = _kind(field.annotation)
     if kind is bool:
         flag, kind = f"{flag}/{flag.replace('--', '--no-')}", None
+    elif name == "stack":
+        kind = AutoOrCount()
     elif field.default not in (None, PydanticUndefined):
         help = f"{help} [default: {field.default}]"
     complete = completion.names_of(name) if name in ("method", "model", "dataset") else None

@@ -71,22 +71,29 @@ def _changed(run: Run) -> list[str]:
         return []
 
 
+FORMATS = ("state_dict", "safetensors", "peft", "pretrained")  # of a checkpoint's weights
+
+
 @click.command(
     "export",
     cls=Command,
     examples={
         "fedscope runs export a --out a.tar": "a whole run as one file",
         "fedscope runs export a@best --format safetensors --out a.safetensors": "weights for other programs",
+        "fedscope runs export a --format peft --out adapters": "LoRA adapters, as a folder of peft's",
     },
 )
 @click.argument("what", metavar="RUN|CKPT", shell_complete=completion.checkpoints)
-@click.option("--format", "kind", type=click.Choice(["archive", "state_dict", "safetensors", "config"]),
+@click.option("--format", "kind", type=click.Choice([*FORMATS, "archive", "config"]),
               default="archive", show_default=True)  # fmt: skip
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="FILE",
               callback=shared.writable)  # fmt: skip
 @shared.registry
 def export_command(what: str, kind: str, out: Path, registry: Path) -> None:
     """Write a run as one portable file, a checkpoint's weights for other programs, or a run's settings.
+
+    Of LoRA adapters, peft makes the folder of the adapters alone; pretrained, of any run on a network of
+    Hugging Face's, that of the whole network with the adapters merged in.
 
     An archive of RUN holds all of it, one of RUN@best or RUN@25 that checkpoint alone; `runs import` takes
     both. The config is TOML for `fedscope train --config`.
@@ -100,10 +107,9 @@ def export_command(what: str, kind: str, out: Path, registry: Path) -> None:
     elif kind == "config":
         write_text(out, config(store.run(what.partition("@")[0]).manifest()), below=None)
     else:
-        from fedscope.checkpoints.registry.export import export_safetensors, export_state_dict
+        from fedscope.workflows.export import WRITERS
 
-        write = export_state_dict if kind == "state_dict" else export_safetensors
-        write(store.resolve(what), out)
+        WRITERS[kind](store.resolve(what), out)
     print(str(out))
 
 

@@ -47,12 +47,10 @@ def _of_one(record: HessianRecord) -> Iterator[console.Piece]:
             format_estimate(one.value, one.stderr_data, within=one.residual) for one in record.eigenvalues
         )
         yield "line", f"{name}: eigenvalues ± data {', '.join(values)}"
-    if record.layers:
-        rows = [
-            (one.name, format_estimate(one.value, one.stderr_data, within=one.residual))
-            for one in record.layers
-        ]
-        yield "table", f"{name}: by layer", ("layer", "λ_max ± data"), rows
+    for kind, parts in (("layer", record.layers), ("block", record.blocks)):
+        rows = [(one.name, format_estimate(one.value, one.stderr_data, within=one.residual)) for one in parts]
+        if rows:
+            yield "table", f"{name}: by {kind}", (kind, "λ_max ± data"), rows
     if found := record.preconditioned:
         top = found.lambda_max
         value = format_estimate(top.value, top.stderr_data, within=top.residual)

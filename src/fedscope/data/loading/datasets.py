@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.streams import torch_stream
+from fedscope.task_loss import IGNORED, TaskLoss
 
 if TYPE_CHECKING:
     from fedscope.data.reading.files import Files
@@ -20,13 +21,27 @@ SPLITS = ("train", "test", "validation")
 class Split:
     """Images and labels of one split, and for a data set of several domains where each image is from.
 
-    Data of the user's own have inputs of any shape, float32 or int64, as ``images``.
+    Data of the user's own have inputs of any shape, float32 or int64, as ``images``. Of text they are
+    sequences of tokens, (N, T), with the tokens that follow as ``targets``; a label is then the topic.
     """
 
     images: "Tensor | Files"  # (N, C, H, W) uint8, decoded or to be decoded when a batch is fetched
     labels: Tensor  # (N,) int64
     domains: Tensor | None = None  # (N,) int64, index into the data set's domains
     clients: Tensor | None = None  # (N,) int64, the client of each, where the data come divided
+    targets: Tensor | None = None  # (N, T) int64, what is predicted of a sequence; None: its label
+
+    @property
+    def wanted(self) -> Tensor:
+        """What the loss compares the outputs with, (N,) or (N, T)."""
+        return self.labels if self.targets is None else self.targets
+
+    @property
+    def task_loss(self) -> TaskLoss:
+        """The loss whose mean over the split is that over its samples, or over all of its tokens."""
+        if self.targets is None:
+            return TaskLoss()
+        return TaskLoss(int((self.targets != IGNORED).sum()) / len(self))
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -34,13 +49,13 @@ class Split:
     def to(self, device: torch.device | str) -> "Split":
         """Return the split on ``device``; images in files stay there until they are fetched."""
         images = self.images.to(device) if isinstance(self.images, Tensor) else self.images
-        domains = None if self.domains is None else self.domains.to(device)
-        return Split(images, self.labels.to(device), domains, self.clients)
+        domains, targets = (None if t is None else t.to(device) for t in (self.domains, self.targets))
+        return Split(images, self.labels.to(device), domains, self.clients, targets)
 
     def take(self, rows: Tensor) -> "Split":
         """Return the split's ``rows`` alone, in their order."""
-        domains, clients = (None if part is None else part[rows] for part in (self.domains, self.clients))
-        return Split(self.images[rows], self.labels[rows], domains, clients)
+        rest = (None if part is None else part[rows] for part in (self.domains, self.clients, self.targets))
+        return Split(self.images[rows], self.labels[rows], *rest)
 
 
 @dataclass(frozen=True)
@@ -72,7 +87,7 @@ def part(split: Split, count: int | None, seed: int, purpose: str) -> Tensor:
 
 
 def fingerprint(*splits: Split, domains: tuple[str, ...] = ()) -> str:
-    """Return the SHA-256 of the splits' shapes, images, labels and domains."""
+    """Return the SHA-256 of the splits' shapes, images, labels, domains, clients and targets."""
     digest = hashlib.sha256("".join(f"{name}\0" for name in domains).encode())
     for split in splits:
         digest.update(str(tuple(split.images.shape)).encode())
@@ -81,7 +96,7 @@ def fingerprint(*splits: Split, domains: tuple[str, ...] = ()) -> str:
         else:
             digest.update(split.images.digest.encode())
         digest.update(split.labels.contiguous().numpy().data)
-        for part in (split.domains, split.clients):
+        for part in (split.domains, split.clients, split.targets):
             if part is not None:
                 digest.update(part.contiguous().numpy().data)
     return digest.hexdigest()

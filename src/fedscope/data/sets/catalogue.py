@@ -240,15 +240,18 @@ def record(name: str) -> Record:
     return DATASETS[name]
 
 
-def load(name: str, data_dir: Path | None = None, test_data: str | None = None) -> Dataset:
+def load(
+    name: str, data_dir: Path | None = None, test_data: str | None = None, model: str | None = None
+) -> Dataset:
     """Return the data set ``name``, or the user's own that MODULE:FACTORY makes, with their ``test_data``.
 
-    ``data_dir`` is as in :func:`fedscope.data.loading.loading.load`.
+    ``data_dir`` is as in :func:`fedscope.data.loading.loading.load`. Text and images in files, ``text:PATH``
+    and ``images:PATH``, are prepared as the pretrained ``model`` takes them.
 
     Raises:
         UserError: the name is unknown, or its files cannot be read, or a factory fails.
     """
-    return own.load(name, test_data) if is_own(name) else load_record(record(name), data_dir)
+    return own.load(name, test_data, model) if is_own(name) else load_record(record(name), data_dir)
 
 
 def pipeline(dataset: str, name: str | None = None) -> tuple[str, Pipeline]:

@@ -13,7 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedscope import pretrained
 from fedscope.data.loading.datasets import Dataset, Split, fingerprint
+from fedscope.data.processed import load as processed
 from fedscope.errors import UserError
 from fedscope.factories import called, reason
 from fedscope.own import digest
@@ -22,8 +24,10 @@ from fedscope.streams import seeded, torch_stream
 HELD_OUT = 0.2  # of each client's samples, or of all, where there are no test data
 
 
-def load(reference: str, test: str | None = None) -> Dataset:
+def load(reference: str, test: str | None = None, model: str | None = None) -> Dataset:
     """Return the data set that ``reference`` makes; ``test`` makes the samples to evaluate on.
+
+    Text and images in files are prepared by the tokenizer or image processor of the pretrained ``model``.
 
     Without test data a part of the training data is held out, the same in every run. The factories draw from
     seeded global generators.
@@ -31,7 +35,25 @@ def load(reference: str, test: str | None = None) -> Dataset:
     Raises:
         UserError: a factory fails, or returns no classified samples.
     """
-    return _loaded(reference, test, digest(reference, *([test] if test else [])))
+    source = digest(reference, *([test] if test else []))
+    if pretrained.is_data(reference):
+        return _processed(reference, test, model, source)
+    return _loaded(reference, test, source)
+
+
+@lru_cache(maxsize=4)
+def _processed(reference: str, test: str | None, model: str | None, _source: str) -> Dataset:
+    train, held, names = processed.load(reference, test, model)
+    note = ""
+    if held is None:
+        train, held = _divided(train)
+        note = _held_out(train)
+    return Dataset(reference, names, train, held, fingerprint(train, held), note)
+
+
+def _held_out(train: Split) -> str:
+    share = "each client's samples" if train.clients is not None else "the samples"
+    return f"{HELD_OUT:.0%} of {share} are held out to evaluate on; --test-data names others"
 
 
 @lru_cache(maxsize=4)
@@ -43,8 +65,7 @@ def _loaded(reference: str, test: str | None, _source: str) -> Dataset:
     note = ""
     if held is None:
         train, held = _divided(train)
-        share = "each client's samples" if train.clients is not None else "the samples"
-        note = f"{HELD_OUT:.0%} of {share} are held out to evaluate on; --test-data names others"
+        note = _held_out(train)
     if _kind(held) != _kind(train):
         raise UserError(f"{reference}: test inputs are {_kind(held)}, training inputs {_kind(train)}")
     held = Split(held.images, held.labels)
@@ -59,6 +80,8 @@ def clients(reference: str, test: str | None = None) -> int | None:
     Raises:
         UserError: as :func:`load`.
     """
+    if pretrained.is_data(reference):
+        return None
     owners = load(reference, test).train.clients
     return None if owners is None else 1 + int(owners.max())
 

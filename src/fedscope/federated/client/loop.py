@@ -67,7 +67,9 @@ class LocalTrainer:
         self.clients = ClientState(model, method, options, kept, classes)
         noted = {name: labels(model.module, options) for name, labels in method.notes.items()}
         self.observed = Observations(model.values, len(model.values), noted)
-        self.objective = Objective(self.clients, method, settings, self.observed)
+        self.objective = Objective(
+            self.clients, method, settings, self.observed, split.task_loss, plain=not draws
+        )
         self._loss = torch.zeros(len(model.values), dtype=torch.float64, device=model.values.device)
         self._clip = settings.clip
         if self._clip is None and method.default_clip is not None:
@@ -166,7 +168,7 @@ class LocalTrainer:
             def inputs(part: slice) -> Tensor:
                 return model.typed(self.pipeline.test(self.split.images, rows[part]))
 
-            return Client(self.split.labels[rows], inputs, tasks[row].random)
+            return Client(self.split.wanted[rows], inputs, tasks[row].random)
 
         end = Finish(
             parameters=clients.acting(clients.parameters(count), clients.anchor(count)),
@@ -243,7 +245,7 @@ class LocalTrainer:
         images = self.model.arranged(images)
         drawn = self.objective.draw(images, random or {})
         self.clock.enter("compute")
-        loss = self.objective.differentiate(Batch(images, self.split.labels[rows]), drawn, first=flag)
+        loss = self.objective.differentiate(Batch(images, self.split.wanted[rows]), drawn, first=flag)
         with torch.no_grad():
             self._loss[: len(rows)] += loss * rows.shape[1]
             self._descend(len(rows), flag)

@@ -9,36 +9,52 @@ from contextlib import contextmanager, nullcontext
 import torch
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
-from torch.nn.functional import cross_entropy
 
 from fedscope.federated.client.observations import Observations, joined
 from fedscope.federated.client.state import ClientState
+from fedscope.federated.client.traced import Function, Traced
 from fedscope.federated.record.checked import MethodError, check_all_returned
 from fedscope.federated.record.method import Method, TaskTerm
-from fedscope.federated.record.network import Network
+from fedscope.federated.record.network import Network, is_dense, pooled_first
 from fedscope.federated.record.taps import tapped
 from fedscope.federated.record.tasks import LocalSettings
 from fedscope.federated.record.views import Batch, Draws, Pass
+from fedscope.task_loss import TaskLoss
 
 
 class Objective:
     """Differentiates the objective of clients in training; gradients go to ``model.gradient``.
 
     ``taken`` counts the gradients of the task loss that each client has computed; ``observed`` gets what the
-    steps show.
+    steps show. ``plain`` says that the network is of the catalogue, and does the same in every pass.
     """
 
-    def __init__(self, clients: ClientState, method: Method, settings: LocalSettings, observed: Observations):
+    def __init__(
+        self,
+        clients: ClientState,
+        method: Method,
+        settings: LocalSettings,
+        observed: Observations,
+        loss: TaskLoss,
+        *,
+        plain: bool = False,
+    ):
         self.model, self.clients, self.method = clients.model, clients, method
-        self.observed = observed
-        self.network = Network(self.model, settings.precision == "bf16")
+        self.observed, self._task_loss = observed, loss
+        self.network = Network(self.model, settings.precision == "bf16", loss)
         module = self.model.module
         self._taps = {name: taps(module, clients.options) for name, taps in method.taps.items()}
         self._outputs: dict[str, Tensor] = {}
         self.taken = torch.zeros((), dtype=torch.int64, device=self.model.values.device)
         self.carried: set[str] = set()  # the step state that ``gradient_at`` returned
         self._whole = settings.batch_size
-        self._compiled = torch.compile(module, dynamic=False) if settings.compile else module
+        reads_layers = method.taps or method.forward_context
+        self._module = pooled_first(module) if plain and not reads_layers else module
+        self._compiled = torch.compile(module, dynamic=False) if settings.compile else self._module
+        fixed = not (method.task_terms or method.logits or method.ascent_loss or method.draws)
+        fixed &= plain and is_dense(module)
+        on_cpu = self.model.values.device.type == "cpu"  # elsewhere the whole step is recorded
+        self._traced = Traced(self._stacked({}, ascent=False)) if fixed and on_cpu else None
 
     @contextmanager
     def tapping(self) -> Iterator[None]:
@@ -55,7 +71,7 @@ class Objective:
     def differentiate(self, batch: Batch, drawn: Draws, *, first: bool) -> Tensor:
         """Leave the gradients of K clients in their rows; return their losses at w, (K,).
 
-        ``batch`` has images (K·B, C, H, W) and labels (K, B).
+        ``batch`` has images (K·B, C, H, W) and labels (K, B), or sequences (K·B, T) and targets (K, B, T).
         """
         clients, count = self.clients, len(batch.labels)
         with torch.no_grad():
@@ -101,7 +117,7 @@ class Objective:
         whole = len(batch.images) == self._whole
         run = method.forward_context(model.module, drawn) if method.forward_context else nullcontext()
         with self.network.precision(), run:
-            logits = (self._compiled if whole else model.module)(batch.images)
+            logits = (self._compiled if whole else self._module)(batch.images)
         return self._loss(batch, logits, drawn, *self._row(0), ascent=ascent)
 
     def _row(self, row: int | slice) -> tuple[Tensor, ...]:
@@ -137,8 +153,9 @@ class Objective:
         self.observed.note(notes[None])
         return loss[None]
 
-    def _stack_gradient(self, batch: Batch, drawn: Draws, *, ascent: bool) -> Tensor:
-        model, count = self.model, len(batch.labels)
+    def _stacked(self, drawn: Draws, *, ascent: bool) -> Function:
+        """Return what gives the gradients (K, P) of K clients, and their losses and notes."""
+        model = self.model
 
         def objective(
             w: Tensor, buffers: list[Tensor], x: Tensor, y: Tensor, counters: Tensor, *row: Tensor
@@ -147,12 +164,15 @@ class Objective:
                 logits = functional_call(model.module, model.tensors(w, buffers, counters), (x,))
             return self._loss(Batch(x, y), logits, drawn, *row, ascent=ascent)
 
+        return vmap(grad(objective, has_aux=True), in_dims=(0, 0, 0, 0, None, 0, 0, 0, 0))
+
+    def _stack_gradient(self, batch: Batch, drawn: Draws, *, ascent: bool) -> Tensor:
+        model, count = self.model, len(batch.labels)
         kept = model.buffers(model.values[:count])
         buffers = [buffer.clone() for buffer in kept]  # each contiguous, as BatchNorm's update needs it
-        images = batch.images.unflatten(0, batch.labels.shape)
-        gradients, (losses, notes) = vmap(
-            grad(objective, has_aux=True), in_dims=(0, 0, 0, 0, None, 0, 0, 0, 0)
-        )(
+        images = batch.images.unflatten(0, batch.labels.shape[:2])
+        differentiate = self._traced or self._stacked(drawn, ascent=ascent)
+        gradients, (losses, notes) = differentiate(
             self.clients.parameters(count), buffers, images, batch.labels, model.counters,
             *self._row(slice(count)),
         )  # fmt: skip
@@ -179,8 +199,8 @@ class Objective:
         seen = logits = logits.to(dtype)
         for calibrated in method.logits:
             seen = calibrated(seen, label_counts, clients.options)
-        objective = loss = _cross_entropy(seen, batch)
-        plain = _cross_entropy(logits.detach(), batch) if method.logits else loss.detach()
+        objective = loss = self._task_loss_of(seen, batch)
+        plain = self._task_loss_of(logits.detach(), batch) if method.logits else loss.detach()
         notes = dict[str, Tensor]()
         if method.task_terms or ascent:
             taps = {
@@ -199,6 +219,13 @@ class Objective:
         check_all_returned(method.name, "notes", method.notes, notes)
         return objective, (plain, joined(self.observed.noted, notes, loss).detach())
 
+    def _task_loss_of(self, logits: Tensor, batch: Batch) -> Tensor:
+        loss = self._task_loss(logits, batch.labels)
+        if batch.mixed_labels is None:
+            return loss
+        other = self._task_loss(logits, batch.mixed_labels)
+        return batch.mix_weight * loss + (1 - batch.mix_weight) * other
+
     def _add_parameter_terms(self, count: int, *, first: bool) -> None:
         """Add the gradient of the terms of the parameters to every row."""
         clients = self.clients
@@ -214,14 +241,6 @@ class Objective:
         else:
             gradients = vmap(grad(total))(clients.parameters(count), *clients.rows(count))
             self.model.gradient[:count] += gradients
-
-
-def _cross_entropy(logits: Tensor, batch: Batch) -> Tensor:
-    loss = cross_entropy(logits, batch.labels)
-    if batch.mixed_labels is None:
-        return loss
-    other = cross_entropy(logits, batch.mixed_labels)
-    return batch.mix_weight * loss + (1 - batch.mix_weight) * other
 
 
 def _ascent_loss(method: Method) -> TaskTerm:

@@ -67,11 +67,16 @@ class ClientState:
         if self.last_gradient is not None:
             self.last_gradient.zero_()
         self.carried.copy_(self.step_state.fresh(self.initial))
-        for row, task in enumerate(tasks):
-            self.relative_size[row], self.took_part_before[row] = task.relative_size, task.memory is not None
-            self.took_part_last_round[row] = task.took_part_last_round
-            self.start[row] = start
-            if classes := self.label_counts.shape[1]:
+        count, classes = len(tasks), self.label_counts.shape[1]
+        numbers = [(t.relative_size, t.memory is not None, t.took_part_last_round) for t in tasks]
+        columns = torch.tensor(numbers, dtype=self.start.dtype).split(1, 1)
+        for place, column in zip(
+            (self.relative_size, self.took_part_before, self.took_part_last_round), columns, strict=True
+        ):
+            place[:count] = column
+        self.start[:count] = start
+        for row, task in enumerate(tasks) if self.memory.width or classes else ():
+            if classes:
                 self.label_counts[row] = torch.bincount(labels[task.rows], minlength=classes)
             if task.memory is None:
                 own = task.initial()
@@ -80,7 +85,7 @@ class ClientState:
                 self.remembered[row] = task.memory
                 if len(self.personal):
                     self.start[row, self.personal] = self.memory.split(self.remembered[row])["personal"]
-        self.model.values[: len(tasks)] = self.start[: len(tasks)]
+        self.model.values[:count] = self.start[:count]
 
     def further(self, layout: Layout) -> int:
         """Return how many numbers of ``layout`` are sent beyond the model, personal ones left out."""

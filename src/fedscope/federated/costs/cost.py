@@ -43,7 +43,7 @@ def cost(federation: Federation, draws: int = 32) -> Cost:
     ).objective  # fmt: skip
     rows = federation.rows[0][:SAMPLES]
     batch = Batch(
-        federation.pipeline.test(federation.dataset.train.images, rows), federation.dataset.train.labels[rows]
+        federation.pipeline.test(federation.dataset.train.images, rows), federation.dataset.train.wanted[rows]
     )
     random = {name: torch_stream(settings.seed, f"cost of {name}") for name in method.draws}
     asked = points(method, objective.clients)

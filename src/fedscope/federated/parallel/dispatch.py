@@ -1,7 +1,7 @@
 """Every worker's part of a round: train its share of the clients, evaluate its share of the test set."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -25,6 +25,7 @@ from fedscope.federated.setup.local_work import full_work, stragglers
 from fedscope.federated.setup.sampling import sample_clients
 from fedscope.streams import torch_stream
 
+NO_DRAWS = torch.Generator()  # of a pipeline that draws nothing
 WAITING = 2**30  # bytes of uploads that a worker keeps, on average, before rank 0 adds them up
 
 
@@ -34,14 +35,15 @@ class Dispatch:
     def __init__(self, federation: Federation, workers: Workers):
         settings = federation.settings
         self.federation, self.workers, self.clock = federation, workers, Clock()
+        self.rows, self.test = federation.rows, federation.dataset.test
+        self.sizes = list(map(len, self.rows))  # n_k
         self.model = FlatModel(federation.model, settings.stack, channels_last=not federation.spec.own)
         self.trainer = LocalTrainer(
             self.model, federation.training, federation.pipeline, federation.method, settings.options,
             local_settings(settings, federation.weights), self.clock, lr=learning_rate(settings, 1),
-            mean_samples=sum(map(len, federation.rows)) / settings.clients, draws=federation.spec.own,
+            mean_samples=sum(self.sizes) / settings.clients, draws=federation.spec.own,
             classes=len(federation.dataset.classes),
         )  # fmt: skip
-        self.rows, self.test = federation.rows, federation.dataset.test
         self.validation = federation.validation
         self.clients = self.trainer.clients
         self.shared = torch.ones(self.model.size, dtype=torch.bool)  # which parameters a server rule moves
@@ -73,7 +75,9 @@ class Dispatch:
     def enter(self, round: int) -> list[int]:
         """Take the data of ``round``, counted from 1; return its clients."""
         federation = self.federation
-        self.rows = federation.rows_in(round)
+        rows = federation.rows_in(round)
+        if rows is not self.rows:
+            self.rows, self.sizes = rows, list(map(len, rows))
         if federation.label_maps is not None:
             now = federation.label_maps[round - 1]
             self.trainer.split.labels.copy_(now[federation.dataset.train.labels])
@@ -152,7 +156,8 @@ class Dispatch:
                 scores[name] = scores["cld"]
                 continue
             values = models.get(name, self.start).clone()
-            self.workers.share(values)
+            if name != "cld":  # which all have
+                self.workers.share(values)
             scores[name] = Score.from_sums(self._score_sums(values, memory, self.test), domains)
         peaks = torch.zeros(self.workers.size, 2, dtype=torch.float64)
         peaks[self.workers.rank] = torch.tensor([peak_memory(), peak_gpu_memory()])
@@ -215,8 +220,7 @@ class Dispatch:
         return own
 
     def _share_model(self) -> None:
-        for tensor in (self.start, self.origin, self.counters, self.clients.received):
-            self.workers.share(tensor)
+        self.workers.share(self.start, self.origin, self.counters, self.clients.received)
 
     def local_steps(self, client: int) -> int:
         """Return the local steps τ_k of a client in the round."""
@@ -227,7 +231,7 @@ class Dispatch:
         return self.work.get(client, full_work(self.federation.settings))
 
     def _size(self, client: int) -> int:
-        return len(self.rows[client])
+        return self.sizes[client]
 
     def _alike(self, client: int) -> tuple[int, int]:
         """Return what the clients of a stack have in common."""
@@ -237,14 +241,15 @@ class Dispatch:
         return self._size(client) * self.local_work(client)
 
     def _train(self, round: int, stack: Stack, recalled: dict[int, Tensor]) -> Trained:
-        settings, samples = self.federation.settings, sum(map(len, self.rows))
+        settings, samples = self.federation.settings, sum(self.sizes)
+        augmented = self.federation.pipeline.draws
 
         def task(client: int) -> Task:
             def stream(name: str, round: int = round) -> torch.Generator:
                 return torch_stream(settings.seed, name, round, client)
 
             return Task(
-                self.rows[client], stream("batch order"), stream("augmentation"),
+                self.rows[client], stream("batch order"), stream("augmentation") if augmented else NO_DRAWS,
                 self._size(client) * settings.clients / samples,
                 recalled.get(client), client in self._before, stream,
                 partial(self.federation.own_start, client), self.local_work(client),
@@ -267,9 +272,9 @@ class Dispatch:
                     if found is not None:
                         rows[row, 0], rows[row, 1:] = 1, found
                 if rank:
-                    workers.send(rows, rank)
+                    workers.send(rank, rows)
             elif rank == workers.rank:
-                rows = workers.receive((len(stack), 1 + width), torch.float32, 0)
+                workers.receive(0, rows)
             if rank == workers.rank:
                 recalled[place] = {
                     client: row[1:] for client, row in zip(stack, rows, strict=True) if row[0] > 0
@@ -277,22 +282,13 @@ class Dispatch:
         return recalled
 
     def _send(self, trained: Trained) -> None:
-        for part in fields(trained):
-            self.workers.send(getattr(trained, part.name), 0)
+        self.workers.send(0, *trained.parts)
 
     def _receive(self, count: int, rank: int) -> Trained:
-        values = self.model.values
-
-        def take(width: int) -> Tensor:
-            return self.workers.receive((count, width), values.dtype, rank)
-
-        return Trained(
-            take(values.shape[1]),
-            take(self.clients.memory.width),
-            take(self.clients.uploads.width),
-            self.workers.receive(tuple(self.counters.shape), torch.int64, rank),
-            self.workers.receive((count,), torch.float64, rank),
-            self.workers.receive((count,), torch.float64, rank),
-            self.workers.receive((count,), torch.int64, rank),
-            self.workers.receive((count, self.trainer.observed.values.shape[1]), torch.float64, rank),
+        values, clients = self.model.values, self.clients
+        widths = (values.shape[1], clients.memory.width, clients.uploads.width)
+        found = Trained.empty(
+            count, widths, self.trainer.observed.values.shape[1], self.counters, values.dtype
         )
+        self.workers.receive(rank, *found.parts)
+        return found

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from fedscope.data.augment import Pipeline
 from fedscope.data.loading.datasets import Split
@@ -53,13 +52,15 @@ def score_sums(
 
     They are cross-entropy, right answers and samples, and then right answers and samples of each class.
     ``model`` is put into eval mode, and gets each batch as ``arranged`` lays it out. Without domains D is 1.
+    Of sequences answers and samples are tokens, divided by n̄, the tokens of a mean sequence.
     Batches are of 1,000 images, or of fewer large ones. The workers take them in turn; they are summed in
     their order, so that the result is the same for any number of workers.
     """
     workers = workers or Workers()
     model.eval()
     domains = torch.zeros_like(split.labels) if split.domains is None else split.domains
-    size = min(1000, max(1, SCALARS // split.images.shape[1:].numel()))
+    loss = split.task_loss
+    size = min(1000, max(1, SCALARS // _scalars(model, split)))
     batches = torch.arange(len(split), device=split.labels.device).split(size)
     count = 1 + int(domains.max())
     sums = torch.zeros(len(batches), count, 3 + 2 * classes, dtype=torch.float64, device=split.labels.device)
@@ -69,12 +70,19 @@ def score_sums(
     for index, (rows, _) in zip(own, ahead, strict=True):
         inputs = arranged(pipeline.test(split.images, rows))
         labels, logits = split.labels[rows], model(inputs)
-        losses = cross_entropy(logits, labels, reduction="none")
-        right = (logits.argmax(1) == labels).to(losses.dtype)
-        columns = torch.stack([losses, right, torch.ones_like(right)], 1).double()
+        losses, right = loss.each(logits, split.wanted[rows]), loss.right(logits, split.wanted[rows])
+        columns = torch.stack([losses, right, loss.weights(split.wanted[rows]).to(right)], 1).double()
         sums[index, :, :3].index_add_(0, domains[rows], columns)
         if classes:
             by_class = sums.new_zeros(count * classes, 2)
             by_class.index_add_(0, domains[rows] * classes + labels, columns[:, 1:])
             sums[index, :, 3:] = by_class.view(count, -1)
     return workers.total(sums).cpu().sum(0)
+
+
+def _scalars(model: nn.Module, split: Split) -> int:
+    """Return the scalars of one sample's input or, of a sequence, of its logits."""
+    inputs = split.images.shape[1:].numel()
+    if split.targets is None or not len(split):
+        return inputs
+    return max(inputs, int(model(split.images[torch.tensor([0])]).numel()))

@@ -26,6 +26,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.multiprocessing.spawn import ProcessContext, start_processes
 
 from fedscope.errors import UserError
+from fedscope.federated.parallel.messages import packed, size, unpack
 from fedscope.process import set_up
 from fedscope.storage import open_regular, remove
 
@@ -46,13 +47,14 @@ class Workers:
     rank: int = 0
     size: int = 1
 
-    def share(self, tensor: Tensor) -> None:
-        """Copy rank 0's content of ``tensor`` to every worker."""
+    def share(self, *tensors: Tensor) -> None:
+        """Copy rank 0's content of ``tensors`` to every worker."""
         if self.size > 1:
-            message = tensor.cpu()
+            message = packed(tensors)
             with _lost():
                 dist.broadcast(message, 0)
-            tensor.copy_(message)
+            if self.rank:
+                unpack(message, tensors)
 
     def total(self, tensor: Tensor) -> Tensor:
         """Return the sum of all workers' tensors. Where each entry is zero but at one worker it is exact."""
@@ -62,18 +64,18 @@ class Workers:
                 dist.all_reduce(message)
         return message
 
-    def send(self, tensor: Tensor, rank: int) -> None:
-        """Send a tensor to worker ``rank``, which receives it."""
-        message = tensor.cpu().contiguous()
+    def send(self, rank: int, *tensors: Tensor) -> None:
+        """Send tensors to worker ``rank``, which receives them."""
+        message = packed(tensors)
         with _lost():
             dist.send(message, rank)
 
-    def receive(self, shape: tuple[int, ...], dtype: torch.dtype, rank: int) -> Tensor:
-        """Return the tensor that worker ``rank`` sends."""
-        message = torch.empty(shape, dtype=dtype)
+    def receive(self, rank: int, *tensors: Tensor) -> None:
+        """Fill ``tensors`` with what worker ``rank`` sends, which is of the same shapes and kinds."""
+        message = torch.empty(size(tensors), dtype=torch.uint8)
         with _lost():
             dist.recv(message, rank)
-        return message
+        unpack(message, tensors)
 
 
 def under_torchrun() -> bool:

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
-from torch.nn.functional import cross_entropy
 
 from fedscope.federated.record.flat import FlatModel
+from fedscope.task_loss import TaskLoss
 
 T = TypeVar("T")
 CHUNK = 32  # samples whose own gradients are held at once
@@ -29,8 +30,9 @@ class _Call(nn.Module):
 class Network:
     """Runs functions ``f(module, *inputs)`` of the network that ``model`` holds, under ``precision``."""
 
-    def __init__(self, model: FlatModel, bf16: bool):
+    def __init__(self, model: FlatModel, bf16: bool, loss: TaskLoss = TaskLoss()):  # noqa: B008 (immutable)
         self.model, self._bf16, self._call = model, bf16, _Call(model.module)
+        self._loss = loss
 
     def __call__(self, function: Callable[..., Tensor], *inputs: Any) -> Tensor:
         """Return ``function(module, *inputs)`` at the client's current parameters, differentiable in them."""
@@ -62,7 +64,7 @@ class Network:
 
         def loss(parameters: Tensor, image: Tensor, label: Tensor) -> Tensor:
             tensors = self._tensors(parameters, values)
-            return cross_entropy(functional_call(self.model.module, tensors, (image[None],)), label[None])
+            return self._loss(functional_call(self.model.module, tensors, (image[None],)), label[None])
 
         each = vmap(grad(loss), in_dims=(None, 0, 0))
         with in_mode(self.model.module, train=False):
@@ -75,9 +77,7 @@ class Network:
 
         def loss(parameters: Tensor) -> Tensor:
             tensors = self._tensors(parameters, values)
-            return cross_entropy(
-                functional_call(self.model.module, tensors, (images,)), labels, reduction="sum"
-            )
+            return self._loss.total(functional_call(self.model.module, tensors, (images,)), labels)
 
         with in_mode(self.model.module, train=False):
             return torch.as_tensor(grad(loss)(values[:size]))
@@ -90,6 +90,29 @@ class Network:
         """Return the tensors by name: of ``parameters`` (P,), and copies of the buffers in ``values``."""
         buffers = [buffer.clone() for buffer in self.model.buffers(values)]
         return self.model.tensors(parameters, buffers, self.model.counters.clone())
+
+
+def pooled_first(network: nn.Module) -> nn.Module:
+    """Return a plain sequence with every max-pooling before the ReLU that it follows; others as they are.
+
+    max(ReLU(x)) = ReLU(max(x)), and the gradient goes the same way, bit for bit: a window without a positive
+    number has none. Pooled 2×2, the ReLU then reads and writes a quarter of the numbers. The layers are the
+    same objects.
+    """
+    if type(network) is not nn.Sequential:
+        return network
+    layers = list(network)
+    for place, (first, second) in enumerate(pairwise(network)):
+        if type(first) is nn.ReLU and type(second) is nn.MaxPool2d and not second.return_indices:
+            layers[place : place + 2] = [second, first]
+    return nn.Sequential(*layers)
+
+
+def is_dense(network: nn.Module) -> bool:
+    """Say whether the network has linear layers with weights, and nothing else with a state."""
+    layers = [layer for layer in network.modules() if isinstance(layer, nn.Linear)]
+    linear = {id(parameter) for layer in layers for parameter in layer.parameters()}
+    return {id(parameter) for parameter in network.parameters()} == linear and not list(network.buffers())
 
 
 @contextmanager

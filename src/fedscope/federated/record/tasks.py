@@ -101,6 +101,25 @@ class Trained:
     gradients: Tensor  # (K,) int64: of the task loss on a mini-batch, computed in the local steps
     observed: Tensor  # (K, T) float64: what the steps showed, see ``client.observations``
 
+    @classmethod
+    def empty(
+        cls, count: int, widths: tuple[int, int, int], observed: int, counters: Tensor, dtype: torch.dtype
+    ) -> "Trained":
+        """Return the place for what ``count`` clients send, on the CPU: P+Q, M and U are ``widths``."""
+        values, memory, uploads = (torch.empty(count, width, dtype=dtype) for width in widths)
+        loss, accuracy = torch.empty(2, count, dtype=torch.float64)
+        gradients, seen = (
+            torch.empty(count, dtype=torch.int64),
+            torch.empty(count, observed, dtype=torch.float64),
+        )
+        counted = torch.empty_like(counters, device="cpu")
+        return cls(values, memory, uploads, counted, loss, accuracy, gradients, seen)
+
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        """Its tensors, in the order of the fields."""
+        return tuple(getattr(self, place.name) for place in fields(self))
+
     def on_cpu(self) -> "Trained":
         """Return the same on the CPU, where the server adds up."""
-        return Trained(*(getattr(self, place.name).cpu() for place in fields(self)))
+        return Trained(*(part.cpu() for part in self.parts))

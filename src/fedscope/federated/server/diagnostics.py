@@ -19,6 +19,7 @@ from fedscope.federated.record.tasks import Trained
 from fedscope.federated.server.run_files import finite
 from fedscope.federated.server.updates import ClientUpdates, short
 from fedscope.federated.server.weighted_scatter import pieces
+from fedscope.process import one_thread
 
 
 class Recorder:
@@ -29,6 +30,7 @@ class Recorder:
         model = dispatch.model
         self._statistics = model.positions(running_statistics(model)).cpu()
         self._shared = None if bool(dispatch.shared.all()) else dispatch.shared
+        self._start = self._parameters(dispatch.origin).clone()
         self._last_step: Tensor | None = None  # (shared,)
         if done and run.anchor(done).exists():
             before = self._read(run.anchor(done))
@@ -38,9 +40,8 @@ class Recorder:
         """Begin a round of ``clients``, with their weights in the server's mean."""
         dispatch = self._dispatch
         self._row = {client: row for row, client in enumerate(clients)}
-        self._updates = ClientUpdates(
-            clients, weights, dispatch.origin[: dispatch.model.size], self._shared, self._statistics
-        )
+        self._start.copy_(self._parameters(dispatch.origin))
+        self._updates = ClientUpdates(clients, weights, self._start, self._shared, self._statistics)
         width = dispatch.trainer.observed.values.shape[1]
         self._observed = torch.zeros(len(clients), width, dtype=torch.float64)
         self._losses = torch.zeros(len(clients), dtype=torch.float64)
@@ -60,9 +61,11 @@ class Recorder:
         """End the round, after which the server remembers ``state``, and the clients' next model is known."""
         dispatch, count = self._dispatch, len(self._row)
         dispatch.clock.enter("diagnostics")
+        self._found = self._updates.record()
         now, first = self._parameters(dispatch.origin), self._parameters(dispatch.clients.initial)
-        last, self._last_step = self._last_step, torch.empty_like(now)
-        step, distance, before, along = way(now, self._updates.start, first, last, self._last_step)
+        last = self._last_step
+        self._last_step = torch.empty_like(now) if last is None else last
+        step, distance, before, along = way(now, self._start, first, last, self._last_step)
         self._server = {
             "step": finite(step),
             "cosine": None
@@ -77,7 +80,7 @@ class Recorder:
     def record(self, class_accuracy: Sequence[float], curvature: CurvatureProbe | None) -> Diagnostics:
         """Return the round's record; ``class_accuracy`` is that of the evaluated model."""
         content = {
-            "updates": self._updates.record().to_json(),
+            "updates": self._found.to_json(),
             "server": self._server,
             "local": self._local(),
             "class_accuracy": [finite(share) for share in class_accuracy],
@@ -122,21 +125,23 @@ class Recorder:
         return parameters if self._shared is None else parameters[self._shared]
 
 
+@one_thread()
 def way(
     now: Tensor, before: Tensor, first: Tensor, last_step: Tensor | None, step: Tensor
 ) -> tuple[float, float, float, float]:
     """Return ‖now − before‖, ‖now − first‖, the last step's length, and the product of both steps.
 
-    Sums are in float64; ``step`` becomes now − before.
+    Sums are in float64; ``step`` becomes now − before, and may be the place of the last step.
     """
-    torch.sub(now, before, out=step)
-    sums = torch.zeros(4, dtype=torch.float64)
-    for new, old, start, last in pieces(now, before, first, step if last_step is None else last_step):
-        wide = new.double()
-        moved, back = wide - old, last.double()
-        sums += torch.stack([moved @ moved, (wide - start).square().sum(), back @ back, moved @ back])
-    step_, distance, last_, along = sums.tolist()
-    return math.sqrt(step_), math.sqrt(distance), math.sqrt(last_), along
+    last = torch.zeros_like(step) if last_step is None else last_step
+    gram = torch.zeros(3, 3, dtype=torch.float64)
+    for piece in pieces(len(now), 3):
+        new = now[piece].double()
+        rows = torch.stack([new - before[piece], new - first[piece], last[piece].double()])
+        gram += rows @ rows.T
+        step[piece] = rows[0]
+    step_, distance, last_ = gram.diagonal().sqrt().tolist()
+    return step_, distance, last_, float(gram[0, 2])
 
 
 def running_statistics(model: FlatModel) -> list[str]:

@@ -141,7 +141,7 @@ class Server:
         dispatch, federation = self.dispatch, self.federation
         if self.latest is None:
             return {}
-        weights = [federation.weight(len(rows)) for rows in dispatch.rows]
+        weights = [federation.weight(size) for size in dispatch.sizes]
         everyone, initial = WeightedSum(), dispatch.clients.initial.cpu()
         for client, weight in enumerate(weights):
             last = self.latest.recall(client)
@@ -159,8 +159,9 @@ class Server:
         not measured.
         """
         federation, dispatch = self.federation, self.dispatch
-        sizes = {client: len(dispatch.rows[client]) for client in sampled}
-        weights = {client: federation.weight(size) for client, size in sizes.items()}
+        sizes = {client: dispatch.sizes[client] for client in sampled}
+        of_size = {size: federation.weight(size) for size in set(sizes.values())}
+        weights = {client: of_size[size] for client, size in sizes.items()}
         weight, samples = sum(weights.values()), sum(sizes.values())
         mean, counters = WeightedSum(), dispatch.counters.clone()
         train_loss, train_accuracy, gradients = 0.0, 0.0, 0
@@ -171,12 +172,12 @@ class Server:
             trained = trained.on_cpu()
             self.recorder.add(stack, trained)
             gradients += int(trained.gradients.sum())
-            values, losses = trained.values, trained.loss.tolist()
+            values, losses, accuracies = trained.values, trained.loss.tolist(), trained.accuracy.tolist()
             for row, client in enumerate(stack):
                 mean.add(values[row], weights[client] / weight)
                 train_loss += losses[row] * sizes[client] / samples
-                train_accuracy += float(trained.accuracy[row]) * sizes[client] / samples
-                sent = dispatch.sent(trained, row)
+                train_accuracy += accuracies[row] * sizes[client] / samples
+                sent = dispatch.sent(trained, row) if sums else {}
                 for name, sum_ in sums.items():
                     sum_.add(sent[name])
                 if writer and dispatch.remembers:

@@ -38,16 +38,17 @@ class RunFiles:
 
     def begin(self, round: int) -> None:
         """Keep the model and the rows that the clients of ``round`` start from."""
-        rows, run = self.federation.stored(self.dispatch.rows), self.run
+        fresh, run = self.federation.fresh, self.run
+        rows = self.federation.stored(self.dispatch.rows) if fresh else None
         if self.federation.settings.save_clients != "none":
             self.dispatch.clock.enter("checkpointing")
             info = self._info(round - 1, self._measured)
             if self.federation.method.sends_another:
                 info = info.model_copy(update={"average": "sent", "metrics": {}})
             save_checkpoint(run.anchor(round), self._server_state(sent=True), info)
-            if self.federation.fresh:
+            if rows:
                 write_bytes(run.rows(round), packed(rows), below=run.root)
-        self.rows = rows.spec
+        self.rows = rows.spec if rows else self.rows
 
     def upload(self, round: int, client: int, values: Tensor, counters: Tensor, loss: float) -> None:
         """Keep a client's model (P+Q,) as its last, and under ``--save-clients all`` as that of the round."""

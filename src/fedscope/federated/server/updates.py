@@ -1,8 +1,9 @@
 """How far the clients' updates part: norms, drift, diversity and cosines, from uploads that come in stacks.
 
-Δ_k = w_k − θ_t over the shared trainable parameters, in float64. All but the cosines are running sums. These
-need every update at once: as long as they are few and fit 256 MiB in float32 the updates are held, else the
-cosines are not recorded. Stacks are added in one order, so the numbers do not depend on the workers.
+Δ_k = w_k − θ_t over the shared trainable parameters, in float64. All numbers follow from one Gram matrix of
+the updates, their mean and their sum, which needs every upload at once: as long as they are few and fit
+512 MiB they are held, without a copy. Else they are taken in blocks, and the cosines are not recorded. Stacks
+are added in one order, so the numbers do not depend on the workers.
 """
 
 import math
@@ -13,17 +14,19 @@ from torch import Tensor
 
 from fedscope.checkpoints.file.diagnostics import Updates
 from fedscope.federated.server.run_files import finite
-from fedscope.federated.server.weighted_scatter import WeightedScatter, pieces
+from fedscope.federated.server.weighted_scatter import WeightedScatter
 
-HELD = 256 << 20  # bytes of updates that are held for the cosines
+HELD = 512 << 20  # bytes of uploads that are held
 MOST_HELD = 128  # clients: the cosines cost K²P operations
+BLOCK = 8  # clients of a block, where not all are held
 
 
 class ClientUpdates:
     """Accumulates the updates of one round; ``weights`` are the p_k of ``clients``.
 
-    ``start`` (P,) is what they start from, ``shared`` (P,) says which parameters count, None: all, and
-    ``statistics`` are the places of BatchNorm's running statistics among the P+Q numbers of a model.
+    ``shared`` (P,) says which parameters count, None: all; ``start`` has these of the model that clients
+    start from, and must stay as it is. ``statistics`` are the places of BatchNorm's running statistics among
+    the P+Q numbers of a model.
     """
 
     def __init__(
@@ -36,62 +39,65 @@ class ClientUpdates:
     ):
         self._row = {client: row for row, client in enumerate(clients)}
         self._weights = torch.tensor(weights, dtype=torch.float64)
-        self._shared, self._size, self._statistics = shared, len(start), statistics
-        self.start = self._parameters(start.cpu()[None])[0].clone()
-        count, size = len(clients), len(self.start)
+        self.start, self._shared, self._statistics = start, shared, statistics
+        count, size = len(clients), 4 * len(start)
         self._squares = torch.zeros(count, dtype=torch.float64)
-        self._equal = len(set(weights)) == 1  # then the sum of the updates is K times their mean
-        self._updates = WeightedScatter(self.start, summed=not self._equal)
-        self._batchnorm = WeightedScatter(self.start.new_zeros(len(statistics)))
-        few = count <= MOST_HELD and 4 * count * size <= HELD
-        self._held = self.start.new_empty(count, size) if few else None
+        self._whole = count <= MOST_HELD and count * size <= HELD
+        self._most = count if self._whole else max(1, min(BLOCK, HELD // size))
+        self._updates = WeightedScatter(start, whole=self._whole)
+        self._batchnorm = WeightedScatter(start.new_zeros(len(statistics)), whole=self._whole)
+        self._waiting: list[tuple[Tensor, Tensor, Tensor]] = []  # rows, parameters, running statistics
 
     def add(self, clients: Sequence[int], values: Tensor) -> None:
-        """Add the models (k, P+Q) of ``clients``."""
+        """Add the models (k, P+Q) of ``clients``, which must stay as they are."""
         rows = torch.tensor([self._row[client] for client in clients])
-        parameters, weights = self._parameters(values), self._weights[rows]
-        self._squares[rows] = self._updates.add(parameters, weights)
-        if self._held is not None:
-            self._held[rows] = parameters - self.start
-        if len(self._statistics):
-            self._batchnorm.add(values[:, self._statistics], weights)
+        mask = self._shared
+        parameters = values[:, : len(self.start)] if mask is None else values[:, : len(mask)][:, mask]
+        self._waiting.append((rows, parameters, values[:, self._statistics]))
+        if sum(len(rows) for rows, _, _ in self._waiting) >= self._most:
+            self._take()
 
     def record(self) -> Updates:
         """Return what is recorded once all updates are added."""
-        squares, mean, statistics = self._squares, self._updates.mean, self._batchnorm
-        size = float(mean @ mean)
-        total = float(self._updates.total @ self._updates.total)
+        if self._waiting:
+            self._take()
+        size, total = self._updates.squared_lengths()
+        statistics = self._batchnorm.squared_lengths()[0]
         found: dict[str, object] = {
-            "norms": short(squares.sqrt()),
+            "norms": short(self._squares.sqrt()),
             "mean_norm": finite(math.sqrt(size)),
             "drift": finite(self._updates.scatter),
-            "diversity": finite(float(squares.sum() / (len(squares) ** 2 * size if self._equal else total))),
+            "diversity": finite(float(self._squares.sum()) / total if total else math.nan),
         }
-        if self._held is not None:
-            pairs, to_mean = cosines(self._held, mean)
+        if self._whole:
+            pairs, to_mean = cosines(self._gram)
             if len(pairs):
                 found["pairs"] = _spread(pairs)
             found["to_mean"] = _spread(to_mean)
-        if len(statistics.mean):
-            found["batchnorm"] = finite(float(statistics.scatter / (statistics.mean @ statistics.mean)))
+        if len(self._statistics):
+            found["batchnorm"] = finite(self._batchnorm.scatter / statistics if statistics else math.nan)
         return Updates.read(found)
 
-    def _parameters(self, values: Tensor) -> Tensor:
-        parameters = values[:, : self._size]
-        return parameters if self._shared is None else parameters[:, self._shared]
+    def _take(self) -> None:
+        """Take the block of uploads that wait."""
+        stacks, parameters, statistics = zip(*self._waiting, strict=True)
+        self._waiting = []
+        rows = torch.cat(stacks)
+        self._gram = self._updates.add(parameters, self._weights[rows])
+        self._squares[rows] = self._gram.diagonal()[:-2]
+        self._batchnorm.add(statistics, self._weights[rows])
 
 
-def cosines(vectors: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the cosines between every two of ``vectors`` (K, P), and of each to ``mean`` (P,), float64."""
-    count = len(vectors)
-    gram, dots = torch.zeros(count, count, dtype=torch.float64), torch.zeros(count, dtype=torch.float64)
-    for part, of_mean in pieces(vectors, mean):
-        wide = part.double()
-        gram += wide @ wide.T
-        dots += wide @ of_mean
+def cosines(gram: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the cosines between every two of K vectors, and of each to their mean.
+
+    ``gram`` (K + 2, K + 2) is the Gram matrix of the vectors, their mean and their sum.
+    """
+    count = len(gram) - 2
     norms = gram.diagonal().sqrt()
     first, second = torch.triu_indices(count, count, 1)
-    return gram[first, second] / (norms[first] * norms[second]), dots / (norms * mean.norm())
+    pairs = gram[first, second] / (norms[first] * norms[second])
+    return pairs, gram[:count, count] / (norms[:count] * norms[count])
 
 
 def short(values: Tensor) -> list[float | None]:

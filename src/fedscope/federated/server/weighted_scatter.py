@@ -1,54 +1,90 @@
-"""The weighted scatter of vectors about their mean, in one pass and without cancellation.
+"""Inner products of vectors and their weighted scatter about the mean, in one pass and without cancellation.
 
-Σ p_k‖x_k − x̄‖² as Σ p_k‖x_k‖² − ‖x̄‖² loses all digits where the vectors are close to each other. Here blocks
-are merged: scatters add up, and two means that differ by d add W₁W₂/(W₁ + W₂)·‖d‖² (Chan, Golub, LeVeque
-1979). Vectors are taken in pieces that stay in the processor's cache.
+Σ p_k‖x_k − x̄‖² as Σ p_k‖x_k‖² − ‖x̄‖² loses all digits where the vectors are close to each other: where it
+would lose more than four, the scatter is summed about the mean instead. Blocks of vectors are merged:
+scatters add up, and two means that differ by d add W₁W₂/(W₁ + W₂)·‖d‖² (Chan, Golub, LeVeque 1979). Vectors
+are taken in pieces that stay in the processor's cache, on one thread: threads would wait for each other in
+every piece.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
-PIECE = 1 << 15  # numbers that are taken to float64 at once
+from fedscope.process import one_thread
+
+PIECE = 1 << 17  # numbers that are taken to float64 at once
+CANCELS = 1e-4  # share of the squares below which their difference is not taken
 
 
 class WeightedScatter:
     """Accumulates vectors less ``origin`` (size,) in float64, block by block, in the order of the calls.
 
-    ``summed``: their unweighted sum too.
+    ``whole``: all vectors come in one block, so that no sums need to be kept between blocks.
     """
 
-    def __init__(self, origin: Tensor, *, summed: bool = False):
+    def __init__(self, origin: Tensor, *, whole: bool = False):
         self.origin = origin
-        self.mean = torch.zeros(len(origin), dtype=torch.float64)  # Σ p_k x_k / Σ p_k
-        self.total = torch.zeros(len(origin) if summed else 0, dtype=torch.float64)  # Σ x_k
         self.scatter = 0.0  # Σ p_k‖x_k − x̄‖²
         self._weight = 0.0
+        self._sums = None if whole else torch.zeros(2, len(origin), dtype=torch.float64)  # x̄ and Σ x_k
+        self._lengths = torch.zeros(2, dtype=torch.float64)  # ‖x̄‖² and ‖Σ x_k‖² of one block
 
-    def add(self, block: Tensor, weights: Tensor) -> Tensor:
-        """Add vectors (k, size) with positive ``weights`` (k,) in float64; return ‖x‖² of each, (k,)."""
-        new, several = float(weights.sum()), len(block) > 1
-        total = self._weight + new
-        squares = torch.zeros(len(block), dtype=torch.float64)
-        done = 0
-        for part, origin, mean in pieces(block, self.origin, self.mean):
-            vectors = part.double() - origin
-            squares += vectors.square().sum(1)
-            if len(self.total):
-                self.total[done : done + len(mean)] += vectors.sum(0)
-                done += len(mean)
-            centre = weights @ vectors / new if several else vectors[0]
-            if several:
-                self.scatter += float(weights @ (vectors - centre).square().sum(1))
-            apart = centre - mean
-            self.scatter += self._weight * new / total * float(apart @ apart)
-            mean.add_(apart, alpha=new / total)
-        self._weight = total
-        return squares
+    @one_thread()
+    def add(self, block: Sequence[Tensor], weights: Tensor) -> Tensor:
+        """Add the rows of the ``block``'s tensors (·, size), K in all, with positive float64 weights (K,).
+
+        Returns the Gram matrix (K + 2, K + 2) of the vectors less the origin, of their weighted mean and of
+        their sum.
+        """
+        new, total = float(weights.sum()), self._weight + float(weights.sum())
+        combine = torch.stack([weights / new, torch.ones_like(weights)])
+        gram = torch.zeros(len(weights) + 2, len(weights) + 2, dtype=torch.float64)
+        for piece, rows in _taken(block, self.origin, len(weights)):
+            torch.mm(combine, rows[:-2], out=rows[-2:])
+            found = rows @ rows.T
+            gram += found
+            self.scatter += new * _scatter(rows, combine[0], found)
+            if self._sums is not None:
+                mean, sum_ = self._sums[:, piece]
+                apart = rows[-2] - mean
+                self.scatter += self._weight * new / total * float(apart @ apart)
+                mean.add_(apart, alpha=new / total)
+                sum_ += rows[-1]
+        self._weight, self._lengths = total, gram.diagonal()[-2:]
+        return gram
+
+    def squared_lengths(self) -> tuple[float, float]:
+        """Return ‖x̄‖² of the weighted mean and ‖Σ x_k‖² of the unweighted sum."""
+        mean, sum_ = self._lengths if self._sums is None else [sums @ sums for sums in self._sums]
+        return float(mean), float(sum_)
 
 
-def pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Yield views of the tensors (…, size), piece by piece along the last dimension."""
-    most = max(1, PIECE // max(t[..., 0].numel() for t in tensors)) if tensors[0].shape[-1] else 1
-    return zip(*(tensor.split(most, -1) for tensor in tensors), strict=True)
+def pieces(size: int, rows: int) -> Iterator[slice]:
+    """Yield the pieces in which ``rows`` vectors of ``size`` numbers are taken."""
+    width = max(1, PIECE // rows)
+    for start in range(0, size, width):
+        yield slice(start, min(start + width, size))
+
+
+def _taken(block: Sequence[Tensor], origin: Tensor, count: int) -> Iterator[tuple[slice, Tensor]]:
+    """Yield piece by piece the ``count`` vectors less the origin in float64, and two rows of space below."""
+    space: Tensor | None = None
+    for piece in pieces(len(origin), count + 2):
+        start = origin[piece].double()
+        if space is None:
+            space = start.new_empty(count + 2, len(start))
+        rows = space[:, : len(start)]
+        torch.cat([vectors[:, piece] for vectors in block], out=rows[:count])
+        rows[:count] -= start
+        yield piece, rows
+
+
+def _scatter(rows: Tensor, shares: Tensor, gram: Tensor) -> float:
+    """Return Σ share‖x − x̄‖² of a piece, whose x̄ is the last row but one of the vectors."""
+    squares = float(shares @ gram.diagonal()[:-2])
+    scatter = squares - float(gram[-2, -2])
+    if scatter > CANCELS * squares:
+        return scatter
+    return float(shares @ (rows[:-2] - rows[-2]).square_().sum(1))

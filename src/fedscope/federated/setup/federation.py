@@ -35,9 +35,10 @@ from fedscope.federated.record.options import Weights
 from fedscope.federated.record.tasks import LocalSettings
 from fedscope.federated.setup.compatibility import check_batches
 from fedscope.federated.setup.continuation import check_continues
-from fedscope.federated.setup.networks import network, rebuilt
+from fedscope.federated.setup.networks import can_be_stacked, network, rebuilt
 from fedscope.federated.setup.samples import client_rows, evaluated
 from fedscope.federated.setup.settings import label_maps, settled, source
+from fedscope.federated.setup.stacking import automatic_stack
 from fedscope.streams import torch_stream
 
 
@@ -169,12 +170,18 @@ class Federation:
 
 
 def prepare(
-    settings: Settings, given: dict[str, str], data_dir: Path | None = None, run: Run | None = None
+    settings: Settings,
+    given: dict[str, str],
+    data_dir: Path | None = None,
+    run: Run | None = None,
+    *,
+    choose_stack: bool = False,
 ) -> Federation:
     """Resolve names and defaults, load the data, divide it, and draw the initial weights.
 
     ``given`` are the method's options as the user typed them. The returned settings name everything. The
-    clients hold the rows that ``run``, which is to be continued, has stored.
+    clients hold the rows that ``run``, which is to be continued, has stored. With ``choose_stack`` the size
+    of the stacks is not that of ``settings`` but follows from all else (``--stack auto``).
 
     Raises:
         UserError: anything in the settings that the user can mend.
@@ -182,11 +189,17 @@ def prepare(
     settings = settled(settings, given)  # before the data, which may take long to load
     method, device = checked(parse(settings.method)), torch.device(settings.device)
     _, pipeline = data_catalogue.pipeline(settings.dataset, settings.augmentation)
-    dataset = data_catalogue.load(settings.dataset, data_dir, settings.test_data)
+    dataset = data_catalogue.load(settings.dataset, data_dir, settings.test_data, settings.model)
     spec, model = network(settings, method, dataset, pipeline.side)
     clients, held_out = client_rows(settings, dataset, run)
     rows = [held.to(device) for held in clients]
     check_batches(model, method, settings, rows, dataset.train, pipeline)
+    if choose_stack:
+        # the rule counts a network's own layers, and beside adapters the base is the most of a step
+        stack = 1 if spec.lora else automatic_stack(settings, method, model, rows)
+        if stack > 1 and not can_be_stacked(settings, model, dataset):
+            stack = 1
+        settings = settings.model_copy(update={"stack": stack})
     used = replace(dataset, train=dataset.train.to(device), test=evaluated(settings, dataset).to(device))
     maps = label_maps(settings, len(dataset.classes))
     return Federation(

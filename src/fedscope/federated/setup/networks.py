@@ -1,7 +1,7 @@
 """The network that a run trains: of the catalogue or the user's own, fitted to method and data."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedscope import own as code
 from fedscope.checkpoints.file.fields import parse as parse_record
@@ -11,9 +11,12 @@ from fedscope.data.loading.datasets import Dataset
 from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.errors import UserError
 from fedscope.federated.record.method import Method, NetworkNeeds
+from fedscope.federated.setup.pretrained import check_pretrained
+from fedscope.lora import LoRA
 from fedscope.models import catalogue as model_catalogue
 from fedscope.models import own
 from fedscope.streams import torch_stream
+from fedscope.task_loss import TaskLoss
 
 TRIED = 2  # samples: enough for a BatchNorm without positions
 
@@ -50,7 +53,7 @@ def network(
 
 def rebuilt(spec: ModelSpec, generator: torch.Generator) -> nn.Module:
     """Return the network ``spec`` with weights drawn from ``generator``."""
-    return model_catalogue.build(**spec.model_dump(exclude={"source"}), generator=generator)
+    return model_catalogue.build(**spec.arguments, generator=generator)
 
 
 def _of_catalogue(
@@ -82,14 +85,33 @@ def _own(
     if needs or settings.shortcut:
         what = f"{method.name} drops residual blocks" if needs else "--shortcut is for residual networks"
         raise UserError(f"{what}, which {name} is not known to have; choose another --model")
-    model = own.network(name, torch_stream(settings.seed, "initialisation"))
-    rows = torch.arange(min(TRIED, len(dataset.train)))
-    _, pipeline = data_catalogue.pipeline(settings.dataset, settings.augmentation)
-    inputs, labels = pipeline.test(dataset.train.images, rows), dataset.train.labels[rows]
-    classes = own.check_classifier(model, name, inputs, labels, len(dataset.classes))
+    lora = LoRA.parse(settings.lora) if settings.lora else None
+    model = own.network(name, torch_stream(settings.seed, "initialisation"), lora)
+    check_pretrained(model, method, dataset)
+    tried, least = _tried(settings, dataset), len(dataset.classes) if dataset.train.targets is None else 1
+    classes = own.check_classifier(model, name, *tried, least)
     if settings.stack > 1:
-        own.check_stack(model, name, inputs, labels)
-    return ModelSpec(name=name, classes=classes, source=code.digest(name)), model
+        own.check_stack(model, name, *tried)
+    adapters = getattr(model, "lora", None)
+    return ModelSpec(name=name, classes=classes, source=code.digest(name), lora=adapters), model
+
+
+def can_be_stacked(settings: Settings, model: nn.Module, dataset: Dataset) -> bool:
+    """Say whether copies of the network can be differentiated as one; those of the catalogue can."""
+    if not code.is_own(str(settings.model)):
+        return True
+    try:
+        own.check_stack(model, str(settings.model), *_tried(settings, dataset))
+    except UserError:
+        return False
+    return True
+
+
+def _tried(settings: Settings, dataset: Dataset) -> tuple[Tensor, Tensor, TaskLoss]:
+    """Return the first inputs and what is wanted of them, on which a network is tried, and the loss."""
+    train, rows = dataset.train, torch.arange(min(TRIED, len(dataset.train)))
+    _, pipeline = data_catalogue.pipeline(settings.dataset, settings.augmentation)
+    return pipeline.test(train.images, rows), train.wanted[rows], train.task_loss
 
 
 def _headless(method: Method, name: str) -> str:

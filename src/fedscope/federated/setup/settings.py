@@ -13,8 +13,10 @@ from fedscope.errors import UserError
 from fedscope.federated.methods import parse
 from fedscope.federated.setup.compatibility import check_compatible
 from fedscope.federated.setup.sampling import sample_clients
+from fedscope.lora import LoRA
 from fedscope.models import catalogue as model_catalogue
 from fedscope.own import DATASETS, MODELS, digest, is_own, resolved
+from fedscope.pretrained import is_network
 
 # Parameters of partitions that are None in settled settings of a kind that does not read them.
 PARTITIONS = ("alpha", "phi", "rho", "shards", "classes_per_client")
@@ -65,6 +67,10 @@ def _named(settings: Settings) -> Settings:
     if model is None and is_own(dataset):
         raise UserError(f"--data {dataset} needs a --model: MODULE:FACTORY, or one of `fedscope models list`")
     model = resolved(model or data_catalogue.record(dataset).model, MODELS)
+    if settings.lora is not None:
+        LoRA.parse(settings.lora)
+        if not is_network(model):
+            raise UserError(f"--lora adapts a pretrained network, --model hf:NAME, and {model} is none")
     return settings.model_copy(update={"dataset": dataset, "model": model})
 
 

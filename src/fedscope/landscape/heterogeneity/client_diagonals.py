@@ -163,17 +163,17 @@ class ClientDiagonals:
         draws = torch.Generator().manual_seed(self._start)  # of replacements after a breakdown
         extend, after = growing(op, before, draws, room), before
         while variance > goal and _saved(after) > goal:
-            grown, had = extend(STEPS), len(after.basis)
-            if len(grown.basis) == had:
+            grown, had = extend(STEPS), len(after.rows)
+            if len(grown.rows) == had:
                 break
             after = grown
-            variance -= (len(after.basis) - had) * _saved(after) / self.probes
-        if len(after.basis) == len(before.basis):
+            variance -= (len(after.rows) - had) * _saved(after) / self.probes
+        if len(after.rows) == len(before.rows):
             return False
         self.matvecs += after.matvecs - before.matvecs
         if self._progress:
             self._progress(self.matvecs, None)
-        self.deflated = max(self.deflated, len(after.basis))
+        self.deflated = max(self.deflated, len(after.rows))
         self._deflate(client, op, before, after)
         self._known[client] = after.kept("cpu")
         return True
@@ -212,7 +212,7 @@ class ClientDiagonals:
         """Keep a client's basis for its next stage, as far as there is memory."""
         if known is None or client in self._known:
             return
-        taken = sum(other.basis.nbytes for other in (*self._known.values(), known))
+        taken = sum(other.rows.nbytes for other in (*self._known.values(), known))
         if taken <= self._memory:
             self._known[client] = known.kept("cpu")
 
@@ -222,7 +222,7 @@ def _saved(known: Subspace) -> float:
 
     That is at most ‖R‖²_F, nearly reached where the diagonal is small beside the rest, as a network's is.
     """
-    rows = min(STEPS, len(known.basis) - 1)
+    rows = min(STEPS, len(known.rows) - 1)
     return variance_saved(known, rows) / 2 if rows > 0 else 0.0  # a diagonal's is half of a trace's
 
 

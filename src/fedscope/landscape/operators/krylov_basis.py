@@ -11,12 +11,14 @@ Meyer, Musco, Musco and Woodruff 2021 for a sketch instead of a Krylov basis).
 Symbols: n coordinates, m basis vectors, B batches.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator, Product, Wrapper
+from fedscope.landscape.operators.basis.views import Basis, through
 from fedscope.landscape.printing import Printed
 
 
@@ -24,14 +26,20 @@ from fedscope.landscape.printing import Printed
 class Subspace(Printed):
     """An orthonormal basis Q with A's products: A Qᵀ = Qᵀ T + q bᵀ."""
 
-    basis: Tensor  # (m, n) in the operator's dtype: Q, one vector per row
+    rows: Basis  # Q (m, n), one vector per row, however it is kept
     projected: Tensor  # (m, m) float64 on the CPU: T
     batches: Tensor | None  # (B, m, m) float64 on the CPU: Q A_b Qᵀ, where A is a mean over batches
     outside: Tensor  # (n,) in the operator's dtype: q, or zeros where the basis is invariant
     coupling: Tensor  # (m,) float64 on the CPU: b
     matvecs: int  # products it cost
+    rounded: Tensor | None = None  # (m,) float64: bounds on what storage took from each column of A Qᵀ
     beyond: Tensor | None = None  # (B, m, d) float64 on the CPU: Q A_b (1 − P) S, E[S Sᵀ] = 1, if sketched
     error: float = 0.0  # a bound on ‖E‖_F, E what the products with Qᵀ are off by (``Product.error``)
+
+    @property
+    def basis(self) -> Tensor:
+        """Q (m, n) in the operator's dtype; a copy unless it is kept in one place and in full precision."""
+        return self.rows.tensor
 
     @property
     def trace(self) -> float:
@@ -40,36 +48,38 @@ class Subspace(Printed):
 
     def diagonal(self) -> Tensor:
         """Return the exact part of A's diagonal, (n,) float64: that of Qᵀ T Q + (Qᵀ b) qᵀ + q (Qᵀ b)ᵀ."""
-        projected, coupling = self.projected.to(self.basis.device), self.coupling.to(self.basis.device)
+        projected, coupling = self.projected.to(self.rows.device), self.coupling.to(self.rows.device)
+        outside = self.rows.shards.local(self.outside).double()
         pieces = []
-        for piece, outside in zip(self.basis.split(_WIDTH, 1), self.outside.split(_WIDTH), strict=True):
-            wide = piece.double()
+        for columns, wide in self.rows.pieces():
             own = (wide * (projected @ wide)).sum(0)
-            pieces.append(own + 2 * outside.double() * (coupling @ wide))
-        return torch.cat(pieces)
+            pieces.append(own + 2 * outside[columns] * (coupling @ wide))
+        return self.rows.shards.whole(torch.cat(pieces))
 
     def known_products(self, rows: Tensor) -> Tensor:
         """Return K v for rows v (r, n): K = Qᵀ T Q + (Qᵀ b) qᵀ + q (Qᵀ b)ᵀ, in float64, (r, n)."""
-        onto = rows.new_zeros(len(rows), len(self.basis), dtype=torch.float64)
-        beside = rows.new_zeros(len(rows), dtype=torch.float64)
-        pieces = [part.split(_WIDTH, 1) for part in (rows, self.basis, self.outside[None])]
-        for v, q, outside in zip(*pieces, strict=True):
-            wide = v.double()
-            onto += wide @ q.double().T
-            beside += wide @ outside[0].double()
+        shards = self.rows.shards
+        vectors, outside = shards.local(rows), shards.local(self.outside)
+
+        def seen() -> Iterator[Tensor]:
+            for columns, q in self.rows.pieces():
+                wide = vectors[:, columns].double()
+                beside = wide @ outside[columns].double()
+                yield torch.cat([wide @ q.T, beside[:, None]], dim=1)
+
+        found = shards.total(seen())
+        onto, beside = found[:, :-1], found[:, -1]
         projected, coupling = self.projected.to(rows.device), self.coupling.to(rows.device)
         inside = onto @ projected + torch.outer(beside, coupling)
         coupled = (onto @ coupling)[:, None]
-        images = [
-            inside @ q.double() + coupled * outside.double() for _, q, outside in zip(*pieces, strict=True)
-        ]
-        return torch.cat(images, dim=1)
+        images = [inside @ q + coupled * outside[columns].double() for columns, q in self.rows.pieces()]
+        return shards.whole(torch.cat(images, dim=1))
 
     def kept(self, device: torch.device | str) -> "Subspace":
         """Return a copy on a device, for later products by A alone: without the batches' parts."""
         return replace(
             self,
-            basis=self.basis.to(device, copy=True),
+            rows=self.rows.kept(device),
             outside=self.outside.to(device, copy=True),
             batches=None,
             beyond=None,
@@ -77,28 +87,20 @@ class Subspace(Printed):
 
     def without(self, v: Tensor) -> Tensor:
         """Return (1 − P) v for (n,) or rows (m, n), in v's dtype."""
-        return without(self.basis, v)
-
-
-def without(basis: Tensor, v: Tensor) -> Tensor:
-    """Return (1 − P) v for (n,) or rows (m, n), in v's dtype; P projects on the orthonormal rows (r, n)."""
-    return v - (v @ basis.T.to(v.dtype)) @ basis.to(v.dtype)
+        return self.rows.without(v)
 
 
 class Remainder(Wrapper):
     """(1 − P) A (1 − P): what orthonormal rows (r, n) leave of an operator."""
 
-    def __init__(self, base: Operator, basis: Tensor) -> None:
+    def __init__(self, base: Operator, basis: Basis | Tensor) -> None:
         super().__init__(base)
-        self._basis = basis
+        self._basis = Basis.of(basis) if isinstance(basis, Tensor) else basis
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
-        inner = without(self._basis, rows)
-        outer = None if onto is None else without(self._basis, onto)
+        inner = self._basis.without(rows)
+        outer = None if onto is None else through(onto, self._basis.without)
         return [
-            replace(product, vector=without(self._basis, product.vector))
+            replace(product, vector=self._basis.without(product.vector))
             for product in self._base._apply(inner, outer)
         ]
-
-
-_WIDTH = 1 << 16  # columns converted to float64 at a time

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator, Product, Wrapper
+from fedscope.landscape.operators.basis.views import through
 
 
 class Preconditioned(Wrapper):
@@ -34,7 +35,7 @@ class Preconditioned(Wrapper):
         self._root = scale.double().rsqrt().to(base.device)  # P^(-1/2), (n,)
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
-        found = self._base._apply(self._scaled(rows), None if onto is None else self._scaled(onto))
+        found = self._base._apply(self._scaled(rows), None if onto is None else through(onto, self._scaled))
         largest = float(self._root.max())
         return [replace(one, vector=self._scaled(one.vector), error=largest * one.error) for one in found]
 

@@ -89,10 +89,12 @@ def block_size(n: int) -> int:
     return max(1, min(BLOCK, _MEMORY // (8 * n)))
 
 
-def probe_products(op: Operator, vectors: Iterator[Tensor], count: int) -> Iterator[tuple[Tensor, Product]]:
-    """Yield the next ``count`` probes with their products, some at a time; fewer if they end."""
+def probe_products(
+    op: Operator, vectors: Iterator[Tensor], count: int, together: int | None = None
+) -> Iterator[tuple[Tensor, Product]]:
+    """Yield the next ``count`` probes with their products, some ``together``; fewer if they end."""
     n = op.shape[0]
-    together = block_size(n)
+    together = together or block_size(n)
     for begin in range(0, count, together):
         rows, drawn = torch.empty(min(together, count - begin), n, dtype=op.dtype, device=op.device), 0
         for vector in islice(vectors, len(rows)):

@@ -23,6 +23,7 @@ from torch import Tensor
 from fedscope.errors import UserError
 from fedscope.landscape.loss.trees import octets
 from fedscope.landscape.operators.base import DiagonalParts, Operator, Product, Wrapper
+from fedscope.landscape.operators.basis.views import Onto
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.surroundings import surroundings
 from fedscope.storage import atomic_file, read_bytes
@@ -130,12 +131,19 @@ def _key(rows: Tensor, onto: Tensor | None) -> str:
     digest = hashlib.sha256(f"{tuple(rows.shape)} {0 if onto is None else len(onto)}\0".encode())
     digest.update(octets(rows))
     if onto is not None:
-        digest.update(octets(onto[:, :: max(1, onto.shape[1] // _COLUMNS)]))
+        digest.update(octets(_columns(onto)))
     return digest.hexdigest()[:32]
 
 
 def _errors(product: Product) -> tuple[float, float]:
     return product.error, product.form_error
+
+
+def _columns(onto: Tensor | Onto) -> Tensor:
+    """Return about ``_COLUMNS`` columns of rows, as they are kept."""
+    if isinstance(onto, Onto):
+        return onto.columns(_COLUMNS)
+    return onto[:, :: max(1, onto.shape[1] // _COLUMNS)]
 
 
 def _known(numbers: Tensor) -> Tensor:

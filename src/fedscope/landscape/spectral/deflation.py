@@ -9,12 +9,13 @@ that took c products: θ > ε √(c/2).)
 Symbols: m basis vectors, M probes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator
+from fedscope.landscape.operators.basis.storage import BasisStorage
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 
@@ -30,7 +31,13 @@ def affordable(op: Operator) -> int:
     return MEMORY // (op.shape[0] * op.dtype.itemsize)
 
 
-def growing(op: Operator, known: Subspace | None, generator: torch.Generator, max_basis: int) -> Extend:
+def growing(
+    op: Operator,
+    known: Subspace | None,
+    generator: torch.Generator,
+    max_basis: int,
+    storage: BasisStorage | None = None,
+) -> Extend:
     """Return what lets the basis of ``known`` grow by Lanczos steps, or begins one at random.
 
     Args:
@@ -38,10 +45,11 @@ def growing(op: Operator, known: Subspace | None, generator: torch.Generator, ma
         known: of a Lanczos process with it.
         generator: draws the start, and replacements after a breakdown.
         max_basis: rows it may have.
+        storage: how one that is begun is kept; that of ``known`` stays as it is.
     """
     if known is None:
         start = torch.randn(op.shape[0], generator=generator, device=generator.device, dtype=torch.float64)
-        process = Lanczos(op, start, generator=generator, by_batch=True)
+        process = Lanczos(op, start, generator=generator, by_batch=True, storage=storage)
     else:
         process = Lanczos.resumed(op, known, generator=generator)
 
@@ -78,15 +86,18 @@ def deflate_further(images: Tensor, probes: Tensor, known: Subspace, rows: int) 
         known: the basis as it is now.
         rows: those it had.
     """
-    parts = [every.split(_WIDTH, 1) for every in (known.basis[rows:], probes, images)]
-    z_onto = images.new_zeros(len(probes), len(known.basis) - rows, dtype=torch.float64)
-    image_onto = z_onto.clone()
-    for new, z, image in zip(*parts, strict=True):
-        z_onto += z.double() @ new.double().T
-        image_onto += image.double() @ new.double().T
-    coupled = z_onto @ known.coupling[rows:].to(images.device)
-    for new, image, q in zip(parts[0], parts[2], known.outside.split(_WIDTH), strict=True):
-        image -= (image_onto @ new.double() + torch.outer(coupled, q.double())).to(image.dtype)
+    basis, shards = known.rows, known.rows.shards
+    z, image = shards.local(probes), shards.local(images)
 
+    def seen() -> Iterator[Tensor]:
+        for columns, new in basis.pieces(rows):
+            parts = (every[:, columns].double() @ new.T for every in (z, image))
+            yield torch.stack(list(parts))
 
-_WIDTH = 1 << 16  # columns converted to float64 at a time
+    z_onto, image_onto = shards.total(seen())
+    coupled, q = z_onto @ known.coupling[rows:].to(images.device), shards.local(known.outside)
+    for columns, new in basis.pieces(rows):
+        known_part = image_onto @ new + torch.outer(coupled, q[columns].double())
+        image[:, columns] -= known_part.to(image.dtype)
+    if shards.shared:
+        images.copy_(shards.whole(image))

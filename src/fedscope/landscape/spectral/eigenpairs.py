@@ -4,8 +4,7 @@ Thick-restarted Lanczos finds them. The residual ‖Hv − λv‖ follows from t
 orthogonalisation measured, with a bound on what storing rows in the operator's dtype lost, and costs no
 product. For a symmetric H an eigenvalue lies within the residual of λ (Parlett 1998, theorem 4.5.1), so the
 residual is an error bound on the value, for the operator as it computes: what its own rounding does to the
-products is ``noise``. Where products come with an error of their own (``Product.error``), the residual is
-taken from one product more with each v: ‖Av − λv‖ ≤ ‖Ãv − λv‖ + ‖Ãv − Av‖, and holds for the exact operator.
+products is ``noise``. Errors that products say they have (``Product.error``) are in it (``verified``).
 
 That an eigenvalue is near does not say that it is the i-th. For one at an end the random start tells how
 likely a further one has been passed over (``unseen``). A start sees one copy of a multiple eigenvalue, so for
@@ -24,12 +23,13 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator
+from fedscope.landscape.operators.basis.storage import BasisStorage
 from fedscope.landscape.operators.probes import generator_of
 from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.spectral.data_error import SKETCH, eigenvalue_errors, most_bias, sample_errors
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from fedscope.landscape.spectral.krylov.missed import Look, look
-from fedscope.landscape.spectral.krylov.ritz import Goal, Ritz, Wanted, Which
+from fedscope.landscape.spectral.krylov.ritz import Goal, Ritz, Wanted, Which, seen
 from fedscope.landscape.spectral.krylov.starting_vector import RANDOM_PART, Start, starting_vector
 from fedscope.landscape.spectral.krylov.verified import verified
 from fedscope.landscape.spectral.results import Eigenpairs
@@ -50,6 +50,7 @@ def top_eigenpairs(
     max_matvecs: int | None = None,
     max_basis: int | None = None,
     by_sample: bool = True,
+    storage: BasisStorage | None = None,
     progress: Progress | None = None,
 ) -> Eigenpairs:
     """Return the k eigenpairs at an end of the spectrum of a symmetric operator, or at both.
@@ -78,6 +79,9 @@ def top_eigenpairs(
             the price of more products. By default what fits 4 GiB, at least 20 and 2 for each pair.
         by_sample: tell the data's errors from the samples, not from the batches, at the cost of about two
             products for each pair.
+        storage: how the Krylov basis is kept: in memory or in a file, in full or half precision, whole or
+            shared by ranks. A file and ranks change no digit. Half precision adds some 2e-4 of
+            |λ_max| to each residual; where that decides, residuals are measured by a product for each.
         progress: called after every product, with no known total.
 
     Raises:
@@ -90,20 +94,20 @@ def top_eigenpairs(
     budget = 300 + 30 * pairs if max_matvecs is None else max_matvecs
     if budget < pairs:
         raise UserError(f"max_matvecs = {budget} is too small for {pairs} pairs: at least as many are needed")
-    rows = max_basis or max(20 + 2 * pairs, MEMORY // (n * op.dtype.itemsize) - SKETCH)
+    storage = storage or BasisStorage()
+    rows = max_basis or max(20 + 2 * pairs, MEMORY // (n * storage.itemsize(op.dtype)) - SKETCH)
     if rows < min(pairs + 2, n):
         raise UserError(f"max_basis = {rows} is too small for {pairs} pairs: take at least {pairs + 2}")
     generator = generator_of(generator, seed)
     seed = generator.initial_seed()
-    search = _Search(op, wanted, tol, generator, budget, rows, progress)
+    search = _Search(op, wanted, tol, generator, budget, rows, storage, progress)
     found = search.first(starting_vector(op, start, generator), 1.0 if start is None else RANDOM_PART)
     if found is None:
         return _undefined(op, pairs, search.spent, seed)
     if start is None and found.converged:
         found = found if bool(found.certified.all()) else search.completed(found)
         found = replace(found, converged=bool(found.certified.all()))
-    if search.inexact:
-        found = search.verified(found, certain=start is None)
+    found = search.verified(found, certain=start is None) if search.inexact else found
     among = most_bias(
         found.bias_data, found.values.flip(0), torch.arange(pairs).flip(0)
     )  # copies are near too
@@ -127,9 +131,11 @@ class _Search:
         generator: torch.Generator,
         budget: int,
         rows: int,
+        storage: BasisStorage,
         progress: Progress | None,
     ) -> None:
         self._op, self._wanted, self._tol, self._generator = op, wanted, tol, generator
+        self._storage = storage
         self._budget, self._rows, self._progress = budget, rows, progress
         self._goal: Goal | None = None
         self._inner, self._known = 0.0, ""
@@ -137,7 +143,9 @@ class _Search:
 
     def first(self, start: Tensor, random_part: float) -> Eigenpairs | None:
         """Return what one start finds; None after a product that was not finite."""
-        krylov = Lanczos(self._op, start, generator=self._generator, by_batch=True, sketched=SKETCH)
+        krylov = Lanczos(
+            self._op, start, generator=self._generator, by_batch=True, sketched=SKETCH, storage=self._storage
+        )
         n, wanted = self._op.shape[0], self._wanted
         while True:
             krylov.step()
@@ -151,13 +159,13 @@ class _Search:
                 self._goal, self._inner, self._known = ritz.goal, ritz.inner, ritz.text
                 self.inexact = krylov.error > 0
             self._tell(krylov.matvecs)
-            if ritz and (last or ritz.converged):
-                sure = _certified(krylov, ritz.goal, ritz.values, ritz.residuals, random_part)
+            if ritz and (last or ritz.settled):
+                sure = seen(krylov, ritz.goal, ritz.values, random_part)
                 enough = bool(sure.all()) or (
                     krylov.steps >= _LEAST and (random_part < 1 or not wanted.alone)
                 )
                 if last or enough:
-                    return _result(self._op, krylov, ritz, sure)
+                    return self._result(krylov, ritz, sure)
             if full:
                 _restart(krylov, wanted)
 
@@ -179,17 +187,50 @@ class _Search:
                 generator=self._generator,
                 most=most,
                 after=partial(self._tell, before=self.spent),
+                storage=self._storage,
             )
             if not len(looked.beyond):
-                return replace(best, certified=_certified(looked.krylov, goal, best.values, best.residuals))
+                known = best.residuals <= goal.tolerances(best.values)
+                return replace(best, certified=known & seen(looked.krylov, goal, best.values))
             pool = _joined(pool, _more(self._op, looked, pool))
 
+    def _result(self, krylov: Lanczos, ritz: Ritz, sure: Tensor) -> Eigenpairs:
+        subspace, vectors = krylov.subspace(), krylov.combine(ritz.coefficients)
+        errors = eigenvalue_errors(self._op, subspace, ritz.positions)
+        residuals, goals = ritz.residuals, ritz.goal.tolerances(ritz.values)
+        if not ritz.converged and float(ritz.rounding.max()) > 0:
+            residuals = torch.minimum(residuals, self._measured(ritz.values, vectors))
+        return Eigenpairs(
+            values=ritz.values,
+            vectors=vectors,
+            residuals=residuals,
+            stderr_data=errors.stderr,
+            bias_data=errors.bias,
+            dof_data=errors.dof,
+            bias_most=errors.bias_most,
+            noise=krylov.noise,
+            converged=bool((residuals <= goals).all()),
+            matvecs=krylov.matvecs,
+            seed=0,
+            certified=sure & (residuals <= goals),
+            subspace=subspace,
+            forms=errors.forms,
+        )
+
+    def _measured(self, values: Tensor, vectors: Tensor) -> Tensor:
+        """Return ‖Av − θv‖/‖v‖ of values and the columns of (n, k), with the rounding of the products."""
+        found = []
+        for value, v in zip(values.tolist(), vectors.T, strict=True):
+            image = self._op.matvec(v).double()
+            self._tell(1, before=self.spent)
+            rest, size = image - value * v.double(), float(v.double().norm())
+            found.append(float(rest.norm()) / size + torch.finfo(v.dtype).eps * float(image.norm()))
+        return torch.tensor(found, dtype=torch.float64)
+
     def verified(self, found: Eigenpairs, *, certain: bool) -> Eigenpairs:
-        """Return the pairs with residuals that hold for the exact operator."""
         assert self._goal
         self._tell(len(found.values), before=self.spent)
-        asked = replace(self._goal, error=0.0).tolerances(found.values)
-        return verified(self._op, found, asked, certain=certain)
+        return verified(self._op, found, replace(self._goal, error=0.0), certain=certain)
 
     def _tell(self, taken: int, before: int = 0) -> None:
         self.spent = before + taken
@@ -202,50 +243,11 @@ def _is_due(steps: int) -> bool:
     return steps % max(1, steps // 20) == 0
 
 
-def _certified(
-    krylov: Lanczos, goal: Goal, values: Tensor, residuals: Tensor, random_part: float = 1.0
-) -> Tensor:
-    """Return which of the wanted values are known, and known to be the i-th, (k,) bool."""
-    found = residuals <= goal.tolerances(values)
-    if krylov.spans_all:
-        return found
-    if not krylov.finite:
-        return torch.zeros_like(found)
-    (low, high), theta = goal.reaches(values), torch.linalg.eigvalsh(krylov.projected)
-    outside = (low < theta[0]) & (high > theta[-1])
-    seen = [
-        out and all(krylov.unseen(end, random_part) <= goal.most for end in ends)
-        for out, *ends in zip(outside.tolist(), low.tolist(), high.tolist(), strict=True)
-    ]
-    return found & torch.tensor(seen)
-
-
 def _restart(krylov: Lanczos, wanted: Wanted) -> None:
     """Keep the Ritz vectors nearest the wanted ends, half of what is beyond those wanted."""
     theta, s = torch.linalg.eigh(krylov.projected)
     kept = wanted.outermost(theta, (krylov.steps + wanted.pairs) // 2)
     krylov.restart(s[:, kept.sort().values])
-
-
-def _result(op: Operator, krylov: Lanczos, ritz: Ritz, certified: Tensor) -> Eigenpairs:
-    subspace = krylov.subspace()
-    errors = eigenvalue_errors(op, subspace, ritz.positions)
-    return Eigenpairs(
-        values=ritz.values,
-        vectors=krylov.combine(ritz.coefficients),
-        residuals=ritz.residuals,
-        stderr_data=errors.stderr,
-        bias_data=errors.bias,
-        dof_data=errors.dof,
-        bias_most=errors.bias_most,
-        noise=krylov.noise,
-        converged=ritz.converged,
-        matvecs=krylov.matvecs,
-        seed=0,
-        certified=certified,
-        subspace=subspace,
-        forms=errors.forms,
-    )
 
 
 def _more(op: Operator, looked: Look, known: Eigenpairs) -> Eigenpairs:

@@ -20,6 +20,7 @@ from torch import Tensor
 from fedscope.choices import MIN_PROBES
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator, Product
+from fedscope.landscape.operators.basis.storage import BasisStorage
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import Sampler, ended, generator_of, probe_products, rademacher
 from fedscope.landscape.operators.progress import Progress
@@ -50,6 +51,8 @@ def trace(
     min_probes: int = MIN_PROBES,
     max_basis: int | None = None,
     keep: int = 0,
+    storage: BasisStorage | None = None,
+    block: int | None = None,
     progress: Progress | None = None,
 ) -> Trace:
     """Estimate tr A with its standard errors.
@@ -75,6 +78,8 @@ def trace(
             saves more probes than it costs products; by default as many as fit in 2 GiB, and 0 for none.
         keep: return so many of the first probes with their products, ``Trace.probed``, at the most those of
             the first stage.
+        storage: how a basis that is begun here is kept, see ``top_eigenpairs``.
+        block: probes that share a pass over the data; None: eight, or as many as take 1 GiB.
         progress: called after every product; the total is known with ``probes`` only.
 
     Raises:
@@ -92,17 +97,22 @@ def trace(
     seed = generator.initial_seed()
     vectors = sampler(op.shape[0], generator, op.dtype, op.device)
     tally = TraceTally(op, known, signs=sampler is rademacher)
-    run = _Run(op, vectors, tally, lambda done: progress(done, probes, tally.text) if progress else None)
+    run = _Run(
+        op, vectors, tally, block, lambda done: progress(done, probes, tally.text) if progress else None
+    )
     if probes is not None:
-        probed = _probed(run.take(probes)[:keep], known)
+        probed = _probed(run.take(probes, keep), known)
     else:
         goal = DEFAULT_RTOL if rtol is None else rtol
         room = affordable(op) if max_basis is None else max_basis
-        taken = run.take(min(min_probes, max_probes))
+        first = min(min_probes, max_probes)
+        taken = run.take(first, first)
         probed = _probed(taken[:keep], known)
-        run.end_first_stage(taken, goal, lambda: growing(op, known, generator, room))
+        run.end_first_stage(taken, goal, lambda: growing(op, known, generator, room, storage))
         while tally.finite and (missing := min(tally.needed(goal), max_probes) - tally.probes) > 0:
-            if not run.take(int(missing)):
+            before = tally.probes
+            run.take(int(missing), 0)
+            if tally.probes == before:
                 break
     return replace(tally.result(exact=ended(vectors), seed=seed, steps=run.steps), probed=probed)
 
@@ -122,19 +132,29 @@ class _Run:
     """Takes probes and Krylov steps, and adds them to the tally."""
 
     def __init__(
-        self, op: Operator, vectors: Iterator[Tensor], tally: TraceTally, seen: Callable[[int], None]
+        self,
+        op: Operator,
+        vectors: Iterator[Tensor],
+        tally: TraceTally,
+        block: int | None,
+        seen: Callable[[int], None],
     ) -> None:
-        self._op, self._vectors, self._tally, self._seen = op, vectors, tally, seen
+        self._op, self._vectors, self._tally, self._block, self._seen = op, vectors, tally, block, seen
         self.steps = 0
 
-    def take(self, count: int) -> list[tuple[Tensor, Product]]:
-        """Take up to ``count`` probes: fewer if they end, none after a product that was not finite."""
+    def take(self, count: int, keep: int) -> list[tuple[Tensor, Product]]:
+        """Take up to ``count`` probes: fewer if they end, none after a product that was not finite.
+
+        Returns the first ``keep`` of them: each takes two vectors of memory.
+        """
         taken: list[tuple[Tensor, Product]] = []
-        for z, product in probe_products(remainder(self._op, self._tally.known), self._vectors, count):
+        rest = remainder(self._op, self._tally.known)
+        for z, product in probe_products(rest, self._vectors, count, self._block):
             if not self._tally.finite:
                 break
             self._tally.add(z, product)
-            taken.append((z, product))
+            if len(taken) < keep:
+                taken.append((z, product))
             self._seen(self._tally.probes + self.steps)
         return taken
 
@@ -157,14 +177,14 @@ class _Run:
         known, tally = self._tally.known, self._tally
         if tally.needed(rtol) <= tally.probes or tally.error:  # images of inexact products stay as they are
             return False
-        if known is None or len(known.basis) <= STEPS:
+        if known is None or len(known.rows) <= STEPS:
             return True
         return variance_saved(known, STEPS) > (rtol * tally.mean) ** 2
 
     def _grown(self, extend: Extend) -> Subspace | None:
         """Return the basis with more rows; ``None`` if it cannot grow."""
         before, after = self._tally.known, extend(STEPS)
-        if len(after.basis) == _rows(before):
+        if len(after.rows) == _rows(before):
             return None
         self.steps += after.matvecs - (before.matvecs if before else 0)
         self._seen(self._tally.probes + self.steps)
@@ -172,4 +192,4 @@ class _Run:
 
 
 def _rows(known: Subspace | None) -> int:
-    return 0 if known is None else len(known.basis)
+    return 0 if known is None else len(known.rows)

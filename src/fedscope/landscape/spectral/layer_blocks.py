@@ -66,3 +66,17 @@ def layer_patterns(names: Sequence[str]) -> list[str]:
     A module that has parameters and submodules is taken together with them.
     """
     return list(dict.fromkeys(f"{name.rpartition('.')[0]}.*" if "." in name else name for name in names))
+
+
+def block_patterns(names: Sequence[str]) -> list[str]:
+    """Return a pattern for each block of a stack of blocks, in order, such as ``transformer.h.0.*``.
+
+    A block is what stands under a number: one of a transformer's, or of a residual stage's. A module outside
+    of such blocks has a pattern of its own, as in :func:`layer_patterns`.
+    """
+    found = list[str]()
+    for name in names:
+        parts = name.split(".")
+        end = next((place for place, part in enumerate(parts) if part.isdecimal()), None)
+        found += layer_patterns([name]) if end is None else [f"{'.'.join(parts[: end + 1])}.*"]
+    return list(dict.fromkeys(found))

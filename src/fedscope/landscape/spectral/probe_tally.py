@@ -22,7 +22,7 @@ from fedscope.statistics.intervals import probed_data_error
 
 def remainder(op: Operator, known: Subspace | None) -> Operator:
     """Return what is left to the probes: all of ``op`` if nothing is known."""
-    return op if known is None else Remainder(op, known.basis)
+    return op if known is None else Remainder(op, known.rows)
 
 
 class TraceTally:
@@ -128,7 +128,7 @@ class TraceTally:
             seed=seed,
             dof_probe=dof,
             dof_data=dof_data,
-            deflated=len(self.known.basis) if self.known else 0,
+            deflated=len(self.known.rows) if self.known else 0,
             samples=tuple(known + form for form in self._forms),
             batches=tuple(torch.stack(self._batches).mean(0).tolist()) if self._batches else (),
             error=self.error,

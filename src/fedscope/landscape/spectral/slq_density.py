@@ -15,12 +15,13 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator
+from fedscope.landscape.operators.basis.storage import BasisStorage
 from fedscope.landscape.operators.probes import Sampler, ended, generator_of, rademacher
 from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from fedscope.landscape.spectral.results import Density, Probed, probe_mean
 
-PROBES = 4
+PROBES, STEPS = 4, 40
 SIGMA_FRACTION = 0.01
 MARGIN = 6.0  # the grid reaches this many σ beyond the outermost nodes: 2e-9 of the mass lies outside
 
@@ -29,13 +30,14 @@ def spectral_density(
     op: Operator,
     *,
     probes: int = PROBES,
-    steps: int = 40,
+    steps: int = STEPS,
     sampler: Sampler = rademacher,
     generator: torch.Generator | None = None,
     seed: int | None = None,
     sigma: float | None = None,
     points: int = 1001,
     probed: Probed | None = None,
+    storage: BasisStorage | None = None,
     progress: Progress | None = None,
 ) -> Density:
     """Estimate the density of eigenvalues, normalised to one.
@@ -56,6 +58,7 @@ def spectral_density(
         points: m, of a uniform grid that covers all nodes with a margin of 6σ.
         probed: probes of the same distribution with their products, such as a trace's first ones, taken
             before any is drawn: each saves the product of its first step.
+        storage: how the Krylov bases are kept, see ``top_eigenpairs``.
         progress: called after every product; the total counts ``steps`` for each probe.
 
     Raises:
@@ -74,7 +77,7 @@ def spectral_density(
     known = zip(probed.vectors, probed.images, strict=True) if probed else ()
     starts = chain(known, ((z, None) for z in vectors))
     for probe, (z, image) in enumerate(islice(starts, probes)):
-        krylov = Lanczos(op, z, generator=generator, image=image)
+        krylov = Lanczos(op, z, generator=generator, image=image, storage=storage)
         while krylov.finite and krylov.steps < steps and (krylov.steps == 0 or krylov.betas[-1] > 0):
             krylov.step()
             if progress:

@@ -12,7 +12,7 @@ from fedscope.landscape.operators.finite_checks import check_products
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.hutchinson_trace import trace
 from fedscope.landscape.spectral.krylov.ritz import Which
-from fedscope.landscape.spectral.layer_blocks import layer_eigenpairs, layer_patterns
+from fedscope.landscape.spectral.layer_blocks import block_patterns, layer_eigenpairs, layer_patterns
 from fedscope.landscape.spectral.results import Density, Eigenpairs, Probed, Trace
 from fedscope.landscape.spectral.slq_density import PROBES, spectral_density
 from fedscope.records.preconditioned import Preconditioned
@@ -20,6 +20,7 @@ from fedscope.streams import key, torch_stream
 from fedscope.workflows.curvature.cross_client import ClientComparison, compare_clients
 from fedscope.workflows.curvature.preconditioned import preconditioned
 from fedscope.workflows.curvature.record import Estimates
+from fedscope.workflows.curvature.resources import Resources
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.requests import Request
 from fedscope.workflows.results.cache import ResultCache
@@ -49,6 +50,7 @@ class Certified:
     stage: Stage
     cache: ResultCache
     trail: Trail = field(default_factory=Trail)
+    resources: Resources = field(default_factory=Resources)
 
     def estimates(
         self, whole: LossOperator, participants: Participants | None, missing: Set[Part]
@@ -67,7 +69,12 @@ class Certified:
         return Estimates(
             pairs=pairs if "eigenvalues" in missing else None,
             trace=total and replace(total, probed=None),
-            layers=self._layers(whole.names) if request.layers and "layers" in missing else None,
+            layers=self._parts("layer", layer_patterns(whole.names))
+            if request.layers and "layers" in missing
+            else None,
+            blocks=self._parts("block", block_patterns(whole.names))
+            if request.blocks and "blocks" in missing
+            else None,
             density=self._density(operator, total.probed if total else None) if dense else None,
             preconditioned=self._preconditioned(whole)
             if request.preconditioned and "preconditioned" in missing
@@ -81,8 +88,9 @@ class Certified:
         start = self.trail.vectors if self.request.warm else None
         with self.stage(f"{self.problem.title}: λ_max, products") as progress:
             found = top_eigenpairs(
-                operator, k=k, which=which, tol=tol, generator=draws, start=start, progress=progress
-            )
+                operator, k=k, which=which, tol=tol, generator=draws, start=start,
+                storage=self.resources.storage, max_basis=self.resources.rows, progress=progress,
+            )  # fmt: skip
         if self.request.warm:
             self.trail.vectors = found.vectors.T
         return found
@@ -98,25 +106,27 @@ class Certified:
                 known=known,
                 generator=draws,
                 keep=keep,
+                storage=self.resources.storage,
+                max_basis=self.resources.rows,
+                block=self.resources.block,
                 progress=progress,
             )
 
-    def _layers(self, names: Sequence[str]) -> dict[str, Eigenpairs]:
+    def _parts(self, kind: str, patterns: Sequence[str]) -> dict[str, Eigenpairs]:
         seed, own = key(self.problem.source.seed, "layers"), (self.problem.model, self.problem.batches)
 
-        def restricted(patterns: Sequence[str]) -> Operator:
-            return self.cache.operator(self.curvature(*own, patterns))
+        def restricted(names: Sequence[str]) -> Operator:
+            return self.cache.operator(self.curvature(*own, names))
 
-        with self.stage(f"{self.problem.title}: λ_max of each layer, products") as progress:
-            return layer_eigenpairs(
-                restricted, layer_patterns(names), tol=self.request.tol, seed=seed, progress=progress
-            )
+        with self.stage(f"{self.problem.title}: λ_max of each {kind}, products") as progress:
+            return layer_eigenpairs(restricted, patterns, tol=self.request.tol, seed=seed, progress=progress)
 
     def _density(self, operator: Operator, probed: Probed | None) -> Density:
         with self.stage(f"{self.problem.title}: density, products") as progress:
             return spectral_density(
-                operator, probed=probed, generator=self._stream("density"), progress=progress
-            )
+                operator, probed=probed, generator=self._stream("density"),
+                storage=self.resources.storage, progress=progress,
+            )  # fmt: skip
 
     def _preconditioned(self, whole: LossOperator) -> Preconditioned:
         with self.stage(f"{self.problem.title}: λ_max of P⁻¹H, products") as progress:

@@ -9,8 +9,11 @@ from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.records.hessian import HessianRecord
+from fedscope.records.plan import PlanRecord
 from fedscope.workflows.curvature.certified import Trail
-from fedscope.workflows.curvature.measure import measure
+from fedscope.workflows.curvature.measure import curvature_of, measure
+from fedscope.workflows.curvature.plan import check_planned, planned
+from fedscope.workflows.curvature.resources import resources_of
 from fedscope.workflows.processes import is_first, joined_group, reporter_of
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.requests import Request, check_request
@@ -29,7 +32,12 @@ class Measured(NamedTuple):
 
 
 def curvature(
-    targets: Targets, request: Request, reporter: Reporter = SILENT, *, again: bool = False
+    targets: Targets,
+    request: Request,
+    reporter: Reporter = SILENT,
+    *,
+    again: bool = False,
+    memory: int | None = None,
 ) -> list[Measured]:
     """Measure each checkpoint, or take what the registry's results have of the request.
 
@@ -42,6 +50,7 @@ def curvature(
         request: what to measure, and how well.
         reporter: where progress and notes go.
         again: do not look for results.
+        memory: bytes that the process may take.
 
     Raises:
         UserError: see :func:`problems` and :func:`measure`.
@@ -50,10 +59,40 @@ def curvature(
     keep = Registry(targets.registry).analysis
     with joined_group() as group:
         check_request(request, parallel=group is not None)  # before anything is read
+        if memory:
+            check_planned(request)
         own, found, trails = reporter_of(reporter, group), [], defaultdict[Path | None, Trail](Trail)
         for problem in problems(targets, own):
             cache = ResultCache(keep if group is None else None)
             trail = trails[layout.run_of(problem.path)]
-            record = measure(problem, request, own.stage, keep=cache, again=again, group=group, trail=trail)
+            record = measure(
+                problem, request, own.stage, keep=cache, again=again, group=group, trail=trail,
+                memory=memory, note=own.note,
+            )  # fmt: skip
             found.append(Measured(problem, record, cache.file))
         return found if is_first(group) else []
+
+
+def plans(
+    targets: Targets, request: Request, reporter: Reporter = SILENT, *, memory: int | None = None
+) -> list[PlanRecord]:
+    """Return what measuring each checkpoint would take, by itself in a process of its own.
+
+    Args:
+        targets: the checkpoints and samples.
+        request: what would be measured.
+        reporter: where progress and notes go.
+        memory: bytes that the process may take.
+
+    Raises:
+        UserError: see :func:`problems`; the request has no plan, or the memory is too small.
+    """
+    check_planned(request)
+    check_request(request, parallel=False)
+    found = []
+    for problem in problems(targets, reporter):
+        resources = resources_of(problem, request, memory)
+        make = curvature_of(problem, request, None, resources)
+        operator = make(problem.model, problem.batches)
+        found.append(planned(problem, request, make, operator, resources, limit=memory))
+    return found

@@ -146,7 +146,7 @@ def compare_clients(
 
 def _kept(basis: Subspace | None, others: Sequence[Subspace | None]) -> Subspace | None:
     """Return a basis for the client's diagonal, if it fits beside those of the others."""
-    taken = sum(one.basis.nbytes for one in (basis, *others) if one)
+    taken = sum(one.rows.nbytes for one in (basis, *others) if one)
     return basis.kept("cpu") if basis and taken <= MEMORY else None
 
 

@@ -27,7 +27,9 @@ from fedscope.streams import key as stream_key
 from fedscope.workflows.curvature.as_published import AsPublished
 from fedscope.workflows.curvature.certified import Certified, Trail
 from fedscope.workflows.curvature.influence import check_separable, with_influence
+from fedscope.workflows.curvature.plan import described, planned
 from fedscope.workflows.curvature.record import Estimates, measured_record, problem_entry
+from fedscope.workflows.curvature.resources import BATCHES, Resources, is_long, resources_of
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.requests import Request, Resampling, check_request
 from fedscope.workflows.results.cache import ResultCache, key
@@ -42,7 +44,7 @@ OPERATORS: dict[OperatorName, type[LossOperator]] = {
     "fisher": EmpiricalFisher,
     "mcfisher": MonteCarloFisher,
 }
-BATCHES, FEW_BATCHES = 16, 8  # that tell the data's errors; on a CPU small ones are as fast
+FEW_BATCHES = 8  # that tell the data's errors, on a GPU
 _UNASKED = ("device", "threads", "population")  # by rounding only, and what the samples' seed implies
 
 
@@ -57,6 +59,8 @@ def measure(
     name: str | None = None,
     group: ProcessGroup | None = None,
     trail: Trail | None = None,
+    memory: int | None = None,
+    note: Callable[[str], None] | None = None,
 ) -> HessianRecord:
     """Return the record of schema ``fedscope/hessian/1``.
 
@@ -75,6 +79,8 @@ def measure(
         group: processes that call this with the same arguments and share every product's batches; nothing
             is kept of such a run.
         trail: where a ``warm`` request's eigenvalues begin, and leave their eigenvectors.
+        memory: bytes that the process may take; None: what the estimators take by themselves.
+        note: told what a long measurement will take, or one within a given ``memory``.
 
     Raises:
         UserError: the request does not fit the problem, or something in it, or in its clients, is not finite,
@@ -83,7 +89,8 @@ def measure(
     check_request(request, parallel=group is not None)
     cache = keep if isinstance(keep, ResultCache) else ResultCache(keep if group is None else None)
     participants = compared_clients(problem, request)
-    curvature = _curvature(problem, request, group)
+    resources = resources_of(problem, request, memory)
+    curvature = curvature_of(problem, request, group, resources)
     operator = curvature(problem.model, problem.batches)
     check_separable(operator, request)
     check_finite(str(problem.path), problem.model, operator.loss)
@@ -92,16 +99,23 @@ def measure(
         return with_influence(record, problem, operator, request.influence)
 
     if name is None:
-        name = key(operator, _question(problem, request, participants))
+        name = key(operator, {**_question(problem, request, participants), **resources.entry})
         found = None if again else cache.result(name)
         if isinstance(found, HessianRecord):
             return finished(found.edited(checkpoint=problem.checkpoint, reused=True))
     origin = participants.origin() if participants else None
     criteria = _criteria(problem, request, origin, more_probes=more_probes)
-    known = None if again else _earlier(cache, request, criteria, None if problem.info else operator)
+    named = problem.info is not None and problem.info.model.lora is None
+    known = None if again else _earlier(cache, request, criteria, None if named else operator)
     if known and not known.missing:
         return finished(trimmed(known.record, request).edited(checkpoint=problem.checkpoint, reused=True))
-    record = _measured(problem, request, participants, stage, cache, operator, curvature, known, trail)
+    if note and request.certified and not participants and (memory or is_long(operator)):
+        plan = planned(problem, request, curvature, operator, resources, limit=memory, pilot=False)
+        for line in described(plan):
+            note(line)
+    record = _measured(
+        problem, request, participants, stage, cache, operator, curvature, known, trail, resources
+    )
     if record.cross_client and origin:
         record = record.edited(cross_client={**asdict(origin), **record.cross_client.to_json()})
     record = record.edited(operator_sha256=identity(operator))
@@ -114,8 +128,8 @@ def _earlier(
 ) -> Earlier | None:
     """Return the stored record that has most of the request.
 
-    The code of the user's own network and loss has no name: for them only records of the same ``operator``
-    count.
+    The code of the user's own network and loss has no name, and adapters are no whole network: for them only
+    records of the same ``operator`` count.
     """
     found = cache.results(criteria.sha256)
     if operator:
@@ -139,8 +153,9 @@ def _question(problem: Problem, request: Request, participants: Participants | N
     if request.reading == "paper":
         request = replace(request, resampling=Resampling())  # has no effect
     asked = asdict(request)
-    if not request.preconditioned:
-        del asked["preconditioned"]  # so that results from before it was there are found
+    for later in ("preconditioned", "blocks"):
+        if not asked[later]:
+            del asked[later]  # so that results from before it was there are found
     if request.products == "exact":
         del asked["products"]
     return {
@@ -164,6 +179,7 @@ def _measured(
     curvature: Callable[..., LossOperator],
     known: Earlier | None,
     trail: Trail | None,
+    resources: Resources,
 ) -> HessianRecord:
     start, missing = time.perf_counter(), known.missing if known else ALL
     if "cross_client" in missing:
@@ -175,7 +191,7 @@ def _measured(
     elif request.reading == "code":
         found = AsPublished(problem, request, curvature, stage).estimates(participants)
     else:
-        estimators = Certified(problem, request, curvature, stage, cache, trail or Trail())
+        estimators = Certified(problem, request, curvature, stage, cache, trail or Trail(), resources)
         found = estimators.estimates(operator, participants, missing)
     form = PLAIN if request.engine == "pyhessian" else operator.form
     spent = time.perf_counter() - start
@@ -192,7 +208,9 @@ def _check_clients(problem: Problem, request: Request, participants: Participant
         check_finite(f"client {client.number} of {problem.path}", client.model, loss)
 
 
-def _curvature(problem: Problem, request: Request, group: ProcessGroup | None) -> Callable[..., LossOperator]:
+def curvature_of(
+    problem: Problem, request: Request, group: ProcessGroup | None, resources: Resources
+) -> Callable[..., LossOperator]:
     """Return what makes the operator of a model on batches, or of some of its parameters."""
     kind, chosen = OPERATORS[request.operator], request.parameters or None
     own: dict[str, Any] = {}  # arguments of the kind
@@ -207,7 +225,7 @@ def _curvature(problem: Problem, request: Request, group: ProcessGroup | None) -
         few = BATCHES if next(model.parameters()).device.type == "cpu" else FEW_BATCHES
         return kind(
             model, problem.loss_fn, batches, bn=request.bn, parameters=parameters, group=group,
-            deal=few if request.certified else None, **own,
+            deal=few if request.certified else None, memory=resources.graphs, **own,
         )  # fmt: skip
 
     return curvature

@@ -27,6 +27,7 @@ class Estimates:
     clients: ClientComparison | None = None
     loader: Loader | None = None  # of reading code
     layers: Mapping[str, Eigenpairs] | None = None
+    blocks: Mapping[str, Eigenpairs] | None = None
     preconditioned: Preconditioned | None = None
     form: Form = PLAIN  # of the products
     batch_sizes: tuple[int, ...] = ()  # of the products
@@ -38,7 +39,7 @@ class Estimates:
         """The products that were made."""
         parts = (
             self.pairs, self.trace, self.density, self.clients, self.preconditioned,
-            *(self.layers or {}).values(),
+            *(self.layers or {}).values(), *(self.blocks or {}).values(),
         )  # fmt: skip
         return sum(part.matvecs for part in parts if part)
 
@@ -87,21 +88,26 @@ def measured_record(
 
 
 def _spectrum(found: Estimates, request: Request, known: Record) -> Record:
-    own = found.layers and [{"name": name, **eigenvalues(pairs)[0]} for name, pairs in found.layers.items()]
-    layers = own or known.get("layers")
+    layers, blocks = _parts(found.layers, known.get("layers")), _parts(found.blocks, known.get("blocks"))
+    parts = {"layers": layers, **({"blocks": blocks} if blocks else {})}
     if found.pairs is None:
         names = ("lambda_max", "eigenvalues", "both_ends", "converged", "noise")
-        return {**{name: known[name] for name in names}, "layers": layers}
+        return {**{name: known[name] for name in names}, **parts}
     pairs = found.pairs
     entries = eigenvalues(pairs)
     return {
         "lambda_max": entries[0],
         "eigenvalues": _ends(entries, request),
         "both_ends": request.both_ends,  # the last half of these are the smallest
-        "layers": layers,
+        **parts,
         "converged": pairs.converged if request.certified else None,
         "noise": pairs.noise if math.isfinite(pairs.noise) else None,
     }
+
+
+def _parts(found: Mapping[str, Eigenpairs] | None, known: list[Record] | None) -> list[Record] | None:
+    own = found and [{"name": name, **eigenvalues(pairs)[0]} for name, pairs in found.items()]
+    return own or known
 
 
 def _ends(entries: list[Record], request: Request) -> list[Record]:

@@ -1,4 +1,4 @@
-"""Which parts of a request an earlier record answers: λ_max and eigenvalues, trace, layers, density, clients.
+"""Which parts of a request an earlier record answers: eigenvalues, trace, layers, blocks, density, clients.
 
 Reads records of ``fedscope hessian --json`` alone, from the files that results are kept in, so that neither
 checkpoints nor PyTorch are loaded to find one. A record answers for weights by their hash, for samples by
@@ -23,7 +23,7 @@ from fedscope.records.reading import Kept, stored_record
 from fedscope.storage import read_text
 from fedscope.workflows.requests import CrossClientRequest, Request
 
-Part = Literal["eigenvalues", "trace", "layers", "density", "preconditioned", "cross_client"]
+Part = Literal["eigenvalues", "trace", "layers", "blocks", "density", "preconditioned", "cross_client"]
 ALL: frozenset[Part] = frozenset(get_args(Part))
 
 
@@ -109,6 +109,8 @@ def lacking(record: HessianRecord, request: Request, criteria: Criteria) -> set[
         found.add("trace")
     if request.layers and not record.layers:
         found.add("layers")
+    if request.blocks and not record.blocks:
+        found.add("blocks")
     if request.density and not record.density:
         found.add("density")
     if request.preconditioned and not (record.preconditioned and record.preconditioned.converged):
@@ -125,8 +127,8 @@ def trimmed(record: HessianRecord, request: Request) -> HessianRecord:
     upper, lower = record.ends
     chosen = [*upper[: request.top_k], *(lower[len(lower) - request.top_k :] if request.both_ends else ())]
     wanted = {
-        "layers": request.layers, "density": request.density, "preconditioned": request.preconditioned,
-        "cross_client": request.clients,
+        "layers": request.layers, "blocks": request.blocks, "density": request.density,
+        "preconditioned": request.preconditioned, "cross_client": request.clients,
     }  # fmt: skip
     return record.edited(
         **dict.fromkeys((name for name, asked in wanted.items() if not asked), None),

@@ -16,6 +16,7 @@ from fedscope.checkpoints.file.schema import CheckpointInfo
 from fedscope.checkpoints.foreign.fitting import fit
 from fedscope.checkpoints.foreign.reading import read
 from fedscope.checkpoints.registry.owned import data_note, names, network_note
+from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.errors import UserError
 from fedscope.factories import called, imported, reason
 from fedscope.landscape.loss.batches import Batches
@@ -24,6 +25,8 @@ from fedscope.landscape.loss.mean_loss import NoMeanError, check_mean
 from fedscope.landscape.loss.trees import Tree, joined
 from fedscope.models import catalogue as model_catalogue
 from fedscope.models import own
+from fedscope.models.pretrained import adapters
+from fedscope.pretrained import is_data, is_network
 from fedscope.workflows.sources.samples import MOST, Source, data_of, draw
 
 
@@ -81,6 +84,15 @@ class Problem:
         }
 
 
+@dataclass(frozen=True)
+class OwnData:
+    """Samples of the user's own."""
+
+    batches: Batches
+    rows: Tensor | None  # which they are; None where all are taken
+    loss_fn: LossFunction
+
+
 def checkpoint_entry(path: Path, sha256: str, info: CheckpointInfo | None) -> dict[str, object]:
     """Return which weights a file holds; without ``info`` those of a plain state_dict."""
     named = ("run", "round", "client", "average")
@@ -103,12 +115,13 @@ def load(paths: Sequence[Path], source: Source) -> list[Problem]:
             "--model and --data go together, with --loss if it is not cross-entropy: MODULE:FACTORY for the "
             "network and for its batches"
         )
-    batches, rows = _own_batches(source)
-    return [_own(path, source, batches, rows) for path in paths]
+    data = own_data(source)
+    return [_own(path, source, data) for path in paths]
 
 
 def _registered(path: Path, source: Source) -> Problem:
     checkpoint = load_checkpoint(path)
+    checkpoint = replace(checkpoint, info=source.placed(checkpoint.info))
     _check_known(checkpoint)
     data = data_of(path, checkpoint.info, source)
     rows = data.used[draw(len(data.used), source)]
@@ -116,7 +129,8 @@ def _registered(path: Path, source: Source) -> Problem:
     model = network(checkpoint, source)
     info = checkpoint.info
     notes = tuple(filter(None, (network_note(info, source.named), data_note(info, source.named))))
-    return Problem(model, cross_entropy, batches, source, path, checkpoint.sha256, info, notes, rows)
+    loss_fn = data.split.task_loss
+    return Problem(model, loss_fn, batches, source, path, checkpoint.sha256, info, notes, rows)
 
 
 def _check_known(checkpoint: Checkpoint) -> None:
@@ -135,8 +149,7 @@ def network(checkpoint: Checkpoint, source: Source) -> nn.Module:
         UserError: the weights do not fit it.
     """
     network_note(checkpoint.info, source.named)  # before any of its code is run
-    spec = checkpoint.info.model.model_dump(exclude={"source"})
-    model = model_catalogue.build(**spec, generator=torch.Generator())
+    model = model_catalogue.build(**checkpoint.info.model.arguments, generator=torch.Generator())
     return _filled(model, checkpoint.state, source, checkpoint.path)
 
 
@@ -149,10 +162,10 @@ def _filled(model: nn.Module, state: dict[str, Tensor], source: Source, path: Pa
     return model.to(source.device, source.dtype).eval()
 
 
-def _own(path: Path, source: Source, batches: Batches, rows: Tensor | None) -> Problem:
+def _own(path: Path, source: Source, data: OwnData) -> Problem:
     model, notes, sha256 = own_network(path, source)
-    loss_fn = imported(source.loss, "--loss") if source.loss else cross_entropy
-    return own_problem(Problem(model, loss_fn, batches, source, path, sha256, None, notes, rows))
+    problem = Problem(model, data.loss_fn, data.batches, source, path, sha256, None, notes, data.rows)
+    return own_problem(problem)
 
 
 def own_problem(problem: Problem) -> Problem:
@@ -195,9 +208,28 @@ def own_network(path: Path, source: Source) -> tuple[nn.Module, tuple[str, ...],
     Raises:
         UserError: there is no such network, or the weights do not fit it.
     """
+    if is_network(str(source.model)) and adapters.is_folder(path):
+        adapted = adapters.from_folder(str(source.model), path)
+        sha256 = content_hash(adapted.state_dict())
+        return adapted.to(source.device, source.dtype), (f"adapters on {source.model}",), sha256
     model = own.network(str(source.model))
     fitted = fit(read(path), model.state_dict(keep_vars=True), str(path), entry=source.entry)
     return _filled(model, fitted.state, source, path), fitted.notes, content_hash(fitted.state)
+
+
+def own_data(source: Source) -> OwnData:
+    """Return the source's draw of the user's own samples, which they are, and the loss on them.
+
+    Raises:
+        UserError: the data or the loss cannot be had.
+    """
+    named = imported(source.loss, "--loss") if source.loss else None
+    if is_data(str(source.data)):
+        dataset = data_catalogue.load(str(source.data), model=source.model)
+        split = dataset.test if source.split == "test" else dataset.train
+        batches = Batches.of((split.images, split.wanted))
+        return OwnData(*own_samples(batches, source), named or split.task_loss)
+    return OwnData(*_own_batches(source), named or cross_entropy)
 
 
 def _own_batches(source: Source) -> tuple[Batches, Tensor | None]:

@@ -12,6 +12,8 @@ from fedscope.checkpoints.registry.registry import Registry
 from fedscope.data.sets.catalogue import DATASETS
 from fedscope.errors import UserError
 from fedscope.models.catalogue import NETWORKS
+from fedscope.models.own import network
+from fedscope.pretrained import folder, is_data, is_network
 from fedscope.process import use_device
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.sources.problem import Problem, load
@@ -19,7 +21,8 @@ from fedscope.workflows.sources.samples import Source
 from fedscope.workflows.sources.targets import Targets
 from fedscope.workflows.unused import Rule, check
 
-_OF_THE_CATALOGUE = Rule[bool]("split data_dir", lambda own: not own, "with --data")
+_FOLDER = Rule[bool]("data_dir", lambda own: not own, "with --data")
+_SPLIT = Rule[bool]("split", lambda own: not own, "with --data")
 
 
 def problems(targets: Targets, reporter: Reporter = SILENT) -> list[Problem]:
@@ -41,10 +44,12 @@ def problems(targets: Targets, reporter: Reporter = SILENT) -> list[Problem]:
         batch_size=targets.batch_size,
         seed=targets.seed,
     )
-    paths = [checkpoint_path(targets, reference) for reference in targets.checkpoints or (None,)]
+    references = targets.checkpoints or _pretrained(targets) or (None,)
+    paths = [checkpoint_path(targets, reference) for reference in references]
     _check_own(paths, targets)
     found = load(paths, source)
-    check((_OF_THE_CATALOGUE,), targets.named, all(problem.info is None for problem in found))
+    rules = (_FOLDER,) if is_data(str(targets.data)) else (_FOLDER, _SPLIT)
+    check(rules, targets.named, all(problem.info is None for problem in found))
     for line in remarks(found, targets):
         reporter.note(line)
     return found
@@ -77,6 +82,16 @@ def checkpoint_path(targets: Targets, reference: str | None) -> Path:
     if targets.model and reference is not None and Path(reference).exists():
         return Path(reference)
     return Registry(targets.registry).resolve(reference)
+
+
+def _pretrained(targets: Targets) -> tuple[str, ...]:
+    """Return the folder of the pretrained network that is named alone, without a checkpoint."""
+    model = str(targets.model)
+    if not (targets.data and is_network(model)):
+        return ()
+    if folder(model) is None:
+        network(model)  # fetches it from the hub
+    return (str(folder(model)),)
 
 
 def _check_own(paths: Sequence[Path], targets: Targets) -> None:

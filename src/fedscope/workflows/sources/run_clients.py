@@ -166,7 +166,8 @@ class Participants:
         if problem.source.model:
             return own_network(path, problem.source)[0], None
         checkpoint = load_checkpoint(path)
-        return network(checkpoint, problem.source), checkpoint.info
+        info = problem.source.placed(checkpoint.info)
+        return network(replace(checkpoint, info=info), problem.source), info
 
     def _check_rows(self, numbers: list[int]) -> None:
         for number in numbers:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.schema import CheckpointInfo
-from fedscope.checkpoints.registry.owned import data_note
+from fedscope.checkpoints.registry.owned import data_note, is_place
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.checkpoints.registry.rows import ClientRows, rows_trained_on
 from fedscope.choices import SplitName
@@ -57,6 +57,11 @@ class Source:
         most = max(1, samples // LEAST_BATCHES) if self.data else MOST
         return self.batch_size or min(MOST, most)
 
+    def placed(self, info: CheckpointInfo) -> CheckpointInfo:
+        """Return the description with the place that the user has named of its pretrained network, if any."""
+        named = next((name for name in self.named if name and is_place(name, info.model)), info.model.name)
+        return info.model_copy(update={"model": info.model.model_copy(update={"name": named})})
+
 
 @dataclass(frozen=True)
 class Data:
@@ -78,9 +83,9 @@ class Data:
             inputs = pipeline.train(self.split.images, rows, draws)
         else:
             inputs = pipeline.test(self.split.images, rows)
-        labels = self.labels(info)[rows]
-        batch_size = source.batch_of(len(labels))
-        batches = Batches(inputs, labels, batch_size, population=population)
+        wanted = self.labels(info) if self.split.targets is None else self.split.targets
+        batch_size = source.batch_of(len(rows))
+        batches = Batches(inputs, wanted[rows], batch_size, population=population)
         return batches.to(source.device, source.dtype)
 
     def labels(self, info: CheckpointInfo) -> Tensor:
@@ -109,7 +114,7 @@ def data_of(path: Path, info: CheckpointInfo, source: Source) -> Data:
         UserError: the data is missing, or is not what the checkpoint was trained on.
     """
     data_note(info, source.named)  # before any of its code is run
-    dataset = data_catalogue.load(info.data.name, source.data_dir, info.settings.test_data)
+    dataset = data_catalogue.load(info.data.name, source.data_dir, info.settings.test_data, info.model.name)
     if dataset.fingerprint != info.data.fingerprint:
         mend = "let it make the same" if is_own(info.data.name) else "point --data-dir at the same files"
         raise UserError(

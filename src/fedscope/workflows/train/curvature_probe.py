@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.file.diagnostics import CurvatureProbe
 from fedscope.data.loading.datasets import part
@@ -71,7 +70,8 @@ class CurvatureProber:
         federation = self.federation
         model = rebuilt(federation.spec, torch.Generator())
         model.load_state_dict(state)
-        return Hessian(model.to(federation.settings.device).eval(), cross_entropy, self._batches(round))
+        loss, device = federation.dataset.train.task_loss, federation.settings.device
+        return Hessian(model.to(device).eval(), loss, self._batches(round))
 
     def _batches(self, round: int) -> Batches:
         """Return the samples, labelled as in the round."""

@@ -83,7 +83,9 @@ def assist_run(group: workers.Workers, plan: RunPlan, before: Run | None) -> Non
 
 
 def _prepared(plan: RunPlan, before: Run | None) -> Federation:
-    return prepare(plan.settings, dict(plan.options), plan.request.data_dir, before)
+    return prepare(
+        plan.settings, dict(plan.options), plan.request.data_dir, before, choose_stack=plan.choose_stack
+    )
 
 
 def _open(plan: RunPlan, federation: Federation, registry: Registry, reporter: Reporter) -> Run:
@@ -160,7 +162,8 @@ def _lead(
 
 
 def _note_explosion(federation: Federation, run: Run, loss: float | None, reporter: Reporter) -> None:
-    guessing = log(len(federation.dataset.classes))
+    text = federation.dataset.train.targets is not None
+    guessing = log(federation.spec.classes or 2 if text else len(federation.dataset.classes))
     if loss is not None and loss > EXPLODED * guessing:
         reporter.note(
             f"{run.name}: the training loss is {loss:.3g}, that of guessing is {guessing:.2g}; lower --lr"

@@ -17,6 +17,8 @@ from fedscope.federated.setup.settings import with_own_division
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.unused import check_settings
 
+AUTO = "auto"  # of a new run's stack: as if it were not named
+
 
 @dataclass(frozen=True)
 class TrainRequest:
@@ -48,6 +50,7 @@ class RunPlan:
     preset: PresetUse | None = None
     suffixes: tuple[str, ...] = ("",)  # without a name: the first ends it, and it is free with all of them
     until: int | None = None  # the round to stop at; None: the last
+    choose_stack: bool = False  # whether the size of the stacks follows from all else, ``--stack auto``
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,8 @@ def plan(
     Raises:
         UserError: no such preset or run, or settings that are wrong or without effect.
     """
+    named = {key: value for key, value in request.settings.items() if (key, value) != ("stack", AUTO)}
+    request = replace(request, settings=named)
     fields, options, use = dict(request.settings), dict(request.options), None
     if request.resume or like:
         name = request.name if request.resume else like
@@ -115,7 +120,7 @@ def plan(
         fields = with_own_division(fields)
     settings = parse(Settings, {**fields, "device": device, "threads": threads}, OPTION)
     check_settings(settings, request.named)
-    return RunPlan(request, settings, options, use)
+    return RunPlan(request, settings, options, use, choose_stack="stack" not in fields)
 
 
 def _as_before(

@@ -16,7 +16,7 @@ from fedscope.landscape.operators.algebra.named_tensors import Blocks
 from fedscope.landscape.operators.base import DiagonalParts, Operator, Product
 from fedscope.landscape.operators.by_batch.parallel import add_up, share
 
-_IMAGES = 256 << 20  # bytes of the batches' products that wait to be projected together
+IMAGES = 256 << 20  # bytes of the batches' products that wait to be projected together
 
 
 class BatchMean(Operator):
@@ -87,7 +87,7 @@ class BatchMean(Operator):
         totals = torch.zeros_like(rows, dtype=torch.float64)
         forms = totals.new_zeros(len(rows), count)
         projections = None if onto is None else totals.new_zeros(len(rows), count, len(onto))
-        mine, some_at_a_time = share(count, self._group), max(1, _IMAGES // (rows.numel() * rows.itemsize))
+        mine, some_at_a_time = share(count, self._group), max(1, IMAGES // (rows.numel() * rows.itemsize))
         for first in range(0, len(mine), some_at_a_time):
             together, images = mine[first : first + some_at_a_time], []
             for b in together:

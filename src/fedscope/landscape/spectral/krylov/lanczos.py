@@ -10,17 +10,18 @@ fresh random vector orthogonal to the basis takes q's place with b = 0, so that 
 """
 
 import math
-from collections.abc import Iterator
+from itertools import islice
 
 import torch
 from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator, Product
+from fedscope.landscape.operators.basis.rows import Rows
+from fedscope.landscape.operators.basis.storage import BasisStorage
+from fedscope.landscape.operators.basis.views import Basis, onto
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import generator_of, rademacher
 from fedscope.landscape.spectral.krylov.unseen import unseen
-
-_PIECE = 1 << 18  # numbers of the basis read at a time: they stay in a core's cache
 
 
 class Lanczos:
@@ -32,6 +33,7 @@ class Lanczos:
         generator: draws the replacements after a breakdown.
         by_batch: also collect Q A_b Qᵀ of each of B batches' part A_b, B·m² numbers, where there are any.
         dimension: of the space that the products stay in, where that is not all of the n coordinates.
+        storage: how the basis is kept; None: in memory, in the operator's dtype.
         image: (n,) A times ``start``, where it is known: the first step takes it and no product, and has no
             batches' parts.
         sketched: d, of random signs ±1/√d that also see what each A_b Qᵀ has outside the basis; d rows more.
@@ -56,23 +58,24 @@ class Lanczos:
         sketched: int = 0,
         dimension: int | None = None,
         image: Tensor | None = None,
+        storage: BasisStorage | None = None,
     ) -> None:
         self._op = op
         self.dimension = op.shape[0] if dimension is None else dimension
         self._generator = generator
         self._sketched = sketched if by_batch and len(op.weights or ()) > 1 else 0
-        self._signs_and_rows = torch.empty(self._sketched + 1, op.shape[0], dtype=op.dtype, device=op.device)
-        signs = rademacher(op.shape[0], generator_of(), op.dtype, op.device)
-        for row in range(self._sketched):
-            self._signs_and_rows[row] = next(signs) / math.sqrt(self._sketched)
+        drawn = islice(rademacher(op.shape[0], generator_of(), op.dtype, op.device), self._sketched)
+        signs = (sign / math.sqrt(self._sketched) for sign in drawn)
+        self._rows = Rows(op.shape[0], op.dtype, op.device, storage, signs)
         self._measured = torch.zeros(1, 1, dtype=torch.float64)  # H, with room to grow
         counts = torch.tensor(op.weights or (), dtype=torch.float64, device=op.device)
         self._shares = counts / counts.sum()
         self._batches = torch.zeros(len(counts), 1, 1, dtype=torch.float64) if by_batch else None
         self._images = torch.zeros(len(counts), self._sketched, 0, dtype=torch.float64)  # Sᵀ A_b Qᵀ
         self._scale = 0.0  # of ‖A‖
-        self._lost = 0.0  # ‖E‖_F², a bound
+        self._lost = 0.0  # ‖E‖_F², a bound, but for what is in ``_rounded``
         self.error = 0.0
+        self._rounded = torch.zeros(0, dtype=torch.float64)  # bounds on E's columns: half precision
         self.steps = self.matvecs = 0
         self.alphas: list[float] = []
         self.betas: list[float] = []
@@ -80,36 +83,39 @@ class Lanczos:
         self.finite, self._restarted = True, False
         start = start.to(op.device, torch.float64)
         self._image = None if image is None else Product((image / start.norm()).to(op.device, op.dtype), None)
-        self._store(start)
+        self._rows.append(self._rows.shards.local(start))
 
     @classmethod
     def resumed(cls, op: Operator, known: Subspace, *, generator: torch.Generator) -> "Lanczos":
         """Return the process whose basis is ``known``, a copy of it, ready for further steps."""
-        m, n = known.basis.shape
+        m = len(known.rows)
         process = cls(op, known.outside, generator=generator)
-        process._signs_and_rows = torch.cat([known.basis, known.outside[None]])[:n]
+        process._rows = known.rows.continued(known.outside)
         process._measured = known.projected.clone()
         process._batches = None if known.batches is None else known.batches.clone()
         process._scale = max(float(known.projected.abs().max()), float(known.coupling.norm()))
-        process._lost = m * (process._eps * process._scale) ** 2
+        process._lost = m * (process.eps * process._scale) ** 2
+        process._rounded = torch.zeros(m, dtype=torch.float64) if known.rounded is None else known.rounded
         process.steps, process.matvecs = m, known.matvecs
         process.coupling, process.error = known.coupling.clone(), known.error
         return process
 
     @property
-    def _rows(self) -> Tensor:
-        return self._signs_and_rows[self._sketched :]
-
-    @property
     def basis(self) -> Tensor:
         """The (m, n) basis, one vector per row."""
-        return self._rows[: self.steps]
+        return self._rows.tensor(self.steps)
 
     @property
     def projected(self) -> Tensor:
         """T: (m, m) float64 on the CPU."""
+        inside = self._inside
+        return (inside + inside.T) / 2
+
+    @property
+    def _inside(self) -> Tensor:
+        """H. In half precision by its upper triangle: that was measured with the rows as they are kept."""
         measured = self._measured[: self.steps, : self.steps]
-        return (measured + measured.T) / 2
+        return measured.triu() + measured.triu(1).T if self._rows.storage.half else measured
 
     @property
     def spans_all(self) -> bool:
@@ -124,9 +130,13 @@ class Lanczos:
 
     def residuals(self, theta: Tensor, s: Tensor) -> Tensor:
         """Return bounds on ‖A v − θ v‖ of v = Qᵀ s, stored in the operator's dtype, for columns s: (k,)."""
-        inside = self._measured[: self.steps, : self.steps] @ s - theta * s
+        inside = self._inside @ s - theta * s
         known: Tensor = (inside.square().sum(0) + (self.coupling @ s).square()).sqrt()
-        return known + math.sqrt(self._lost) + self._eps * self._scale
+        return known + self._rounded @ s.abs() + math.sqrt(self._lost) + self.eps * self._scale
+
+    def rounding(self, s: Tensor) -> Tensor:
+        """Return what storage in half precision adds to the ``residuals`` of columns s: (k,)."""
+        return self._rounded @ s.abs()
 
     def unseen(self, at: float, random_part: float = 1.0) -> float:
         """Return a bound on the probability that the start has passed over an eigenvalue at or beyond ``at``.
@@ -135,20 +145,32 @@ class Lanczos:
         """
         if not self.finite:
             return 1.0
-        return unseen(self.alphas, self.betas, at, self._op.shape[0], eps=self._eps, random_part=random_part)
+        at = self._nearer(at)
+        return unseen(self.alphas, self.betas, at, self._op.shape[0], eps=self.eps, random_part=random_part)
+
+    def _nearer(self, at: float) -> float:
+        """Return ``at`` nearer to the Ritz values by what rows in half precision may have moved a value.
+
+        The process is one of A − E Q − (E Q)ᵀ, whose eigenvalues are within 2‖E‖ of A's (Weyl).
+        """
+        moved = 2 * float(self._rounded.norm())
+        return at if not moved or math.isinf(at) else at - math.copysign(moved, at - self.alphas[0])
 
     def subspace(self) -> Subspace:
         """Return the basis with its products so far."""
         m = self.steps
         return Subspace(
-            basis=self.basis,
+            rows=Basis(self._rows, m),
             projected=self.projected,
             batches=None if self._batches is None else self._batches[:, :m, :m],
-            outside=self._rows[m] if self.finite and m < self.dimension else torch.zeros_like(self._rows[0]),
+            outside=self._rows.row(m)
+            if self.finite and m < self.dimension
+            else torch.zeros(self._op.shape[0], dtype=self._op.dtype, device=self._op.device),
             coupling=self.coupling,
             matvecs=self.matvecs,
             beyond=self._beyond(),
             error=self.error,
+            rounded=None if self._rows.plain else self._rounded,
         )
 
     def _beyond(self) -> Tensor | None:
@@ -156,9 +178,7 @@ class Lanczos:
         if self._batches is None or not self._sketched:
             return None
         m = self.steps
-        inside = torch.zeros(self._sketched, m, dtype=torch.float64, device=self._op.device)
-        for columns, piece in self._pieces(m):
-            inside += self._signs_and_rows[: self._sketched, columns] @ piece.T
+        inside = self._rows.fixed_inner(m)
         return (self._images - inside.cpu() @ self._batches[:, :m, :m]).transpose(1, 2)
 
     def step(self) -> None:
@@ -170,22 +190,22 @@ class Lanczos:
         m, n = self.steps, self.dimension
         if m == n or not self.finite:
             raise ValueError(f"no step is possible after {m} steps (finite: {self.finite})")
-        seen = self._rows[: m + 1]
-        onto = None if self._batches is None else self._signs_and_rows[: self._sketched + m + 1]
+        seen = None if self._batches is None else onto(self._rows, m + 1, fixed=bool(self._sketched))
         product, self._image = self._image, None
         if product is None:
-            product = self._op.product(seen[-1], onto=onto)
+            product = self._op.product(self._rows.row(m), onto=seen)
             self.matvecs += 1
         self.error = math.hypot(self.error, product.error)
         by_batch = images = None
         if self._batches is not None and product.onto is not None:
             images, by_batch = product.onto[:, : self._sketched], product.onto[:, self._sketched :]
         guess = None if by_batch is None else self._shares.to(by_batch.device) @ by_batch
-        column, remainder = self._orthogonalised(seen, product.vector.double(), guess)
-        beta, size = float(remainder.norm()), float(column.norm())
+        local = self._rows.shards.local(product.vector.double())
+        column, remainder = self._rows.orthogonalised(m + 1, local, guess)
+        beta, size = self._rows.shards.norm(remainder), float(column.norm())
         self.finite = math.isfinite(size) and math.isfinite(beta)
         self._scale = max(self._scale, size, beta)
-        broken = m + 1 == n or beta <= 10 * self._eps * self._scale
+        broken = m + 1 == n or beta <= 10 * self.eps * self._scale
         self._record(column.cpu(), None if by_batch is None else by_batch.cpu())
         if images is not None:
             self._images = torch.cat([self._images, images.cpu()[:, :, None]], dim=2)
@@ -194,38 +214,36 @@ class Lanczos:
         self.betas.append(float(self.coupling[m]))
         if not self._restarted:
             self.alphas.append(float(column[-1]))
-        self._lost += (self._eps * math.hypot(size, beta)) ** 2 + (beta**2 if broken else 0.0)
+        self._lost += (self.eps * math.hypot(size, beta)) ** 2 + (beta**2 if broken else 0.0)
+        changed = 0.0
         if self.finite and m + 1 < n:
-            self._store(self._fresh() if broken else remainder)
+            changed = self._rows.append(self._fresh() if broken else remainder)
+        self._rounded = torch.cat([self._rounded, torch.tensor([self.betas[-1] * changed]).double()])
 
     def restart(self, keep: Tensor) -> None:
         """Replace the basis by the p rows keepᵀ Q; keep (m, p) float64 has eigenvectors of T as columns."""
         m, p = self.steps, keep.shape[1]
-        wide = keep.to(self._rows.device)
-        for columns, piece in self._pieces(m):
-            self._rows[:p, columns] = (wide.T @ piece.double()).to(self._rows.dtype)
-        self._rows[p] = self._rows[m]
-        image = self._measured[:m, :m] @ keep
+        changed = self._rows.rotate(keep)
+        image = self._inside @ keep
         smaller = keep.T @ image
-        self._lost += float((image - keep @ smaller).square().sum()) + p * (self._eps * self._scale) ** 2
+        self._lost += float((image - keep @ smaller).square().sum()) + p * (self.eps * self._scale) ** 2
         self._measured[:p, :p] = smaller
         if self._batches is not None:
             self._batches[:, :p, :p] = keep.T @ self._batches[:, :m, :m] @ keep
             if self._sketched:
                 self._images = self._images @ keep
         self.coupling = keep.T @ self.coupling
+        self._rounded = keep.abs().T @ self._rounded + 2 * self._scale * changed[:p]
+        self._rounded += self.coupling.abs() * changed[p]
         self.steps, self._restarted = p, True
 
     def combine(self, coefficients: Tensor) -> Tensor:
         """Return Qᵀ·coefficients, (n, k) in the operator's dtype, for (m, k) float64 coefficients."""
-        wide = coefficients.T.to(self._op.device)
-        rows = self._rows.new_empty(len(wide), self._op.shape[0])
-        for columns, piece in self._pieces(self.steps):
-            rows[:, columns] = (wide @ piece.double()).to(rows.dtype)
-        return rows.T
+        return self._rows.combined(coefficients).T
 
     @property
-    def _eps(self) -> float:
+    def eps(self) -> float:
+        """The rounding of the operator's dtype."""
         return torch.finfo(self._op.dtype).eps
 
     def _record(self, column: Tensor, by_batch: Tensor | None) -> None:
@@ -247,44 +265,8 @@ class Lanczos:
         draw = torch.randn(
             self._op.shape[0], generator=generator, device=generator.device, dtype=torch.float64
         )
-        return self._orthogonalised(self.basis, draw.to(self._op.device))[1]
-
-    def _store(self, vector: Tensor) -> None:
-        row = self.steps
-        if row == len(self._rows):
-            n, filled = self._op.shape[0], self._sketched + row
-            room = self._rows.new_empty(self._sketched + min(2 * row, n), n)
-            room[:filled] = self._signs_and_rows
-            self._signs_and_rows = room
-        self._rows[row] = (vector / vector.norm()).to(self._rows.dtype)
-
-    def _orthogonalised(
-        self, rows: Tensor, vector: Tensor, guess: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Return what ``rows`` take of a float64 vector, (len(rows),), and what is left of it, in two rounds.
-
-        Products are in the rows' dtype, a piece at a time, their sums in float64; the second round
-        measures what the first left, so that the first round's coefficients need only be a ``guess``.
-        """
-        dtype, vector = rows.dtype, vector.clone()
-        if guess is None:
-            guess = torch.zeros(len(rows), dtype=torch.float64, device=vector.device)
-            for columns, piece in self._pieces(len(rows)):
-                guess += piece @ vector[columns].to(dtype)
-        first, second = guess.to(dtype), torch.zeros_like(guess)
-        for columns, piece in self._pieces(len(rows)):
-            vector[columns] -= piece.T @ first
-            second += piece @ vector[columns].to(dtype)
-        again = second.to(dtype)
-        for columns, piece in self._pieces(len(rows)):
-            vector[columns] -= piece.T @ again
-        return first.double() + again.double(), vector
-
-    def _pieces(self, rows: int) -> Iterator[tuple[slice, Tensor]]:
-        width = max(1, _PIECE // rows)
-        for begin in range(0, self._op.shape[0], width):
-            columns = slice(begin, begin + width)
-            yield columns, self._rows[:rows, columns]
+        local = self._rows.shards.local(draw.to(self._op.device))
+        return self._rows.orthogonalised(self.steps, local)[1]
 
 
 def _wider(square: Tensor) -> Tensor:

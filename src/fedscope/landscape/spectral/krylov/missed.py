@@ -7,12 +7,14 @@ probability, there is none (:mod:`fedscope.landscape.spectral.krylov.unseen`), w
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator, Product, Wrapper
-from fedscope.landscape.operators.krylov_basis import without
+from fedscope.landscape.operators.basis.storage import BasisStorage
+from fedscope.landscape.operators.basis.views import through, without
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from fedscope.landscape.spectral.krylov.ritz import Goal
 
@@ -31,7 +33,7 @@ class Deflated(Wrapper):
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
         inside = without(self._rows, without(self._rows, rows))
-        outer = None if onto is None else without(self._rows, onto)
+        outer = None if onto is None else through(onto, partial(without, self._rows))
         found = self._base._apply(inside, outer)
         images = [(self._rows @ product.vector).double().cpu() for product in found]
         self.along = torch.cat([self.along, *(image[:, None] for image in images)], dim=1)
@@ -64,6 +66,7 @@ def look(
     generator: torch.Generator,
     most: int,
     after: Callable[[int], None],
+    storage: BasisStorage | None = None,
 ) -> Look:
     """Look in the complement of eigenvectors for eigenvalues below or above ``limits``.
 
@@ -76,6 +79,7 @@ def look(
         generator: draws the start.
         most: products that may be taken, at least one.
         after: called after each product with their number.
+        storage: of the basis.
 
     Returns:
         The values that converged beyond the limits: none if there are none but with a small probability, if
@@ -87,7 +91,9 @@ def look(
     for _ in range(2):
         start = without(found.double(), start)
     deflated = Deflated(op, found, shift)
-    krylov = Lanczos(deflated, start, generator=generator, by_batch=True, dimension=n - len(found))
+    krylov = Lanczos(
+        deflated, start, generator=generator, by_batch=True, dimension=n - len(found), storage=storage
+    )
     beyond = torch.zeros(0, dtype=torch.long)
     while krylov.steps < min(most, krylov.dimension):
         krylov.step()
@@ -98,7 +104,7 @@ def look(
         further = ((theta > limits[1]) | (theta < limits[0])).nonzero().flatten()
         if not len(further) and all(krylov.unseen(limit) <= goal.most for limit in limits):
             break
-        residuals = krylov.residuals(theta[further], s[:, further])
+        residuals = krylov.residuals(theta[further], s[:, further]) - krylov.rounding(s[:, further])
         if len(further) and bool((residuals <= goal.tolerances(theta[further])).all()):
             beyond = further
             break

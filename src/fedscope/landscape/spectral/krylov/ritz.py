@@ -130,6 +130,7 @@ class Ritz:
     values: Tensor  # (k,) descending
     coefficients: Tensor  # (m, k)
     residuals: Tensor  # (k,)
+    rounding: Tensor  # (k,) the part of them that rows in half precision make, which no step lowers
     goal: Goal
     inner: float  # a value of T within the spectrum, far from the ends that are wanted
 
@@ -140,13 +141,13 @@ class Ritz:
         positions, size = wanted.among(theta), float(theta.abs().max())
         values, chosen = theta[positions], s[:, positions]
         scale = size if wanted.low or wanted.either else abs(float(theta[-1]))
-        error = krylov.error / math.sqrt(krylov.steps)
-        goal = Goal(wanted, tol, size, scale, torch.finfo(krylov.basis.dtype).eps, error)
+        goal = Goal(wanted, tol, size, scale, krylov.eps, krylov.error / math.sqrt(krylov.steps))
         if wanted.either:
             inner = theta[theta.abs().argmin()]
         else:
             inner = theta[len(theta) // 2] if wanted.low and wanted.high else theta[-1 if wanted.low else 0]
-        return cls(positions, values, chosen, krylov.residuals(values, chosen), goal, float(inner))
+        residuals, rounding = krylov.residuals(values, chosen), krylov.rounding(chosen)
+        return cls(positions, values, chosen, residuals, rounding, goal, float(inner))
 
     @property
     def text(self) -> str:
@@ -159,3 +160,23 @@ class Ritz:
     def converged(self) -> bool:
         """Whether every residual is as small as was asked."""
         return bool((self.residuals <= self.goal.tolerances(self.values)).all())
+
+    @property
+    def settled(self) -> bool:
+        """Whether more steps would make no residual smaller that is larger than was asked."""
+        return bool((self.residuals - self.rounding <= self.goal.tolerances(self.values)).all())
+
+
+def seen(krylov: Lanczos, goal: Goal, values: Tensor, random_part: float = 1.0) -> Tensor:
+    """Return which of the wanted values are known to be the i-th, as far as they are known, (k,) bool."""
+    if krylov.spans_all:
+        return torch.ones(len(values), dtype=torch.bool)
+    if not krylov.finite:
+        return torch.zeros(len(values), dtype=torch.bool)
+    (low, high), theta = goal.reaches(values), torch.linalg.eigvalsh(krylov.projected)
+    outside = (low < theta[0]) & (high > theta[-1])
+    found = [
+        out and all(krylov.unseen(end, random_part) <= goal.most for end in ends)
+        for out, *ends in zip(outside.tolist(), low.tolist(), high.tolist(), strict=True)
+    ]
+    return torch.tensor(found)

@@ -7,19 +7,19 @@ the exact A lies so near to λ, whatever errors the basis was made with.
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator
+from fedscope.landscape.spectral.krylov.ritz import Goal
 from fedscope.landscape.spectral.results import Eigenpairs
 
 
-def verified(op: Operator, found: Eigenpairs, tolerances: Tensor, *, certain: bool) -> Eigenpairs:
+def verified(op: Operator, found: Eigenpairs, goal: Goal, *, certain: bool) -> Eigenpairs:
     """Return the pairs with these residuals, and what then is certified and has converged.
 
     Args:
         op: the operator.
         found: k pairs.
-        tolerances: (k,) that their residuals must reach.
+        goal: what their residuals must reach.
         certain: whether convergence also takes that every value is known to be the i-th.
     """
     residuals = torch.empty_like(found.values)
@@ -27,7 +27,7 @@ def verified(op: Operator, found: Eigenpairs, tolerances: Tensor, *, certain: bo
     for i, (v, product) in enumerate(zip(found.vectors.T, products, strict=True)):
         defect = product.vector.double() - float(found.values[i]) * v.double()
         residuals[i] = float(defect.norm()) + product.error
-    small = residuals <= tolerances
+    small = residuals <= goal.tolerances(found.values)
     known = found.certified & small
     return replace(
         found,

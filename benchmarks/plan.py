@@ -1,0 +1,93 @@
+"""What ``fedscope hessian --dry-run`` says beside what the command then takes, for ten measurements.
+
+    python benchmarks/plan.py --json benchmarks/plan.json [--job NAME]…
+
+Every job is two processes: the plan, and the measurement, whose largest resident size the system tells when
+it ends (``wait4``, what ``getrusage`` reports). Each writes its JSON to a file. The jobs are in
+``plan_jobs.py``; the networks are trained for some steps on generated data. A ratio is planned over true.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+MEMORY, PRODUCTS = 0.2, 0.3  # how far the plan may be from the truth
+WEIGHTS = "import sys, torch, plan_jobs as p; torch.save(p.trained(p.JOBS[sys.argv[1]]), sys.argv[2])"
+
+
+def child(arguments: list[str], folder: Path) -> int:
+    """Run Python with arguments in a folder; return the largest resident size in bytes."""
+    path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    process = subprocess.Popen(
+        [sys.executable, *arguments], cwd=folder, env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr
+    errors = process.stderr.read()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(arguments)} ended with {process.returncode}:\n{errors}")
+    return used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def compared(name: str, model: str, data: str, options: list[str], folder: Path) -> dict[str, Any]:
+    """Return the plan and the truth of one job."""
+    child(["-c", WEIGHTS, name, "w.pt"], folder)
+    own = ["--model", f"plan_jobs:{model}", "--data", f"plan_jobs:{data}", "--threads", "1", *options]
+    command = ["-m", "fedscope", "hessian", "w.pt", *own]
+    child([*command, "--dry-run", "--json", "plan.json"], folder)
+    peak = child([*command, "--recompute", "--json", "record.json"], folder)
+    plan, record = (json.loads((folder / f).read_text()) for f in ("plan.json", "record.json"))
+    found = {
+        "options": options,
+        "parameters": plan["parameters"],
+        "samples": plan["samples"],
+        "memory": {"planned": plan["memory"]["peak"], "true": peak},
+        "products": {"planned": plan["products"], "true": record["matvecs"], "most": plan["products_most"]},
+        "seconds": {"planned": plan["seconds"], "true": record["seconds"]},
+        "basis": plan["basis"],
+        "parts": plan["memory"],
+        "limit": plan["limit"],
+    }
+    for part in ("memory", "products", "seconds"):
+        found[part]["ratio"] = found[part]["planned"] / found[part]["true"]
+    found["within"] = (
+        abs(found["memory"]["ratio"] - 1) <= MEMORY and abs(found["products"]["ratio"] - 1) <= PRODUCTS
+    )
+    return found
+
+
+def main() -> None:
+    """Run the jobs and write the file."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--json", type=Path, default=Path("plan.json"))
+    parser.add_argument("--job", action="append")
+    given = parser.parse_args()
+    import machine  # torch, which a child's size would not show, is imported after nothing is measured
+    import plan_jobs
+
+    found: dict[str, Any] = {}
+    for name in given.job or plan_jobs.JOBS:
+        job = plan_jobs.JOBS[name]
+        with tempfile.TemporaryDirectory() as folder:
+            found[name] = compared(name, job.model, job.data, list(job.options), Path(folder))
+        shown = {part: found[name][part] for part in ("memory", "products", "seconds")}
+        print(name, json.dumps(shown), flush=True)
+    content = {
+        "schema": "fedscope/benchmark-plan/1",
+        "machine": machine.record(None),
+        "bounds": {"memory": MEMORY, "products": PRODUCTS},
+        "jobs": found,
+    }
+    given.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Images with their classes, as a pretrained network's own image processor prepares them.
+
+A folder is ``CLASS/FILE``, or ``train/CLASS/FILE`` beside ``test/CLASS/FILE``; or a data set that Hugging
+Face's ``save_to_disk`` wrote, with a column of images and one of labels.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedscope import pretrained
+from fedscope.errors import UserError
+from fedscope.extras import needed
+
+_SAVED = ("dataset_dict.json", "state.json")
+_BATCH = 64  # images that are prepared at once
+
+
+def pictures(path: Path, model: str) -> tuple[dict[str, tuple[Tensor, Tensor]], tuple[str, ...]]:
+    """Return inputs (N, C, H, W) float32 and classes (N,) by split, and the classes' names.
+
+    ``model`` is the network ``hf:NAME`` whose processor prepares them.
+
+    Raises:
+        UserError: transformers or datasets is not installed, there are no such images, or no processor.
+    """
+    parts = _loaded(path)
+    processor, found, names = _processor(model, path), dict[str, tuple[Tensor, Tensor]](), tuple[str, ...]()
+    for split in ("train", "test"):
+        if split in parts:
+            part = parts[split]
+            image, label = _columns(part.features, path)
+            names = tuple(part.features[label].names)
+            images = [
+                _prepared(processor, part[at : at + _BATCH][image]) for at in range(0, len(part), _BATCH)
+            ]
+            found[split] = torch.cat(images), torch.tensor(part[:][label], dtype=torch.int64)
+    return found, names
+
+
+def _loaded(path: Path) -> Mapping[str, Any]:
+    with needed("train", f"images:{path}"):
+        from datasets import disable_progress_bars, load_dataset, load_from_disk
+    disable_progress_bars()
+    try:
+        if any((path / name).is_file() for name in _SAVED):
+            loaded: Any = load_from_disk(str(path))
+        else:
+            loaded = load_dataset("imagefolder", data_dir=str(path.absolute()))
+    except Exception as error:  # whatever it makes of another folder
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"images:{path} is no folder of CLASS/FILE, or of save_to_disk: {reason}") from error
+    parts = loaded if isinstance(loaded, Mapping) else {"train": loaded}
+    if not len(parts.get("train", ())):
+        raise UserError(f"images:{path} has the splits {', '.join(parts)}; one must be train")
+    return parts
+
+
+def _columns(features: Mapping[str, Any], path: Path) -> tuple[str, str]:
+    images = [name for name, kind in features.items() if type(kind).__name__ == "Image"]
+    labels = [name for name, kind in features.items() if type(kind).__name__ == "ClassLabel"]
+    if len(images) != 1 or len(labels) != 1:
+        raise UserError(
+            f"images:{path} needs one column of images and one of labels; it has {', '.join(features)}"
+        )
+    return images[0], labels[0]
+
+
+def _processor(model: str, path: Path) -> Any:
+    with needed("transformers", f"images:{path}"):
+        from transformers import AutoImageProcessor
+        from transformers.utils import logging
+    name, level = pretrained.name(model), logging.get_verbosity()
+    try:
+        logging.set_verbosity_error()
+        return AutoImageProcessor.from_pretrained(name, trust_remote_code=False)
+    except Exception as error:  # whatever its files, or the hub, make of it
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"images:{path}: {name} has no image processor that can be loaded ({reason})"
+        ) from error
+    finally:
+        logging.set_verbosity(level)
+
+
+def _prepared(processor: Any, images: list[Any]) -> Tensor:
+    found: Tensor = processor([image.convert("RGB") for image in images], return_tensors="pt")["pixel_values"]
+    return found.float()

@@ -1,0 +1,239 @@
+"""Orthonormal rows Q (m, n) that grow one by one, wherever and however their numbers are kept.
+
+An algorithm appends a vector, takes what the rows have of another out of it, and combines them. All of that
+runs piece by piece over the coordinates: so one code serves rows in memory, in a file, in 16 bits and on
+several processes (:mod:`fedscope.landscape.operators.basis.storage`).
+
+In half precision the rows that are kept, Q̃, are Q rounded, neither of unit length nor orthogonal. Their Gram
+matrix Q̃Q̃ᵀ = L Lᵀ is measured in float64 as they come, and Q = L⁻¹Q̃ takes their place everywhere: these
+rows are orthonormal to the operator's own rounding, and products are taken with them. So nothing downstream
+knows of it. What was appended is another vector than what took its place; ``append`` returns a bound on the
+difference, which a certificate has to include.
+
+Symbols: m rows, n coordinates, s fixed rows before them, M = L⁻¹.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Tensor
+
+from fedscope.landscape.operators.basis.kept import PIECE, Kept, Pieces
+from fedscope.landscape.operators.basis.storage import BasisStorage
+
+
+class Rows:
+    """Room for rows, and the rows so far.
+
+    Args:
+        n: coordinates.
+        dtype: of the operator.
+        device: where the rows are.
+        storage: how they are kept.
+        fixed: vectors (n,) that are kept before the rows and are no part of the basis.
+
+    Attributes:
+        shards: which coordinates this process keeps; "local" vectors have these alone.
+    """
+
+    def __init__(
+        self,
+        n: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        storage: BasisStorage | None = None,
+        fixed: Iterable[Tensor] = (),
+    ) -> None:
+        self.n, self.dtype, self.device, self.storage = n, dtype, device, storage or BasisStorage()
+        before = list(fixed)
+        self.fixed = self._filled = len(before)
+        self._kept = Kept(n, dtype, device, self.storage, self.fixed + (self.storage.capacity or 1))
+        self.shards = self._kept.shards
+        self._mix: Tensor | None = None  # M, where it is not 1
+        if self.storage.half:
+            self._mix = torch.zeros(0, 0, dtype=torch.float64, device=device)
+        for row, vector in enumerate(before):
+            self._kept.write(row, self.shards.local(vector))
+
+    @classmethod
+    def of(cls, rows: Tensor) -> "Rows":
+        """Return a copy of orthonormal rows (m, n), in memory and in full precision."""
+        own = cls(rows.shape[1], rows.dtype, rows.device, BasisStorage(capacity=max(1, len(rows))))
+        for row, vector in enumerate(rows):
+            own._kept.write(row, vector)
+        own._filled = len(rows)
+        return own
+
+    def copied(self, count: int, last: Tensor | None) -> "Rows":
+        """Return a copy of the first rows without the fixed ones, followed by the row ``last`` (n,)."""
+        own = Rows(self.n, self.dtype, self.device, self.storage)
+        own._kept = self._kept.copied(slice(self.fixed, self.fixed + count), more=1)
+        own._mix = None if self._mix is None else self._mix[:count, :count]
+        own._filled = count
+        if last is not None and self._mix is not None:
+            own.append(self.shards.local(last).double())
+        elif last is not None:
+            own._kept.write(count, self.shards.local(last))
+            own._filled += 1
+        return own
+
+    def __len__(self) -> int:
+        return self._filled - self.fixed
+
+    @property
+    def plain(self) -> bool:
+        """Whether the rows are one tensor: all coordinates, in the operator's dtype."""
+        return self._mix is None and not self.shards.shared
+
+    def tensor(self, count: int, *, fixed: bool = False) -> Tensor:
+        """Return the first rows (count, n), all coordinates; of plain rows a view, or with the fixed ones."""
+        if self.plain:
+            return self._kept[slice(0 if fixed else self.fixed, self.fixed + count)]
+        return self.combined(torch.eye(count, dtype=torch.float64))
+
+    def row(self, row: int) -> Tensor:
+        """Return a row, all of its coordinates, in the operator's dtype."""
+        if self._mix is None:
+            return self.tensor(row + 1)[row] if self.plain else self.shards.whole(self._kept.row(row))
+        chosen = torch.zeros(row + 1, 1, dtype=torch.float64)
+        chosen[row] = 1
+        return self.combined(chosen)[0]
+
+    def append(self, vector: Tensor) -> float:
+        """Append the direction of a local float64 vector that is orthogonal to the rows.
+
+        Returns:
+            A bound on ‖q − v‖ of the row q that took the place of the unit vector v, beyond the rounding of
+            the operator's dtype: 0 in full precision.
+        """
+        row, m = self._filled, len(self)
+        self._kept.grow(row, self.fixed + min(2 * m, self.n))
+        unit = vector / self.shards.norm(vector)
+        self._kept.write(row, unit)
+        self._filled += 1
+        if self._mix is None:
+            return 0.0
+        kept = self._kept.row(row).double()
+        changed, square = self.shards.norm(kept - unit), self.shards.norm(kept) ** 2
+        inner = self._mixed(self._inner(m, kept)) if m else kept.new_zeros(0)
+        length = math.sqrt(square - float(inner @ inner))
+        mix = torch.zeros(m + 1, m + 1, dtype=torch.float64, device=self.device)
+        mix[:m, :m], mix[m, :m], mix[m, m] = self._mix, -(inner @ self._mix) / length, 1 / length
+        self._mix = mix
+        return (changed + float(inner.norm()) + abs(1 - length)) / length
+
+    def orthogonalised(
+        self, count: int, vector: Tensor, guess: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return what the first rows take of a local float64 vector, (count,), and what is left of it.
+
+        In two rounds; products are in the operator's dtype, a piece at a time, their sums in float64. The
+        second round measures what the first left, so that the first one's coefficients need only be a guess.
+        """
+        dtype, vector = self.dtype, vector.clone()
+        first = (self._mixed(self._inner(count, vector)) if guess is None else guess).to(dtype)
+        kept = self._unmixed(first)
+
+        def left() -> Iterator[Tensor]:
+            for columns, piece in self._pieces(count):
+                vector[columns] -= piece.T @ kept
+                yield piece @ vector[columns].to(dtype)
+
+        again = self._mixed(self.shards.total(left())).to(dtype)
+        kept_again = self._unmixed(again)
+        for columns, piece in self._pieces(count):
+            vector[columns] -= piece.T @ kept_again
+        return first.double() + again.double(), vector
+
+    def combined(self, coefficients: Tensor) -> Tensor:
+        """Return k combinations (k, n) of the first rows in their dtype, for (count, k) float64."""
+        wide = self._unmixed(coefficients.to(self.device)).T
+        found = torch.empty(len(wide), self._kept.local, dtype=self.dtype, device=self.device)
+        for columns, piece in self._pieces(wide.shape[1]):
+            found[:, columns] = (wide @ piece.double()).to(self.dtype)
+        return self.shards.whole(found)
+
+    def seen(self, count: int, local: Tensor) -> Tensor:
+        """Return the inner products (s + count, k) of the fixed and the first rows with k vectors, float64.
+
+        Products are in the rows' dtype, that of the local vectors (k, …).
+        """
+        pieces = self._kept.pieces(0, self.fixed + count)
+        found = self.shards.total(piece @ local[:, columns].T for columns, piece in pieces)
+        return torch.cat([found[: self.fixed], self._mixed(found[self.fixed :])])
+
+    def take_out(self, count: int, local: Tensor) -> None:
+        """Subtract from k local vectors (k, …), in place, what the first rows have of them."""
+        kept = self._unmixed(self.seen(count, local)[self.fixed :].to(self.dtype))
+        for columns, piece in self._pieces(count):
+            local[:, columns] -= kept.T @ piece
+
+    def fixed_inner(self, count: int) -> Tensor:
+        """Return the inner products (s, count) of the fixed rows with the first rows, in float64."""
+        pieces = self._kept.pieces(0, self.fixed + count, max(1, PIECE // count))
+        found = self.shards.total(piece[: self.fixed] @ piece[self.fixed :].T for _, piece in pieces)
+        return self._mixed(found.T).T
+
+    def rotate(self, keep: Tensor) -> Tensor:
+        """Replace the first m rows by the p combinations ``keep`` (m, p) of them; row m becomes row p.
+
+        Returns:
+            (p + 1,) float64 bounds on how far each row is from what it should be, as those of ``append``.
+        """
+        (m, p), wide = keep.shape, self._unmixed(keep.to(self.device)).T
+        new, last = slice(self.fixed, self.fixed + p), self.fixed + m
+
+        def changes() -> Iterator[Tensor]:
+            for columns, piece in self._pieces(m):
+                turned = wide @ piece.double()
+                yield (self._kept.set(new, columns, turned).double() - turned).square().sum(1)
+
+        changed = self.shards.total(changes()).sqrt().cpu()
+        for columns, piece in self._kept.pieces(last, last + 1):
+            self._kept.set(slice(new.stop, new.stop + 1), columns, piece)
+        self._filled = new.stop + 1
+        lost = torch.zeros(p + 1, dtype=torch.float64)
+        if self._mix is not None:
+            lost[:p] = changed
+            lost += self._measured_mix(p + 1)
+        return lost
+
+    def wide(self, begin: int, end: int, width: int) -> Pieces:
+        """Yield some of the rows in float64, a stretch of about ``width`` columns at a time."""
+        first, mix = begin if self._mix is None else 0, self._mix
+        for columns, piece in self._kept.pieces(self.fixed + first, self.fixed + end, width):
+            yield columns, piece.double() if mix is None else mix[begin:end, :end] @ piece.double()
+
+    def sampled(self, count: int, columns: int) -> Tensor:
+        """Return about so many columns of the last ``count`` kept rows, of this process' first part."""
+        kept = self._kept[slice(self._filled - count, self._filled)]
+        return kept[:, :: max(1, kept.shape[1] // columns)]
+
+    def _pieces(self, count: int) -> Pieces:
+        return self._kept.pieces(self.fixed, self.fixed + count)
+
+    def _inner(self, count: int, vector: Tensor) -> Tensor:
+        """Return the inner products (count,) of what is kept of the rows with a local vector, float64."""
+        return self.shards.total(
+            piece @ vector[columns].to(self.dtype) for columns, piece in self._pieces(count)
+        )
+
+    def _mixed(self, inner: Tensor) -> Tensor:
+        """Return M c: inner products with the rows, from those with what is kept."""
+        return inner if self._mix is None else self._mix[: len(inner), : len(inner)] @ inner
+
+    def _unmixed(self, coefficients: Tensor) -> Tensor:
+        """Return Mᵀ c: coefficients of what is kept, from those of the rows; in the same dtype."""
+        if self._mix is None:
+            return coefficients
+        count = len(coefficients)
+        return (self._mix[:count, :count].T @ coefficients.double()).to(coefficients.dtype)
+
+    def _measured_mix(self, count: int) -> Tensor:
+        """Measure M anew; return how far it takes the first rows from what is kept, (count,)."""
+        gram = self.shards.total(piece.double() @ piece.double().T for _, piece in self._pieces(count))
+        eye = torch.eye(count, dtype=torch.float64, device=self.device)
+        self._mix = torch.linalg.solve_triangular(torch.linalg.cholesky(gram), eye, upper=False)
+        change = self._mix - eye
+        return (change @ gram * change).sum(1).clamp(min=0).sqrt().cpu()

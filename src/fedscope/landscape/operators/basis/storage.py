@@ -1,0 +1,133 @@
+"""Where the numbers of a basis are kept: in memory or in a file, in full or half precision, on which ranks.
+
+A file is mapped into memory and has no name, so that it is gone with the process, however that ends. What is
+read of it is handed back to the system every ``HELD`` bytes, so that a pass over a basis of any size takes
+no more of the process' memory than that. The digits are those of a basis in memory.
+"""
+
+import mmap
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.distributed import ProcessGroup
+
+from fedscope.errors import UserError
+
+Place = Literal["memory", "file"]
+HALF = torch.float16
+HELD = 64 << 20  # bytes of a file that stay in the process' memory at a time
+_SCALE = 2.0**15  # of a unit vector in half precision: no entry overflows, and none of the size 1e-9 is lost
+
+
+@dataclass(frozen=True)
+class BasisStorage:
+    """How the rows of a Krylov basis are kept.
+
+    Half precision is float16, scaled: the same bytes as bfloat16 with an eighth of its rounding (2⁻¹² of a
+    number instead of 2⁻⁹). See :mod:`fedscope.landscape.operators.basis.rows`.
+
+    Args:
+        place: ``memory``, or ``file`` for a file that is mapped into memory (on a CPU only).
+        half: keep numbers in 16 bits.
+        folder: of the file; None: the system's for temporary files. Not a folder in memory (tmpfs).
+        group: ranks that keep n/R of the coordinates each; None: all are here.
+        capacity: rows that room is made for at once; None: more whenever there is none left.
+    """
+
+    place: Place = "memory"
+    half: bool = False
+    folder: Path | None = None
+    group: ProcessGroup | None = None
+    capacity: int | None = None
+
+    def __str__(self) -> str:
+        shared = f", shared by {self.group.size()} ranks" if self.group else ""
+        return f"basis in {self.place}, {'half' if self.half else 'full'} precision{shared}"
+
+    def itemsize(self, dtype: torch.dtype) -> int:
+        """Return the bytes of a number of an operator in ``dtype``."""
+        return self.itemsize_of(dtype.itemsize)
+
+    def itemsize_of(self, itemsize: int) -> int:
+        """Return the bytes of a number that has ``itemsize`` in the operator's dtype."""
+        return HALF.itemsize if self.half else itemsize
+
+    @property
+    def directory(self) -> Path:
+        """The folder of the file."""
+        return self.folder or Path(tempfile.gettempdir())
+
+
+class Room:
+    """Room for (parts, rows, width) numbers, read and written in the operator's dtype.
+
+    Args:
+        shape: parts of the coordinates that are here, rows, and numbers of a row in a part.
+        storage: how they are kept.
+        dtype: the operator's.
+        device: where they are.
+
+    Raises:
+        UserError: a file for another device than the CPU, or no room on its disk.
+    """
+
+    def __init__(
+        self, shape: tuple[int, int, int], storage: BasisStorage, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        self.capacity, self._half, self._dtype = shape[1], storage.half, dtype
+        kept, numbers = HALF if storage.half else dtype, torch.Size(shape).numel()
+        self._mapped: mmap.mmap | None = None
+        self._read = 0
+        if storage.place == "memory":
+            self.numbers = torch.empty(shape, dtype=kept, device=device)
+            return
+        if device.type != "cpu":
+            raise UserError(f"a basis in a file needs the CPU, not {device}; keep it in memory")
+        self._mapped = _mapped(max(1, numbers * kept.itemsize), storage.directory)
+        self.numbers = torch.frombuffer(self._mapped, dtype=kept, count=numbers).view(shape)
+
+    def read(self, part: int, rows: slice, columns: slice) -> Tensor:
+        """Return numbers of a part: views, unless they are kept in half precision."""
+        piece = self.numbers[part, rows, columns]
+        self._seen(piece)
+        return piece.to(self._dtype) * (1 / _SCALE) if self._half else piece
+
+    def write(self, part: int, rows: slice, columns: slice, numbers: Tensor) -> None:
+        """Set numbers of a part, given in any dtype."""
+        piece = self.numbers[part, rows, columns]
+        piece.copy_(numbers * _SCALE if self._half else numbers)
+        self._seen(piece)
+
+    def take(self, other: "Room", rows: slice) -> None:
+        """Take over rows of another room of the same parts and precision, as the first ones."""
+        for part in range(len(self.numbers)):
+            for row, taken in enumerate(range(rows.start, rows.stop)):
+                self.numbers[part, row] = other.numbers[part, taken]
+                self._seen(self.numbers[part, row])
+                other._seen(other.numbers[part, taken])
+
+    def _seen(self, piece: Tensor) -> None:
+        """Count a piece that was read or written, and hand pages back to the system now and then."""
+        if self._mapped is not None:
+            self._read += piece.nbytes
+            if self._read >= HELD:
+                self._read = 0
+                self._mapped.madvise(mmap.MADV_DONTNEED)  # of a shared mapping: nothing is lost
+
+
+def _mapped(size: int, place: Path) -> mmap.mmap:
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=place) as file:
+            os.posix_fallocate(file.fileno(), 0, size)  # a full disk is an error here, not a signal later
+            return mmap.mmap(file.fileno(), size)
+    except OSError as error:
+        raise UserError(
+            f"{place} has no room for a basis of {size / 2**30:.1f} GiB ({error.strerror}): free some, name "
+            "another folder, or keep the basis in half precision or in memory"
+        ) from error

@@ -1,0 +1,139 @@
+"""The first rows of a growing basis, for an estimator that has it, and for a product over batches."""
+
+from collections.abc import Callable
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from fedscope.landscape.operators.basis.kept import Pieces
+from fedscope.landscape.operators.basis.rows import Rows
+from fedscope.landscape.operators.basis.shards import Whole
+
+Image = Callable[[Tensor], Tensor]
+"""Vectors in rows (k, n) ↦ vectors in rows."""
+_WIDTH = 1 << 16  # columns converted to float64 at a time
+
+
+class Basis:
+    """Q (m, n), orthonormal: the first m of ``rows``, which may grow.
+
+    All vectors are in the operator's dtype and have all of their coordinates, unless said otherwise.
+    """
+
+    def __init__(self, rows: Rows, count: int) -> None:
+        self._rows, self._count = rows, count
+
+    @classmethod
+    def of(cls, rows: Tensor) -> "Basis":
+        """Return a copy of orthonormal rows (m, n), in memory and in full precision."""
+        return cls(Rows.of(rows), len(rows))
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def shards(self) -> Whole:
+        """Which coordinates this process keeps."""
+        return self._rows.shards
+
+    @property
+    def device(self) -> torch.device:
+        """Where the rows are."""
+        return self._rows.device
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows on all processes."""
+        return self._count * self._rows.n * self._rows.storage.itemsize(self._rows.dtype)
+
+    @property
+    def tensor(self) -> Tensor:
+        """The rows (m, n); a copy unless they are kept in one place and in full precision."""
+        return self._rows.tensor(self._count)
+
+    def continued(self, outside: Tensor) -> Rows:
+        """Return rows that begin with these and ``outside`` (n,), and may grow while these stay.
+
+        Plain rows are copied. Others are not, as long as nothing but ``outside`` has been appended to them.
+        """
+        rows, count = self._rows, self._count
+        if not rows.plain and len(rows) == min(count + 1, rows.n):
+            return rows
+        return rows.copied(count, outside if count < rows.n else None)
+
+    def kept(self, device: torch.device | str) -> "Basis":
+        """Return a copy on a device, in memory and in full precision."""
+        return Basis.of(self.tensor.to(device))
+
+    def pieces(self, begin: int = 0) -> Pieces:
+        """Yield the rows from ``begin`` on in float64, of local coordinates."""
+        return self._rows.wide(begin, self._count, _WIDTH)
+
+    def without(self, v: Tensor) -> Tensor:
+        """Return (1 − P) v for (n,) or rows (r, n), in v's dtype."""
+        if self._rows.plain:
+            return without(self.tensor, v)
+        local = self.shards.local(torch.atleast_2d(v)).to(self._rows.dtype, copy=True)
+        self._rows.take_out(self._count, local)
+        return self.shards.whole(local.to(v.dtype)).view(v.shape)
+
+
+class Onto:
+    """The first rows as a product's ``onto``: ``onto @ X`` is what they see of columns X.
+
+    Args:
+        rows: any but plain ones, whose tensor does the same.
+        count: of the rows.
+        fixed: whether the fixed rows come before them.
+        image: a symmetric map of vectors in rows (k, n) that the rows are seen through.
+    """
+
+    def __init__(self, rows: Rows, count: int, *, fixed: bool, image: Image | None = None) -> None:
+        self._rows, self._count, self._fixed, self.image = rows, count, fixed, image
+
+    def __len__(self) -> int:
+        return self._count + (self._rows.fixed if self._fixed else 0)
+
+    @property
+    def shards(self) -> Whole:
+        """Which coordinates this process keeps."""
+        return self._rows.shards
+
+    def through(self, image: Image) -> "Onto":
+        """Return the rows as they are seen through a symmetric map: S u for each row u."""
+        before = self.image
+        both = image if before is None else (lambda vectors: before(image(vectors)))
+        return Onto(self._rows, self._count, fixed=self._fixed, image=both)
+
+    def seen(self, local: Tensor) -> Tensor:
+        """Return the inner products (r, k) with the local coordinates of k vectors, in float64; no map."""
+        found = self._rows.seen(self._count, local.to(self._rows.dtype))
+        return found if self._fixed else found[self._rows.fixed :]
+
+    def columns(self, count: int) -> Tensor:
+        """Return about so many columns of this process' rows, as they are kept, to tell bases apart."""
+        return self._rows.sampled(len(self), count)
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the inner products (r, k) with columns (n, k) of all coordinates, (r,) with one (n,)."""
+        vectors = columns[None] if columns.ndim == 1 else columns.T
+        found = self.seen(self.shards.local(vectors if self.image is None else self.image(vectors)))
+        return found[:, 0] if columns.ndim == 1 else found
+
+
+def onto(rows: Rows, count: int, *, fixed: bool) -> Tensor:
+    """Return the first rows, with ``fixed`` those before them too, as a product's ``onto``."""
+    if not rows.plain:
+        return cast(Tensor, Onto(rows, count, fixed=fixed))
+    return rows.tensor(count, fixed=fixed)
+
+
+def through(onto: Tensor, image: Image) -> Tensor:
+    """Return rows (r, n) under a symmetric map of vectors in rows; those of a basis are not copied."""
+    return cast(Tensor, onto.through(image)) if isinstance(onto, Onto) else image(onto)
+
+
+def without(basis: Tensor, v: Tensor) -> Tensor:
+    """Return (1 − P) v for (n,) or rows (m, n), in v's dtype; P projects on the orthonormal rows (r, n)."""
+    return v - (v @ basis.T.to(v.dtype)) @ basis.to(v.dtype)

@@ -1,0 +1,1 @@
+"""Pretrained networks of Hugging Face's libraries, whole or with LoRA adapters."""

@@ -1,0 +1,114 @@
+"""Causal language models and image classifiers of transformers, as modules of one tensor to logits.
+
+Attention is transformers' ``eager`` one, written out in matrix products: PyTorch's fused kernels have no
+second derivative. Weights are float32, tied weights stay tied, and no code of the folder is run.
+"""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedscope import extras, pretrained
+from fedscope.errors import UserError
+from fedscope.lora import EXTRA, LoRA
+
+
+class Seen(nn.Module):
+    """A network of transformers, with the parameters of the modules that are seen and no others.
+
+    The forward pass is the ``whole``'s. The seen modules stand in this one under their own names, so that its
+    state dict holds them alone; what is not seen is constant, and stays in eval mode: its dropout is off.
+    """
+
+    def __init__(self, whole: nn.Module, seen: Mapping[str, nn.Module], lora: LoRA | None = None) -> None:
+        super().__init__()
+        self.lora = lora  # the adapters that are seen, in full; None: the network's own modules are
+        self._whole = (whole,)  # not a child
+        for name, module in seen.items():
+            *path, leaf = name.split(".")
+            place: nn.Module = self
+            for part in path:
+                if part not in place._modules:
+                    place.add_module(part, nn.Module())
+                place = place.get_submodule(part)
+            place.add_module(leaf, module)
+
+    @property
+    def whole(self) -> nn.Module:
+        """The network of transformers."""
+        return self._whole[0]
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Map tokens (B, T) to logits of the next ones (B, T, V), or images (B, C, H, W) to logits (B, C)."""
+        logits: Tensor = self.whole(inputs).logits
+        return logits
+
+    def _apply(self, fn: Any, recurse: bool = True) -> "Seen":
+        self.whole._apply(fn, recurse)  # the seen modules are among its own
+        return self
+
+
+def load(reference: str) -> Seen:
+    """Return the pretrained network ``hf:NAME``, with all of its parameters, in eval mode.
+
+    Raises:
+        UserError: transformers is not installed; there is no such network; or it is neither a causal language
+            model nor an image classifier.
+    """
+    whole = _loaded(reference)
+    return Seen(whole, dict(whole.named_children()))
+
+
+def is_language(model: nn.Module) -> bool:
+    """Say whether a network predicts tokens."""
+    return isinstance(model, Seen) and hasattr(model.whole.config, "vocab_size")
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Let transformers and peft load without bars and advice, which are about their own commands."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _loaded(reference: str) -> Any:
+    name = pretrained.name(reference)
+    with extras.needed(EXTRA, f"--model {reference}"):
+        from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageClassification
+    try:
+        with quietly():
+            config = AutoConfig.from_pretrained(name, trust_remote_code=False)
+            kind = AutoModelForCausalLM if _has_tokens(config) else AutoModelForImageClassification
+            if type(config) not in kind._model_mapping:
+                raise ValueError(f"{config.model_type} is no causal language model or image classifier")
+            model = kind.from_pretrained(
+                name, dtype=torch.float32, attn_implementation="eager", trust_remote_code=False
+            )
+    except Exception as error:  # whatever its files, or the hub, make of it
+        reason = " ".join(str(error).split())[:300]
+        where = (
+            "" if Path(name).is_dir() else "; there is no such folder here, and the hub may not be reachable"
+        )
+        raise UserError(f"--model {reference}: {type(error).__name__}: {reason}{where}") from error
+    model.config.use_cache = False
+    return model.eval()
+
+
+def _has_tokens(config: Any) -> bool:
+    return getattr(config, "vocab_size", None) is not None

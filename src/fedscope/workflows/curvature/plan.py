@@ -1,0 +1,221 @@
+"""What a measurement will take: memory counted from one step, products from the same one on fewer samples.
+
+Two Lanczos steps are taken as in the measurement. They build the graphs that it keeps, and show what the
+process takes with them and how long a product lasts. What grows afterwards is counted
+(:mod:`fedscope.landscape.spectral.working_memory`).
+
+How many products a certified λ_max takes depends on the spectrum, and those of a trace on its variance. Both
+are nearly the same on an eighth of the samples, and so is the number of products: there it is measured.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from fedscope.choices import MIN_PROBES
+from fedscope.errors import UserError
+from fedscope.federated.parallel.traffic import peak_gpu_memory, peak_memory
+from fedscope.landscape.operators.empirical_risk import LossOperator
+from fedscope.landscape.operators.probes import block_size
+from fedscope.landscape.spectral.data_error import SKETCH
+from fedscope.landscape.spectral.krylov.lanczos import Lanczos
+from fedscope.landscape.spectral.layer_blocks import layer_patterns
+from fedscope.landscape.spectral.slq_density import PROBES, STEPS
+from fedscope.landscape.spectral.working_memory import Vectors
+from fedscope.records.plan import PLAN_SCHEMA, PlanRecord
+from fedscope.workflows.curvature.certified import Certified
+from fedscope.workflows.curvature.record import Estimates
+from fedscope.workflows.curvature.resources import ROWS, Resources
+from fedscope.workflows.progress import silent
+from fedscope.workflows.requests import Request
+from fedscope.workflows.results.cache import ResultCache
+from fedscope.workflows.results.lookup import ALL
+from fedscope.workflows.sources.problem import Problem
+
+PILOT, LEAST = 8, 128  # the share of the samples, and as many at least, if that is at most half
+_MOST_PROBES = 1000  # of a trace
+Curvature = Callable[..., LossOperator]
+
+
+def check_planned(request: Request) -> None:
+    """Refuse what has no plan.
+
+    Raises:
+        UserError: what to leave out.
+    """
+    if not request.certified or request.clients:
+        raise UserError(
+            "--dry-run and --memory are for fedscope's own estimators of one network: drop --engine "
+            "pyhessian, --reading code and --clients (--figure of kind clients)"
+        )
+
+
+def planned(
+    problem: Problem,
+    request: Request,
+    curvature: Curvature,
+    operator: LossOperator,
+    resources: Resources,
+    *,
+    limit: int | None = None,
+    pilot: bool = True,
+) -> PlanRecord:
+    """Return what measuring the request takes, at four products and, with ``pilot``, a smaller measurement.
+
+    Args:
+        problem: network, loss and samples.
+        request: what is to be measured.
+        curvature: makes an operator of a network on batches.
+        operator: the one to be measured.
+        resources: what has been chosen.
+        limit: bytes that they were chosen for.
+        pilot: estimate the products, by the same request on an eighth of the samples.
+    """
+    seconds, first, with_forms = _steps(operator, resources)
+    found, samples = _pilot(problem, request, curvature) if pilot else (None, None)
+    rows = min(operator.shape[0], resources.rows or operator.shape[0], _rows(found, request))
+    memory = _bytes(operator, request, resources, rows, first, with_forms)
+    products, most = found.matvecs if found else None, _most(request, operator)
+    storage, plan = resources.storage, operator.plan
+    return PlanRecord.read(
+        {
+            "schema": PLAN_SCHEMA,
+            "checkpoint": str(problem.path),
+            "title": problem.title,
+            "parameters": operator.shape[0],
+            "samples": problem.batches.samples,
+            "batches": len(operator.weights or ()),
+            "microbatch": plan.microbatch,
+            "graphs": plan.graphs,
+            "kept": plan.kept,
+            "memory": memory,
+            "basis": {
+                "place": storage.place,
+                "half": storage.half,
+                "rows": rows,
+                "bytes": (rows + 1 + SKETCH) * operator.shape[0] * storage.itemsize(operator.dtype),
+            },
+            "block": resources.block or block_size(operator.shape[0]),
+            "products": products,
+            "products_most": most,
+            "pilot_samples": samples,
+            "product_seconds": seconds,
+            "seconds": None if products is None else products * seconds,
+            "seconds_most": most * seconds,
+            "limit": limit,
+        }
+    )
+
+
+def _steps(operator: LossOperator, resources: Resources) -> tuple[float, int, int]:
+    """Return the seconds of a product, and the largest memory so far without and with the samples' forms."""
+    generator = torch.Generator().manual_seed(0)
+    start = torch.randn(operator.shape[0], generator=generator, dtype=torch.float64)
+    storage = replace(resources.storage, capacity=None)
+    krylov = Lanczos(operator, start, generator=generator, by_batch=True, sketched=SKETCH, storage=storage)
+    del start
+    krylov.step()
+    begun = time.perf_counter()
+    if operator.shape[0] > 1:
+        krylov.step()
+    seconds, first = time.perf_counter() - begun, _peak(operator)
+    operator.sample_forms(torch.ones(operator.shape[0], dtype=operator.dtype))
+    return seconds, first, _peak(operator)
+
+
+def _peak(operator: LossOperator) -> int:
+    return peak_gpu_memory() if operator.device.type == "cuda" else peak_memory()
+
+
+def _pilot(problem: Problem, request: Request, curvature: Curvature) -> tuple[Estimates, int]:
+    """Return the estimates of the same request on fewer samples, and of how many."""
+    batches = problem.batches
+    count = max(batches.samples // PILOT, min(batches.samples // 2, LEAST), 1)
+    order = torch.randperm(batches.samples, generator=torch.Generator().manual_seed(0))[:count].sort().values
+    try:
+        fewer = batches.taken(list(order.split(max(batches.sizes))))
+    except UserError:  # samples that cannot be joined
+        fewer, count = batches, batches.samples
+    smaller = replace(problem, batches=fewer)
+    operator = curvature(smaller.model, fewer)
+    return Certified(smaller, request, curvature, silent, ResultCache(None)).estimates(
+        operator, None, ALL
+    ), count
+
+
+def _rows(found: Estimates | None, request: Request) -> int:
+    """Return how many rows the largest basis has."""
+    density = STEPS if request.density else 0
+    if found is None:
+        return max(ROWS, density)
+    spent = found.pairs.matvecs if found.pairs else 0
+    return max(spent, found.trace.deflated if found.trace else 0, density)
+
+
+def _bytes(
+    operator: LossOperator, request: Request, resources: Resources, rows: int, first: int, forms: int
+) -> dict[str, int]:
+    """Return the parts of the peak, of what two steps and the samples' ``forms`` took at most."""
+    n, d = operator.shape[0], operator.dtype.itemsize
+    vectors, plan, storage = Vectors(n, d, len(operator.weights or ())), operator.plan, resources.storage
+    pairs = request.top_k * (2 if request.both_ends else 1)
+    kept = PROBES * request.density if request.probes else MIN_PROBES
+    before = vectors.basis(2, replace(storage, capacity=None))
+    basis = vectors.basis(rows, storage)
+    probes = vectors.probes(resources.block or block_size(n), kept) + 2 * d * n * pairs
+    graphs = min(plan.size * plan.graphs, plan.size * (plan.kept + (plan.kept < plan.graphs)))
+    base = max(0, first - before - vectors.step() - graphs)
+    step, evaluated = vectors.step(), max(0, forms - first)
+    return {
+        "base": base,
+        "graphs": graphs,
+        "basis": basis,
+        "vectors": max(step + evaluated, probes),
+        "peak": base + graphs + basis + max(step + evaluated, probes),
+    }
+
+
+def _most(request: Request, operator: LossOperator) -> int:
+    """Return the products that the searches give up at; what a trace's basis takes is not among them."""
+    pairs = request.top_k * (2 if request.both_ends else 1)
+    one = 330
+    most = 300 + 30 * pairs + (request.probes or max(_MOST_PROBES, MIN_PROBES))
+    most += PROBES * STEPS if request.density else 0
+    most += one * len(layer_patterns(operator.names)) if request.layers else 0
+    return most + (one if request.preconditioned else 0)
+
+
+def described(plan: PlanRecord) -> list[str]:
+    """Return the plan in lines: what it takes, what was chosen, what the expectation rests on."""
+    parts, basis = plan.memory, plan.basis
+    shares = ", ".join(
+        f"{name} {_size(getattr(parts, name))}" for name in ("base", "graphs", "basis", "vectors")
+    )
+    most = f"at most {plan.products_most:,} products" if plan.products_most else ""
+    products = f"products of {plan.product_seconds:.2g} s"
+    if plan.products is not None and plan.seconds is not None:
+        expected = f"about {plan.products:,} {products}, {_time(plan.seconds)} ({most})"
+    else:
+        expected = f"{products}, {most}"
+    precision = "half" if basis.half else "full"
+    lines = [
+        f"{plan.title}: peak memory about {_size(parts.peak)} ({shares}); {expected}",
+        f"{plan.title}: {plan.microbatch} samples at a time, {plan.kept} of {plan.graphs} graphs kept, basis "
+        f"of {basis.rows} rows in {basis.place} in {precision} precision, {plan.block} probes together",
+    ]
+    if plan.pilot_samples:
+        lines.append(
+            f"{plan.title}: the number of products is that of the same request on {plan.pilot_samples:,} of "
+            f"{plan.samples:,} samples"
+        )
+    return lines
+
+
+def _size(size: int) -> str:
+    return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 60:.1f} min" if seconds >= 100 else f"{seconds:.1f} s"

@@ -1,0 +1,123 @@
+"""How much memory the parts of a measurement may take: graphs, the Krylov basis, probes that are at work."""
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch import Tensor
+
+from fedscope.errors import UserError
+from fedscope.landscape.loss.parameter_patterns import chosen
+from fedscope.landscape.operators.basis.storage import BasisStorage
+from fedscope.landscape.operators.empirical_risk import LossOperator
+from fedscope.landscape.operators.probes import BLOCK
+from fedscope.landscape.spectral.working_memory import Vectors
+from fedscope.process import resident_memory
+from fedscope.workflows.requests import Request
+from fedscope.workflows.sources.problem import Problem
+
+ROWS = 64  # of a basis that is not restarted: certified values of trained networks take 10 to 50
+LEAST_ROWS = 20  # and two for each pair
+HALF_TOL = 5e-4  # the smallest tolerance of eigenpairs that half precision is chosen for
+BATCHES = 16  # that tell the data's errors, on a CPU; there small ones are as fast
+_LONG = 1 << 31  # parameters times samples
+_GRAPHS = 64 << 20  # least bytes that are left to graphs before another storage is tried
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What is chosen; by default what each estimator chooses by itself."""
+
+    graphs: int | None = None  # bytes
+    storage: BasisStorage = field(default_factory=BasisStorage)
+    rows: int | None = None  # of a basis, most
+    block: int | None = None  # probes that are at work together
+
+    @property
+    def entry(self) -> dict[str, object]:
+        """What of it may change a digit, for a result's name; the bytes of graphs are in the operator's."""
+        chosen = {"rows": self.rows, "block": self.block, "half": self.storage.half or None}
+        return {name: value for name, value in chosen.items() if value is not None}
+
+
+def is_long(operator: LossOperator) -> bool:
+    """Say whether a measurement is so long that a plan's few products do not count: minutes, on a CPU."""
+    return operator.shape[0] * sum(operator.weights or ()) >= _LONG
+
+
+def resources_of(problem: Problem, request: Request, memory: int | None) -> Resources:
+    """Return what is chosen for ``memory`` bytes of the whole process, or nothing without.
+
+    Raises:
+        UserError: see :func:`fitting`.
+    """
+    if memory is None:
+        return Resources()
+    trained: list[tuple[str, Tensor]] = [
+        (name, p) for name, p in problem.model.named_parameters() if p.requires_grad
+    ]
+    named = chosen(trained, request.parameters or None)
+    n, d = sum(p.numel() for _, p in named), named[0][1].element_size()
+    batches = max(BATCHES, len(problem.batches))
+    pairs = request.top_k * (2 if request.both_ends else 1)
+    vectors = Vectors(n, d, batches)
+    return fitting(memory, resident_memory(), vectors, pairs=pairs, tol=request.tol, folder=None)
+
+
+def fitting(
+    memory: int, base: int, vectors: Vectors, *, pairs: int, tol: float, folder: Path | None
+) -> Resources:
+    """Return how to stay within ``memory`` bytes.
+
+    The basis is kept in memory if it fits, else in a file if the disk has room, else in half precision; it is
+    restarted where even that does not fit. What is left over is for the graphs.
+
+    Args:
+        memory: of the whole process.
+        base: that is taken before: program, network, samples.
+        vectors: of the operator.
+        pairs: eigenpairs that are wanted.
+        tol: of the eigenpairs.
+        folder: for a file.
+
+    Raises:
+        UserError: it is not possible; what is needed at least.
+    """
+    n, d = vectors.n, vectors.itemsize
+    rows = min(n, max(ROWS, LEAST_ROWS + 2 * pairs))
+    room = memory - base - 2 * d * n - max(vectors.step(), vectors.probes(1)) - _GRAPHS
+    storage = _storage(room, vectors, rows, tol, folder)
+    least = min(n, LEAST_ROWS + 2 * pairs)
+    if storage is None:  # restarted
+        storage = BasisStorage(half=tol >= HALF_TOL)
+        rows = room // (n * storage.itemsize_of(d)) - 9
+    if rows < least:
+        half = BasisStorage(half=tol >= HALF_TOL)
+        needed = memory - room + (least + 9) * n * half.itemsize_of(d)
+        raise UserError(
+            f"--memory {_shown(memory)} is too little for {n:,} parameters: give {_shown(needed)} or more, a "
+            "folder on a disk with more room (TMPDIR), fewer --samples, or a block of --parameters"
+        )
+    storage = BasisStorage(storage.place, storage.half, storage.folder, capacity=rows + 1)
+    left = room + _GRAPHS - vectors.basis(rows, storage)
+    block = next(b for b in range(BLOCK, 0, -1) if b == 1 or vectors.probes(b) <= vectors.step() + left // 2)
+    graphs = left - max(0, vectors.probes(block) - max(vectors.step(), vectors.probes(1)))
+    return Resources(graphs, storage, rows, block)
+
+
+def _storage(room: int, vectors: Vectors, rows: int, tol: float, folder: Path | None) -> BasisStorage | None:
+    """Return the first storage that so many rows fit in; None if there is none."""
+    size = vectors.n * vectors.itemsize * (rows + 10)
+    for storage in (BasisStorage(), BasisStorage("file", folder=folder), BasisStorage(half=True)):
+        if storage.place == "file" and shutil.disk_usage(storage.directory).free < 2 * size:
+            continue
+        if storage.half and tol < HALF_TOL:
+            continue
+        exact = BasisStorage(storage.place, storage.half, capacity=rows + 1)
+        if vectors.basis(rows, exact) <= room:
+            return storage
+    return None
+
+
+def _shown(size: float) -> str:
+    return f"{size / 2**30:.1f}G" if size >= 2**30 else f"{size / 2**20:.0f}M"
