@@ -5,7 +5,7 @@ rows of a basis, and their diagonals. They come with the products and cost none.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -73,6 +73,16 @@ class BatchMean(Operator):
         return self._mean(rows, onto)
 
     def _mean(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
+        totals, forms, projections = self._sums(self.batch_products, rows, onto)
+        return [
+            Product(total.to(self.dtype), forms[i], None if projections is None else projections[i])
+            for i, total in enumerate(totals)
+        ]
+
+    def _sums(
+        self, products_of: Callable[[int, Tensor], Tensor], rows: Tensor, onto: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return Σ_b (n_b/N)·x_b (m, n) of x_b = ``products_of(b, rows)``, all vᵀx_b, and all onto·x_b."""
         count = len(self._counts)
         totals = torch.zeros_like(rows, dtype=torch.float64)
         forms = totals.new_zeros(len(rows), count)
@@ -81,7 +91,7 @@ class BatchMean(Operator):
         for first in range(0, len(mine), some_at_a_time):
             together, images = mine[first : first + some_at_a_time], []
             for b in together:
-                products = self._products_of(b, rows)
+                products = self._shaped(b, products_of(b, rows), rows)
                 totals.add_(products, alpha=self._counts[b] / sum(self._counts))
                 forms[:, b] = torch.linalg.vecdot(rows.double(), products)
                 if onto is not None:
@@ -90,13 +100,9 @@ class BatchMean(Operator):
                 inner = (onto @ torch.cat(images).T).T.double()
                 projections[:, list(together)] = inner.view(len(together), len(rows), -1).transpose(0, 1)
         add_up(self._group, totals, forms, projections)
-        return [
-            Product(total.to(self.dtype), forms[i], None if projections is None else projections[i])
-            for i, total in enumerate(totals)
-        ]
+        return totals, forms, projections
 
-    def _products_of(self, b: int, rows: Tensor) -> Tensor:
-        products = self.batch_products(b, rows)
+    def _shaped(self, b: int, products: Tensor, rows: Tensor) -> Tensor:
         if products.shape != rows.shape:
             raise ValueError(
                 f"the products of batch {b} have shape {tuple(products.shape)}; expected {tuple(rows.shape)}"
@@ -111,7 +117,7 @@ class BatchMean(Operator):
         blocks, lengths = totals.new_zeros(m, count, len(self.blocks)), [length for _, length in self.blocks]
         inner, gram = totals.new_zeros(m, count, len(onto)), totals.new_zeros(count, m, m)
         for b in share(count, self._group):
-            parts = self._products_of(b, probes) * probes
+            parts = self._shaped(b, self.batch_products(b, probes), probes) * probes
             totals.add_(parts, alpha=self._counts[b] / sum(self._counts))
             blocks[:, b] = torch.stack([piece.sum(1) for piece in parts.split(lengths, 1)], 1)
             inner[:, b] = (parts.to(self.dtype) @ onto.T).double()
