@@ -39,7 +39,7 @@ from fedscope.process import set_up
 from fedscope.statistics.intervals import effective_number
 from fedscope.storage.writing import write_bytes, write_text
 from fedscope.streams import torch_stream
-from fedscope.workflows.curvature.measure import BATCHES
+from fedscope.workflows.curvature.resources import BATCHES
 from fedscope.workflows.sources.problem import Problem, load
 from fedscope.workflows.sources.samples import MOST, Source
 

@@ -26,7 +26,7 @@ from torch import Tensor
 from fedscope.landscape import Eigenpairs, Estimate
 from fedscope.statistics.intervals import combined, data_stderr, effective_number, interval, sample_error
 from fedscope.streams import torch_stream
-from fedscope.workflows.curvature.measure import BATCHES
+from fedscope.workflows.curvature.resources import BATCHES
 
 Result = dict[str, Any]
 Interval = tuple[float, float]

@@ -95,6 +95,7 @@ REFUSED = {
     f"train {OWN} --rounds 1 --registry r --name a --log tensorboard": "tensorboard",
     f"train {OWN} --rounds 1 --registry r --name b --log wandb": "wandb",
     f"train {OWN} --rounds 1 --registry r --name c --log mlflow": "mlflow",
+    "train --model hf:base --data text:mine.py --rounds 1 --registry r": "transformers",
     "demo": "report",
     "report own --registry r": "report",
     f"plot-landscape mine.pt {OWN} --out landscape.html": "report",

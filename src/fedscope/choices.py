@@ -6,6 +6,7 @@ CLIENT_RTOL = 0.1
 MIN_PROBES = 10  # of a trace that is estimated to a relative error
 BatchNormMode = Literal["eval", "recalibrate", "batch"]
 OperatorName = Literal["hessian", "ggn", "fisher", "mcfisher"]
+ProductsName = Literal["exact", "finite-differences"]
 ReadingName = Literal["paper", "code"]
 SplitName = Literal["train", "test", "validation"]
 Weights = Literal["client", "global"]

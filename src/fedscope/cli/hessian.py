@@ -34,7 +34,7 @@ GROUPS = {
                          "--parameters", "--operator", "--engine", "--reading", "--rounds", "--steps",
                          "--global-model",
                          "--kind", "--recompute"),
-    "How precisely": ("--tol", "--probes", "--trace-rtol"),
+    "How precisely": ("--tol", "--probes", "--trace-rtol", "--products"),
     "Time and memory": ("--dry-run", "--memory"),
     "Between clients (H_N, H_D)": ("--client-weights", "--client-data", "--pairs", "--client-rtol",
                                    "--client-max-probes", "--client-probes", "--client-diagonal",
@@ -112,6 +112,10 @@ NO_PARTS = (
               default="hessian", show_default=True,
               help="Hessian, generalised Gauss–Newton, empirical Fisher, or the Fisher of labels that the "
               "model draws.")  # fmt: skip
+@click.option("--products", type=click.Choice(["exact", "finite-differences"]), default="exact",
+              show_default=True,
+              help="Hessian–vector products by double backward, or by differences of gradients, for networks "
+              "without a second derivative; their error is in residual and interval.")  # fmt: skip
 @click.option(
     "--parameters",
     multiple=True,

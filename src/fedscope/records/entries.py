@@ -56,6 +56,7 @@ def trace_entry(total: Trace, *, converged: bool | None) -> Record:
         "probes": total.probes,
         "deflated": total.deflated,
         "converged": converged,
+        **({"product_error": total.error} if total.error else {}),
         "samples": total.samples,
         "batches": total.batches,
     }

@@ -57,6 +57,7 @@ class Problem(Plain):
     bn: str | None = None  # statistics of BatchNorm: ``eval``, ``recalibrate`` or ``batch``
     loss: str | None = None  # another than cross-entropy
     augmented: bool = False  # whether each sample was measured once as augmented in training
+    products: str | None = None  # ``finite-differences`` of gradients; None: exact
     form: str | None = None  # of the network: ``fast`` or ``plain``; None of an older record
     form_reason: str | None = None  # why no faster form of the network was used
 
@@ -68,7 +69,7 @@ class Problem(Plain):
         """
         kind = (self.operator, self.engine, self.reading, self.parameters, self.augmented)
         own_loss = self.loss is None or self.split is None
-        return kind == ("hessian", "fedscope", "paper", None, False) and own_loss
+        return self.products is None and kind == ("hessian", "fedscope", "paper", None, False) and own_loss
 
 
 class Layer(Eigenvalue):
@@ -88,6 +89,8 @@ class Trace(Entry):
     deflated: Count | None = None
     # whether the precision that was asked for is reached; None: none was asked for
     converged: bool | None = None
+    # what finite differences may have moved it by, in ``interval``; 0 of exact products [loss/w²]
+    product_error: float = 0.0
     samples: Many[Number] | None = None  # its part from each probe [loss/w²]
     batches: Many[Number] | None = None  # its part from each batch [loss/w²]
 
@@ -167,6 +170,8 @@ class HessianRecord(Plain):
     influence: Influence | None = None  # which samples carry λ_max; None: not asked for, or not known
     # λ_max of P⁻¹H of an adaptive server; None: not asked for (``--preconditioned``)
     preconditioned: Preconditioned | None = None
+    # length of the steps of finite differences, in weights; None: products were exact
+    step: float | None = None
     matvecs: int = 0  # Hessian–vector products that were computed [products]
     seconds: float = 0.0  # wall time [s]
     versions: dict[str, str] = Field(default_factory=dict)  # of fedscope and the packages that computed

@@ -10,6 +10,7 @@ from fedscope.choices import (
     Holding,
     OperatorName,
     Pairs,
+    ProductsName,
     Reading,
     ReadingName,
     Weights,
@@ -76,6 +77,7 @@ class Request:
     resampling: Resampling = field(default_factory=Resampling)  # of reading code
     engine: Engine = "fedscope"
     operator: OperatorName = "hessian"
+    products: ProductsName = "exact"
     parameters: tuple[str, ...] = ()  # patterns of names; none: all parameters
     bn: BatchNormMode = "eval"
     versions: Mapping[str, str] | None = None
@@ -108,6 +110,11 @@ def check_request(request: Request, *, parallel: bool) -> None:
             raise UserError("--engine pyhessian has the whole Hessian only; drop --operator and --parameters")
         if request.reading == "code":
             raise UserError("--reading code has its own estimators; drop --engine pyhessian")
+    if request.products != "exact" and (request.operator != "hessian" or not request.certified):
+        raise UserError(
+            "--products finite-differences is of fedscope's own Hessian; drop --operator, --engine and "
+            "--reading, or --products"
+        )
     crossing = request.cross_client
     if crossing.overlap and not request.clients:
         raise UserError("--overlap is of the clients with the global model; add --clients")

@@ -1,20 +1,25 @@
 """What a request costs beside its products."""
 
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from fedscope.checkpoints.registry.registry import Run
+from fedscope.choices import ProductsName
+from fedscope.errors import UserError
+from fedscope.figures.text.tables import hessian_table
 from fedscope.landscape.loss import flat_loss
 from fedscope.landscape.loss.batchnorm import frozen_copy
 from fedscope.landscape.loss.flat_loss import SAMPLE
 from fedscope.landscape.operators.monte_carlo_fisher import MonteCarloFisher
 from fedscope.streams import key
-from fedscope.workflows.curvature.measure import _curvature, measure
+from fedscope.workflows.curvature.measure import curvature_of, measure
+from fedscope.workflows.curvature.resources import Resources
 from fedscope.workflows.progress import SILENT
-from fedscope.workflows.requests import Request
+from fedscope.workflows.requests import Request, check_request
 from fedscope.workflows.sources.problem import load
 from fedscope.workflows.sources.samples import Source
 
@@ -54,7 +59,10 @@ def test_labels_of_the_fisher_matrix_are_drawn_by_the_samples_seed(run: Run) -> 
     for seed in (3, 4):
         (problem,) = load([run.final], Source(samples=32, batch_size=16, seed=seed))
         request = Request(operator="mcfisher")
-        found = [_curvature(problem, request, None)(problem.model, problem.batches) for _ in range(2)]
+        found = [
+            curvature_of(problem, request, None, Resources())(problem.model, problem.batches)
+            for _ in range(2)
+        ]
         drawn, default = (
             MonteCarloFisher(problem.model, problem.loss_fn, problem.batches, seed=given)
             for given in (key(seed, "labels"), None)
@@ -63,3 +71,31 @@ def test_labels_of_the_fisher_matrix_are_drawn_by_the_samples_seed(run: Run) -> 
         for op in found:
             torch.testing.assert_close(op @ v, drawn @ v)
         assert not torch.allclose(drawn @ v, default @ v, rtol=1e-2)
+
+
+def test_finite_differences_are_said_and_answer_for_themselves_alone(run: Run, tmp_path: Path) -> None:
+    (problem,) = load([run.final], Source(samples=64, batch_size=16))
+    exact, differences = (Request(probes=4, tol=1e-2, products=way) for way in get_args(ProductsName))
+    first = measure(problem, exact, SILENT.stage, keep=tmp_path / "kept")
+    assert (first.problem.products, first.step, first.trace.product_error) == (None, None, 0)
+    assert "products" not in first.to_json()["problem"]
+    found = measure(problem, differences, SILENT.stage, keep=tmp_path / "kept")
+    assert (found.reused, found.problem.products) == (False, "finite-differences")
+    assert found.step
+    assert found.step > 0
+    assert 0 < found.trace.product_error < 0.1 * abs(found.trace.value)
+    assert abs(found.trace.value - first.trace.value) <= found.trace.product_error
+    assert found.converged
+    apart = abs(found.lambda_max.value - first.lambda_max.value)
+    assert 0 < apart <= found.lambda_max.residual + first.lambda_max.residual
+    for request, reused in ((exact, first), (differences, found)):
+        again = measure(problem, request, SILENT.stage, keep=tmp_path / "kept")
+        assert (again.reused, again.lambda_max) == (True, reused.lambda_max)
+    assert "finite differences" in " ".join(hessian_table([found]).notes)
+    assert "finite differences" not in " ".join(hessian_table([first]).notes)
+
+
+@pytest.mark.parametrize("other", [{"operator": "ggn"}, {"engine": "pyhessian"}, {"reading": "code"}])
+def test_finite_differences_are_of_the_own_hessian(other: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match="own Hessian"):
+        check_request(Request(products="finite-differences", **other), parallel=False)

@@ -7,7 +7,16 @@ import click
 from click.core import ParameterSource
 
 from fedscope.checkpoints.registry.registry import Registry
-from fedscope.choices import BatchNormMode, Holding, OperatorName, Pairs, Reading, ReadingName, Weights
+from fedscope.choices import (
+    BatchNormMode,
+    Holding,
+    OperatorName,
+    Pairs,
+    ProductsName,
+    Reading,
+    ReadingName,
+    Weights,
+)
 from fedscope.errors import UserError
 from fedscope.workflows.requests import LISTED, CrossClientRequest, Engine, Request, Resampling
 from fedscope.workflows.sources.targets import Targets
@@ -42,6 +51,7 @@ def request_of(
     resample: bool | None,
     engine: Engine,
     operator: OperatorName,
+    products: ProductsName,
     parameters: tuple[str, ...],
     bn: BatchNormMode,
 ) -> Request:
@@ -81,6 +91,7 @@ def request_of(
         resampling=_resampling(targets, product_batches, augment=augment, resample=resample),
         engine=engine,
         operator=operator,
+        products=products,
         parameters=parameters,
         bn=bn,
     )

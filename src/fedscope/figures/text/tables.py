@@ -172,6 +172,11 @@ def _notes(records: Sequence[HessianRecord], shared: Mapping[str, object]) -> li
     residuals = [record.lambda_max.residual for record in records]
     if known := [residual for residual in residuals if not math.isnan(residual)]:
         notes.append(f"λ_max: residual ‖Hv − λv‖ at most {format_estimate(max(known))}")
+    if any(record.problem.products for record in records):
+        notes.append(
+            "products by finite differences of gradients: their measured error is in λ_max's residual and in "
+            "the interval of the trace"
+        )
     if any(math.isfinite(record.lambda_max.effective_samples) for record in records):
         notes.append(f"{CARRIED_BY}: {MEANING}")
     return [*notes, *dict.fromkeys(map(_pairs, crossed))]

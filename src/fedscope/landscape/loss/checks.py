@@ -14,6 +14,7 @@ from torch.autograd.graph import Node
 from torch.utils.hooks import RemovableHandle
 
 from fedscope.errors import UserError
+from fedscope.landscape.loss.recomputed.logits import Logits
 from fedscope.landscape.loss.trees import within
 
 _MENDS = {  # by what PyTorch's message says
@@ -42,7 +43,13 @@ def close(first: Tensor, second: Tensor, dtype: torch.dtype, *, beside: float = 
 def largest(outputs: object) -> float:
     """Return the size of the largest finite number in what a model returns."""
     found = [t for t in within(outputs) if t.is_floating_point() and t.numel()]
-    return max((float(t.detach().nan_to_num(0, 0, 0).abs().max()) for t in found), default=0.0)
+    return max(map(_largest, found), default=0.0)
+
+
+def _largest(tensor: Tensor) -> float:
+    if isinstance(tensor, Logits):
+        return tensor.largest()
+    return float(tensor.detach().nan_to_num(0, 0, 0).abs().max())
 
 
 def check_repeats(evaluate: Callable[[], Tensor]) -> None:
@@ -95,12 +102,13 @@ def once_differentiable(gradients: Iterable[Tensor]) -> bool:
 
 
 @contextmanager
-def explained(model: nn.Module, evaluate: Callable[[], Tensor]) -> Iterator[None]:
+def explained(model: nn.Module, evaluate: Callable[[], Tensor], otherwise: str = "") -> Iterator[None]:
     """Turn PyTorch's errors about missing derivatives into ones that name the operation and the module.
 
     Args:
         model: whose modules are named.
         evaluate: returns the model's outputs, with their graph.
+        otherwise: what else may be done, for the end of the message.
 
     Raises:
         UserError: in place of such an error.
@@ -115,14 +123,17 @@ def explained(model: nn.Module, evaluate: Callable[[], Tensor]) -> Iterator[None
         where = _place(model, evaluate, found[1]) if found else ""
         mend = next((mend for text, mend in _MENDS.items() if text in said), "replace it")
         raise UserError(
-            f"an operation of the model has no second derivative{where}; {mend} ({said.splitlines()[0]})"
+            f"an operation of the model has no second derivative{where}; {mend}{otherwise} "
+            f"({said.splitlines()[0]})"
         ) from error
 
 
-def once_error(model: nn.Module, evaluate: Callable[[], Tensor]) -> UserError:
+def once_error(model: nn.Module, evaluate: Callable[[], Tensor], otherwise: str = "") -> UserError:
     """Return the error that names a function marked ``once_differentiable`` and its module."""
     where = _place(model, evaluate, None)
-    return UserError(f"an autograd.Function of the model is marked once_differentiable{where}; replace it")
+    return UserError(
+        f"an autograd.Function of the model is marked once_differentiable{where}; replace it{otherwise}"
+    )
 
 
 def _place(model: nn.Module, evaluate: Callable[[], Tensor], operation: str | None) -> str:

@@ -18,12 +18,13 @@ class ExactArithmetic:
     Args:
         model: any network.
         device: where it lives.
+        twice: take kernels that can be differentiated twice; otherwise the network's own, of less precision.
     """
 
-    def __init__(self, model: nn.Module, device: torch.device) -> None:
+    def __init__(self, model: nn.Module, device: torch.device, *, twice: bool = True) -> None:
         modules = list(model.modules())
-        self._kind = device.type
-        self._has_rnn = any(isinstance(module, nn.RNNBase) for module in modules)
+        self._kind, self._twice = device.type, twice
+        self._has_rnn = twice and any(isinstance(module, nn.RNNBase) for module in modules)
         self._has_weight_norm = any(map(has_weight_norm, modules))
 
     @contextmanager
@@ -34,7 +35,8 @@ class ExactArithmetic:
             # Attention's fused path for inference rounds otherwise than the one that has derivatives.
             stack.callback(torch.backends.mha.set_fastpath_enabled, fast)
             torch.backends.mha.set_fastpath_enabled(False)
-            stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+            if self._twice:
+                stack.enter_context(sdpa_kernel(SDPBackend.MATH))
             stack.enter_context(torch.autocast(self._kind, enabled=False))
             stack.enter_context(_whole_products())
             # cuDNN's recurrent kernels have no second derivative, and its TF32 keeps ten bits of mantissa.

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +19,8 @@ from fedscope.landscape.loss.derivatives import joined, pulled
 from fedscope.landscape.loss.exact_arithmetic import ExactArithmetic
 from fedscope.landscape.loss.forms import Form, Trial, fastest
 from fedscope.landscape.loss.parameter_patterns import chosen
+from fedscope.landscape.loss.recomputed.blocks import Blocks
+from fedscope.landscape.loss.recomputed.logits import ChunkedLogits
 from fedscope.landscape.loss.trees import Tree, arguments, cloned, count, flat, leaves, some
 
 SAMPLE = 8  # samples of the first batch on which a network is looked at before it is used
@@ -41,6 +43,7 @@ class FlatLoss:
             cast to its dtype.
         bn: see ``frozen_copy``.
         parameters: patterns of names (:mod:`fnmatch`), such as ``layer3.*``, or one of them; None: all.
+        twice: evaluate it by kernels that have a second derivative.
 
     Attributes:
         model: the frozen copy; a buffer that its forward updates is as in ``model`` in every evaluation.
@@ -49,6 +52,9 @@ class FlatLoss:
         mixed: whether samples depend on each other by BatchNorm.
         coupled: whether batches cannot be cut: ``mixed``, or the network takes so many at once and no fewer.
         exact: the arithmetic that every evaluation must be in: ``with loss.exact():``.
+        logits: of an output layer with many classes; the loss goes over them by chunks.
+        blocks: of the network.
+        recomputes_blocks: whether graphs keep what goes into the blocks alone; set it before a graph is made.
 
     Raises:
         UserError: nothing to differentiate, no pattern or one without a match, or parameters of several
@@ -63,6 +69,7 @@ class FlatLoss:
         *,
         bn: BatchNormMode = "eval",
         parameters: Sequence[str] | None = None,
+        twice: bool = True,
     ) -> None:
         model = getattr(model, "_orig_mod", model)
         trained = [(name, p.detach()) for name, p in model.named_parameters() if p.requires_grad]
@@ -89,12 +96,14 @@ class FlatLoss:
         self.center = torch.cat([p.reshape(-1) for _, p in trained])  # (n,)
         self.batches = Batches.of(batches).to(self.device, self.dtype)
         self._loss_fn = loss_fn
-        self.exact = ExactArithmetic(model, self.device)
+        self.exact = ExactArithmetic(model, self.device, twice=twice)
         self.model = frozen_copy(model, bn=bn, batches=self.batches)
         own = dict(self.model.named_parameters())
         self.parameters = tuple(own[name].requires_grad_(True) for name in self.names)
         self.coupled = self.mixed = bn == "batch" or has_batch_statistics(self.model)
         self._fold = Fold(self.model)
+        self.logits, self.blocks = ChunkedLogits(self.model), Blocks(self.model)
+        self.recomputes_blocks = False
         self._known: dict[int, Tensor] = {}
         self._sizes: dict[int, float] = {}
         self._prepare(*next(iter(self.batches)))
@@ -161,7 +170,32 @@ class FlatLoss:
 
     def on_batch(self, inputs: Tree, targets: Tree) -> Tensor:
         """Return the scalar mean loss of one batch, differentiable in ``parameters``."""
-        return self.of(self.outputs(inputs), targets)
+        with self.logits():
+            outputs = self.outputs(inputs)
+        return self.of(outputs, targets)
+
+    def gradient(self, inputs: Tree, targets: Tree) -> Tensor:
+        """Return the gradient of one batch's loss at the weights as they are, (n,), by the network as it is.
+
+        Raises:
+            UserError: the loss does not depend on the parameters.
+        """
+        with torch.enable_grad(), self.exact(), self.plainly():
+            loss = self.on_batch(inputs, targets)
+            self.check_used(loss)
+            return joined(pulled((loss,), self.parameters, (torch.ones_like(loss),)))
+
+    @staticmethod
+    def check_used(value: Tensor) -> None:
+        """Refuse a loss, or outputs, without a gradient.
+
+        Raises:
+            UserError: it does not depend on the parameters.
+        """
+        if not value.requires_grad:
+            raise UserError(
+                "the loss does not depend on the trainable parameters; check the model and the loss"
+            )
 
     def outputs(self, inputs: Tree) -> Any:
         """Return the model's outputs on one batch, differentiable in ``parameters``."""
@@ -172,7 +206,8 @@ class FlatLoss:
         for (module, name), value in self._written.items():
             module._buffers[name] = value.clone()  # not in place: a graph may hold on to the last one
         try:
-            with torch.set_grad_enabled(torch.is_grad_enabled() or self._differentiates):
+            blocks = self.blocks() if self.recomputes_blocks else nullcontext()
+            with torch.set_grad_enabled(torch.is_grad_enabled() or self._differentiates), blocks:
                 return self.model(*positional, **named)
         finally:
             for (module, name), value in self._written.items():
@@ -211,7 +246,8 @@ class FlatLoss:
         if b not in self._known:
             self.load(self.center)
             with self.plainly(), self.exact():
-                outputs = self.outputs(inputs)
+                with self.logits():
+                    outputs = self.outputs(inputs)
                 self._known[b] = self.of(outputs, targets)
             self._sizes[b] = largest(outputs)
         return self._known[b]

@@ -10,7 +10,7 @@ from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.checks import close
 from fedscope.landscape.loss.flat_loss import SAMPLE, FlatLoss, LossFunction
 from fedscope.landscape.loss.streamed import Batch
-from fedscope.landscape.loss.trees import Tree, count, joined, some
+from fedscope.landscape.loss.trees import Tree, count, cut, joined, some
 
 
 class NoMeanError(UserError):
@@ -79,6 +79,18 @@ def is_mean(loss: FlatLoss) -> bool:
     inputs, targets = (some(tree, slice(3 * SAMPLE)) for tree in _first(loss.batches))
     found = _whole_and_parts(loss, inputs, targets)
     return found is not None and _same(*found)
+
+
+@torch.no_grad()
+def has_parts(loss: FlatLoss, most: int) -> bool:
+    """Say whether every batch's loss is the mean of that of parts of at most ``most`` samples."""
+    with loss.plainly(), loss.exact():
+        for batch, whole in zip(loss.batches, loss.losses.double(), strict=True):
+            parts = cut(batch, most)
+            sums = [count(x) * loss.on_batch(x, y).double() for x, y in parts]
+            if not close(torch.stack(sums).sum() / count(batch[0]), whole, loss.dtype):
+                return False
+    return True
 
 
 def _whole_and_parts(loss: FlatLoss, inputs: Tree, targets: Tree) -> tuple[float, float] | None:

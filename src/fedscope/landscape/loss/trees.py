@@ -4,6 +4,7 @@ A model gets them as a Python function gets arguments: one tensor as it is, a tu
 dict by name.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import is_dataclass
 from typing import Any
@@ -86,6 +87,17 @@ def some(tree: Tree, rows: slice | Tensor) -> Tree:
 def split(tree: Tree, size: int) -> list[Tree]:
     """Cut a tree into trees of ``size`` samples; the last may be smaller."""
     return [some(tree, slice(at, at + size)) for at in range(0, count(tree), size)]
+
+
+def slices(samples: int, most: int) -> list[slice]:
+    """Return near-equal stretches of at most ``most`` samples."""
+    rows = torch.arange(samples).tensor_split(math.ceil(samples / most))
+    return [slice(int(part[0]), int(part[-1]) + 1) for part in rows]
+
+
+def cut(tree: Tree, most: int) -> list[Tree]:
+    """Return a tree in near-equal parts of at most ``most`` samples."""
+    return [some(tree, rows) for rows in slices(count(tree), most)]
 
 
 def joined(trees: list[Tree]) -> Tree:

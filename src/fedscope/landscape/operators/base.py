@@ -31,6 +31,8 @@ class Product(Printed):
     vector: Tensor  # (n,) in the operator's dtype
     forms: Tensor | None  # (B,) float64: vᵀA_b v
     onto: Tensor | None = None  # (B, r) float64: uᵢᵀA_b v for the rows uᵢ that were given
+    error: float = 0.0  # a bound on the distance of ``vector`` from A v; 0: rounding alone
+    form_error: float = 0.0  # at least the size of vᵀ``vector`` − vᵀA v as a rule, and a sign it may have
 
 
 @dataclass(frozen=True, repr=False)

@@ -40,7 +40,7 @@ class EmpiricalFisher(LossOperator):
         outputs = one_tensor(self._loss.outputs(inputs))
         pairs = zip(outputs.split(1), split(targets, 1), strict=True)
         alone = [self._loss.of(output, target) for output, target in pairs]
-        self._check_used(torch.stack(alone))
+        self._loss.check_used(torch.stack(alone))
         whole = self._loss.of(outputs, targets)
         losses = _contributions(outputs, alone, whole)
         dual = torch.zeros_like(losses, requires_grad=True)

@@ -3,33 +3,27 @@
 import hashlib
 import weakref
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 
-from fedscope.choices import BatchNormMode
+from fedscope.choices import BatchNormMode, ProductsName
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Data
-from fedscope.landscape.loss.checks import (
-    check_repeats,
-    check_symmetric,
-    close,
-    explained,
-    once_differentiable,
-    once_error,
-)
-from fedscope.landscape.loss.derivatives import joined, pulled
-from fedscope.landscape.loss.flat_loss import SAMPLE, FlatLoss, LossFunction, signs
+from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction, signs
 from fedscope.landscape.loss.forms import Form
-from fedscope.landscape.loss.mean_loss import check_loss, is_mean
-from fedscope.landscape.loss.trees import Tree, count, flat, octets, some
+from fedscope.landscape.loss.mean_loss import has_parts, is_mean
+from fedscope.landscape.loss.streamed import Batch
+from fedscope.landscape.loss.trees import Tree, count, octets
 from fedscope.landscape.operators.base import DiagonalParts, Product
 from fedscope.landscape.operators.by_batch.batch_mean import BatchMean
 from fedscope.landscape.operators.by_batch.parallel import add_up, share
-from fedscope.landscape.operators.graph_cache import Cost, Graph, Graphs, Plan, cut, measured
+from fedscope.landscape.operators.graph_cache import Cost, Graph, Graphs, Plan
+from fedscope.landscape.operators.products.finite_differences import FiniteDifferences
+from fedscope.landscape.operators.products.preflight import OTHERWISE, preflight
 
 
 class LossOperator(BatchMean):
@@ -53,10 +47,13 @@ class LossOperator(BatchMean):
             they stay as they are.
         group: processes that share the batches (``torch.distributed.group.WORLD``, say). Each must be given
             the same model and all batches, and call for the same products; all get the same bits.
+        products: how they are computed: ``exact`` to rounding, or, of the Hessian, by ``finite-differences``
+            of gradients, which need no second derivative and say what they are off by (``Product.error``).
 
     Attributes:
         names: the parameter tensors, in order.
         numels: their lengths.
+        differences: the finite differences that its products are; None where they are exact.
 
     Raises:
         UserError: see ``FlatLoss``; or, at the first product, what ``preflight`` refuses: an operation that
@@ -65,6 +62,7 @@ class LossOperator(BatchMean):
     """
 
     _one_by_one = False  # whether the products are of each sample's own gradient
+    _of_gradients = False  # whether they are derivatives of gradients
 
     def __init__(
         self,
@@ -77,10 +75,17 @@ class LossOperator(BatchMean):
         memory: int | None = None,
         deal: int | None = None,
         group: ProcessGroup | None = None,
+        products: ProductsName = "exact",
     ) -> None:
         if memory is not None and memory < 0:
             raise UserError(f"memory is {memory} bytes; it must be at least 0")
-        self._loss = FlatLoss(model, loss_fn, batches, bn=bn, parameters=parameters)
+        exact = products == "exact"
+        if not exact and not self._of_gradients:
+            raise UserError(
+                f"products={products!r} are of gradients, whose derivative is the Hessian alone; leave "
+                "products out, or take the Hessian"
+            )
+        self._loss = FlatLoss(model, loss_fn, batches, bn=bn, parameters=parameters, twice=exact)
         if self._one_by_one and self._loss.mixed:
             raise UserError(
                 "BatchNorm uses the batch's own statistics, so that no sample has a gradient of its own; "
@@ -102,7 +107,13 @@ class LossOperator(BatchMean):
         )
         self._memory = memory
         self._prepared: Graphs | None = None
-        self._verified = False
+        self._verified = not exact
+        own = weakref.proxy(self)
+        self.differences = (
+            None if exact else FiniteDifferences(self._loss, lambda b: own._parts(b), lambda: own._gradient())
+        )
+        if self.differences and self._loss.form.fast:
+            self._loss.give_up_form("finite differences are taken of the network as it is")
 
     @property
     def loss(self) -> FlatLoss:
@@ -128,9 +139,14 @@ class LossOperator(BatchMean):
         network or loss is told from this one even where it differs in its derivatives alone.
         """
         graphs = self._graphs()
-        with self._loss.exact(), torch.enable_grad():
-            product = self._times(graphs.graph(0, 0), signs(self._loss.center))
-        digest = hashlib.sha256(f"{type(self).__name__} {self.names} {self._memory}".encode())
+        along = signs(self._loss.center)
+        if self.differences:
+            product = self.batch_products(0, along[None])[0].to(self.dtype)
+        else:
+            with self._loss.exact(), torch.enable_grad():
+                product = self._times(graphs.graph(0, 0), along)
+        how = f" {self.differences.step.length}" if self.differences else ""
+        digest = hashlib.sha256(f"{type(self).__name__} {self.names} {self._memory}{how}".encode())
         digest.update(self._loss.batches.sha256.encode())
         for tensor in (self._loss.center, self._loss.losses, product):
             digest.update(octets(tensor))
@@ -138,17 +154,23 @@ class LossOperator(BatchMean):
 
     def gradient(self) -> Tensor:
         """Return the gradient of the mean loss at the model's weights, (n,) in the operator's dtype."""
-        graphs, total = self._graphs(), torch.zeros_like(self._loss.center, dtype=torch.float64)
+        return self._gradient().to(self.dtype)
+
+    def _gradient(self) -> Tensor:
+        total = torch.zeros_like(self._loss.center, dtype=torch.float64)
         self._loss.load(self._loss.center)
-        with torch.enable_grad(), self._loss.exact(), self._loss.plainly():
-            for b in share(len(self._loss.batches), self._group):
-                weight = self._loss.batches.sizes[b] / self._loss.batches.samples
-                for part in graphs.parts(b):
-                    loss = self._loss.on_batch(*graphs.samples(b, part))
-                    slope = joined(pulled((loss,), self._loss.parameters, (torch.ones_like(loss),)))
-                    total.add_(slope, alpha=weight * graphs.share(b, part))
+        for b in share(len(self._loss.batches), self._group):
+            weight = self._loss.batches.sizes[b] / self._loss.batches.samples
+            for part, of_batch in self._parts(b):
+                total.add_(self._loss.gradient(*part), alpha=weight * of_batch)
         add_up(self._group, total)
-        return total.to(self.dtype)
+        return total
+
+    def _parts(self, b: int) -> Iterator[tuple[Batch, float]]:
+        """Yield the parts that batch b is cut into, each with its share of the samples."""
+        graphs = self._graphs()
+        for part in graphs.parts(b):
+            yield graphs.samples(b, part), graphs.share(b, part)
 
     @abstractmethod
     def _graph(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
@@ -186,6 +208,8 @@ class LossOperator(BatchMean):
         return found
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
+        if self.differences:
+            return self.differences.products(rows, onto, self._sums)
         products = self._mean(rows, onto)
         if not self._verified:
             self._verified = True
@@ -214,6 +238,8 @@ class LossOperator(BatchMean):
 
     def batch_products(self, b: int, rows: Tensor) -> Tensor:
         """Return A_b v for the m rows of an (m, n) matrix, in float64."""
+        if self.differences:
+            return self.differences.batch_products(b, rows)[: len(rows)]
         graphs, products = self._graphs(), torch.zeros_like(rows, dtype=torch.float64)
         for part in graphs.parts(b):
             with torch.enable_grad(), self._loss.exact():
@@ -231,11 +257,14 @@ class LossOperator(BatchMean):
     def _graphs(self) -> Graphs:
         """Return the graphs; at the first call, look at what they rest on and cost."""
         if self._prepared is None:
-            batches, whole = self._loss.batches, self._loss.coupled
-            cost = self._checked_cost(*batches[0])
+            batches, whole, exact = self._loss.batches, self._loss.coupled, self.differences is None
+            cost = self._cost(exact)
+            if cost.each > cost.room(self._memory) and self._loss.blocks.found:
+                self._loss.recomputes_blocks = True
+                cost = self._cost(exact)
             longest = max(self._loss.batches.sizes)
             most = longest if whole else cost.fitting(longest, self._memory)
-            whole = whole or (most < longest and not self._separable(most))
+            whole = whole or (most < longest and not has_parts(self._loss, most))
             # Held by its graphs, the operator would keep gigabytes of them until a collection of cycles.
             own = weakref.proxy(self)
             self._prepared = Graphs(
@@ -244,38 +273,25 @@ class LossOperator(BatchMean):
                 cost,
                 most=longest if whole else most,
                 memory=self._memory,
+                keep=exact,
+                note=self._note(),
             )
         return self._prepared
 
-    def _checked_cost(self, inputs: Tree, targets: Tree) -> Cost:
-        if not self._loss.coupled:
-            inputs, targets = some(inputs, slice(SAMPLE)), some(targets, slice(SAMPLE))
+    def _note(self) -> str:
+        loss, parts = self._loss, []
+        if self._of_gradients and loss.logits.found:
+            whole = loss.logits.whole
+            parts.append(f"all logits at once, for {whole}" if whole else "logits by chunks")
+        if loss.recomputes_blocks:
+            parts.append("what is in the network's blocks computed again for each product")
+        return ", ".join(parts)
 
-        def outputs() -> Tensor:
-            return flat(self._loss.outputs(inputs))
+    def _cost(self, exact: bool) -> Cost:
+        build, times = (self._graph, self._times) if exact else (self._loss_graph, None)
+        return preflight(self._loss, build, times, OTHERWISE if self._of_gradients else "")
 
-        with torch.enable_grad(), self._loss.exact(), explained(self._loss.model, outputs):
-            check_repeats(outputs)
-            check_loss(self._loss)
-            graph, cost = measured(self._graph, (inputs, targets), whole=self._loss.coupled)
-            if once_differentiable(graph):
-                raise once_error(self._loss.model, outputs)
-            check_symmetric(lambda v: self._times(graph, v), self._loss.center)
-        return cost
-
-    @torch.no_grad()
-    def _separable(self, most: int) -> bool:
-        """Say whether every batch's loss is the mean of its parts', as for most losses, but not for all."""
-        with self._loss.plainly(), self._loss.exact():
-            for batch, whole in zip(self._loss.batches, self._loss.losses.double(), strict=True):
-                parts = cut(batch, most)
-                sums = [count(x) * self._loss.on_batch(x, y).double() for x, y in parts]
-                if not close(torch.stack(sums).sum() / count(batch[0]), whole, self.dtype):
-                    return False
-        return True
-
-    def _check_used(self, value: Tensor) -> None:
-        if not value.requires_grad:
-            raise UserError(
-                "the loss does not depend on the trainable parameters; check the model and the loss"
-            )
+    def _loss_graph(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
+        loss = self._loss.on_batch(inputs, targets)
+        self._loss.check_used(loss)
+        return (loss,), loss.detach()

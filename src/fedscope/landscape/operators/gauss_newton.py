@@ -25,12 +25,12 @@ class GaussNewton(LossOperator):
 
     def _graph(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
         outputs = one_tensor(self._loss.outputs(inputs))
-        self._check_used(outputs)
+        self._loss.check_used(outputs)
         dual = torch.zeros_like(outputs, requires_grad=True)
         transposed = pulled((outputs,), self._loss.parameters, (dual,), again=True)  # Jᵀu, linear in u
         point = outputs.detach().requires_grad_(True)
         loss = self._loss.of(point, targets)
-        self._check_used(loss)
+        self._loss.check_used(loss)
         (slope,) = torch.autograd.grad(loss, point, create_graph=True)
         return (*transposed, outputs, dual, point, slope), loss.detach()
 

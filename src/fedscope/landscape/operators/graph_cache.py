@@ -1,16 +1,16 @@
 """How a pass over the data is cut into autograd graphs, and which of them are kept for the next pass.
 
 A product with A_b needs a graph (two thirds of the work is then still to do; a kept graph saves the rest).
-A graph's memory is f + s·n for n samples, measured on two small graphs. Batches are cut so that s·n stays
-near 512 MiB, where it was as fast as any and memory is bounded; as many as the budget allows are kept.
+A graph's memory is f + s·n for n samples, measured on two small graphs: what it keeps beside the network's
+weights, and what it consists of, such as a gradient. Batches are cut so that s·n stays near 512 MiB, where it
+was as fast as any and memory is bounded; as many as the budget allows are kept.
 
 How batches are cut depends on the network, the batches and ``memory`` alone, never on what happens to be
 free: the same inputs give the same bits.
 """
 
-import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from torch import Tensor
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.streamed import Batch
-from fedscope.landscape.loss.trees import Tree, count, leaves, some
+from fedscope.landscape.loss.trees import Tree, count, leaves, slices, some
 
 Graph = tuple[Tensor, ...]
 """The tensors of some samples, with their graphs, that every product begins at."""
@@ -41,6 +41,7 @@ class Plan:
     kept: int  # of them, between products
     size: int  # bytes of the largest graph
     memory: int  # bytes that graphs may take, the kept ones and the one at work
+    note: str = ""  # what graphs do not keep but compute again, or why they keep it
 
     @property
     def together(self) -> int:
@@ -50,7 +51,7 @@ class Plan:
     def __str__(self) -> str:
         return (
             f"{self.graphs} graphs of at most {self.microbatch} samples ({self.size / 2**20:.0f} MiB), "
-            f"{self.kept} kept between products"
+            f"{self.kept} kept between products" + (f"; {self.note}" if self.note else "")
         )
 
 
@@ -68,11 +69,15 @@ class Cost:
     def fitting(self, longest: int, memory: int | None) -> int:
         """Return the most samples, at least one and at most ``longest``, whose graph stays within bounds.
 
-        What does not grow with the samples (weights) counts against ``memory`` alone: smaller parts would not
-        make it smaller.
+        What does not grow with the samples (a gradient of all weights) counts against ``memory`` alone:
+        smaller parts would not make it smaller.
         """
-        room = _WORKING if memory is None else min(memory - self.fixed, _WORKING)
+        room = self.room(memory)
         return longest if self.each * longest <= room else max(1, int(room / self.each))
+
+    def room(self, memory: int | None) -> float:
+        """Return the bytes that the samples of a graph may take."""
+        return _WORKING if memory is None else min(memory - self.fixed, _WORKING)
 
 
 class Graphs:
@@ -84,6 +89,8 @@ class Graphs:
         size: (samples) ↦ bytes of a graph.
         most: samples of a graph; as many as the longest batch has where batches cannot be cut.
         memory: bytes, or None for a quarter of what is free, at most 4 GiB.
+        keep: whether any is kept; not where the weights move between products.
+        note: what ``build`` leaves out of graphs, for the plan.
 
     Raises:
         UserError: batches cannot be cut and one exceeds the ``memory`` that was given.
@@ -97,6 +104,8 @@ class Graphs:
         *,
         most: int,
         memory: int | None,
+        keep: bool = True,
+        note: str = "",
     ) -> None:
         self._build, self._batches = build, batches
         self._parts = [slices(samples, most) for samples in batches.sizes]
@@ -115,9 +124,10 @@ class Graphs:
         self.plan = Plan(
             max(counts),
             len(sizes),
-            _kept(sizes, budget),
+            _kept(sizes, budget) if keep else 0,
             max(sizes),
             budget,
+            note,
         )
         self._kept: dict[tuple[int, int], Graph] = {}
         self._losses: dict[tuple[int, int], Tensor] = {}
@@ -149,21 +159,32 @@ class Graphs:
         return graph
 
 
-def measured(build: Build, batch: Batch, *, whole: bool) -> tuple[Graph, Cost]:
-    """Return a batch's graph, and what graphs cost by it and, unless only ``whole`` will do, by its half."""
+def measured(
+    build: Build, batch: Batch, *, whole: bool, weights: Iterable[Tensor] = ()
+) -> tuple[Graph, Cost]:
+    """Return a batch's graph, and what graphs cost by it and, unless only ``whole`` will do, by its half.
+
+    Args:
+        build: makes a graph.
+        batch: the samples.
+        whole: there are no parts of them.
+        weights: that are in memory without any graph.
+    """
     inputs, targets = batch
     samples = count(inputs)
     half = samples if whole else max(1, samples // 2)
-    graph, size = _saved_bytes(lambda: build(inputs, targets)[0])
+    known = {tensor.untyped_storage().data_ptr() for tensor in weights}
+    graph, size = _saved_bytes(lambda: build(inputs, targets)[0], known)
     if half == samples:
-        return graph, Cost(0, size / samples)
-    _, less = _saved_bytes(lambda: build(some(inputs, slice(half)), some(targets, slice(half)))[0])
+        own = min(size, sum(tensor.nbytes for tensor in graph))
+        return graph, Cost(own, (size - own) / samples)
+    _, less = _saved_bytes(lambda: build(some(inputs, slice(half)), some(targets, slice(half)))[0], known)
     each = (size - less) / (samples - half)
     return graph, Cost(max(0.0, size - each * samples), each)
 
 
-def _saved_bytes(build: Callable[[], Graph]) -> tuple[Graph, int]:
-    """Return a graph and the bytes of the distinct storages that it holds on to."""
+def _saved_bytes(build: Callable[[], Graph], known: Set[int]) -> tuple[Graph, int]:
+    """Return a graph and the bytes of the distinct storages that it holds on to, but for the ``known``."""
     storages: dict[int, torch.UntypedStorage] = {}  # alive, or one freed on the way would lend its place
 
     def seen(tensor: Tensor) -> Tensor:
@@ -173,18 +194,9 @@ def _saved_bytes(build: Callable[[], Graph]) -> tuple[Graph, int]:
 
     with torch.autograd.graph.saved_tensors_hooks(seen, lambda tensor: tensor):
         graph = build()
-    return graph, sum(storage.nbytes() for storage in storages.values())
-
-
-def cut(batch: Batch, most: int) -> list[Batch]:
-    """Return a batch in near-equal parts of at most ``most`` samples."""
-    return [(some(batch[0], rows), some(batch[1], rows)) for rows in slices(count(batch[0]), most)]
-
-
-def slices(samples: int, most: int) -> list[slice]:
-    """Return near-equal stretches of at most ``most`` samples."""
-    rows = torch.arange(samples).tensor_split(math.ceil(samples / most))
-    return [slice(int(part[0]), int(part[-1]) + 1) for part in rows]
+        for tensor in graph:
+            seen(tensor)
+    return graph, sum(storage.nbytes() for at, storage in storages.items() if at not in known)
 
 
 def _length(rows: slice) -> int:

@@ -1,4 +1,4 @@
-"""The Hessian of a model's mean loss, by double backward (Pearlmutter 1994)."""
+"""The Hessian of a model's mean loss, by double backward (Pearlmutter 1994) or by finite differences."""
 
 import torch
 from torch import Tensor
@@ -13,9 +13,10 @@ from fedscope.landscape.operators.graph_cache import Graph
 class Hessian(LossOperator):
     """H = Σ_b (n_b/N)·∇²loss_b(w). Arguments and errors as of :class:`LossOperator`."""
 
+    _of_gradients = True
+
     def _graph(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
-        loss = self._loss.on_batch(inputs, targets)
-        self._check_used(loss)
+        (loss,), _ = self._loss_graph(inputs, targets)
         gradients = pulled((loss,), self._loss.parameters, (torch.ones_like(loss),), again=True)
         return gradients, loss.detach()
 

@@ -34,6 +34,7 @@ class Subspace(Printed):
     matvecs: int  # products it cost
     rounded: Tensor | None = None  # (m,) float64: bounds on what storage took from each column of A Qᵀ
     beyond: Tensor | None = None  # (B, m, d) float64 on the CPU: Q A_b (1 − P) S, E[S Sᵀ] = 1, if sketched
+    error: float = 0.0  # a bound on ‖E‖_F, E what the products with Qᵀ are off by (``Product.error``)
 
     @property
     def basis(self) -> Tensor:
@@ -100,6 +101,6 @@ class Remainder(Wrapper):
         inner = self._basis.without(rows)
         outer = None if onto is None else through(onto, self._basis.without)
         return [
-            Product(self._basis.without(product.vector), product.forms, product.onto)
+            replace(product, vector=self._basis.without(product.vector))
             for product in self._base._apply(inner, outer)
         ]

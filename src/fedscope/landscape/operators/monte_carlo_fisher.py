@@ -121,7 +121,7 @@ class MonteCarloFisher(LossOperator):
 
     def _graph(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
         outputs = one_tensor(self._loss.outputs(inputs))
-        self._check_used(outputs)
+        self._loss.check_used(outputs)
         dual = torch.zeros_like(outputs, requires_grad=True)
         transposed = pulled((outputs,), self._loss.parameters, (dual,), again=True)  # Jᵀu, linear in u
         loss = self._loss.of(outputs.detach(), targets)

@@ -5,6 +5,8 @@ largest one decides whether a step of Adam with s as it is diverges on a quadrat
 "Adaptive gradient methods at the edge of stability", section 2).
 """
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -34,7 +36,8 @@ class Preconditioned(Wrapper):
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
         found = self._base._apply(self._scaled(rows), None if onto is None else through(onto, self._scaled))
-        return [Product(self._scaled(one.vector), one.forms, one.onto) for one in found]
+        largest = float(self._root.max())
+        return [replace(one, vector=self._scaled(one.vector), error=largest * one.error) for one in found]
 
     def sample_forms(self, v: Tensor) -> Tensor | None:
         """Return those of the base with P^(-1/2) v."""

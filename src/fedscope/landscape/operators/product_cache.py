@@ -88,9 +88,15 @@ class Journaled(Wrapper):
         except (UserError, OSError, ValueError, KeyError, EOFError, BadZipFile):
             return None
         self._room.left -= len(stored)
-        vectors, forms, onto = parts["vectors"].to(self.dtype), parts.get("forms"), parts.get("onto")
+        vectors, errors = parts["vectors"].to(self.dtype), parts.get("errors")
+        forms, onto = parts.get("forms"), parts.get("onto")
         return [
-            Product(vector, None if forms is None else forms[i], None if onto is None else onto[i])
+            Product(
+                vector,
+                None if forms is None else forms[i],
+                None if onto is None else onto[i],
+                *(errors[i].tolist() if errors is not None else ()),
+            )
             for i, vector in enumerate(vectors)
         ]
 
@@ -99,6 +105,9 @@ class Journaled(Wrapper):
             "vectors": [product.vector for product in products],
             "forms": [product.forms for product in products if product.forms is not None],
             "onto": [product.onto for product in products if product.onto is not None],
+            "errors": [
+                torch.tensor(errors, dtype=torch.float64) for errors in map(_errors, products) if any(errors)
+            ],
         }
         arrays: dict[str, Any] = {
             name: _known(torch.stack(part)).cpu().numpy() for name, part in parts.items() if part
@@ -124,6 +133,10 @@ def _key(rows: Tensor, onto: Tensor | None) -> str:
     if onto is not None:
         digest.update(octets(_columns(onto)))
     return digest.hexdigest()[:32]
+
+
+def _errors(product: Product) -> tuple[float, float]:
+    return product.error, product.form_error
 
 
 def _columns(onto: Tensor | Onto) -> Tensor:

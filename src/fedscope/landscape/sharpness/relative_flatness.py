@@ -9,6 +9,8 @@ symmetric operator on the layer's own coordinates. The second measure of their p
     κ_max = Σ_s ‖w_s‖² λ_max(H_{s,s}).
 """
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
@@ -148,11 +150,12 @@ class _Weighed(Wrapper):
         super().__init__(base)
         values, vectors = torch.linalg.eigh(rows @ rows.T)
         self._root = (vectors * values.clamp(min=0).sqrt()) @ vectors.T
+        self._norm = float(values.clamp(min=0).max().sqrt())
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
         pulled = None if onto is None else self._mixed(onto)
         found = self._base._apply(self._mixed(rows), pulled)
-        return [Product(self._mixed(p.vector[None])[0], p.forms, p.onto) for p in found]
+        return [replace(p, vector=self._mixed(p.vector[None])[0], error=self._norm * p.error) for p in found]
 
     def _mixed(self, vectors: Tensor) -> Tensor:
         """Return (G^½ ⊗ 1) of (r, n) vectors."""
@@ -171,7 +174,7 @@ class _Row(Operator):
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
         found = self._base._apply(self._padded(rows), None if onto is None else self._padded(onto))
-        return [Product(p.vector[self._span], p.forms, p.onto) for p in found]
+        return [replace(p, vector=p.vector[self._span]) for p in found]
 
     def _padded(self, vectors: Tensor) -> Tensor:
         whole = vectors.new_zeros(len(vectors), self._base.shape[0])

@@ -4,7 +4,7 @@ Thick-restarted Lanczos finds them. The residual ‖Hv − λv‖ follows from t
 orthogonalisation measured, with a bound on what storing rows in the operator's dtype lost, and costs no
 product. For a symmetric H an eigenvalue lies within the residual of λ (Parlett 1998, theorem 4.5.1), so the
 residual is an error bound on the value, for the operator as it computes: what its own rounding does to the
-products is ``noise``.
+products is ``noise``. Errors that products say they have (``Product.error``) are in it (``verified``).
 
 That an eigenvalue is near does not say that it is the i-th. For one at an end the random start tells how
 likely a further one has been passed over (``unseen``). A start sees one copy of a multiple eigenvalue, so for
@@ -31,6 +31,7 @@ from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from fedscope.landscape.spectral.krylov.missed import Look, look
 from fedscope.landscape.spectral.krylov.ritz import Goal, Ritz, Wanted, Which, seen
 from fedscope.landscape.spectral.krylov.starting_vector import RANDOM_PART, Start, starting_vector
+from fedscope.landscape.spectral.krylov.verified import verified
 from fedscope.landscape.spectral.results import Eigenpairs
 
 MEMORY = 4 << 30  # bytes
@@ -106,6 +107,7 @@ def top_eigenpairs(
     if start is None and found.converged:
         found = found if bool(found.certified.all()) else search.completed(found)
         found = replace(found, converged=bool(found.certified.all()))
+    found = search.verified(found, certain=start is None) if search.inexact else found
     among = most_bias(
         found.bias_data, found.values.flip(0), torch.arange(pairs).flip(0)
     )  # copies are near too
@@ -137,7 +139,7 @@ class _Search:
         self._budget, self._rows, self._progress = budget, rows, progress
         self._goal: Goal | None = None
         self._inner, self._known = 0.0, ""
-        self.spent = 0
+        self.spent, self.inexact = 0, False
 
     def first(self, start: Tensor, random_part: float) -> Eigenpairs | None:
         """Return what one start finds; None after a product that was not finite."""
@@ -155,6 +157,7 @@ class _Search:
             if krylov.steps >= wanted.pairs and (last or full or _is_due(krylov.steps)):
                 ritz = Ritz.of(krylov, wanted, self._tol)
                 self._goal, self._inner, self._known = ritz.goal, ritz.inner, ritz.text
+                self.inexact = krylov.error > 0
             self._tell(krylov.matvecs)
             if ritz and (last or ritz.settled):
                 sure = seen(krylov, ritz.goal, ritz.values, random_part)
@@ -223,6 +226,11 @@ class _Search:
             rest, size = image - value * v.double(), float(v.double().norm())
             found.append(float(rest.norm()) / size + torch.finfo(v.dtype).eps * float(image.norm()))
         return torch.tensor(found, dtype=torch.float64)
+
+    def verified(self, found: Eigenpairs, *, certain: bool) -> Eigenpairs:
+        assert self._goal
+        self._tell(len(found.values), before=self.spent)
+        return verified(self._op, found, replace(self._goal, error=0.0), certain=certain)
 
     def _tell(self, taken: int, before: int = 0) -> None:
         self.spent = before + taken

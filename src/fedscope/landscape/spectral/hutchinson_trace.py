@@ -59,7 +59,8 @@ def trace(
 
     ``stderr_probe`` is the error on these samples, with ``dof_probe`` degrees of freedom. ``stderr_data`` is
     that of the samples as a draw from their population, from the batches' own trace estimates; it is
-    corrected for the probes' noise in them (see ``probed_data_error``).
+    corrected for the probes' noise in them (see ``probed_data_error``). ``error`` bounds what products that
+    are not exact have moved the value by (``Product.form_error``), and is in the intervals.
     A sampler that ends (``orthogonal``) gives the exact value, with ``stderr_probe`` 0. A non-finite product
     ends the run and the value is not finite.
 
@@ -174,7 +175,7 @@ class _Run:
 
     def _growth_pays(self, rtol: float) -> bool:
         known, tally = self._tally.known, self._tally
-        if tally.needed(rtol) <= tally.probes:
+        if tally.needed(rtol) <= tally.probes or tally.error:  # images of inexact products stay as they are
             return False
         if known is None or len(known.rows) <= STEPS:
             return True

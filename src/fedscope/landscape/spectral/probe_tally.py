@@ -40,11 +40,20 @@ class TraceTally:
         self._sum = torch.zeros(op.shape[0], dtype=torch.float64, device=op.device)  # of z ⊙ Rz
         self._batches: list[Tensor] = []  # M × (B,): the batches' traces, as each probe estimates them
         self._variance: tuple[float, float] | None = None  # of zᵀRz, and its degrees of freedom
+        self._errors: list[float] = []  # of each zᵀRz
 
     @property
     def probes(self) -> int:
         """M: products added."""
         return len(self._forms)
+
+    @property
+    def error(self) -> float:
+        """A bound on what the products' own errors have moved the estimate by."""
+        known = self.known
+        exact_part = math.sqrt(len(known.basis)) * known.error if known else 0.0  # |tr M| ≤ √m·‖M‖_F
+        errors = torch.tensor(self._errors, dtype=torch.float64)  # signed: those of rounding cancel
+        return exact_part + abs(float(errors.mean())) + 3 * float(errors.norm()) / len(errors)
 
     @property
     def finite(self) -> bool:
@@ -65,6 +74,7 @@ class TraceTally:
     def add(self, z: Tensor, product: Product) -> None:
         """Add one probe and its product with the remainder."""
         self._count(z, product.vector)
+        self._errors.append(product.form_error)
         if product.forms is not None and self.known is None:
             self._batches.append(product.forms.cpu())
         elif product.forms is not None and self.known and self.known.batches is not None:
@@ -121,6 +131,7 @@ class TraceTally:
             deflated=len(self.known.rows) if self.known else 0,
             samples=tuple(known + form for form in self._forms),
             batches=tuple(torch.stack(self._batches).mean(0).tolist()) if self._batches else (),
+            error=self.error,
         )
 
     def _count(self, z: Tensor, image: Tensor) -> None:

@@ -60,7 +60,10 @@ def probe_mean(values: Tensor, exact: bool) -> Estimate:
 
 @dataclass(frozen=True, repr=False)
 class Eigenpairs(Printed):
-    """Eigenvalues at an end of the spectrum, each certified by its residual ‖Hv − λv‖."""
+    """Eigenvalues at an end of the spectrum, each certified by its residual ‖Hv − λv‖.
+
+    The errors of products that are not exact (``Product.error``) are in the residuals.
+    """
 
     values: Tensor  # (k,) float64, descending
     vectors: Tensor  # (n, k) in the operator's dtype, unit columns
@@ -157,15 +160,19 @@ class Trace(Printed):
     samples: tuple[float, ...] = ()  # M: the estimate by each probe, the exact part included
     batches: tuple[float, ...] = ()  # B: the estimate for each batch's part of H
     probed: Probed | None = None  # the first probes, where they were to be kept
+    error: float = 0.0  # a bound on what inexact products moved the value by
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Return the confidence interval of the trace on these samples: the probes' error alone."""
-        return interval(self.value, self.stderr_probe, self.dof_probe, level)
+        """Return the confidence interval of the trace on these samples: the probes' error, and ``error``."""
+        return self._wider(interval(self.value, self.stderr_probe, self.dof_probe, level))
 
     def population_interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return the confidence interval of the trace on the samples' population: both errors."""
         errors = (self.stderr_probe, self.dof_probe), (self.stderr_data, self.dof_data)
-        return interval(self.value, *combined(*errors), level)
+        return self._wider(interval(self.value, *combined(*errors), level))
+
+    def _wider(self, ends: tuple[float, float]) -> tuple[float, float]:
+        return ends[0] - self.error, ends[1] + self.error
 
 
 @dataclass(frozen=True, repr=False)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 from torch.distributed import ProcessGroup
@@ -141,7 +142,7 @@ def _criteria(
 ) -> Criteria:
     entry = {name: value for name, value in problem_entry(problem, request).items() if name not in _UNASKED}
     # else a block of the parameters would do for all of them, and augmented samples for the samples
-    entry = {"parameters": None, "loss": None, "augmented": None, **entry}
+    entry = {"parameters": None, "loss": None, "augmented": None, "products": None, **entry}
     version = (request.versions or {}).get("fedscope")
     uploads, rows = (origin.uploads, origin.rows_sha256) if origin else ({}, None)
     return Criteria(problem.sha256, entry, version, uploads, rows, more_probes)
@@ -155,6 +156,8 @@ def _question(problem: Problem, request: Request, participants: Participants | N
     for later in ("preconditioned", "blocks"):
         if not asked[later]:
             del asked[later]  # so that results from before it was there are found
+    if request.products == "exact":
+        del asked["products"]
     return {
         **asked,
         "versions": None,
@@ -192,7 +195,9 @@ def _measured(
         found = estimators.estimates(operator, participants, missing)
     form = PLAIN if request.engine == "pyhessian" else operator.form
     spent = time.perf_counter() - start
-    found = replace(found, form=form, seconds=spent, batch_sizes=operator.weights or ())
+    found = replace(
+        found, form=form, seconds=spent, batch_sizes=operator.weights or (), differences=operator.differences
+    )
     record = measured_record(problem, request, found, known.record if known else None)
     return HessianRecord.read(finite(record))
 
@@ -208,7 +213,11 @@ def curvature_of(
 ) -> Callable[..., LossOperator]:
     """Return what makes the operator of a model on batches, or of some of its parameters."""
     kind, chosen = OPERATORS[request.operator], request.parameters or None
-    drawn = {"seed": stream_key(problem.source.seed, "labels")} if kind is MonteCarloFisher else {}
+    own: dict[str, Any] = {}  # arguments of the kind
+    if kind is MonteCarloFisher:
+        own["seed"] = stream_key(problem.source.seed, "labels")
+    if kind is Hessian:
+        own["products"] = request.products
 
     def curvature(
         model: nn.Module, batches: Batches, parameters: Sequence[str] | None = chosen
@@ -216,7 +225,7 @@ def curvature_of(
         few = BATCHES if next(model.parameters()).device.type == "cpu" else FEW_BATCHES
         return kind(
             model, problem.loss_fn, batches, bn=request.bn, parameters=parameters, group=group,
-            deal=few if request.certified else None, memory=resources.graphs, **drawn,
+            deal=few if request.certified else None, memory=resources.graphs, **own,
         )  # fmt: skip
 
     return curvature

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fedscope.landscape.loss.forms import PLAIN, Form
+from fedscope.landscape.operators.products.finite_differences import FiniteDifferences
 from fedscope.landscape.published.resampling import Loader
 from fedscope.landscape.spectral.results import Density, Eigenpairs, Trace
 from fedscope.records.entries import Record, density_entry, eigenvalues, trace_entry
@@ -31,6 +32,7 @@ class Estimates:
     form: Form = PLAIN  # of the products
     batch_sizes: tuple[int, ...] = ()  # of the products
     seconds: float = 0.0  # that it took
+    differences: FiniteDifferences | None = None  # that the products were; None: exact
 
     @property
     def matvecs(self) -> int:
@@ -51,6 +53,7 @@ def problem_entry(problem: Problem, request: Request) -> Record:
         "bn": request.bn,
         "operator": request.operator,
         **({"parameters": " ".join(request.parameters)} if request.parameters else {}),
+        **({"products": request.products} if request.products != "exact" else {}),
         "engine": request.engine,
         "reading": request.reading,
     }
@@ -77,6 +80,7 @@ def measured_record(
         if found.preconditioned
         else known.get("preconditioned"),
         "cross_client": found.clients.record() if found.clients else known.get("cross_client"),
+        **({"step": found.differences.step.length} if found.differences else {}),
         "matvecs": found.matvecs + known.get("matvecs", 0),
         "seconds": found.seconds + known.get("seconds", 0.0),
         "versions": dict(request.versions or {}),
@@ -115,7 +119,7 @@ def _ends(entries: list[Record], request: Request) -> list[Record]:
 def _reached(total: Trace, request: Request) -> bool | None:
     if not request.certified:
         return None
-    return bool(request.probes or total.stderr_probe <= request.trace_rtol * abs(total.value))
+    return bool(request.probes or total.stderr_probe + total.error <= request.trace_rtol * abs(total.value))
 
 
 def _resampled(problem: Problem, source: Loader, resampling: Resampling) -> Record:

@@ -117,7 +117,7 @@ def bases(targets: Targets, request: Request, checkpoint: Path) -> list[Basis]:
 
 def keep_bases(bases: Iterable[Basis], record: HessianRecord, remarks: Sequence[str]) -> None:
     """Store the checkpoint, problem and clients of a record, and the remarks on it, for later requests."""
-    entry = {"parameters": None, "loss": None, **record.problem.to_json()}
+    entry = {"parameters": None, "loss": None, "products": None, **record.problem.to_json()}
     entry = {name: value for name, value in entry.items() if name not in UNASKED}
     cross = record.cross_client
     known = cross is not None and cross.uploads is not None and (cross.rows_sha256 or cross.data == "global")
@@ -151,7 +151,8 @@ def answer(place: Place, targets: Targets, request: Request) -> tuple[HessianRec
 
 def _basis(targets: Targets, request: Request, checkpoint: Path, *, clients: bool) -> Path:
     """Return the file of the basis, which is named by the operator and samples, not by the quantities."""
-    measured = replace(targets, checkpoints=()), request.bn, request.operator, request.parameters
+    how = () if request.products == "exact" else (request.products,)
+    measured = replace(targets, checkpoints=()), request.bn, request.operator, request.parameters, *how
     compared = (request.cross_client.weights, request.cross_client.data) if clients else None
     return _file(targets, basis=measured, checkpoint=checkpoint, clients=compared)
 

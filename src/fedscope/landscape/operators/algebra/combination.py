@@ -89,7 +89,13 @@ class Combination:
                 forms = None if forms is None else forms + self.shift * _square(v)
                 if inner is not None and onto is not None:
                     inner = inner + self.shift * (onto @ v).double()
-            products.append(replace(of_terms[0], vector=vector, forms=forms, onto=inner))
+            error = sum(abs(c) * term.error for c, term in zip(factors, of_terms, strict=True))
+            form_error = sum(c * term.form_error for c, term in zip(factors, of_terms, strict=True))
+            products.append(
+                replace(
+                    of_terms[0], vector=vector, forms=forms, onto=inner, error=error, form_error=form_error
+                )
+            )
         return products
 
     def sample_forms(self, v: Tensor) -> Tensor | None:

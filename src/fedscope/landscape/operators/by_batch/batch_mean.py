@@ -5,7 +5,7 @@ rows of a basis, and their diagonals. They come with the products and cost none.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -75,17 +75,27 @@ class BatchMean(Operator):
         return self._mean(rows, onto)
 
     def _mean(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
+        totals, forms, projections = self._sums(self.batch_products, rows, onto)
+        return [
+            Product(total.to(self.dtype), forms[i], None if projections is None else projections[i])
+            for i, total in enumerate(totals)
+        ]
+
+    def _sums(
+        self, products_of: Callable[[int, Tensor], Tensor], rows: Tensor, onto: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return Σ_b (n_b/N)·x_b (m, n) of x_b = ``products_of(b, rows)``, all vᵀx_b, and all onto·x_b."""
         if self._group is not None:
-            return self._shared_mean(rows, onto, self._group)
+            return self._shared_sums(products_of, rows, onto, self._group)
         count = len(self._counts)
         totals = torch.zeros_like(rows, dtype=torch.float64)
         forms = totals.new_zeros(len(rows), count)
         projections = None if onto is None else totals.new_zeros(len(rows), count, len(onto))
-        mine, some_at_a_time = range(count), max(1, IMAGES // (rows.numel() * rows.itemsize))
-        for first in range(0, len(mine), some_at_a_time):
-            together, images = mine[first : first + some_at_a_time], []
+        some_at_a_time = max(1, IMAGES // (rows.numel() * rows.itemsize))
+        for first in range(0, count, some_at_a_time):
+            together, images = range(first, min(first + some_at_a_time, count)), []
             for b in together:
-                products = self._products_of(b, rows)
+                products = self._shaped(b, products_of(b, rows), rows)
                 totals.add_(products, alpha=self._counts[b] / sum(self._counts))
                 forms[:, b] = torch.linalg.vecdot(rows.double(), products)
                 if onto is not None:
@@ -93,15 +103,18 @@ class BatchMean(Operator):
             if onto is not None and projections is not None:
                 inner = (onto @ torch.cat(images).T).T.double()
                 projections[:, list(together)] = inner.view(len(together), len(rows), -1).transpose(0, 1)
-        return [
-            Product(total.to(self.dtype), forms[i], None if projections is None else projections[i])
-            for i, total in enumerate(totals)
-        ]
+        return totals, forms, projections
 
-    def _shared_mean(self, rows: Tensor, onto: Tensor | None, group: ProcessGroup) -> list[Product]:
-        """Return the products, made by all processes: a batch each in every round.
+    def _shared_sums(
+        self,
+        products_of: Callable[[int, Tensor], Tensor],
+        rows: Tensor,
+        onto: Tensor | None,
+        group: ProcessGroup,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return the same, made by all processes: a batch each in every turn.
 
-        After a round every process gets its coordinates of all products, adds them in the order of the
+        After a turn every process gets its coordinates of all products, adds them in the order of the
         batches, and projects them on its coordinates of a basis that is shared as well. So the bits do not
         depend on how many processes there are.
         """
@@ -111,14 +124,13 @@ class BatchMean(Operator):
         projections = None if onto is None else forms.new_zeros(len(rows), count, len(onto))
         shared = onto if isinstance(onto, Onto) and onto.shards.shared else None
         for first in range(0, count, shards.ranks):
-            b = first + shards.rank
-            own = self._products_of(b, rows) if b < count else torch.zeros_like(rows, dtype=torch.float64)
+            b, own = first + shards.rank, torch.zeros_like(rows, dtype=torch.float64)
             if b < count:
+                own = self._shaped(b, products_of(b, rows), rows)
                 forms[:, b] = torch.linalg.vecdot(rows.double(), own)
-            if b < count and onto is not None and projections is not None and not shared:
-                projections[:, b] = (onto @ own.to(self.dtype).T).T.double()
-            batches = range(first, min(first + shards.ranks, count))
-            received = shards.exchanged(own)
+                if onto is not None and projections is not None and not shared:
+                    projections[:, b] = (onto @ own.to(self.dtype).T).T.double()
+            batches, received = range(first, min(first + shards.ranks, count)), shards.exchanged(own)
             for other, products in zip(batches, received, strict=False):
                 totals.add_(products, alpha=self._counts[other] / sum(self._counts))
             if shared and projections is not None:
@@ -127,14 +139,9 @@ class BatchMean(Operator):
                 for other, products in zip(batches, received, strict=False):
                     projections[:, other] = shared.seen(products.to(self.dtype)).T
         add_up(group, forms, None if shared else projections)
-        vectors = shards.whole(totals.to(self.dtype))
-        return [
-            Product(vector, forms[i], None if projections is None else projections[i])
-            for i, vector in enumerate(vectors)
-        ]
+        return shards.whole(totals), forms, projections
 
-    def _products_of(self, b: int, rows: Tensor) -> Tensor:
-        products = self.batch_products(b, rows)
+    def _shaped(self, b: int, products: Tensor, rows: Tensor) -> Tensor:
         if products.shape != rows.shape:
             raise ValueError(
                 f"the products of batch {b} have shape {tuple(products.shape)}; expected {tuple(rows.shape)}"
@@ -149,7 +156,7 @@ class BatchMean(Operator):
         blocks, lengths = totals.new_zeros(m, count, len(self.blocks)), [length for _, length in self.blocks]
         inner, gram = totals.new_zeros(m, count, len(onto)), totals.new_zeros(count, m, m)
         for b in share(count, self._group):
-            parts = self._products_of(b, probes) * probes
+            parts = self._shaped(b, self.batch_products(b, probes), probes) * probes
             totals.add_(parts, alpha=self._counts[b] / sum(self._counts))
             blocks[:, b] = torch.stack([piece.sum(1) for piece in parts.split(lengths, 1)], 1)
             inner[:, b] = (parts.to(self.dtype) @ onto.T).double()

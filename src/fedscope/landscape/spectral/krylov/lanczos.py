@@ -45,6 +45,7 @@ class Lanczos:
         betas: the β of each step, with which the next row was coupled; exactly 0 marks a breakdown.
         coupling: b, float64 on the CPU.
         finite: False once a product was not finite; no further step may be taken.
+        error: a bound on the Frobenius norm of what the products themselves are off by.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Lanczos:
         self._images = torch.zeros(len(counts), self._sketched, 0, dtype=torch.float64)  # Sᵀ A_b Qᵀ
         self._scale = 0.0  # of ‖A‖
         self._lost = 0.0  # ‖E‖_F², a bound, but for what is in ``_rounded``
+        self.error = 0.0
         self._rounded = torch.zeros(0, dtype=torch.float64)  # bounds on E's columns: half precision
         self.steps = self.matvecs = 0
         self.alphas: list[float] = []
@@ -95,7 +97,7 @@ class Lanczos:
         process._lost = m * (process.eps * process._scale) ** 2
         process._rounded = torch.zeros(m, dtype=torch.float64) if known.rounded is None else known.rounded
         process.steps, process.matvecs = m, known.matvecs
-        process.coupling = known.coupling.clone()
+        process.coupling, process.error = known.coupling.clone(), known.error
         return process
 
     @property
@@ -167,6 +169,7 @@ class Lanczos:
             coupling=self.coupling,
             matvecs=self.matvecs,
             beyond=self._beyond(),
+            error=self.error,
             rounded=None if self._rows.plain else self._rounded,
         )
 
@@ -192,6 +195,7 @@ class Lanczos:
         if product is None:
             product = self._op.product(self._rows.row(m), onto=seen)
             self.matvecs += 1
+        self.error = math.hypot(self.error, product.error)
         by_batch = images = None
         if self._batches is not None and product.onto is not None:
             images, by_batch = product.onto[:, : self._sketched], product.onto[:, self._sketched :]

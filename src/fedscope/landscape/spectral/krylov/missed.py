@@ -6,7 +6,7 @@ probability, there is none (:mod:`fedscope.landscape.spectral.krylov.unseen`), w
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -38,7 +38,7 @@ class Deflated(Wrapper):
         images = [(self._rows @ product.vector).double().cpu() for product in found]
         self.along = torch.cat([self.along, *(image[:, None] for image in images)], dim=1)
         return [
-            Product(without(self._rows, one.vector) + self._shift * (v - within), one.forms, one.onto)
+            replace(one, vector=without(self._rows, one.vector) + self._shift * (v - within))
             for one, v, within in zip(found, rows, inside, strict=True)
         ]
 

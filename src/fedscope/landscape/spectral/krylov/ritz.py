@@ -74,22 +74,25 @@ class Goal:
     size: float  # largest magnitude of the spectrum
     scale: float  # that ``tol`` is relative to
     eps: float
+    error: float = 0.0  # of a product with a unit vector, a root mean square; 0 where products are exact
 
     def tolerances(self, values: Tensor) -> Tensor:
         """Return the residual that each value must reach.
 
         That is ``tol`` of the scale, where several are wanted and for the smallest also ``OWN`` of its own
-        size; and never less than ten roundings of the spectrum's size.
+        size; and never less than ten roundings of the spectrum's size. Of products with errors it is half of
+        that, for the other half is theirs, and never less than twice the error.
         """
         goal = torch.full_like(values, self.tol * self.scale)
         own = OWN * values.abs()
         if self.wanted.low or not self.wanted.alone:
             goal = torch.minimum(goal, own)
-        return goal.clamp(min=10 * self.eps * self.size)
+        goal = goal.clamp(min=10 * self.eps * self.size)
+        return (goal / 2).clamp(min=2 * self.error) if self.error else goal
 
     def margins(self, values: Tensor) -> Tensor:
         """Return how much further out than each value no other may lie."""
-        least = max(10 * self.eps * self.size, torch.finfo(values.dtype).tiny)
+        least = max(10 * self.eps * self.size, 2 * self.error, torch.finfo(values.dtype).tiny)
         return (max(OWN, self.tol) * values.abs()).clamp(min=least)
 
     def reaches(self, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -138,7 +141,7 @@ class Ritz:
         positions, size = wanted.among(theta), float(theta.abs().max())
         values, chosen = theta[positions], s[:, positions]
         scale = size if wanted.low or wanted.either else abs(float(theta[-1]))
-        goal = Goal(wanted, tol, size, scale, krylov.eps)
+        goal = Goal(wanted, tol, size, scale, krylov.eps, krylov.error / math.sqrt(krylov.steps))
         if wanted.either:
             inner = theta[theta.abs().argmin()]
         else:

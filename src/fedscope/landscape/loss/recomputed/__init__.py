@@ -1,0 +1,1 @@
+"""Parts of a network whose intermediate results are computed again instead of kept."""

@@ -1,0 +1,223 @@
+"""Logits of many classes, such as a vocabulary's, that are never all in memory at once.
+
+Within :class:`ChunkedLogits` the output layer of a network returns its inputs h in the form of the logits
+Wh + b that it would compute. Indexing, reshaping and transposing them moves h alone, and
+``torch.nn.functional.cross_entropy`` of them goes over chunks of positions, whose logits are computed again
+for each derivative. Anything else that is done with them computes them as a whole: the numbers are the same,
+and ``whole`` says what it was.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fedscope.landscape.loss.recomputed.functions import recomputed
+
+CLASSES = 4096  # of an output layer whose logits are chunked
+_CHUNK = 64 << 20  # bytes of a chunk's logits
+
+
+class ChunkedLogits:
+    """The output layer of a network, if it has one of so many classes: its largest linear layer.
+
+    Attributes:
+        whole: what was done with the logits that took all of them at once; empty if nothing.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        layers = [module for module in model.modules() if type(module) is nn.Linear]
+        largest = max(layers, key=lambda layer: layer.out_features, default=None)
+        self._layer = largest if largest and largest.out_features >= CLASSES else None
+        self.whole = ""
+
+    @property
+    def found(self) -> bool:
+        """Whether there is such a layer."""
+        return self._layer is not None
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Let the output layer return logits that are not computed."""
+        layer = self._layer
+        if layer is None or "forward" in layer.__dict__:  # one that is already something else
+            yield
+            return
+        layer.forward = lambda h: Logits.of(h, layer, self)  # type: ignore[method-assign,assignment]
+        try:
+            yield
+        finally:
+            del layer.forward
+
+
+class Logits(Tensor):
+    """Wh + b as a tensor without numbers: of shape (…, classes), or (samples, classes, …)."""
+
+    _inputs: Tensor  # h, (…, d)
+    _layer: nn.Linear
+    _owner: ChunkedLogits
+    _second: bool  # the classes are the second dimension, as cross_entropy has them
+
+    @classmethod
+    def of(cls, h: Tensor, layer: nn.Linear, owner: ChunkedLogits, *, second: bool = False) -> "Logits":
+        """Return the logits of a layer's inputs h (…, d)."""
+        shape = (*h.shape[:-1], layer.out_features)
+        if second:
+            shape = (shape[0], shape[-1], *shape[1:-1])
+        found: Logits = Tensor._make_wrapper_subclass(
+            cls, shape, dtype=h.dtype, device=h.device, requires_grad=False
+        )
+        found._inputs, found._layer, found._owner, found._second = h, layer, owner, second
+        return found
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in _KNOWN:
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
+        first = args[0] if args else None
+        if func in _MOVED and isinstance(first, Logits):
+            moved = _MOVED[func](first, *args[1:], **kwargs)
+            if moved is not None:
+                return moved
+        if func is F.cross_entropy and isinstance(first, Logits):
+            loss = first._cross_entropy(*args[1:], **kwargs)
+            if loss is not None:
+                return loss
+        return func(*map(_computed(func), args), **{name: _computed(func)(x) for name, x in kwargs.items()})
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        raise NotImplementedError(f"{func} of logits that are not computed")
+
+    def _moved(self, h: Tensor, *, second: bool | None = None) -> "Logits":
+        return Logits.of(h, self._layer, self._owner, second=self._second if second is None else second)
+
+    @torch.no_grad()
+    def largest(self) -> float:
+        """Return the size of the largest finite logit, by chunks."""
+        parts = self._inputs.reshape(-1, self._inputs.shape[-1]).split(self._chunk)
+        return max(
+            float(F.linear(h, self._layer.weight, self._layer.bias).nan_to_num_(0, 0, 0).abs_().max())
+            for h in parts
+        )
+
+    @property
+    def _chunk(self) -> int:
+        """Positions of a chunk."""
+        return max(1, _CHUNK // (self._layer.out_features * self._inputs.itemsize))
+
+    def _numbers(self, func: Any) -> Tensor:
+        self._owner.whole = self._owner.whole or str(getattr(func, "__name__", func))
+        logits = F.linear(self._inputs, self._layer.weight, self._layer.bias)
+        return logits.movedim(-1, 1) if self._second else logits
+
+    def _cross_entropy(self, target: Tensor, *rest: Any, **options: Any) -> Tensor | None:
+        """Return the loss by chunks; None where the call is of another kind."""
+        smoothing, ignored = options.pop("label_smoothing", 0.0), options.pop("ignore_index", -100)
+        weight, reduction = options.pop("weight", None), options.pop("reduction", "mean")
+        classes_last = self._second or self._inputs.ndim == 2
+        if rest or any(value is not None for value in options.values()) or not classes_last:
+            return None
+        if target.is_floating_point() or weight is not None or smoothing:
+            return None
+        h, labels = self._inputs.reshape(-1, self._inputs.shape[-1]), target.reshape(-1)
+        bias = () if self._layer.bias is None else (self._layer.bias,)
+        losses = [
+            recomputed(_losses(own, ignored), part, self._layer.weight, *bias)[0]
+            for part, own in zip(h.split(self._chunk), labels.split(self._chunk), strict=True)
+        ]
+        each = torch.cat(losses)
+        if reduction == "none":
+            return each.view(target.shape)
+        total = each.sum()
+        return total if reduction == "sum" else total / (labels != ignored).sum()
+
+
+def _losses(labels: Tensor, ignored: int) -> Callable[..., tuple[Tensor, ...]]:
+    def of(h: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor, ...]:
+        return (F.cross_entropy(F.linear(h, weight, bias), labels, ignore_index=ignored, reduction="none"),)
+
+    return of
+
+
+def _computed(func: Any) -> Callable[[Any], Any]:
+    def computed(value: Any) -> Any:
+        if isinstance(value, Logits):
+            return value._numbers(func)
+        return type(value)(map(computed, value)) if type(value) in (tuple, list) else value
+
+    return computed
+
+
+def _indexed(logits: Logits, index: Any) -> Logits | None:
+    """Return some positions; None where classes are chosen too."""
+    parts = list(index) if isinstance(index, tuple) else [index]
+    if any(part is ... for part in parts):
+        at = next(i for i, part in enumerate(parts) if part is ...)
+        parts[at : at + 1] = [slice(None)] * (logits.ndim - len(parts) + 1)
+    if logits._second or not all(isinstance(part, slice) for part in parts):
+        return None
+    all_classes = len(parts) < logits.ndim or parts.pop() == slice(None)
+    return logits._moved(logits._inputs[tuple(parts)]) if all_classes else None
+
+
+def _reshaped(logits: Logits, *shape: Any) -> Logits | None:
+    """Return them in a shape that ends in all classes."""
+    sizes = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
+    if (
+        logits._second
+        or sizes[-1] != logits.shape[-1]
+        or (-1 not in sizes and math.prod(sizes) != logits.numel())
+    ):
+        return None
+    return logits._moved(logits._inputs.reshape(*sizes[:-1], logits._inputs.shape[-1]))
+
+
+def _flattened(logits: Logits, start_dim: int = 0, end_dim: int = -1) -> Logits | None:
+    last = logits.ndim - 1
+    if logits._second or not 0 <= start_dim % logits.ndim <= end_dim % logits.ndim < last:
+        return None
+    return logits._moved(logits._inputs.flatten(start_dim, end_dim))
+
+
+def _transposed(logits: Logits, one: int, other: int) -> Logits | None:
+    """Return (samples, classes, positions) of (samples, positions, classes), and back."""
+    if logits.ndim != 3 or {one % 3, other % 3} != {1, 2}:
+        return None
+    return logits._moved(logits._inputs, second=not logits._second)
+
+
+def _permuted(logits: Logits, *order: Any) -> Logits | None:
+    sizes = tuple(order[0]) if len(order) == 1 and not isinstance(order[0], int) else order
+    return _transposed(logits, 1, 2) if sizes == (0, 2, 1) else None
+
+
+def _cast(logits: Logits, *to: Any, **options: Any) -> Logits | None:
+    wanted = [*to, *options.values()] or [torch.float32]
+    return logits if all(one in (logits.dtype, logits.device) for one in wanted) else None
+
+
+_MOVED: dict[Any, Callable[..., Logits | None]] = {
+    Tensor.__getitem__: _indexed,
+    Tensor.view: _reshaped, Tensor.reshape: _reshaped, torch.reshape: _reshaped,
+    Tensor.flatten: _flattened, torch.flatten: _flattened,
+    Tensor.transpose: _transposed, torch.transpose: _transposed,
+    Tensor.permute: _permuted, torch.permute: _permuted,
+    Tensor.contiguous: lambda logits: logits,
+    Tensor.float: _cast, Tensor.to: _cast,
+}  # fmt: skip
+_ATTRIBUTES = ("shape", "ndim", "dtype", "device", "requires_grad", "layout")
+_KNOWN = {
+    Tensor.size, Tensor.dim, Tensor.numel, Tensor.is_floating_point, torch.is_floating_point,
+    *(getattr(Tensor, name).__get__ for name in _ATTRIBUTES),
+}  # fmt: skip

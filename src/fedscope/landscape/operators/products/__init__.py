@@ -1,0 +1,1 @@
+"""Ways of computing products that need no second derivative, and what they cost in precision."""

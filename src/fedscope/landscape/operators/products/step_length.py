@@ -1,0 +1,48 @@
+"""The length of a finite difference's step at which its two errors balance, found by measurement.
+
+The truncation of a central difference falls as ε², the rounding in it grows as 1/ε. How two differences with
+steps ε and 2ε differ shows both. From the largest step down, that difference falls and then rises; the first
+minimum is taken (Moré and Wild 2012 find steps of noisy functions so). Below it lies what must not be taken
+for precision: a step too small to move rounded activations gives the same wrong difference each time.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+_HALVINGS = 60
+_KNOWN = 0.3  # relative difference below which a difference is known at all
+_RISE = 4.0  # over the least one: rounding has taken over
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step and what a difference with it gave along the direction it was found for."""
+
+    length: float  # ε
+    slope: Tensor  # (n,) float64: the difference
+    error: float  # relative difference to that with twice the step
+
+
+def balanced(difference: Callable[[float], Tensor], longest: float) -> Step:
+    """Return the step with the least error, from ``longest`` down by halves.
+
+    Args:
+        difference: ε ↦ the central difference along a unit vector, (n,) float64.
+        longest: ε to begin at.
+    """
+    length, coarse = longest, difference(longest)
+    best = Step(longest, coarse, math.inf)
+    for _ in range(_HALVINGS):
+        length /= 2
+        fine = difference(length)
+        size = float(fine.norm())
+        error = float((coarse - fine).norm()) / size if size else 0.0
+        if error < best.error:  # not where either is not finite
+            best = Step(length, fine, error)
+        elif best.error < _KNOWN and not error < _RISE * best.error:
+            break
+        coarse = fine
+    return best

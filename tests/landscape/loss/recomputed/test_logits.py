@@ -1,0 +1,133 @@
+"""Logits by chunks against all at once: losses, gradients, Hessians, and what is held on to."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fedscope.landscape import Batches, GaussNewton, Hessian
+from fedscope.landscape.loss.checks import largest
+from fedscope.landscape.loss.recomputed import logits
+from fedscope.landscape.loss.recomputed.logits import ChunkedLogits
+
+WORDS = 60
+TOKENS = torch.randint(WORDS, (4, 7), generator=torch.Generator().manual_seed(0))
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class Language(nn.Module):
+    """The least of a language model, its output layer tied to its embedding or not."""
+
+    def __init__(self, tied: bool) -> None:
+        super().__init__()
+        self.words, self.inner = nn.Embedding(WORDS, 8), nn.Linear(8, 8)
+        self.head = nn.Linear(8, WORDS, bias=not tied)
+        if tied:
+            self.head.weight = self.words.weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        found: Tensor = self.head(torch.tanh(self.inner(self.words(tokens))))
+        return found
+
+
+def mean_of_sequences(scores: Tensor, tokens: Tensor) -> Tensor:
+    return F.cross_entropy(scores.transpose(1, 2), tokens, reduction="none").mean(1).mean()
+
+
+CHUNKED: dict[str, Loss] = {
+    "transposed": lambda z, t: F.cross_entropy(z[:, :-1].transpose(1, 2), t[:, 1:]),
+    "shifted": lambda z, t: F.cross_entropy(
+        z[..., :-1, :].contiguous().view(-1, WORDS), t[..., 1:].contiguous().view(-1)
+    ),
+    "flattened": lambda z, t: F.cross_entropy(z.flatten(0, 1), t.flatten(), reduction="sum") / t.numel(),
+    "permuted": lambda z, t: F.cross_entropy(z.permute(0, 2, 1), t, ignore_index=int(t[0, 0])),
+    "as Hugging Face has it": lambda z, t: F.cross_entropy(
+        z.to(z.dtype).view(-1, z.size(-1)),
+        F.pad(t, (0, 1), value=-100)[..., 1:].reshape(-1),
+        ignore_index=-100,
+    ),
+    "by sequence": mean_of_sequences,
+    "a module": lambda z, t: nn.CrossEntropyLoss()(z.transpose(1, 2), t),
+}
+WHOLE: dict[str, tuple[Loss, str]] = {
+    "smoothed": (
+        lambda z, t: F.cross_entropy(z.transpose(1, 2), t, label_smoothing=0.1), "cross_entropy",
+    ),
+    "written out": (lambda z, t: -z.log_softmax(-1).gather(-1, t[..., None]).mean(), "log_softmax"),
+    "of some classes": (lambda z, t: F.cross_entropy(z[..., :50].transpose(1, 2), t % 50), "__getitem__"),
+    "with a penalty": (
+        lambda z, t: F.cross_entropy(z.transpose(1, 2), t) + 1e-3 * (z**2).mean(), "pow",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logits, "CLASSES", 50)
+    monkeypatch.setattr(logits, "_CHUNK", 5 * WORDS * 8)  # five positions
+
+
+def derivatives(model: nn.Module, loss: Loss, chunked: ChunkedLogits | None) -> list[Tensor]:
+    """Return loss, gradients and a Hessian's product."""
+    if chunked:
+        with chunked():
+            scores = model(TOKENS)
+    else:
+        scores = model(TOKENS)
+    value = loss(scores, TOKENS)
+    parameters = list(model.parameters())
+    slopes = torch.autograd.grad(value, parameters, create_graph=True)
+    along = [torch.sin(torch.arange(p.numel()).double()).view(p.shape) for p in parameters]
+    return [value, *slopes, *torch.autograd.grad(slopes, parameters, along)]
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("name", [*CHUNKED, *WHOLE])
+def test_the_numbers_are_the_same(name: str, tied: bool) -> None:
+    torch.manual_seed(0)
+    model = Language(tied).double()
+    loss, whole = WHOLE[name] if name in WHOLE else (CHUNKED[name], "")
+    chunked = ChunkedLogits(model)
+    own = derivatives(model, loss, chunked)
+    assert chunked.found
+    assert chunked.whole == whole
+    for one, other in zip(own, derivatives(model, loss, None), strict=True):
+        torch.testing.assert_close(one, other)
+    assert "forward" not in vars(model.head)
+
+
+def test_their_size_is_known_by_chunks() -> None:
+    torch.manual_seed(0)
+    model = Language(True).double()
+    chunked = ChunkedLogits(model)
+    with chunked():
+        scores = model(TOKENS)
+    assert scores.shape == (4, 7, WORDS)
+    assert scores.dtype == torch.float64
+    assert largest(scores) == pytest.approx(largest(model(TOKENS)))
+    assert chunked.whole == ""
+
+
+def test_few_classes_are_left_alone() -> None:
+    assert not ChunkedLogits(nn.Sequential(nn.Linear(3, 40))).found
+
+
+def test_an_operator_takes_chunks_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    model, data = Language(True).double(), Batches(TOKENS.repeat(4, 1), TOKENS.repeat(4, 1), 8)
+    v = torch.randn(sum(p.numel() for p in model.parameters()), dtype=torch.float64)
+    chunked = Hessian(model, mean_of_sequences, data)
+    product = chunked.product(v)
+    assert "logits by chunks" in str(chunked.plan)
+    written = Hessian(model, WHOLE["written out"][0], data)
+    torch.testing.assert_close(written @ v, product.vector)
+    assert "all logits at once, for log_softmax" in str(written.plan)
+    assert "logits" not in str(GaussNewton(model, mean_of_sequences, data).plan)
+    monkeypatch.setattr(logits, "CLASSES", 1000)
+    whole = Hessian(model, mean_of_sequences, data)
+    torch.testing.assert_close(whole @ v, product.vector)
+    assert "logits" not in str(whole.plan)
+    positions, bytes_of_logits = 8 * 7, WORDS * 8
+    assert whole.plan.size - chunked.plan.size > positions * bytes_of_logits
