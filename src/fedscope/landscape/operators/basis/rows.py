@@ -94,8 +94,10 @@ class Rows:
 
     def row(self, row: int) -> Tensor:
         """Return a row, all of its coordinates, in the operator's dtype."""
+        if self.plain:
+            return self.tensor(row + 1)[row]
         if self._mix is None:
-            return self.tensor(row + 1)[row] if self.plain else self.shards.whole(self._kept.row(self.fixed + row))
+            return self.shards.whole(self._kept.row(self.fixed + row))
         chosen = torch.zeros(row + 1, 1, dtype=torch.float64)
         chosen[row] = 1
         return self.combined(chosen)[0]
