@@ -33,7 +33,7 @@ def test_every_option_of_every_command_is_there_once() -> None:
 def test_options_stand_in_the_groups_of_the_help() -> None:
     page = commands.pages(pages.blocks(ROOT))[f"{commands.FOLDER}/hessian.md"]
     group = page.split("## How precisely")[1].split("\n## ")[0]
-    assert re.findall(r"### `(--[\w-]+)", group) == ["--tol", "--probes", "--trace-rtol"]
+    assert re.findall(r"### `(--[\w-]+)", group) == ["--tol", "--probes", "--trace-rtol", "--products"]
 
 
 def test_every_public_name_is_there_and_in_use() -> None:

@@ -48,7 +48,10 @@ KNOWN = {
     ("landscape/operators/graph_cache.py", "read_text"),
     ("landscape/operators/product_cache.py", "np.savez"),
     ("landscape/surroundings.py", "file.read_bytes"),
+    ("landscape/operators/basis/storage.py", "tempfile.TemporaryFile"),  # that has no name
     ("own.py", "file.read_bytes"),
+    ("pretrained.py", "path.open"),  # of what transformers reads by itself
+    ("process.py", "status.read_text"),
 }
 
 

@@ -31,9 +31,8 @@ if TYPE_CHECKING:
 GROUPS = {
     "Most used": ("--samples", "--top-k", "--clients", "--density", "--figure", "--json"),
     "What is measured": ("--influence", "--both-ends", "--layers", "--blocks", "--preconditioned",
-                         "--parameters", "--operator", "--engine", "--reading", "--rounds", "--steps",
-                         "--global-model",
-                         "--kind", "--recompute"),
+                         "--parameters", "--operator", "--engine", "--reading", "--rounds", "--local-steps",
+                         "--global-model", "--kind", "--recompute"),
     "How precisely": ("--tol", "--probes", "--trace-rtol", "--products"),
     "Time and memory": ("--dry-run", "--memory"),
     "Between clients (H_N, H_D)": ("--client-weights", "--client-data", "--pairs", "--client-rtol",
@@ -78,7 +77,7 @@ NO_PARTS = (
 @click.option("--rounds", "round_range", metavar="FIRST:LAST:STEP|all",
               help="These rounds of each RUN, or all that it kept; λ_max of each but the first begins at the "
               "one before, and is not certified.")  # fmt: skip
-@click.option("--steps", "step_range", metavar="FIRST:LAST:STEP|all",
+@click.option("--local-steps", "step_range", metavar="FIRST:LAST:STEP|all",
               help="These local steps of each RUN@ROUND:clientK, or all that `train --keep-steps` kept; as "
               "--rounds.")  # fmt: skip
 @click.option("--global-model", type=click.Choice(["final", "best"]),
@@ -157,12 +156,12 @@ def command(
     """Measure the curvature of the training loss at checkpoints.
 
     CKPT is a file, or RUN, RUN@25, RUN@25:all, RUN@best, RUN@0, RUN@client3 of the registry; left out, the
-    newest run. Several are compared in one table. With --rounds it is the name of a run, with --steps a
+    newest run. Several are compared in one table. With --rounds it is the name of a run, with --local-steps a
     client of a round, RUN@25:client3.
     """
     request = request_of(targets, kind if figure else None, **options)
     if round_range and step_range:
-        raise UserError("--rounds are of runs and --steps of a client's round: give one of them")
+        raise UserError("--rounds are of runs and --local-steps of a client's round: give one of them")
     if round_range or step_range:
         targets = along(targets, round_range) if round_range else along_steps(targets, str(step_range))
         request = replace(request, warm=request.certified)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 GROUPS = {
     "Most used": ("--samples", "--only", "--against", "--figure", "--json"),
     "What is measured": ("--rho", "--m", "--steps", "--reading", "--pairs", "--normalize-logits", "--layer",
-                         "--target", "--rounds", "--steps", "--kind", "--recompute"),
+                         "--target", "--rounds", "--local-steps", "--kind", "--recompute"),
     **analysis_groups,
 }  # fmt: skip
 EXAMPLES = {
@@ -61,7 +61,7 @@ EXAMPLES = {
               "four checkpoints or more.")  # fmt: skip
 @click.option("--rounds", "round_range", metavar="FIRST:LAST:STEP|all",
               help="These rounds of each RUN, or all that it kept.")  # fmt: skip
-@click.option("--steps", "step_range", metavar="FIRST:LAST:STEP|all",
+@click.option("--local-steps", "step_range", metavar="FIRST:LAST:STEP|all",
               help="These local steps of each RUN@ROUND:clientK, or all that were kept.")  # fmt: skip
 @click.option("--recompute", is_flag=True, help="Measure again what the registry has a result of.")
 @click.option("--figure", "--out", "figure", metavar="FILE", callback=shared.writable,
@@ -102,7 +102,7 @@ def command(
     if kind == "gap" and against is None:
         raise UserError("--kind gap draws sharpness against the gap; add --against gap or --against accuracy")
     if round_range and step_range:
-        raise UserError("--rounds are of runs and --steps of a client's round: give one of them")
+        raise UserError("--rounds are of runs and --local-steps of a client's round: give one of them")
     if round_range or step_range:
         targets = along(targets, round_range) if round_range else along_steps(targets, str(step_range))
     if figure:

@@ -13,9 +13,7 @@ PLAN_SCHEMA = "fedscope/plan/1"
 class Bytes(Plain):
     """Memory of the process at its peak, in parts that add up to ``peak``."""
 
-    base: (
-        Count  # program, network, its copies, samples, and what the first product took beside graphs [bytes]
-    )
+    base: Count  # program, network, copies, samples, what the first product took beside graphs [bytes]
     graphs: Count  # of autograd: those kept between products, and the one at work [bytes]
     basis: Count  # the Krylov basis; of one in a file what is in memory at a time [bytes]
     vectors: Count  # of as many numbers as there are parameters: sums, products, probes, eigenvectors [bytes]
@@ -47,9 +45,7 @@ class PlanRecord(Plain):
     basis: Basis  # the Krylov basis
     block: Count  # probes that share a pass over the data [probes]
     products: Count | None  # that are expected; None: not estimated [products]
-    products_most: (
-        Count | None
-    )  # that the search gives up at; None: the largest of a trace's basis is open [products]
+    products_most: Count | None  # that the search gives up at; None: a trace's basis is open [products]
     pilot_samples: Count | None  # of the smaller measurement that the expectation is from [samples]
     product_seconds: Finite  # that one product took [s]
     seconds: Finite | None  # of the expected products [s]

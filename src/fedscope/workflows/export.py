@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from shutil import copyfile
 
 from fedscope import pretrained
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
@@ -10,7 +9,7 @@ from fedscope.checkpoints.registry.export import export_peft, export_safetensors
 from fedscope.errors import UserError
 from fedscope.models.pretrained import adapters
 from fedscope.models.pretrained.networks import Seen, quietly
-from fedscope.storage import atomic_folder
+from fedscope.storage import atomic_folder, open_regular, write_bytes
 from fedscope.workflows.sources.problem import network
 from fedscope.workflows.sources.samples import Source
 
@@ -38,7 +37,8 @@ def export_pretrained(checkpoint: Path, out: Path) -> None:
     with atomic_folder(out, below=None, exclusive=True) as folder, quietly():
         adapters.merged(model).save_pretrained(str(folder))
         for file in (file for pattern in _PROCESSORS for file in home.glob(pattern)):
-            copyfile(file, folder / file.name)
+            with open_regular(file) as handle:
+                write_bytes(folder / file.name, handle.read(), below=None)
 
 
 WRITERS: Mapping[str, Callable[[Path, Path], None]] = {

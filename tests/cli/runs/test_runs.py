@@ -56,9 +56,9 @@ def test_filters_and_order(command: Command, registry: Registry) -> None:
     assert command("runs", "list", "--columns", "name, lr", "--sort", "name", "--json").json == [
         {"name": "a", "lr": 0.01}, {"name": "b", "lr": 0.1}, {"name": "c", "lr": 0.05},
     ]  # fmt: skip
-    done = command("runs", "list", "--sort", "colour")
+    done = command("runs", "list", "--sort", "weather")
     assert done.code == 2
-    assert "there is no column 'colour'; use any of name, created" in done.err
+    assert "there is no column 'weather'; use any of name, created" in done.err
 
 
 def test_tags(command: Command) -> None:

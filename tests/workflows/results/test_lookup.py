@@ -164,7 +164,7 @@ def test_a_record_is_of_a_problem_by_its_weights_and_entries() -> None:
     assert meets(_record(), Criteria("f0", {"samples": 1024, "loss": None}, None, {}))
     assert not meets(_record(), Criteria("v", {}, None, {}))
     assert not meets(_record(), Criteria("f0", {"seed": 1}, None, {}))
-    assert len(ALL) == 6
+    assert len(ALL) == 7
 
 
 def test_an_answer_is_of_the_same_weights_and_version() -> None:

@@ -1,4 +1,4 @@
-"""The models inside a client's training that `--steps` names, and the way that they are in a plane."""
+"""The models inside a client's training that `--local-steps` names, and the way that they are in a plane."""
 
 from dataclasses import replace
 
@@ -41,8 +41,8 @@ def test_steps_are_named_client_by_client(run: Run) -> None:
     [
         ("run@2:client0", "1:5:2", "no model of local step 1, it has 2, 4, 6"),
         ("run@1:client0", "all", "no model of two local steps, it has none; .* train with --keep-steps"),
-        ("run@2:client0", "5", "--steps takes FIRST:LAST:STEP"),
-        ("run@2:client0", "2:3:2", "2 to 500 steps"),
+        ("run@2:client0", "5", "--local-steps takes FIRST:LAST:STEP"),
+        ("run@2:client0", "2:3:2", "2 to 500 local steps"),
         ("run@2", "all", "give RUN@ROUND:clientK, not run@2"),
         ("run@client0", "all", "give RUN@ROUND:clientK"),
         ("run", "all", "give RUN@ROUND:clientK"),

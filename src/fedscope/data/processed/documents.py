@@ -12,6 +12,7 @@ from typing import Any
 
 from fedscope.errors import UserError
 from fedscope.extras import needed
+from fedscope.storage import open_regular
 
 KINDS = (".txt", ".jsonl", ".parquet")
 SPLITS = ("train", "test")
@@ -71,7 +72,8 @@ def _file(path: Path, topic: str) -> Iterator[Document]:
             rows = parquet.read_table(path).to_pylist()
             yield from (_row(row, topic, f"{path}, row {at}") for at, row in enumerate(rows))
             return
-        text = path.read_text(encoding="utf-8")
+        with open_regular(path) as handle:
+            text = handle.read().decode("utf-8")
         if path.suffix != ".jsonl":
             yield Document(text, topic)
             return

@@ -1,4 +1,4 @@
-"""`--rounds FIRST:LAST:STEP`, or `all`: which rounds of which runs; `--steps`: which steps of a client."""
+"""`--rounds FIRST:LAST:STEP`, or `all`: which rounds of which runs; `--local-steps`: which of a client."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ class Kept:
 MODELS = Kept(_models, "checkpoint", "--keep-every")
 
 
-def parse(text: str, what: Literal["rounds", "steps"] = "rounds") -> list[int]:
+def parse(text: str, what: Literal["rounds", "local-steps"] = "rounds") -> list[int]:
     """Return the rounds, or steps, of "FIRST:LAST:STEP", LAST included; STEP is 1 if left out.
 
     Raises:
@@ -45,8 +45,9 @@ def parse(text: str, what: Literal["rounds", "steps"] = "rounds") -> list[int]:
     first, last, step = int(found[1]), int(found[2]), int(found[3] or 1)
     rounds = list(range(first, last + 1, step)) if step else []
     if not 2 <= len(rounds) <= MOST_ROUNDS or first < 1:
+        counted = what.replace("-", " ")
         raise UserError(
-            f"--{what} takes FIRST:LAST:STEP of 2 to {MOST_ROUNDS} {what}, counted from 1; {text} names "
+            f"--{what} takes FIRST:LAST:STEP of 2 to {MOST_ROUNDS} {counted}, counted from 1; {text} names "
             f"{len(rounds)}"
         )
     return rounds
@@ -109,20 +110,20 @@ def along_steps(targets: Targets, text: str) -> Targets:
         UserError: something else is given, or a step, or more than one, was not kept.
     """
     if not targets.checkpoints:
-        raise UserError("--steps are of a client's round: give RUN@ROUND:clientK")
-    wanted = None if text == "all" else parse(text, "steps")
+        raise UserError("--local-steps are of a client's round: give RUN@ROUND:clientK")
+    wanted = None if text == "all" else parse(text, "local-steps")
     store, found = Registry(targets.registry), list[str]()
     for reference in targets.checkpoints:
         client = client_of_round(reference)
         if client is None:
-            raise UserError(f"--steps are of a client's round: give RUN@ROUND:clientK, not {reference}")
+            raise UserError(f"--local-steps are of a client's round: give RUN@ROUND:clientK, not {reference}")
         there = store.run(reference.partition("@")[0]).steps_of(*client)
         missing = [step for step in wanted or () if step not in there]
         if missing or len(there) < 2:
             what = f"local step {missing[0]}" if missing else "two local steps"
             raise UserError(
                 f"{reference} has no model of {what}, it has {', '.join(map(str, there)) or 'none'}; choose "
-                "--steps among these, or train with --keep-steps"
+                "--local-steps among these, or train with --keep-steps"
             )
         found += [f"{reference}:step{step}" for step in wanted or there]
     return replace(targets, checkpoints=tuple(found))

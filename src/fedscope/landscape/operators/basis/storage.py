@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from fedscope.errors import UserError
+from fedscope.storage import make_folder
 
 Place = Literal["memory", "file"]
 HALF = torch.float16
@@ -128,7 +129,7 @@ class Room:
 
 def _mapped(size: int, place: Path) -> mmap.mmap:
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        make_folder(place, below=None)
         with tempfile.TemporaryFile(dir=place) as file:
             os.posix_fallocate(file.fileno(), 0, size)  # a full disk is an error here, not a signal later
             return mmap.mmap(file.fileno(), size)
