@@ -54,6 +54,7 @@ LATER: dict[str, dict[str, Any]] = {
     "fedalign": {"rounds": 12, "lr_decay": 0.87},
     "gradaug": {"lr_decay": 0.87},
     "fedasam+man": {"rounds": 10},
+    "mofedsam": {"rounds": 15},
 }
 # Mendieta et al. 2022, Table 5: multiply-accumulates and stored parameters in millions, seconds per round
 PRINTED: dict[str, tuple[float, float, float]] = {
@@ -71,9 +72,14 @@ PRINTED: dict[str, tuple[float, float, float]] = {
 HOSTS = ("fedavg", "fedsam", "fedasam", "feddyn", "feddc", "fedspeed")
 SERVERS = ("fedavgm", "fedadagrad", "fedadam", "fedyogi", "fednova")
 OTHERS = ("scaffold", "fedprox", "fedcurv", "fedfor")
+FLAT = (
+    "mofedsam", "fedgamma", "fedsmoo", "fedlesam", "fedlesam-s", "fedlesam-d", "fedgf", "fedgloss",
+    "fedtoga", "fednsam", "fedwmsam", "fedasam+swa", "fedswa", "fedmoswa", "fedavg+ema",
+)  # fmt: skip
+SINCE = ("fedcm", "fedntd", "fedsol", "fedlc", "fedrs", "feddecorr", "fedexp", "fedacg")
 FAMILIES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "fedalign": (RESIDUAL, (*PRINTED, "fedbn")),
-    "man": (PLAIN, (*HOSTS, *(f"{host}+man" for host in HOSTS), *OTHERS, *SERVERS)),
+    "man": (PLAIN, (*HOSTS, *(f"{host}+man" for host in HOSTS), *OTHERS, *SERVERS, *FLAT, *SINCE)),
 }
 TINY: dict[str, Any] = {
     "dataset": "digits", "model": "resnet_digits", "augmentation": None, "train_samples": 160,
@@ -119,6 +125,7 @@ class Stepper:
         self.trainer = LocalTrainer(
             FlatModel(federation.model), federation.dataset.train, federation.pipeline, federation.method,
             settings.options, local_settings(settings.model_copy(update={"epochs": 1}), "n_k"),
+            classes=len(federation.dataset.classes),
         )  # fmt: skip
         self.start = self.trainer.model.values[0].clone()
         rows = federation.rows[0][: STEPS * settings.batch_size]
@@ -176,7 +183,7 @@ def main() -> None:
             found = entry["methods"].setdefault(name, {})
             if found.setdefault("own_settings", {}) != LATER.get(name, {}):
                 found.pop("run", None)
-                found["own_settings"] = LATER[name]
+                found["own_settings"] = LATER.get(name, {})
             found["cost"] = asdict(cost(federated(family, name, options), DRAWS))
             if not options.untrained and name not in COST_ONLY and "run" not in found:
                 found["run"] = {**trained(family, name, options), "machine": machine.record(None)}
