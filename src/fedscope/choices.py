@@ -3,7 +3,7 @@
 from typing import Literal
 
 CLIENT_RTOL = 0.1
-MIN_PROBES = 10  # of a trace that is estimated to a relative error
+MIN_PROBES, MAX_PROBES = 10, 1000  # of a trace that is estimated to a relative error
 BatchNormMode = Literal["eval", "recalibrate", "batch"]
 OperatorName = Literal["hessian", "ggn", "fisher", "mcfisher"]
 ProductsName = Literal["exact", "finite-differences"]

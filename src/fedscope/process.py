@@ -1,4 +1,4 @@
-"""The set-up of a process that computes for long: threads, device, exact kernels, reuse of freed memory.
+"""A process that computes for long: its threads, device, exact kernels, reuse of freed memory, and its size.
 
 The C library returns large blocks to the system as soon as they are freed, and the next step of the same size
 pays for fresh pages: 3,700 page faults and an eighth of the time of a training step of ``convnet_cifar``.
@@ -7,6 +7,8 @@ Keeping the blocks costs nothing, since the next step needs them again.
 
 import ctypes
 import re
+import resource
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,3 +96,17 @@ def resident_memory() -> int:
     if not status.exists():
         return 0
     return 1024 * int(re.findall(r"VmRSS:\s*(\d+) kB", status.read_text())[0])
+
+
+def peak_memory() -> int:
+    """Return the largest resident size that this process has had, in bytes."""
+    status = Path("/proc/self/status")
+    if status.exists():  # getrusage includes the parent's, before this program was started
+        return 1024 * int(re.findall(r"VmHWM:\s*(\d+) kB", status.read_text())[0])
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def peak_gpu_memory() -> int:
+    """Return the largest number of bytes that this process has had in tensors on its GPU; 0 without one."""
+    return torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0

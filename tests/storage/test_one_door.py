@@ -33,7 +33,6 @@ KNOWN = {
     ("data/loading/cache.py", "np.save"),
     ("data/reading/decoding.py", "Image.open"),
     ("data/reading/files.py", "np.save"),
-    ("federated/parallel/traffic.py", "status.read_text"),
     ("federated/setup/presets.py", "read_text"),
     ("loggers/several.py", "group.open"),
     ("loggers/several.py", "logger.open"),

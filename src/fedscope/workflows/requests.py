@@ -83,6 +83,11 @@ class Request:
     versions: Mapping[str, str] | None = None
 
     @property
+    def eigenpairs(self) -> int:
+        """How many of the whole operator are wanted."""
+        return self.top_k * (2 if self.both_ends else 1)
+
+    @property
     def certified(self) -> bool:
         """Whether our own estimators measure it, whose errors are known."""
         return self.engine == "fedscope" and self.reading == "paper"

@@ -147,14 +147,14 @@ def tag(run: str, tags: tuple[str, ...], remove: bool, registry: Path) -> None:
 @command.command("delete")
 @click.argument("runs", nargs=-1, required=True, shell_complete=completion.runs)
 @click.option("--clients", is_flag=True, help="Only the clients' models; the rest of the run stays.")
-@click.option("--steps", is_flag=True, help="Only the models inside the clients' training.")
+@click.option("--local-steps", is_flag=True, help="Only the models inside the clients' training.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @shared.registry
-def delete(runs: tuple[str, ...], clients: bool, steps: bool, yes: bool, registry: Path) -> None:
+def delete(runs: tuple[str, ...], clients: bool, local_steps: bool, yes: bool, registry: Path) -> None:
     """Delete runs with all their checkpoints."""
     store = Registry(registry)
     found = [store.run(name) for name in dict.fromkeys(runs)]
-    part = "the clients of " if clients else "the local steps of " if steps else ""
+    part = "the clients of " if clients else "the local steps of " if local_steps else ""
     what = f"{part}{', '.join(run.name for run in found)}"
     if not yes:
         if not sys.stdin.isatty():
@@ -164,7 +164,7 @@ def delete(runs: tuple[str, ...], clients: bool, steps: bool, yes: bool, registr
     for run in found:
         if clients:
             print(f"deleted {store.delete_clients(run)} clients' models of {run.name}")
-        elif steps:
+        elif local_steps:
             print(f"deleted {store.delete_steps(run)} models of local steps of {run.name}")
         else:
             store.delete(run)

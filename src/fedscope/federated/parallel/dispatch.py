@@ -15,7 +15,6 @@ from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.parallel.evaluation import Score, score_sums
 from fedscope.federated.parallel.memory import Memory
 from fedscope.federated.parallel.schedule import Stack, assign, stacks, windows
-from fedscope.federated.parallel.traffic import peak_gpu_memory, peak_memory
 from fedscope.federated.parallel.workers import Workers
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.tasks import Task, Trained
@@ -25,6 +24,7 @@ from fedscope.federated.setup.federation import Federation, local_settings
 from fedscope.federated.setup.learning_rate import learning_rate
 from fedscope.federated.setup.local_work import full_work, stragglers
 from fedscope.federated.setup.sampling import sample_clients
+from fedscope.process import peak_gpu_memory, peak_memory
 from fedscope.streams import torch_stream
 
 NO_DRAWS = torch.Generator()  # of a pipeline that draws nothing

@@ -1,11 +1,4 @@
-"""The costs of a round besides its seconds: bytes sent each way, and memory."""
-
-import re
-import resource
-import sys
-from pathlib import Path
-
-import torch
+"""The bytes that a round sends each way."""
 
 from fedscope.federated.client.loop import LocalTrainer
 
@@ -21,17 +14,3 @@ def traffic(trainer: LocalTrainer, clients: int) -> dict[str, int]:
     layouts = (state.broadcast, state.uploads)
     down, up = (4 * clients * (size + state.further(layout)) for layout in layouts)
     return {"bytes_down": down, "bytes_up": up}
-
-
-def peak_memory() -> int:
-    """Return the largest resident size that this process has had, in bytes."""
-    status = Path("/proc/self/status")
-    if status.exists():  # getrusage includes the parent's, before this program was started
-        return 1024 * int(re.findall(r"VmHWM:\s*(\d+) kB", status.read_text())[0])
-    unit = 1 if sys.platform == "darwin" else 1024
-    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def peak_gpu_memory() -> int:
-    """Return the largest number of bytes that this process has had in tensors on its GPU; 0 without one."""
-    return torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0

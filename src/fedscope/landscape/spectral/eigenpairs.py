@@ -29,7 +29,7 @@ from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.spectral.data_error import SKETCH, eigenvalue_errors, most_bias, sample_errors
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from fedscope.landscape.spectral.krylov.missed import Look, look
-from fedscope.landscape.spectral.krylov.ritz import Goal, Ritz, Wanted, Which, seen
+from fedscope.landscape.spectral.krylov.ritz import Goal, Ritz, Wanted, Which, most_products, seen
 from fedscope.landscape.spectral.krylov.starting_vector import RANDOM_PART, Start, starting_vector
 from fedscope.landscape.spectral.krylov.verified import verified
 from fedscope.landscape.spectral.results import Eigenpairs
@@ -91,7 +91,7 @@ def top_eigenpairs(
     n = op.shape[0]
     wanted = Wanted.of(n, k, which)
     pairs = wanted.pairs
-    budget = 300 + 30 * pairs if max_matvecs is None else max_matvecs
+    budget = most_products(pairs) if max_matvecs is None else max_matvecs
     if budget < pairs:
         raise UserError(f"max_matvecs = {budget} is too small for {pairs} pairs: at least as many are needed")
     storage = storage or BasisStorage()

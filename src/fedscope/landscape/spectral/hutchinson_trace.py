@@ -17,7 +17,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fedscope.choices import MIN_PROBES
+from fedscope.choices import MAX_PROBES, MIN_PROBES
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator, Product
 from fedscope.landscape.operators.basis.storage import BasisStorage
@@ -47,7 +47,7 @@ def trace(
     sampler: Sampler = rademacher,
     generator: torch.Generator | None = None,
     seed: int | None = None,
-    max_probes: int = 1000,
+    max_probes: int = MAX_PROBES,
     min_probes: int = MIN_PROBES,
     max_basis: int | None = None,
     keep: int = 0,

@@ -14,16 +14,17 @@ from dataclasses import replace
 
 import torch
 
-from fedscope.choices import MIN_PROBES
+from fedscope.choices import MAX_PROBES, MIN_PROBES
 from fedscope.errors import UserError
-from fedscope.federated.parallel.traffic import peak_gpu_memory, peak_memory
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.probes import block_size
 from fedscope.landscape.spectral.data_error import SKETCH
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
-from fedscope.landscape.spectral.layer_blocks import layer_patterns
+from fedscope.landscape.spectral.krylov.ritz import most_products
+from fedscope.landscape.spectral.layer_blocks import block_patterns, layer_patterns
 from fedscope.landscape.spectral.slq_density import PROBES, STEPS
 from fedscope.landscape.spectral.working_memory import Vectors
+from fedscope.process import peak_gpu_memory, peak_memory
 from fedscope.records.plan import PLAN_SCHEMA, PlanRecord
 from fedscope.workflows.curvature.certified import Certified
 from fedscope.workflows.curvature.record import Estimates
@@ -35,7 +36,6 @@ from fedscope.workflows.results.lookup import ALL
 from fedscope.workflows.sources.problem import Problem
 
 PILOT, LEAST = 8, 128  # the share of the samples, and as many at least, if that is at most half
-_MOST_PROBES = 1000  # of a trace
 Curvature = Callable[..., LossOperator]
 
 
@@ -160,11 +160,10 @@ def _bytes(
     """Return the parts of the peak, of what two steps and the samples' ``forms`` took at most."""
     n, d = operator.shape[0], operator.dtype.itemsize
     vectors, plan, storage = Vectors(n, d, len(operator.weights or ())), operator.plan, resources.storage
-    pairs = request.top_k * (2 if request.both_ends else 1)
     kept = PROBES * request.density if request.probes else MIN_PROBES
     before = vectors.basis(2, replace(storage, capacity=None))
     basis = vectors.basis(rows, storage)
-    probes = vectors.probes(resources.block or block_size(n), kept) + 2 * d * n * pairs
+    probes = vectors.probes(resources.block or block_size(n), kept) + 2 * d * n * request.eigenpairs
     graphs = min(plan.size * plan.graphs, plan.size * (plan.kept + (plan.kept < plan.graphs)))
     base = max(0, first - before - vectors.step() - graphs)
     step, evaluated = vectors.step(), max(0, forms - first)
@@ -179,12 +178,10 @@ def _bytes(
 
 def _most(request: Request, operator: LossOperator) -> int:
     """Return the products that the searches give up at; what a trace's basis takes is not among them."""
-    pairs = request.top_k * (2 if request.both_ends else 1)
-    one = 330
-    most = 300 + 30 * pairs + (request.probes or max(_MOST_PROBES, MIN_PROBES))
-    most += PROBES * STEPS if request.density else 0
-    most += one * len(layer_patterns(operator.names)) if request.layers else 0
-    return most + (one if request.preconditioned else 0)
+    parts = len(layer_patterns(operator.names)) * request.layers
+    parts += len(block_patterns(operator.names)) * request.blocks + request.preconditioned
+    most = most_products(request.eigenpairs) + parts * most_products(1)
+    return most + (request.probes or MAX_PROBES) + PROBES * STEPS * request.density
 
 
 def described(plan: PlanRecord) -> list[str]:

@@ -11,6 +11,7 @@ from fedscope.landscape.loss.parameter_patterns import chosen
 from fedscope.landscape.operators.basis.storage import BasisStorage
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.probes import BLOCK
+from fedscope.landscape.spectral.data_error import SKETCH
 from fedscope.landscape.spectral.working_memory import Vectors
 from fedscope.process import resident_memory
 from fedscope.workflows.requests import Request
@@ -21,6 +22,7 @@ LEAST_ROWS = 20  # and two for each pair
 HALF_TOL = 5e-4  # the smallest tolerance of eigenpairs that half precision is chosen for
 BATCHES = 16  # that tell the data's errors, on a CPU; there small ones are as fast
 _LONG = 1 << 31  # parameters times samples
+_BESIDE = SKETCH + 1  # rows of a basis beside those that are used: the sketch's signs, and the next
 _GRAPHS = 64 << 20  # least bytes that are left to graphs before another storage is tried
 
 
@@ -59,9 +61,8 @@ def resources_of(problem: Problem, request: Request, memory: int | None) -> Reso
     named = chosen(trained, request.parameters or None)
     n, d = sum(p.numel() for _, p in named), named[0][1].element_size()
     batches = max(BATCHES, len(problem.batches))
-    pairs = request.top_k * (2 if request.both_ends else 1)
     vectors = Vectors(n, d, batches)
-    return fitting(memory, resident_memory(), vectors, pairs=pairs, tol=request.tol, folder=None)
+    return fitting(memory, resident_memory(), vectors, pairs=request.eigenpairs, tol=request.tol, folder=None)
 
 
 def fitting(
@@ -90,10 +91,10 @@ def fitting(
     least = min(n, LEAST_ROWS + 2 * pairs)
     if storage is None:  # restarted
         storage = BasisStorage(half=tol >= HALF_TOL)
-        rows = room // (n * storage.itemsize_of(d)) - 9
+        rows = room // (n * storage.itemsize_of(d)) - _BESIDE
     if rows < least:
         half = BasisStorage(half=tol >= HALF_TOL)
-        needed = memory - room + (least + 9) * n * half.itemsize_of(d)
+        needed = memory - room + (least + _BESIDE) * n * half.itemsize_of(d)
         raise UserError(
             f"--memory {_shown(memory)} is too little for {n:,} parameters: give {_shown(needed)} or more, a "
             "folder on a disk with more room (TMPDIR), fewer --samples, or a block of --parameters"
@@ -107,7 +108,7 @@ def fitting(
 
 def _storage(room: int, vectors: Vectors, rows: int, tol: float, folder: Path | None) -> BasisStorage | None:
     """Return the first storage that so many rows fit in; None if there is none."""
-    size = vectors.n * vectors.itemsize * (rows + 10)
+    size = vectors.n * vectors.itemsize * (rows + 1 + _BESIDE)
     for storage in (BasisStorage(), BasisStorage("file", folder=folder), BasisStorage(half=True)):
         if storage.place == "file" and shutil.disk_usage(storage.directory).free < 2 * size:
             continue

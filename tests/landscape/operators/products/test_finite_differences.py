@@ -14,6 +14,7 @@ from fedscope.errors import UserError
 from fedscope.landscape import Batches, EmpiricalFisher, GaussNewton, Hessian
 from fedscope.landscape.operators.product_cache import Journaled
 from tests.landscape.cases import Case
+from tests.landscape.zoo_odd import OnceCube
 
 
 def differences(model: nn.Module, batches: Batches, **options: Any) -> Hessian:
@@ -26,22 +27,6 @@ def vectors(exact: Hessian, count: int = 6) -> Tensor:
     for i in range(1, count, 2):
         rows[i] = exact @ (exact @ rows[i - 1])
     return rows
-
-
-class TwiceOnce(torch.autograd.Function):
-    """x³ with a backward that is once differentiable."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x**3
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, slope: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        cube: Tensor = 3 * x**2 * slope
-        return cube
 
 
 class Attention(nn.Module):
@@ -118,7 +103,7 @@ def test_a_once_differentiable_function_is_offered_differences() -> None:
             logits: Tensor = self.outer(self.cube(self.inner(x)))
             return logits
 
-    once = Cube(TwiceOnce.apply).double()
+    once = Cube(OnceCube.apply).double()
     plain = Cube(lambda x: x**3).double()
     plain.load_state_dict(once.state_dict())
     data = Batches(torch.randn(30, 4), torch.randint(3, (30,)), 10)

@@ -18,6 +18,11 @@ Which = Literal["largest", "smallest", "both", "magnitude"]
 OWN = 5e-3  # of an eigenvalue's own size: what it is known to, and what another beside it may differ by
 
 
+def most_products(pairs: int) -> int:
+    """Return the products at which a search for so many eigenpairs gives up, unless it is told otherwise."""
+    return 300 + 30 * pairs
+
+
 @dataclass(frozen=True)
 class Wanted:
     """How many eigenvalues are wanted at the lower and at the upper end, or of the largest magnitudes."""
