@@ -108,6 +108,17 @@ def test_a_path_shows_its_ends_rounds_and_direction() -> None:
     assert distances.get_xlabel() == "round"
 
 
+def test_named_ends_of_a_path_look_alike_in_both_panels() -> None:
+    surface = trajectory(8)
+    names = ["start", *(f"step {i}" for i in range(1, 7)), "client 0"]
+    marks = [replace(mark, label=name) for mark, name in zip(surface.marks, names, strict=True)]
+    figure = _drawn(landscape_figure([replace(surface, marks=tuple(marks))], ["fedavg"], kind="contour"))
+    plane, distances = _flat(figure)
+    drawn = [line.get_marker() for line in plane.lines if line.get_marker() in ("o", "s", "*")]
+    assert drawn == ["s", *"oooooo", "*"]
+    assert [line.get_marker() for line in distances.lines] == drawn
+
+
 def test_networks_in_the_plane_need_no_panel_of_distances() -> None:
     surface = drift(3)
     inside = replace(surface, marks=tuple(replace(mark, distance=0.0) for mark in surface.marks))

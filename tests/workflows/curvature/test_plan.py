@@ -66,6 +66,15 @@ def test_a_plan_is_near_what_the_measurement_takes(targets: Targets) -> None:
         assert "128 of 400 samples" in lines[2]
 
 
+def test_the_most_products_are_those_of_every_part(targets: Targets) -> None:
+    (alone,), (blocks,), (fixed,) = (
+        plans(targets, request)
+        for request in (Request(), Request(layers=True, blocks=True), Request(probes=3, top_k=2))
+    )
+    assert (alone.products_most, fixed.products_most) == (330 + 1000, 360 + 3)
+    assert blocks.products_most == 330 + 1000 + 330 * (2 + 2)  # two layers, each a block too
+
+
 def test_a_measurement_within_a_memory_is_the_same_and_says_what_is_chosen(targets: Targets) -> None:
     from fedscope.workflows.progress import Reporter
 

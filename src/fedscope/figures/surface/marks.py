@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -137,8 +136,11 @@ def draw_distances(
     else:
         axes.vlines(range(len(marks)), 0, distances, color=style.INK, linewidth=0.7)
         for i, distance in enumerate(distances):
-            look: dict[str, Any] = {"marker": "*", "markersize": 4.5} if _is_special(i, numbers) else _DOT
-            axes.plot(i, distance, color=style.INK, markeredgewidth=0, clip_on=False, **look)
+            marker = _marker(i, len(marks), numbers, path=path)
+            axes.plot(
+                i, distance, marker, color=style.INK, markersize=_SIZES[marker], markeredgewidth=0,
+                clip_on=False,
+            )  # fmt: skip
         axes.set_xlim(-0.7, len(marks) - 0.3)
         labels = [style.typeset(label) for label in short_labels(marks)]
         ticks = sorted(numbers) or range(len(marks))
@@ -158,7 +160,13 @@ def draw_distances(
 
 _LABEL = "label of a mark"
 LINE_LABEL_ROOM = 6.0  # points from a mark's label, and 4 more from a mark, to that of a contour line
-_DOT: dict[str, Any] = {"marker": "o", "markersize": 2.4}
+_SIZES = {"*": 4.5, "s": 2.8, "o": 2.4}  # of marks in the panel of distances
+
+
+def _marker(i: int, count: int, numbers: dict[int, int], *, path: bool) -> str:
+    """Return a star for the end of a path, or for a mark that stands out; a square for a path's start."""
+    special = i == count - 1 if path else _is_special(i, numbers)
+    return "*" if special else "s" if path and i == 0 else "o"
 
 
 def _is_special(i: int, numbers: dict[int, int]) -> bool:
@@ -205,13 +213,11 @@ def _draw_points(
     axes: Axes, points: Points, numbers: dict[int, int], page: tuple[float, float], *, path: bool
 ) -> None:
     for i, (x, y) in enumerate(_shares(points, page)):
-        special = i == len(points) - 1 if path else _is_special(i, numbers)
-        start = path and i == 0
-        marker = "*" if special else "s" if start else "o"
-        diameter = 6.5 if special else 3.4 if start else SMALL_POINT if path else POINT
+        marker = _marker(i, len(points), numbers, path=path)
+        diameter = {"*": 6.5, "s": 3.4, "o": SMALL_POINT if path else POINT}[marker]
         axes.plot(
             x, y, marker, markersize=diameter, color="white", markeredgecolor=style.INK,
-            markeredgewidth=0.5, transform=axes.transAxes, zorder=6 if special else 5,
+            markeredgewidth=0.5, transform=axes.transAxes, zorder=6 if marker == "*" else 5,
         )  # fmt: skip
 
 
