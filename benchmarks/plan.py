@@ -16,23 +16,29 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent.resolve()
 MEMORY, PRODUCTS = 0.2, 0.3  # how far the plan may be from the truth
 WEIGHTS = "import sys, torch, plan_jobs as p; torch.save(p.trained(p.JOBS[sys.argv[1]]), sys.argv[2])"
 
 
-def child(arguments: list[str], folder: Path) -> int:
-    """Run Python with arguments in a folder; return the largest resident size in bytes."""
+def child(
+    arguments: list[str], folder: Path, *, python: str = sys.executable, said: Path | None = None
+) -> int:
+    """Run Python with arguments in a folder; return the largest resident size in bytes.
+
+    What it prints goes to the file ``said``; without one, it must end well.
+    """
     path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
-    process = subprocess.Popen(
-        [sys.executable, *arguments], cwd=folder, env={**os.environ, "PYTHONPATH": path},
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    with (said or Path(os.devnull)).open("w") as out:
+        process = subprocess.Popen(
+            [python, *arguments], cwd=folder, env={**os.environ, "PYTHONPATH": path},
+            stdout=out, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
     assert process.stderr
     errors = process.stderr.read()
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
+    if process.returncode and not said:
         raise SystemExit(f"{' '.join(arguments)} ended with {process.returncode}:\n{errors}")
     return used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 

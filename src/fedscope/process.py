@@ -19,7 +19,7 @@ import torch
 from fedscope.errors import UserError
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
-LIMIT = 2**30
+LIMIT = 2**27  # bytes; larger blocks would leave holes in the heap that none of another size fits into
 
 
 def set_up(device: torch.device, threads: int, place: int = 0) -> None:
@@ -82,12 +82,12 @@ def has_bfloat16(device: torch.device) -> bool:
 
 
 def reuse_freed_memory() -> bool:
-    """Keep freed blocks of up to a gibibyte for reuse; return whether this C library (glibc) can."""
+    """Keep freed blocks of up to ``LIMIT`` bytes for reuse; return whether this C library (glibc) can."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # another C library, another system
         return False
-    return bool(mallopt(M_MMAP_THRESHOLD, LIMIT) and mallopt(M_TRIM_THRESHOLD, 2 * LIMIT - 1))
+    return bool(mallopt(M_MMAP_THRESHOLD, LIMIT) and mallopt(M_TRIM_THRESHOLD, 2**31 - 1))
 
 
 def resident_memory() -> int:

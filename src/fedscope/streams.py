@@ -34,6 +34,14 @@ def numpy_stream(seed: int, purpose: str, round: int = 0, client: int = 0) -> np
     return np.random.default_rng(key(seed, purpose, round, client))
 
 
+def random_signs(
+    size: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype = torch.float32
+) -> torch.Tensor:
+    """Return independent ±1, on the generator's device, without room for anything else."""
+    coins = torch.randint(2, size, generator=generator, device=generator.device, dtype=dtype)
+    return coins.mul_(2).sub_(1)
+
+
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Seed the global generators of torch, numpy and Python for code that draws from them; restore them."""

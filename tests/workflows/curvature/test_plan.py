@@ -111,13 +111,16 @@ def test_the_storage_goes_down_a_ladder(monkeypatch: pytest.MonkeyPatch) -> None
     assert (filed.storage.place, filed.storage.half, filed.rows) == ("file", False, 64)
     halved = _chosen(7, free=0, monkeypatch=monkeypatch)
     assert (halved.storage.place, halved.storage.half, halved.rows) == ("memory", True, 64)
-    restarted = _chosen(5, free=0, monkeypatch=monkeypatch)
+    restarted = _chosen(4, free=0, monkeypatch=monkeypatch)
     assert restarted.storage.half
     assert restarted.rows is not None
     assert 22 <= restarted.rows < 64
+    fewer = _chosen(6, free=2 * 41 * 4 * BIG.n, monkeypatch=monkeypatch)  # rows that the disk has room for
+    assert (fewer.storage.place, fewer.rows) == ("file", 41 - 1 - 9)
     exact = _chosen(7, free=0, tol=1e-5, monkeypatch=monkeypatch)  # which half precision does not reach
     assert not exact.storage.half
-    for found in (roomy, filed, halved, restarted, exact):
+    assert (roomy.trace_rows, filed.trace_rows, restarted.trace_rows) == (64, 0, 0)
+    for found in (roomy, filed, fewer, halved, restarted, exact):
         assert found.graphs is not None
         assert found.rows is not None
         assert found.storage.capacity == found.rows + 1

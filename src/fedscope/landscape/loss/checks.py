@@ -16,6 +16,7 @@ from torch.utils.hooks import RemovableHandle
 from fedscope.errors import UserError
 from fedscope.landscape.loss.recomputed.logits import Logits
 from fedscope.landscape.loss.trees import within
+from fedscope.streams import random_signs
 
 _MENDS = {  # by what PyTorch's message says
     "use_reentrant": "call torch.utils.checkpoint.checkpoint with use_reentrant=False",
@@ -77,8 +78,7 @@ def check_symmetric(times: Callable[[Tensor], Tensor], like: Tensor) -> None:
     Raises:
         UserError: they are such.
     """
-    generator = torch.Generator().manual_seed(0)
-    u, v = (2 * torch.randint(2, (2, len(like)), generator=generator) - 1).to(like)
+    u, v = random_signs((2, len(like)), torch.Generator().manual_seed(0), like.dtype).to(like.device)
     Au, Av = times(u).double(), times(v).double()
     # For signs uᵀe is about ‖e‖ for an error e of Av: rounding gives some ε·‖Av‖, a wrong derivative ‖Av‖.
     defect, scale = float(abs(u.double() @ Av - v.double() @ Au)), float(Au.norm() + Av.norm())

@@ -22,6 +22,7 @@ from fedscope.landscape.loss.parameter_patterns import chosen
 from fedscope.landscape.loss.recomputed.blocks import Blocks
 from fedscope.landscape.loss.recomputed.logits import ChunkedLogits
 from fedscope.landscape.loss.trees import Tree, arguments, cloned, count, flat, leaves, some
+from fedscope.streams import random_signs
 
 SAMPLE = 8  # samples of the first batch on which a network is looked at before it is used
 LossFunction = Callable[[Any, Any], Tensor]
@@ -282,5 +283,4 @@ class FlatLoss:
 
 def signs(like: Tensor) -> Tensor:
     """Return the vector of random signs that a product is tried with."""
-    drawn = torch.randint(2, like.shape, generator=torch.Generator().manual_seed(0))
-    return (2 * drawn - 1).to(like)
+    return random_signs(tuple(like.shape), torch.Generator().manual_seed(0), like.dtype).to(like.device)

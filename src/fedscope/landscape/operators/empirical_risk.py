@@ -259,7 +259,7 @@ class LossOperator(BatchMean):
         if self._prepared is None:
             batches, whole, exact = self._loss.batches, self._loss.coupled, self.differences is None
             cost = self._cost(exact)
-            if cost.each > cost.room(self._memory) and self._loss.blocks.found:
+            if cost.exceeds(self._memory) and self._loss.blocks.found:
                 self._loss.recomputes_blocks = True
                 cost = self._cost(exact)
             longest = max(self._loss.batches.sizes)

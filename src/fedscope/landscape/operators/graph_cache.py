@@ -75,6 +75,10 @@ class Cost:
         room = self.room(memory)
         return longest if self.each * longest <= room else max(1, int(room / self.each))
 
+    def exceeds(self, memory: int | None) -> bool:
+        """Say whether even one sample's graph is larger than what graphs may take together."""
+        return self(1) > (_MOST if memory is None else memory)
+
     def room(self, memory: int | None) -> float:
         """Return the bytes that the samples of a graph may take."""
         return _WORKING if memory is None else min(memory - self.fixed, _WORKING)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator, Product
+from fedscope.streams import random_signs
 
 DEFAULT_SEED = 0
 LARGEST_ORTHOGONAL = 16384
@@ -56,8 +57,7 @@ def rademacher(
 ) -> Iterator[Tensor]:
     """Yield independent ±1 vectors without end (Hutchinson 1990): the least variance of i.i.d. entries."""
     while True:
-        coins = torch.randint(2, (n,), generator=generator, device=generator.device)
-        yield (2 * coins - 1).to(device, dtype)
+        yield random_signs((n,), generator, dtype).to(device)
 
 
 def orthogonal(

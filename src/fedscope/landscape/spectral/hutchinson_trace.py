@@ -105,10 +105,12 @@ def trace(
     else:
         goal = DEFAULT_RTOL if rtol is None else rtol
         room = affordable(op) if max_basis is None else max_basis
-        first = min(min_probes, max_probes)
-        taken = run.take(first, first)
+        first, grows = min(min_probes, max_probes), min(room, op.shape[0]) > _rows(known)
+        taken = run.take(first, first if grows else keep)
         probed = _probed(taken[:keep], known)
-        run.end_first_stage(taken, goal, lambda: growing(op, known, generator, room, storage))
+        if grows:
+            run.enlarge(taken, goal, lambda: growing(op, known, generator, room, storage))
+        tally.fix_variance()
         while tally.finite and (missing := min(tally.needed(goal), max_probes) - tally.probes) > 0:
             before = tally.probes
             run.take(int(missing), 0)
@@ -158,10 +160,10 @@ class _Run:
             self._seen(self._tally.probes + self.steps)
         return taken
 
-    def end_first_stage(
+    def enlarge(
         self, taken: Sequence[tuple[Tensor, Product]], rtol: float, growing: Callable[[], Extend]
     ) -> None:
-        """Let the basis grow as long as that saves products, and fix the variance by the probes taken."""
+        """Let the basis grow as long as that saves products, after the first stage's probes."""
         tally = self._tally
         if tally.finite and self._growth_pays(rtol):
             probes = torch.stack([z for z, _ in taken])
@@ -171,7 +173,6 @@ class _Run:
                 deflate_further(images, probes, grown, _rows(tally.known))
                 tally.deflate(grown, probes, images)
                 self._seen(tally.probes + self.steps)  # with the estimate of the larger basis
-        tally.fix_variance()
 
     def _growth_pays(self, rtol: float) -> bool:
         known, tally = self._tally.known, self._tally

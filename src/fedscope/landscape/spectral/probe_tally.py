@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator, Product
+from fedscope.landscape.operators.basis.kept import WHOLE
 from fedscope.landscape.operators.krylov_basis import Remainder, Subspace
 from fedscope.landscape.spectral.results import Trace
 from fedscope.statistics.intervals import probed_data_error
@@ -51,7 +52,7 @@ class TraceTally:
     def error(self) -> float:
         """A bound on what the products' own errors have moved the estimate by."""
         known = self.known
-        exact_part = math.sqrt(len(known.basis)) * known.error if known else 0.0  # |tr M| ≤ √m·‖M‖_F
+        exact_part = math.sqrt(len(known.rows)) * known.error if known else 0.0  # |tr M| ≤ √m·‖M‖_F
         errors = torch.tensor(self._errors, dtype=torch.float64)  # signed: those of rounding cancel
         return exact_part + abs(float(errors.mean())) + 3 * float(errors.norm()) / len(errors)
 
@@ -135,10 +136,13 @@ class TraceTally:
         )
 
     def _count(self, z: Tensor, image: Tensor) -> None:
-        sample = z.double() * image
-        self._forms.append(float(sample.sum()))
-        self._squares.append(float(sample @ sample))
-        self._sum += sample
+        form = square = 0.0
+        for sum_, own, product in zip(*(v.split(WHOLE) for v in (self._sum, z, image)), strict=True):
+            sample = own.double() * product
+            form, square = form + float(sample.sum()), square + float(sample @ sample)
+            sum_ += sample
+        self._forms.append(form)
+        self._squares.append(square)
 
     def _spread(self) -> tuple[float, float]:
         """Return the variance of zᵀRz and the degrees of freedom of this estimate."""

@@ -8,6 +8,7 @@ Symbols: n coordinates, d bytes of a number, B batches, m rows.
 from dataclasses import dataclass
 
 from fedscope.choices import MIN_PROBES
+from fedscope.landscape.operators.basis.kept import WHOLE
 from fedscope.landscape.operators.basis.storage import HELD, BasisStorage
 from fedscope.landscape.operators.by_batch.batch_mean import IMAGES
 from fedscope.landscape.spectral.data_error import SKETCH
@@ -27,18 +28,18 @@ class Vectors:
         """Return the bytes of a Lanczos step: the sum, a batch's product, and those that wait together."""
         d = self.itemsize
         waiting = min(self.batches * d, max(IMAGES // self.n, d))
-        product = 2 * _WIDE + 2 * d + 2 * waiting
+        product = 2 * _WIDE + 2 * d + waiting * (1 if waiting == d else 2)
         orthogonalised = d + 3 * _WIDE
         return self.n * max(product, orthogonalised)
 
-    def probes(self, block: int, kept: int = MIN_PROBES) -> int:
-        """Return the bytes of a block of probes: sums and a batch's products, the projections, the products.
+    def probes(self, block: int) -> int:
+        """Return the bytes of a block of probes: sums, a batch's products, the projections, the products."""
+        each = 2 * _WIDE + 5 * self.itemsize
+        return self.n * (block * each + _WIDE) + _WIDE * min(self.n, WHOLE)
 
-        Of some products are kept, with their probes: those of the first stage, or a density's.
-        """
-        d = self.itemsize
-        each = 2 * _WIDE + 5 * d
-        return self.n * (block * each + 2 * _WIDE + 2 * d * kept)
+    def kept(self, probes: int = MIN_PROBES) -> int:
+        """Return the bytes of probes that are kept with their products: a first stage's, or a density's."""
+        return self.n * 2 * self.itemsize * probes
 
     def basis(self, rows: int, storage: BasisStorage) -> int:
         """Return the bytes in memory of so many rows while they are made, the sketch's signs included.

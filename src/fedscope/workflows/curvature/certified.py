@@ -107,7 +107,7 @@ class Certified:
                 generator=draws,
                 keep=keep,
                 storage=self.resources.storage,
-                max_basis=self.resources.rows,
+                max_basis=self.resources.trace_rows,
                 block=self.resources.block,
                 progress=progress,
             )

@@ -19,6 +19,7 @@ from fedscope.errors import UserError
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.probes import block_size
 from fedscope.landscape.spectral.data_error import SKETCH
+from fedscope.landscape.spectral.deflation import affordable
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from fedscope.landscape.spectral.krylov.ritz import most_products
 from fedscope.landscape.spectral.layer_blocks import block_patterns, layer_patterns
@@ -160,10 +161,12 @@ def _bytes(
     """Return the parts of the peak, of what two steps and the samples' ``forms`` took at most."""
     n, d = operator.shape[0], operator.dtype.itemsize
     vectors, plan, storage = Vectors(n, d, len(operator.weights or ())), operator.plan, resources.storage
-    kept = PROBES * request.density if request.probes else MIN_PROBES
+    grown = affordable(operator) if resources.trace_rows is None else resources.trace_rows
+    kept = MIN_PROBES if not request.probes and grown > rows else PROBES * request.density
     before = vectors.basis(2, replace(storage, capacity=None))
     basis = vectors.basis(rows, storage)
-    probes = vectors.probes(resources.block or block_size(n), kept) + 2 * d * n * request.eigenpairs
+    probes = vectors.probes(resources.block or block_size(n)) + vectors.kept(kept)
+    probes += 2 * d * n * request.eigenpairs
     graphs = min(plan.size * plan.graphs, plan.size * (plan.kept + (plan.kept < plan.graphs)))
     base = max(0, first - before - vectors.step() - graphs)
     step, evaluated = vectors.step(), max(0, forms - first)

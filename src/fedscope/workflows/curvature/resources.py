@@ -34,11 +34,17 @@ class Resources:
     storage: BasisStorage = field(default_factory=BasisStorage)
     rows: int | None = None  # of a basis, most
     block: int | None = None  # probes that are at work together
+    trace_rows: int | None = (
+        None  # that a trace may enlarge the basis to, which keeps the first probes; 0: none
+    )
 
     @property
     def entry(self) -> dict[str, object]:
         """What of it may change a digit, for a result's name; the bytes of graphs are in the operator's."""
-        chosen = {"rows": self.rows, "block": self.block, "half": self.storage.half or None}
+        chosen = {
+            "rows": self.rows, "block": self.block, "half": self.storage.half or None,
+            "trace_rows": self.trace_rows,
+        }  # fmt: skip
         return {name: value for name, value in chosen.items() if value is not None}
 
 
@@ -85,16 +91,12 @@ def fitting(
         UserError: it is not possible; what is needed at least.
     """
     n, d = vectors.n, vectors.itemsize
-    rows = min(n, max(ROWS, LEAST_ROWS + 2 * pairs))
-    room = memory - base - 2 * d * n - max(vectors.step(), vectors.probes(1)) - _GRAPHS
-    storage = _storage(room, vectors, rows, tol, folder)
-    least = min(n, LEAST_ROWS + 2 * pairs)
-    if storage is None:  # restarted
-        storage = BasisStorage(half=tol >= HALF_TOL)
-        rows = room // (n * storage.itemsize_of(d)) - _BESIDE
+    least, rows = (min(n, most) for most in (LEAST_ROWS + 2 * pairs, max(ROWS, LEAST_ROWS + 2 * pairs)))
+    beside = 4 * d * n  # the operator's copies of the weights, and a product as autograd gives it
+    room = memory - base - beside - max(vectors.step(), vectors.probes(1)) - _GRAPHS
+    storage, rows = _storage(room, vectors, rows, tol, folder, least)
     if rows < least:
-        half = BasisStorage(half=tol >= HALF_TOL)
-        needed = memory - room + (least + _BESIDE) * n * half.itemsize_of(d)
+        needed = memory - room + (least + _BESIDE) * n * storage.itemsize_of(d)
         raise UserError(
             f"--memory {_shown(memory)} is too little for {n:,} parameters: give {_shown(needed)} or more, a "
             "folder on a disk with more room (TMPDIR), fewer --samples, or a block of --parameters"
@@ -102,22 +104,25 @@ def fitting(
     storage = BasisStorage(storage.place, storage.half, storage.folder, capacity=rows + 1)
     left = room + _GRAPHS - vectors.basis(rows, storage)
     block = next(b for b in range(BLOCK, 0, -1) if b == 1 or vectors.probes(b) <= vectors.step() + left // 2)
-    graphs = left - max(0, vectors.probes(block) - max(vectors.step(), vectors.probes(1)))
-    return Resources(graphs, storage, rows, block)
+    left -= max(0, vectors.probes(block) - max(vectors.step(), vectors.probes(1)))
+    enlarged = vectors.kept() <= left // 2
+    graphs = (left - (vectors.kept() if enlarged else 0)) // 2  # the other half: what a product makes of one
+    return Resources(graphs, storage, rows, block, rows if enlarged else 0)
 
 
-def _storage(room: int, vectors: Vectors, rows: int, tol: float, folder: Path | None) -> BasisStorage | None:
-    """Return the first storage that so many rows fit in; None if there is none."""
-    size = vectors.n * vectors.itemsize * (rows + 1 + _BESIDE)
-    for storage in (BasisStorage(), BasisStorage("file", folder=folder), BasisStorage(half=True)):
-        if storage.place == "file" and shutil.disk_usage(storage.directory).free < 2 * size:
-            continue
-        if storage.half and tol < HALF_TOL:
-            continue
-        exact = BasisStorage(storage.place, storage.half, capacity=rows + 1)
-        if vectors.basis(rows, exact) <= room:
-            return storage
-    return None
+def _storage(
+    room: int, vectors: Vectors, rows: int, tol: float, folder: Path | None, least: int
+) -> tuple[BasisStorage, int]:
+    """Return the first storage that so many rows fit in; else the one with most, and how many."""
+    n, d, half = vectors.n, vectors.itemsize, BasisStorage(half=True)
+    if vectors.basis(rows, BasisStorage(capacity=rows + 1)) <= room:
+        return BasisStorage(), rows
+    file = BasisStorage("file", folder=folder)
+    on_disk = shutil.disk_usage(file.directory).free // 2 // (n * d) - 1 - _BESIDE  # of two bases
+    if vectors.basis(rows, file) <= room and on_disk >= least:
+        return file, min(rows, on_disk)
+    kept = half if tol >= HALF_TOL else BasisStorage()
+    return kept, min(rows, room // (n * kept.itemsize_of(d)) - _BESIDE)
 
 
 def _shown(size: float) -> str:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor
 
-from fedscope.landscape.operators.basis.kept import PIECE, Kept, Pieces
+from fedscope.landscape.operators.basis.kept import PIECE, WHOLE, Kept, Pieces
 from fedscope.landscape.operators.basis.storage import BasisStorage
 
 
@@ -83,8 +83,8 @@ class Rows:
 
     @property
     def plain(self) -> bool:
-        """Whether the rows are one tensor: all coordinates, in the operator's dtype."""
-        return self._mix is None and not self.shards.shared
+        """Whether the rows are used as one tensor: all coordinates, in the operator's dtype, not too many."""
+        return self._mix is None and not self.shards.shared and self.n <= WHOLE
 
     def tensor(self, count: int, *, fixed: bool = False) -> Tensor:
         """Return the first rows (count, n), all coordinates; of plain rows a view, or with the fixed ones."""

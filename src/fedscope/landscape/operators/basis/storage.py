@@ -1,9 +1,9 @@
 """Where the numbers of a basis are kept: in memory or in a file, in full or half precision, on which ranks.
 
 A file is mapped into memory and has no name, so that it is gone with the process, however that ends. What is
-read of it piece by piece is handed back to the system every ``HELD`` bytes. A product with the whole basis at
-once (projections of batches, ``without``) reads it as one matrix, so that the digits are those of a basis in
-memory: then its pages are counted as resident, though the system may take them back at any time.
+read of it piece by piece is handed back to the system every ``HELD`` bytes. The products of batches are
+projected on rows of up to ``kept.WHOLE`` numbers as on one matrix, in a file as in memory, so that the digits
+are the same: then its pages are counted as resident, though the system may take them back at any time.
 """
 
 import mmap

@@ -14,6 +14,7 @@ from torch.distributed import ProcessGroup
 from fedscope.errors import UserError
 from fedscope.landscape.operators.algebra.named_tensors import Blocks
 from fedscope.landscape.operators.base import DiagonalParts, Operator, Product
+from fedscope.landscape.operators.basis.kept import WHOLE
 from fedscope.landscape.operators.basis.shards import Shards
 from fedscope.landscape.operators.basis.views import Onto
 from fedscope.landscape.operators.by_batch.parallel import add_up, share
@@ -97,11 +98,12 @@ class BatchMean(Operator):
             for b in together:
                 products = self._shaped(b, products_of(b, rows), rows)
                 totals.add_(products, alpha=self._counts[b] / sum(self._counts))
-                forms[:, b] = torch.linalg.vecdot(rows.double(), products)
+                forms[:, b] = _inner(rows, products)
                 if onto is not None:
                     images.append(products.to(self.dtype))
+                del products
             if onto is not None and projections is not None:
-                inner = (onto @ torch.cat(images).T).T.double()
+                inner = (onto @ (torch.cat(images) if len(images) > 1 else images[0]).T).T.double()
                 projections[:, list(together)] = inner.view(len(together), len(rows), -1).transpose(0, 1)
         return totals, forms, projections
 
@@ -127,7 +129,7 @@ class BatchMean(Operator):
             b, own = first + shards.rank, torch.zeros_like(rows, dtype=torch.float64)
             if b < count:
                 own = self._shaped(b, products_of(b, rows), rows)
-                forms[:, b] = torch.linalg.vecdot(rows.double(), own)
+                forms[:, b] = _inner(rows, own)
                 if onto is not None and projections is not None and not shared:
                     projections[:, b] = (onto @ own.to(self.dtype).T).T.double()
             batches, received = range(first, min(first + shards.ranks, count)), shards.exchanged(own)
@@ -163,3 +165,9 @@ class BatchMean(Operator):
             gram[b] = parts @ parts.T
         add_up(self._group, totals, blocks, inner, gram)
         return DiagonalParts(blocks, inner, gram, totals @ totals.T)
+
+
+def _inner(rows: Tensor, products: Tensor) -> Tensor:
+    """Return the inner products (m,) of the rows of two matrices (m, n) in float64."""
+    pieces = zip(rows.split(WHOLE, 1), products.split(WHOLE, 1), strict=True)
+    return torch.stack([torch.linalg.vecdot(row.double(), product) for row, product in pieces]).sum(0)

@@ -1,0 +1,89 @@
+"""Vectors too long to be multiplied at once: piece by piece they make the same products and estimates."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from fedscope.choices import MIN_PROBES
+from fedscope.landscape import Hessian, top_eigenpairs, trace
+from fedscope.landscape.operators.base import Product
+from fedscope.landscape.operators.basis.storage import BasisStorage
+from fedscope.landscape.spectral.hutchinson_trace import _Run
+from fedscope.landscape.spectral.results import Eigenpairs, Trace
+
+MODULES = ("basis.kept", "basis.rows", "by_batch.batch_mean")
+
+
+@pytest.fixture
+def operator() -> Callable[[], Hessian]:
+    draw = torch.Generator().manual_seed(0)
+    inputs = torch.randn(96, 8, generator=draw)
+    batches = list(zip(inputs.split(16), inputs[:, :4].argmax(1).split(16), strict=True))
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
+    return lambda: Hessian(model, nn.CrossEntropyLoss(), batches)
+
+
+def _found(operator: Hessian, storage: BasisStorage) -> tuple[Eigenpairs, Trace]:
+    pairs = top_eigenpairs(operator, k=2, storage=storage)
+    return pairs, trace(operator, known=pairs.subspace, rtol=0.02, storage=storage)
+
+
+@pytest.fixture
+def short_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in MODULES:
+        monkeypatch.setattr(f"fedscope.landscape.operators.{module}.WHOLE", 64)
+    monkeypatch.setattr("fedscope.landscape.spectral.probe_tally.WHOLE", 64)
+    monkeypatch.setattr("fedscope.landscape.operators.basis.kept.PIECE", 256)
+
+
+def test_long_vectors_make_the_same_estimates(
+    operator: Callable[[], Hessian], request: pytest.FixtureRequest
+) -> None:
+    whole, total = _found(operator(), BasisStorage())
+    assert whole.subspace is not None
+    assert whole.subspace.rows._rows.plain
+    request.getfixturevalue("short_pieces")
+    pieces, summed = _found(operator(), BasisStorage())
+    assert pieces.subspace is not None
+    assert not pieces.subspace.rows._rows.plain
+    torch.testing.assert_close(pieces.values, whole.values, rtol=1e-5, atol=0)
+    torch.testing.assert_close(pieces.stderr_data, whole.stderr_data, rtol=1e-3, atol=0)
+    assert summed.value == pytest.approx(total.value, rel=1e-5)
+    assert summed.stderr_probe == pytest.approx(total.stderr_probe, rel=1e-3)
+    assert summed.samples == pytest.approx(total.samples, rel=1e-4)
+
+
+@pytest.mark.usefixtures("short_pieces")
+def test_they_are_the_same_bits_in_a_file(operator: Callable[[], Hessian]) -> None:
+    (memory, in_memory), (file, in_file) = (
+        _found(operator(), BasisStorage(place)) for place in ("memory", "file")
+    )
+    assert torch.equal(memory.values, file.values)
+    assert torch.equal(memory.vectors, file.vectors)
+    assert in_memory.samples == in_file.samples
+
+
+def test_a_basis_that_may_not_grow_keeps_no_probes(
+    operator: Callable[[], Hessian], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, take, kept = operator(), _Run.take, []
+
+    def taken(run: _Run, count: int, keep: int) -> list[tuple[torch.Tensor, Product]]:
+        kept.append(keep)
+        return take(run, count, keep)
+
+    monkeypatch.setattr(_Run, "take", taken)
+    known = top_eigenpairs(own, k=2, max_basis=6).subspace
+    assert known is not None
+    grown = trace(own, known=known, rtol=0.02)
+    assert kept[0] == MIN_PROBES
+    kept.clear()
+    fixed = trace(own, known=known, rtol=0.02, max_basis=0)
+    assert not any(kept)
+    assert fixed.deflated == len(known.rows) < grown.deflated
+    assert fixed.matvecs == fixed.probes
+    assert abs(fixed.value - grown.value) < 4 * (fixed.stderr_probe + grown.stderr_probe)
