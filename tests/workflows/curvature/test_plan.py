@@ -1,7 +1,12 @@
 """What a plan says, against what the measurement takes; and what is chosen to stay within a memory."""
 
+import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -95,12 +100,28 @@ def test_what_has_no_plan_is_refused(targets: Targets) -> None:
             curvature(targets, request, memory=GIB)
 
 
+class Ranks:
+    """As much of a process group as the choice looks at."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def size(self) -> int:
+        return self.count
+
+
 def _chosen(
-    memory: float, *, tol: float = 1e-3, free: float = 1e15, monkeypatch: pytest.MonkeyPatch
+    memory: float,
+    *,
+    tol: float = 1e-3,
+    free: float = 1e15,
+    ranks: int = 0,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Resources:
     usage = type("Usage", (), {"free": free})
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
-    return fitting(int(memory * GIB), GIB // 2, BIG, pairs=1, tol=tol, folder=None)
+    group: Any = Ranks(ranks) if ranks else None
+    return fitting(int(memory * GIB), GIB // 2, BIG, pairs=1, tol=tol, group=group)
 
 
 def test_the_storage_goes_down_a_ladder(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,6 +147,33 @@ def test_the_storage_goes_down_a_ladder(monkeypatch: pytest.MonkeyPatch) -> None
         assert found.storage.capacity == found.rows + 1
         taken = GIB // 2 + 8 * BIG.n + found.graphs + BIG.basis(found.rows, found.storage)
         assert taken + max(BIG.step(), BIG.probes(found.block or 1)) <= 32 * GIB
+
+
+def test_processes_share_a_basis_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    for ranks, memory, half, rows in ((4, 5, False, 64), (4, 3, True, 64), (2, 2.5, True, 28)):
+        found = _chosen(memory, ranks=ranks, monkeypatch=monkeypatch)
+        assert found.storage.group is not None
+        assert (found.storage.place, found.storage.half, found.rows) == ("memory", half, rows)
+        assert found.graphs is not None
+        taken = GIB // 2 + 16 * BIG.n + 2 * found.graphs + BIG.basis(rows, found.storage)
+        assert taken + max(BIG.step(), BIG.probes(found.block or 1)) <= memory * GIB
+
+
+def test_torchrun_shares_it(targets: Targets, tmp_path: Path) -> None:
+    own = ["--model", "planned_net:network", "--data", "planned_net:data"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+    command = [*torchrun, "-m", "fedscope", "hessian", "w.pt", *own, "--threads", "1"]
+    command += ["--memory", "4G", "--json", "shared.json"]
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "in memory in full precision, shared by 2 processes" in done.stderr
+    shared = json.loads((tmp_path / "shared.json").read_text())
+    (alone,) = curvature(targets, Request(), again=True, memory=4 * GIB)
+    assert shared["lambda_max"]["value"] == pytest.approx(alone.record.lambda_max.value, rel=1e-5)
+    assert shared["trace"]["value"] == pytest.approx(alone.record.trace.value, rel=1e-4)
 
 
 def test_too_little_says_how_much_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:

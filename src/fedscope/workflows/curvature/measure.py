@@ -89,7 +89,7 @@ def measure(
     check_request(request, parallel=group is not None)
     cache = keep if isinstance(keep, ResultCache) else ResultCache(keep if group is None else None)
     participants = compared_clients(problem, request)
-    resources = resources_of(problem, request, memory)
+    resources = resources_of(problem, request, memory, group)
     curvature = curvature_of(problem, request, group, resources)
     operator = curvature(problem.model, problem.batches)
     check_separable(operator, request)

@@ -96,6 +96,7 @@ def planned(
                 "place": storage.place,
                 "half": storage.half,
                 "rows": rows,
+                "ranks": storage.group.size() if storage.group else 1,
                 "bytes": (rows + 1 + SKETCH) * operator.shape[0] * storage.itemsize(operator.dtype),
             },
             "block": resources.block or block_size(operator.shape[0]),
@@ -203,7 +204,9 @@ def described(plan: PlanRecord) -> list[str]:
     lines = [
         f"{plan.title}: peak memory about {_size(parts.peak)} ({shares}); {expected}",
         f"{plan.title}: {plan.microbatch} samples at a time, {plan.kept} of {plan.graphs} graphs kept, basis "
-        f"of {basis.rows} rows in {basis.place} in {precision} precision, {plan.block} probes together",
+        f"of {basis.rows} rows in {basis.place} in {precision} precision"
+        + (f", shared by {basis.ranks} processes" if basis.ranks > 1 else "")
+        + f", {plan.block} probes together",
     ]
     if plan.pilot_samples:
         lines.append(

@@ -1,10 +1,13 @@
 """How much memory the parts of a measurement may take: graphs, the Krylov basis, probes that are at work."""
 
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import torch
+import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import ProcessGroup
 
 from fedscope.errors import UserError
 from fedscope.landscape.loss.parameter_patterns import chosen
@@ -53,8 +56,12 @@ def is_long(operator: LossOperator) -> bool:
     return operator.shape[0] * sum(operator.weights or ()) >= _LONG
 
 
-def resources_of(problem: Problem, request: Request, memory: int | None) -> Resources:
+def resources_of(
+    problem: Problem, request: Request, memory: int | None, group: ProcessGroup | None = None
+) -> Resources:
     """Return what is chosen for ``memory`` bytes of the whole process, or nothing without.
+
+    The processes of a ``group`` choose the same, for the one that has taken most so far.
 
     Raises:
         UserError: see :func:`fitting`.
@@ -68,16 +75,27 @@ def resources_of(problem: Problem, request: Request, memory: int | None) -> Reso
     n, d = sum(p.numel() for _, p in named), named[0][1].element_size()
     batches = max(BATCHES, len(problem.batches))
     vectors = Vectors(n, d, batches)
-    return fitting(memory, resident_memory(), vectors, pairs=request.eigenpairs, tol=request.tol, folder=None)
+    base = torch.tensor(resident_memory(), device=named[0][1].device)
+    if group is not None:
+        dist.all_reduce(base, dist.ReduceOp.MAX, group=group)
+    return fitting(memory, int(base), vectors, pairs=request.eigenpairs, tol=request.tol, group=group)
 
 
 def fitting(
-    memory: int, base: int, vectors: Vectors, *, pairs: int, tol: float, folder: Path | None
+    memory: int,
+    base: int,
+    vectors: Vectors,
+    *,
+    pairs: int,
+    tol: float,
+    folder: Path | None = None,
+    group: ProcessGroup | None = None,
 ) -> Resources:
     """Return how to stay within ``memory`` bytes.
 
     The basis is kept in memory if it fits, else in a file if the disk has room, else in half precision; it is
-    restarted where even that does not fit. What is left over is for the graphs.
+    restarted where even that does not fit. Processes share it in their memory, and no file is made. What is
+    left over is for the graphs.
 
     Args:
         memory: of the whole process.
@@ -86,6 +104,7 @@ def fitting(
         pairs: eigenpairs that are wanted.
         tol: of the eigenpairs.
         folder: for a file.
+        group: processes that share the basis.
 
     Raises:
         UserError: it is not possible; what is needed at least.
@@ -94,14 +113,14 @@ def fitting(
     least, rows = (min(n, most) for most in (LEAST_ROWS + 2 * pairs, max(ROWS, LEAST_ROWS + 2 * pairs)))
     beside = 4 * d * n  # the operator's copies of the weights, and a product as autograd gives it
     room = memory - base - beside - max(vectors.step(), vectors.probes(1)) - _GRAPHS
-    storage, rows = _storage(room, vectors, rows, tol, folder, least)
+    storage, rows = _storage(room, vectors, rows, least, tol, BasisStorage(folder=folder, group=group))
     if rows < least:
-        needed = memory - room + (least + _BESIDE) * n * storage.itemsize_of(d)
+        needed = memory - room + vectors.basis(least, replace(storage, capacity=least + 1))
         raise UserError(
             f"--memory {_shown(memory)} is too little for {n:,} parameters: give {_shown(needed)} or more, a "
             "folder on a disk with more room (TMPDIR), fewer --samples, or a block of --parameters"
         )
-    storage = BasisStorage(storage.place, storage.half, storage.folder, capacity=rows + 1)
+    storage = replace(storage, capacity=rows + 1)
     left = room + _GRAPHS - vectors.basis(rows, storage)
     block = next(b for b in range(BLOCK, 0, -1) if b == 1 or vectors.probes(b) <= vectors.step() + left // 2)
     left -= max(0, vectors.probes(block) - max(vectors.step(), vectors.probes(1)))
@@ -111,18 +130,20 @@ def fitting(
 
 
 def _storage(
-    room: int, vectors: Vectors, rows: int, tol: float, folder: Path | None, least: int
+    room: int, vectors: Vectors, rows: int, least: int, tol: float, plain: BasisStorage
 ) -> tuple[BasisStorage, int]:
     """Return the first storage that so many rows fit in; else the one with most, and how many."""
-    n, d, half = vectors.n, vectors.itemsize, BasisStorage(half=True)
-    if vectors.basis(rows, BasisStorage(capacity=rows + 1)) <= room:
-        return BasisStorage(), rows
-    file = BasisStorage("file", folder=folder)
-    on_disk = shutil.disk_usage(file.directory).free // 2 // (n * d) - 1 - _BESIDE  # of two bases
-    if vectors.basis(rows, file) <= room and on_disk >= least:
-        return file, min(rows, on_disk)
-    kept = half if tol >= HALF_TOL else BasisStorage()
-    return kept, min(rows, room // (n * kept.itemsize_of(d)) - _BESIDE)
+    n, d = vectors.n, vectors.itemsize
+    if vectors.basis(rows, replace(plain, capacity=rows + 1)) <= room:
+        return plain, rows
+    if plain.group is None:
+        file = replace(plain, place="file")
+        on_disk = shutil.disk_usage(file.directory).free // 2 // (n * d) - 1 - _BESIDE  # of two bases
+        if vectors.basis(rows, file) <= room and on_disk >= least:
+            return file, min(rows, on_disk)
+    kept = replace(plain, half=tol >= HALF_TOL)
+    each = vectors.basis(1, replace(kept, capacity=2)) - vectors.basis(0, replace(kept, capacity=1))
+    return kept, min(rows, room // each - _BESIDE)
 
 
 def _shown(size: float) -> str:

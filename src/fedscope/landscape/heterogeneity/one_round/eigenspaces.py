@@ -88,7 +88,8 @@ def eigenspace(op: Operator, pairs: Eigenpairs, *, k: int, samples: str, kept: i
     theta, s = torch.linalg.eigh(known.projected)
     order = theta.abs().argsort(descending=True)[: max(kept, k) + k]
     order = torch.cat([torch.arange(len(theta) - min(k, len(theta)), len(theta)), order]).unique()
-    basis = (s[:, order].T.to(known.basis) @ known.basis).to(known.basis.dtype)
+    held = known.basis
+    basis = s[:, order].T.to(held) @ held
     batches = torch.einsum("ri,brs,sj->bij", s[:, order], known.batches, s[:, order])
     rows, parts, spent = _extended(op, basis, batches, top)
     coefficients = top.double() @ rows.double().T
