@@ -141,14 +141,14 @@ def test_many_columns_are_taken_in_parts(piece: int, monkeypatch: pytest.MonkeyP
     found = WeightedScatter(torch.ones(20), whole=True)
     gram = found.add([vectors[:1], vectors[1:]], weights)
     wide = vectors.double() - 1
-    rows = torch.cat([wide, (weights @ wide)[None], wide.sum(0)[None]])
-    assert torch.allclose(gram, rows @ rows.T, rtol=1e-12, atol=0)
-    assert found.squared_lengths() == pytest.approx([float(row @ row) for row in rows[3:]], rel=1e-12)
+    mean, total = weights @ wide, wide.sum(0)
+    assert torch.allclose(gram, wide @ wide.T, rtol=1e-12, atol=0)
+    assert found.squared_lengths() == pytest.approx([float(mean @ mean), float(total @ total)], rel=1e-12)
     assert found.scatter == pytest.approx(float(weights @ (wide - weights @ wide).square().sum(1)), rel=1e-12)
-    pairs, to_mean = cosines(gram)
+    pairs, to_mean = cosines(gram, weights)
     unit = wide / wide.norm(dim=1, keepdim=True)
     assert pairs.tolist() == pytest.approx([float(unit[i] @ unit[j]) for i, j in ((0, 1), (0, 2), (1, 2))])
-    assert to_mean.tolist() == pytest.approx((unit @ rows[3] / rows[3].norm()).tolist())
+    assert to_mean.tolist() == pytest.approx((unit @ mean / mean.norm()).tolist())
 
 
 @pytest.mark.parametrize("block", [1, 2, 3])

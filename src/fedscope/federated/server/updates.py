@@ -70,7 +70,7 @@ class ClientUpdates:
             "diversity": finite(float(self._squares.sum()) / total if total else math.nan),
         }
         if self._whole:
-            pairs, to_mean = cosines(self._gram)
+            pairs, to_mean = cosines(self._gram, self._shares)
             if len(pairs):
                 found["pairs"] = _spread(pairs)
             found["to_mean"] = _spread(to_mean)
@@ -83,21 +83,21 @@ class ClientUpdates:
         stacks, parameters, statistics = zip(*self._waiting, strict=True)
         self._waiting = []
         rows = torch.cat(stacks)
-        self._gram = self._updates.add(parameters, self._weights[rows])
-        self._squares[rows] = self._gram.diagonal()[:-2]
-        self._batchnorm.add(statistics, self._weights[rows])
+        weights = self._weights[rows]
+        self._gram, self._shares = self._updates.add(parameters, weights), weights / weights.sum()
+        self._squares[rows] = self._gram.diagonal()
+        self._batchnorm.add(statistics, weights)
 
 
-def cosines(gram: Tensor) -> tuple[Tensor, Tensor]:
+def cosines(gram: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
     """Return the cosines between every two of K vectors, and of each to their mean.
 
-    ``gram`` (K + 2, K + 2) is the Gram matrix of the vectors, their mean and their sum.
+    ``gram`` (K, K) is the Gram matrix of the vectors, ``shares`` (K,) those of the vectors in the mean.
     """
-    count = len(gram) - 2
-    norms = gram.diagonal().sqrt()
-    first, second = torch.triu_indices(count, count, 1)
+    norms, onto_mean = gram.diagonal().sqrt(), gram @ shares
+    first, second = torch.triu_indices(len(gram), len(gram), 1)
     pairs = gram[first, second] / (norms[first] * norms[second])
-    return pairs, gram[:count, count] / (norms[:count] * norms[count])
+    return pairs, onto_mean / (norms * (shares @ onto_mean).clamp(min=0).sqrt())
 
 
 def short(values: Tensor) -> list[float | None]:

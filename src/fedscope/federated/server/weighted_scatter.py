@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedscope.process import one_thread
 
-PIECE = 1 << 17  # numbers that are taken to float64 at once
+PIECE = 1 << 18  # numbers that are taken to float64 at once
 CANCELS = 1e-4  # share of the squares below which their difference is not taken
 
 
@@ -29,36 +29,38 @@ class WeightedScatter:
         self.scatter = 0.0  # Σ p_k‖x_k − x̄‖²
         self._weight = 0.0
         self._sums = None if whole else torch.zeros(2, len(origin), dtype=torch.float64)  # x̄ and Σ x_k
-        self._lengths = torch.zeros(2, dtype=torch.float64)  # ‖x̄‖² and ‖Σ x_k‖² of one block
+        self._lengths = 0.0, 0.0  # ‖x̄‖² and ‖Σ x_k‖² of one block
 
     @one_thread()
     def add(self, block: Sequence[Tensor], weights: Tensor) -> Tensor:
         """Add the rows of the ``block``'s tensors (·, size), K in all, with positive float64 weights (K,).
 
-        Returns the Gram matrix (K + 2, K + 2) of the vectors less the origin, of their weighted mean and of
-        their sum.
+        Returns the Gram matrix (K, K) of the vectors less the origin.
         """
         new, total = float(weights.sum()), self._weight + float(weights.sum())
         combine = torch.stack([weights / new, torch.ones_like(weights)])
-        gram = torch.zeros(len(weights) + 2, len(weights) + 2, dtype=torch.float64)
+        gram = torch.zeros(len(weights), len(weights), dtype=torch.float64)
         for piece, rows in _taken(block, self.origin, len(weights)):
-            torch.mm(combine, rows[:-2], out=rows[-2:])
             found = rows @ rows.T
             gram += found
             self.scatter += new * _scatter(rows, combine[0], found)
             if self._sums is not None:
                 mean, sum_ = self._sums[:, piece]
-                apart = rows[-2] - mean
+                apart, sum_of_block = combine @ rows
+                apart -= mean
                 self.scatter += self._weight * new / total * float(apart @ apart)
                 mean.add_(apart, alpha=new / total)
-                sum_ += rows[-1]
-        self._weight, self._lengths = total, gram.diagonal()[-2:]
+                sum_ += sum_of_block
+        of_mean, of_sum = (float(row @ gram @ row) for row in combine)
+        self._weight, self._lengths = total, (max(0.0, of_mean), max(0.0, of_sum))
         return gram
 
     def squared_lengths(self) -> tuple[float, float]:
         """Return ‖x̄‖² of the weighted mean and ‖Σ x_k‖² of the unweighted sum."""
-        mean, sum_ = self._lengths if self._sums is None else [sums @ sums for sums in self._sums]
-        return float(mean), float(sum_)
+        if self._sums is None:
+            return self._lengths
+        mean, sum_ = (float(sums @ sums) for sums in self._sums)
+        return mean, sum_
 
 
 def pieces(size: int, rows: int) -> Iterator[slice]:
@@ -69,22 +71,22 @@ def pieces(size: int, rows: int) -> Iterator[slice]:
 
 
 def _taken(block: Sequence[Tensor], origin: Tensor, count: int) -> Iterator[tuple[slice, Tensor]]:
-    """Yield piece by piece the ``count`` vectors less the origin in float64, and two rows of space below."""
+    """Yield piece by piece the ``count`` vectors less the origin in float64."""
     space: Tensor | None = None
-    for piece in pieces(len(origin), count + 2):
+    for piece in pieces(len(origin), count):
         start = origin[piece].double()
         if space is None:
-            space = start.new_empty(count + 2, len(start))
+            space = start.new_empty(count, len(start))
         rows = space[:, : len(start)]
-        torch.cat([vectors[:, piece] for vectors in block], out=rows[:count])
-        rows[:count] -= start
+        torch.cat([vectors[:, piece] for vectors in block], out=rows)
+        rows -= start
         yield piece, rows
 
 
 def _scatter(rows: Tensor, shares: Tensor, gram: Tensor) -> float:
-    """Return Σ share‖x − x̄‖² of a piece, whose x̄ is the last row but one of the vectors."""
-    squares = float(shares @ gram.diagonal()[:-2])
-    scatter = squares - float(gram[-2, -2])
+    """Return Σ share‖x − x̄‖² of the vectors of a piece, whose Gram matrix is given."""
+    squares = float(shares @ gram.diagonal())
+    scatter = squares - float(shares @ gram @ shares)
     if scatter > CANCELS * squares:
         return scatter
-    return float(shares @ (rows[:-2] - rows[-2]).square_().sum(1))
+    return float(shares @ (rows - shares @ rows).square_().sum(1))
