@@ -37,7 +37,7 @@ def numpy_stream(seed: int, purpose: str, round: int = 0, client: int = 0) -> np
 def random_signs(
     size: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype = torch.float32
 ) -> torch.Tensor:
-    """Return independent ±1, on the generator's device, without room for anything else."""
+    """Return independent ±1 on the generator's device; no other memory is taken."""
     coins = torch.randint(2, size, generator=generator, device=generator.device, dtype=dtype)
     return coins.mul_(2).sub_(1)
 

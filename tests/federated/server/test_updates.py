@@ -104,6 +104,17 @@ def test_numpy_finds_the_same(stack: int) -> None:
         assert (spread.least, spread.most) == pytest.approx((values.min(), values.max()), rel=1e-6)
 
 
+def test_updates_may_come_in_any_order() -> None:
+    rows, weights = torch.tensor([[3.0, 0.0], [0.0, 4.0], [1.0, 1.0]]), [0.7, 0.2, 0.1]
+    found = ClientUpdates([5, 6, 7], weights, torch.zeros(2), None, NOWHERE)
+    for stack in ([2, 0], [1]):
+        found.add([5 + client for client in stack], rows[stack])
+    mixed, sorted_ = (update.to_json() for update in (found.record(), recorded(rows.tolist(), weights)))
+    assert mixed.keys() == sorted_.keys()
+    for name, value in sorted_.items():
+        assert mixed[name] == pytest.approx(value, rel=1e-12), name
+
+
 def test_only_shared_parameters_count() -> None:
     shared = torch.tensor([True, False, True])
     found = recorded([[3.0, 7.0, 0.0], [0.0, -9.0, 3.0]], shared=shared)

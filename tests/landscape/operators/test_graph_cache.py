@@ -140,3 +140,9 @@ def test_a_network_of_many_weights_is_not_cut_by_samples(monkeypatch: pytest.Mon
 def test_batches_work_together_as_far_as_memory_goes(microbatch: int, mebibytes: int, together: int) -> None:
     """512 MiB, 128 samples, or what one graph has."""
     assert Plan(microbatch, graphs=4, kept=0, size=mebibytes << 20, memory=0).together == together
+
+
+@pytest.mark.parametrize(("size", "memory", "exceeds"), [(3, None, False), (5, None, True), (3, 2, True)])
+def test_a_sample_may_have_all_that_graphs_may_take(size: int, memory: int | None, exceeds: bool) -> None:
+    gib = 1 << 30
+    assert Cost(gib, (size - 1) * gib).exceeds(memory and memory * gib) is exceeds

@@ -37,9 +37,7 @@ class Resources:
     storage: BasisStorage = field(default_factory=BasisStorage)
     rows: int | None = None  # of a basis, most
     block: int | None = None  # probes that are at work together
-    trace_rows: int | None = (
-        None  # that a trace may enlarge the basis to, which keeps the first probes; 0: none
-    )
+    trace_rows: int | None = None  # of the basis that a trace may enlarge, for which probes are kept
 
     @property
     def entry(self) -> dict[str, object]:

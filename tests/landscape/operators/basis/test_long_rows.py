@@ -55,6 +55,7 @@ def test_long_vectors_make_the_same_estimates(
     assert summed.value == pytest.approx(total.value, rel=1e-5)
     assert summed.stderr_probe == pytest.approx(total.stderr_probe, rel=1e-3)
     assert summed.samples == pytest.approx(total.samples, rel=1e-4)
+    assert summed.batches == pytest.approx(total.batches, rel=1e-4)
 
 
 @pytest.mark.usefixtures("short_pieces")
