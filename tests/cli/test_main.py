@@ -1,3 +1,4 @@
+import os
 import pickle
 import shlex
 import subprocess
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from fedscope.checkpoints.registry.registry import Run
-from fedscope.cli.main import call
+from fedscope.cli.main import SPINS, WAITING, call
 from fedscope.cli.root import COMMANDS
 from tests.cli.conftest import Command
 
@@ -18,7 +19,7 @@ HEAVY = ("torch", "numpy", "matplotlib", "datasets")
 WALK = """
 import sys
 from click import Context, Group
-from fedscope.cli.main import call
+from fedscope.cli.main import SPINS, WAITING, call
 from fedscope.cli.root import main
 
 def walk(group, words):
@@ -47,6 +48,22 @@ for words, _ in walk(main, []):
 """)
     assert all(name in shown for name in (*COMMANDS, "plot-partition [OPTIONS]"))
     assert not [letter for letter in shown if ord(letter) >= 0x1F000]  # a code as in A:B:C became a picture
+
+
+@pytest.mark.parametrize(
+    ("given", "spins"),
+    [({}, SPINS), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "None")],
+)
+def test_waiting_threads_leave_the_core_to_others(given: dict[str, str], spins: str) -> None:
+    code = """
+import os, sys
+from fedscope.cli import main
+main.call = lambda arguments: print(os.environ.get("GOMP_SPINCOUNT"), "torch" in sys.modules)
+main.run([])
+"""
+    own = {name: value for name, value in os.environ.items() if name not in WAITING}
+    done = subprocess.run([sys.executable, "-c", code], env={**own, **given}, capture_output=True, text=True)
+    assert done.stdout.split() == [spins, "False"]
 
 
 def test_every_flag_of_a_group_of_options_is_there_and_every_example_is_understood() -> None:

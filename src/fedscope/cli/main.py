@@ -13,11 +13,15 @@ from types import FrameType
 
 BARRED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 COMPLETE = "_FEDSCOPE_COMPLETE"  # set by the shell's completion script
+WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")  # how threads wait for each other, if the user says so
+SPINS = "10000"  # some 50 µs; by default it is milliseconds, in which nobody else has the core
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     signal.signal(signal.SIGINT, interrupt)
+    if not any(name in os.environ for name in WAITING):
+        os.environ["GOMP_SPINCOUNT"] = SPINS  # read when PyTorch is loaded
     from fedscope.cli.terminal import readable
 
     readable.use()
