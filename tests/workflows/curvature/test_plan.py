@@ -150,7 +150,7 @@ def test_the_storage_goes_down_a_ladder(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_processes_share_a_basis_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    for ranks, memory, half, rows in ((4, 5, False, 64), (4, 3, True, 64), (2, 2.5, True, 28)):
+    for ranks, memory, half, rows in ((4, 5, False, 64), (4, 3, True, 64), (2, 2.75, True, 27)):
         found = _chosen(memory, ranks=ranks, monkeypatch=monkeypatch)
         assert found.storage.group is not None
         assert (found.storage.place, found.storage.half, found.rows) == ("memory", half, rows)

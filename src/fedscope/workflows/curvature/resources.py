@@ -16,7 +16,7 @@ from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.probes import BLOCK
 from fedscope.landscape.spectral.data_error import SKETCH
 from fedscope.landscape.spectral.working_memory import Vectors
-from fedscope.process import resident_memory
+from fedscope.process import LIMIT, resident_memory
 from fedscope.workflows.requests import Request
 from fedscope.workflows.sources.problem import Problem
 
@@ -26,6 +26,8 @@ HALF_TOL = 5e-4  # the smallest tolerance of eigenpairs that half precision is c
 BATCHES = 16  # that tell the data's errors, on a CPU; there small ones are as fast
 _LONG = 1 << 31  # parameters times samples
 _BESIDE = SKETCH + 1  # rows of a basis beside those that are used: the sketch's signs, and the next
+_WIDE = 8  # bytes of a float64
+_HEAP = 0.9  # of the memory; the rest is lost between the heap's blocks, where vectors are among them
 _GRAPHS = 64 << 20  # least bytes that are left to graphs before another storage is tried
 
 
@@ -109,11 +111,13 @@ def fitting(
     """
     n, d = vectors.n, vectors.itemsize
     least, rows = (min(n, most) for most in (LEAST_ROWS + 2 * pairs, max(ROWS, LEAST_ROWS + 2 * pairs)))
+    share = 1.0 if _WIDE * n > LIMIT else _HEAP
     beside = 4 * d * n  # the operator's copies of the weights, and a product as autograd gives it
-    room = memory - base - beside - max(vectors.step(), vectors.probes(1)) - _GRAPHS
+    fixed = base + beside + max(vectors.step(), vectors.probes(1)) + _GRAPHS
+    room = int(share * memory) - fixed
     storage, rows = _storage(room, vectors, rows, least, tol, BasisStorage(folder=folder, group=group))
     if rows < least:
-        needed = memory - room + vectors.basis(least, replace(storage, capacity=least + 1))
+        needed = (fixed + vectors.basis(least, replace(storage, capacity=least + 1))) / share
         raise UserError(
             f"--memory {_shown(memory)} is too little for {n:,} parameters: give {_shown(needed)} or more, a "
             "folder on a disk with more room (TMPDIR), fewer --samples, or a block of --parameters"

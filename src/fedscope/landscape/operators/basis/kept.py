@@ -13,7 +13,7 @@ from fedscope.landscape.operators.basis.shards import Shards, Whole
 from fedscope.landscape.operators.basis.storage import BasisStorage, Room
 
 PIECE = 1 << 18  # numbers read at a time: they stay in a core's cache
-WHOLE = 1 << 24  # coordinates of vectors that are multiplied at once; longer ones piece by piece
+WHOLE = 1 << 22  # coordinates of vectors that are multiplied at once; longer ones piece by piece
 
 Pieces = Iterator[tuple[slice, Tensor]]
 """(columns, counted among the coordinates of this process; the rows' numbers there)."""
