@@ -79,7 +79,8 @@ def main() -> None:
     import machine  # torch, which a child's size would not show, is imported after nothing is measured
     import plan_jobs
 
-    found: dict[str, Any] = {}
+    kept = given.job and given.json.exists()  # jobs that are not named stay as they are
+    found: dict[str, Any] = json.loads(given.json.read_text())["jobs"] if kept else {}
     for name in given.job or plan_jobs.JOBS:
         job = plan_jobs.JOBS[name]
         with tempfile.TemporaryDirectory() as folder:

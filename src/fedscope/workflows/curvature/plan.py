@@ -77,7 +77,8 @@ def planned(
     seconds, first, with_forms = _steps(operator, resources)
     found, samples = _pilot(problem, request, curvature) if pilot else (None, None)
     rows = min(operator.shape[0], resources.rows or operator.shape[0], _rows(found, request))
-    memory = _bytes(operator, request, resources, rows, first, with_forms)
+    begun = found.pairs.matvecs if found and found.pairs else 0
+    memory = _bytes(operator, request, resources, rows, begun, first, with_forms)
     products, most = found.matvecs if found else None, _most(request, operator)
     storage, plan = resources.storage, operator.plan
     return PlanRecord.read(
@@ -157,13 +158,22 @@ def _rows(found: Estimates | None, request: Request) -> int:
 
 
 def _bytes(
-    operator: LossOperator, request: Request, resources: Resources, rows: int, first: int, forms: int
+    operator: LossOperator,
+    request: Request,
+    resources: Resources,
+    rows: int,
+    begun: int,
+    first: int,
+    forms: int,
 ) -> dict[str, int]:
-    """Return the parts of the peak, of what two steps and the samples' ``forms`` took at most."""
+    """Return the parts of the peak, of what two steps and the samples' ``forms`` took at most.
+
+    The trace begins with a basis of ``begun`` rows; where it may enlarge it, probes are kept.
+    """
     n, d = operator.shape[0], operator.dtype.itemsize
     vectors, plan, storage = Vectors(n, d, len(operator.weights or ())), operator.plan, resources.storage
     grown = affordable(operator) if resources.trace_rows is None else resources.trace_rows
-    kept = MIN_PROBES if not request.probes and grown > rows else PROBES * request.density
+    kept = MIN_PROBES if not request.probes and grown > begun else PROBES * request.density
     before = vectors.basis(2, replace(storage, capacity=None))
     basis = vectors.basis(rows, storage)
     probes = vectors.probes(resources.block or block_size(n)) + vectors.kept(kept)
