@@ -114,14 +114,20 @@ class Rows:
         row, m = self._filled, len(self)
         self._kept.release()  # what a product with the whole basis has read
         self._kept.grow(row, self.fixed + min(2 * m, self.n))
-        unit = vector / self.shards.norm(vector)
-        self._kept.write(row, unit)
+        norm = self.shards.norm(vector)
+        self._kept.write(row, vector / norm)
         self._filled += 1
         if self._mix is None:
             return 0.0
-        kept = self._kept.row(row).double()
-        changed, square = self.shards.norm(kept - unit), self.shards.norm(kept) ** 2
-        inner = self._mixed(self._inner(m, kept)) if m else kept.new_zeros(0)
+
+        def squares() -> Iterator[Tensor]:
+            for columns, (piece,) in self._kept.pieces(row, row + 1):
+                wide = piece.double()
+                yield torch.stack([(wide - vector[columns] / norm).square().sum(), wide.square().sum()])
+
+        lost, square = self.shards.total(squares()).tolist()
+        changed = math.sqrt(lost)
+        inner = self._mixed(self._inner(m, self._kept.row(row))) if m else self._mix.new_zeros(0)
         length = math.sqrt(square - float(inner @ inner))
         mix = torch.zeros(m + 1, m + 1, dtype=torch.float64, device=self.device)
         mix[:m, :m], mix[m, :m], mix[m, m] = self._mix, -(inner @ self._mix) / length, 1 / length
@@ -131,12 +137,12 @@ class Rows:
     def orthogonalised(
         self, count: int, vector: Tensor, guess: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return what the first rows take of a local float64 vector, (count,), and what is left of it.
+        """Return what the first rows take of a local vector, (count,), and what is left of it, in float64.
 
         In two rounds; products are in the operator's dtype, a piece at a time, their sums in float64. The
         second round measures what the first left, so that the first one's coefficients need only be a guess.
         """
-        dtype, vector = self.dtype, vector.clone()
+        dtype, vector = self.dtype, vector.to(torch.float64, copy=True)
         first = (self._mixed(self._inner(count, vector)) if guess is None else guess).to(dtype)
         kept = self._unmixed(first)
 
