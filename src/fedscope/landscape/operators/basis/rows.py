@@ -228,7 +228,9 @@ class Rows:
     def sampled(self, count: int, columns: int) -> Tensor:
         """Return about so many columns of the last ``count`` kept rows, of this process' first part."""
         kept = self._kept[slice(self._filled - count, self._filled)]
-        return kept[:, :: max(1, kept.shape[1] // columns)]
+        found = kept[:, :: max(1, kept.shape[1] // columns)].clone()
+        self._kept.release()  # of a file, each number has brought the pages around it
+        return found
 
     def _pieces(self, count: int) -> Pieces:
         return self._kept.pieces(self.fixed, self.fixed + count)
