@@ -38,6 +38,10 @@ def test_a_field_its_range_and_its_value(field: str, value: object, takes: str) 
     ("content", "message"),
     [
         ({}, "m: name is missing"),
+        (
+            {"nmae": "a"},
+            "m: nmae is no field of it; did you mean 'name'?",
+        ),  # rather than that name is missing
         (3, "m: it takes a table of fields, not 3"),
         ({"name": ".."}, "m: name: '..' is no run name"),
         ({"name": "a", "created": "~ soon"}, "m: created: '~ soon' is no time"),

@@ -14,6 +14,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 
 from fedscope.errors import UserError, suggestion
 
@@ -82,7 +83,7 @@ def refusal(error: ValidationError, schema: Node, *, flags: bool = False) -> str
         schema: the JSON schema of what was validated.
         flags: the fields are options of the command line, ``batch_size`` is ``--batch-size``.
     """
-    first = error.errors(include_url=False)[0]
+    first = _first(error.errors(include_url=False))
     tags = [part for part in first["loc"] if str(part).startswith("fedscope/")]
     loc = [part for part in first["loc"] if part not in tags]
     name = ".".join(map(str, loc))
@@ -104,6 +105,17 @@ def refusal(error: ValidationError, schema: Node, *, flags: bool = False) -> str
     return (
         f"{where or 'it'} takes {takes}, not {f'{found:g}' if isinstance(found, float) else repr(found):.60}"
     )
+
+
+def _first(faults: Sequence[ErrorDetails]) -> ErrorDetails:
+    """Return the fault to tell: before a missing field a key beside it that no field has."""
+    first = faults[0]
+    if first["type"] != "missing":
+        return first
+    beside = (
+        one for one in faults if one["type"] == "extra_forbidden" and one["loc"][:-1] == first["loc"][:-1]
+    )
+    return next(beside, first)
 
 
 def _node(schema: Node, loc: Sequence[int | str]) -> Node:

@@ -11,10 +11,13 @@ FEW = ("--samples", "32", "--batch-size", "8", "--threads", "1", "--pairs", "2")
 
 
 def test_a_table_a_record_and_a_picture(fedscope: Command) -> None:
-    done = fedscope("sharpness", "tiny", *FEW, "--only", "average_l2", "--only", "sam", "--json", "a.json")
+    done = fedscope(
+        "sharpness", "tiny", *FEW, "--only", "average_l2, sam", "--only", "low-pass", "--json", "a.json"
+    )
     assert done.code == 0, done.err
     assert "average ℓ₂" in done.out
     assert "SAM step" in done.out
+    assert "low-pass" in done.out
     again = fedscope(
         "sharpness", "tiny@0", "tiny", *FEW, "--only", "average_l2", "--json", "-", "--figure", "a.png"
     )
@@ -44,6 +47,8 @@ def test_against_the_gap(fedscope: Command) -> None:
     ("arguments", "message"),
     [
         (("--only", "sharp"), "there is no quantity 'sharp'"),
+        (("--only", "sam,sharp"), "there is no quantity 'sharp'"),
+        (("--only", "sam,"), "there is no quantity ''"),
         (("--kind", "gap", "--figure", "a.png"), "add --against gap"),
         (("--figure", "a.gif"), "name it with the suffix"),
         (("--against", "gap", "--only", "sam"), "at least 4 checkpoints"),

@@ -1,7 +1,10 @@
 """`fedscope sweep`: every command line is checked first, then run; results come into the registry."""
 
 import json
+import re
 from pathlib import Path
+
+import pytest
 
 from fedscope.records.hessian import HessianRecord
 from tests.cli.conftest import Command
@@ -46,8 +49,56 @@ def test_a_job_that_fails_is_named_with_its_reason(fedscope: Command) -> None:
     Path("s.toml").write_text(FILE.replace("t?ny@0", "gone"))
     failed = fedscope("sweep", "s.toml")
     assert failed.code == 2
-    assert "1 of 1 jobs failed; the same command runs them again" in failed.err
+    assert "1 of 1 jobs failed; mend that, and the same command runs them again" in failed.err
     assert "gone" in failed.out
+
+
+TRAIN = """
+[jobs.short]
+command = "train"
+options = { model = "mlp_digits", clients = 2, rounds = 2, epochs = 1, train-samples = 64, lr = 1e30 }
+"""
+
+
+def test_a_training_that_diverged_is_told_below_the_table_with_the_mend(
+    fedscope: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    Path("s.toml").write_text(TRAIN)
+    failed = fedscope("sweep", "s.toml", "--registry", "runs")
+    assert failed.code == 2
+    assert re.search(r"^short/short +│ failed +│ s/short/short.json$", failed.out, re.MULTILINE)
+    assert max(map(len, failed.out.splitlines())) <= 80
+    told = " ".join(failed.out.split())
+    assert "short/short: diverged in round 1; lower its lr or give clip, and either delete the run" in told
+    assert "`fedscope runs delete short-short`" in told
+    again = fedscope("sweep", "s.toml", "--registry", "runs", "--json", "-").json[0]
+    log = Path(again["log"]).read_text()
+    assert "not finite" in log  # the first start's reason
+    assert "cannot be continued" in log
+    Path("s.toml").write_text(TRAIN.replace("1e30", "0.01"))
+    refused = fedscope("sweep", "s.toml", "--registry", "runs")
+    assert (
+        refused.code,
+        "short/short: the run short-short began with other options: --lr" in refused.err,
+    ) == (2, True)
+    assert Path(again["log"]).read_text() == log
+    assert fedscope("runs", "delete", "short-short", "--yes", "--registry", "runs").code == 0
+    done = fedscope("sweep", "s.toml", "--registry", "runs", "--json", "-")
+    assert (done.code, done.json[0]["done"]) == (0, True), done.err
+
+
+def test_a_task_of_an_array_goes_on_with_no_run_that_began_otherwise(fedscope: Command) -> None:
+    Path("s.toml").write_text(TRAIN.replace("jobs.short", "jobs.tiny"))
+    assert fedscope("sweep", "s.toml", "--slurm", "--registry", "runs").code == 0
+    Path("runs/tiny-tiny").mkdir(parents=True)
+    Path("runs/tiny-tiny/manifest.json").write_text("{}")
+    refused = fedscope("sweep", "s/jobs.json", "--task", "0")
+    assert (refused.code, "the run tiny-tiny is there, and this sweep has not begun it" in refused.err) == (
+        2,
+        True,
+    )
+    assert sorted(path.name for path in Path("s").iterdir()) == ["array.sbatch", "jobs.json"]
 
 
 def test_a_task_beyond_the_list_is_refused(fedscope: Command) -> None:

@@ -12,7 +12,7 @@ from fedscope.cli.options.analysis import analysis
 from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
-from fedscope.workflows.sharpness.request import QUANTITIES, USUAL, SharpnessRequest, check_request
+from fedscope.workflows.sharpness.request import QUANTITIES, USUAL, SharpnessRequest, check_request, chosen
 from fedscope.workflows.sources.rounds import along, along_steps
 from fedscope.workflows.sources.targets import Targets
 
@@ -38,8 +38,8 @@ EXAMPLES = {
 
 @click.command("sharpness", cls=Command, groups=GROUPS, examples=EXAMPLES)
 @analysis
-@click.option("--only", multiple=True, metavar="NAME",
-              help=f"This quantity; may be repeated, or all. There are {', '.join(QUANTITIES)}. "
+@click.option("--only", multiple=True, metavar="NAME,…",
+              help=f"These quantities, or all; may be repeated. There are {', '.join(QUANTITIES)}. "
               f"[default: {', '.join(USUAL)}]")  # fmt: skip
 @click.option("--rho", type=click.FloatRange(0, min_open=True),
               help="Radius or deviation of all that have one. [default: each one's own]")  # fmt: skip
@@ -95,7 +95,7 @@ def command(
     Several share samples and draws, and are compared in one table.
     """
     request = SharpnessRequest(
-        only=only, rho=rho, m=m, steps=steps, reading=reading, pairs=pairs,
+        only=chosen(only), rho=rho, m=m, steps=steps, reading=reading, pairs=pairs,
         normalize_logits=normalize_logits, layer=layer, target=target, bn=bn, gap=against is not None,
     )  # fmt: skip
     check_request(request)

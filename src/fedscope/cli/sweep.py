@@ -10,6 +10,7 @@ from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.workflows.sweep import file, local, slurm
+from fedscope.workflows.sweep.begun import check_begun
 from fedscope.workflows.sweep.jobs import Job, expand, frozen
 
 EXAMPLES = {
@@ -56,6 +57,7 @@ def command(
     content = file.read(path)
     jobs = expand(content, registry, out, threads)
     check(jobs)
+    check_begun(jobs, out)
     if again and not dry_run:
         for job in jobs:
             job.forget(out)
@@ -73,7 +75,9 @@ def command(
     if not console.in_json(json_target, _record(jobs, out, faults)):
         console.show(_ended(jobs, out, faults))
     if faults:
-        raise UserError(f"{len(faults)} of {len(jobs)} jobs failed; the same command runs them again")
+        raise UserError(
+            f"{len(faults)} of {len(jobs)} jobs failed; mend that, and the same command runs them again"
+        )
 
 
 def check(jobs: Sequence[Job]) -> None:
@@ -101,8 +105,9 @@ def _run_task(path: Path, task: int) -> None:
     if task >= len(jobs):
         raise UserError(f"{path} has {len(jobs)} jobs, from 0 to {len(jobs) - 1}; there is no {task}")
     job, out = jobs[task], path.parent
+    check_begun([job], out)
     code = local.Processes().run(job, out)
-    print(f"{job.name}: {'done' if code == 0 else local.last_line(job.log(out))}")
+    print(f"{job.name}: {'done' if code == 0 else local.reason(job, out, code)}")
     if code:
         raise click.exceptions.Exit(code)
 
@@ -127,5 +132,8 @@ def _planned(jobs: Sequence[Job], out: Path) -> Iterator[console.Piece]:
 
 
 def _ended(jobs: Sequence[Job], out: Path, faults: dict[str, str]) -> Iterator[console.Piece]:
-    rows = [[job.name, faults.get(job.name, "done"), f"{out / job.name}.json"] for job in jobs]
-    yield "table", "Sweep", ["job", "ended", "result"], rows, [f"logs beside the results, in {out}"]
+    rows = [[job.name, "failed" if job.name in faults else "done", f"{out / job.name}.json"] for job in jobs]
+    notes = [f"logs beside the results, in {out}"]
+    yield "table", "Sweep", ["job", "ended", "result"], rows, notes, {"text_columns": 3}
+    for name, why in faults.items():
+        yield "text", f"{name}: {why}"

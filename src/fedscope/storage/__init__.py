@@ -28,6 +28,7 @@ from fedscope.storage.reading import MOST_BYTES, open_regular, read_bytes, read_
 from fedscope.storage.removing import expire, move, remove, remove_empty, remove_tree
 from fedscope.storage.writing import (
     append,
+    appended,
     atomic_file,
     atomic_folder,
     make_folder,
@@ -40,6 +41,7 @@ from fedscope.storage.writing import (
 __all__ = [
     "MOST_BYTES",
     "append",
+    "appended",
     "atomic_file",
     "atomic_folder",
     "cache_dir",

@@ -9,7 +9,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from io import BufferedRandom
+from io import BufferedRandom, BufferedWriter
 from pathlib import Path
 from secrets import token_hex
 
@@ -92,6 +92,16 @@ def new_file(path: Path, *, below: Path | None) -> BufferedRandom:
     """Create a file that is not there yet, in a folder that is synced as a whole later; return it open."""
     with door.entered(path.parent, below, make=True) as folder:
         return _created(path, folder)
+
+
+@contextmanager
+def appended(path: Path, *, below: Path | None) -> Iterator[BufferedWriter]:
+    """Yield a file, new where there is none, open for writing at its end."""
+    path = door.target(path, below)
+    with door.entered(path.parent, below, make=True) as folder:
+        handle = os.fdopen(_opened(path, folder, _APPEND), "wb")
+    with handle:
+        yield handle
 
 
 def append(path: Path, content: bytes, *, below: Path | None, sync: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""Which jobs a file makes, what runs of them, and what an interruption leaves."""
+"""Which jobs a file makes, and what runs of them."""
 
 import json
 import os
@@ -84,6 +84,7 @@ def test_a_file_of_each_job_s_own() -> None:
         ("[jobs.a]\ncommand = 'hesian'", "jobs.a.command takes one of train, hessian"),
         ("[jobs.a]\ncommand = 'hessian'\nchekpoints = []", "chekpoints is no field of it; did you"),
         ("checkpoints = ['a']", "jobs is missing"),
+        ("[jobs.a]\ncomand = 'hessian'", "jobs.a.comand is no field of it; did you mean 'command'?"),
         ("[jobs.a", "cannot be read"),
         ("[jobs.a]\ncommand = 'hessian'", "jobs.a has no checkpoint; name some"),
         ("checkpoints = ['a']\n[jobs.a]\ncommand = 'hessian'\neach = { tol = [] }", "each.tol has no value"),

@@ -132,17 +132,28 @@ def print_table(
         notes = [*footnotes(notes), f"not shown in {width} columns: {', '.join(left_out)} (see -v or --json)"]
     else:
         notes = footnotes(notes)
-    console = Console(file=sys.stdout, highlight=False, emoji=False, width=width)
     for line in notes:
-        console.print(_shown(line), style="dim", soft_wrap=width is None)
+        print_text(line, style="dim")
+
+
+def print_text(text: str, style: str | None = None) -> None:
+    """Print a text to standard output, folded between words where a terminal's line ends."""
+    width = terminal_width()
+    console = Console(file=sys.stdout, highlight=False, emoji=False, width=width)
+    console.print(_shown(text), style=style, soft_wrap=width is None)
 
 
 def show(pieces: Iterable[Piece]) -> None:
-    """Print pieces in their order: ("note", text), ("line", text), ("table", arguments of print_table…).
+    """Print pieces in their order: ("note", text), ("line", text), ("text", text), ("table", arguments…).
 
     A table's named arguments are the last one, as a dictionary.
     """
-    ways: dict[str, Callable[..., None]] = {"note": note, "line": print, "table": print_table}
+    ways: dict[str, Callable[..., None]] = {
+        "note": note,
+        "line": print,
+        "text": print_text,
+        "table": print_table,
+    }
     for way, *arguments in pieces:
         named = arguments.pop() if isinstance(arguments[-1], dict) else {}
         ways[way](*arguments, **named)

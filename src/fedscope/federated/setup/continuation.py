@@ -15,7 +15,7 @@ def check_continues(old: Manifest, new: Manifest) -> None:
     if old.diverged:
         raise UserError(
             f"{old.name!r} diverged in round {old.diverged} and cannot be continued; train it anew with a "
-            "lower --lr under another --name"
+            f"lower --lr, under another --name or after `fedscope runs delete {old.name}`"
         )
     begun = old.settings
     if begun.rounds < new.settings.rounds:

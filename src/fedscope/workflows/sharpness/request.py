@@ -1,6 +1,6 @@
 """Which quantities there are, and with what they are measured; plain data: asking needs no PyTorch."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -80,6 +80,12 @@ class SharpnessRequest:
         """Return the radius that a quantity is measured with; None: it has none."""
         own = QUANTITIES[name].rho
         return own if own is None or self.rho is None else self.rho
+
+
+def chosen(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of "sam,trace" and of further such texts, each once, in the order given."""
+    names = (name.strip().replace("-", "_") for text in texts for name in text.split(","))
+    return tuple(dict.fromkeys(names))
 
 
 def check_request(request: SharpnessRequest) -> None:

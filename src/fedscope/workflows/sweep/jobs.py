@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from itertools import product
@@ -18,7 +19,16 @@ JOBS = "jobs.json"  # the frozen list, from which the tasks of an array read
 OURS = ("registry", "threads", "name", "json")  # options that a sweep gives every command
 _JOB = "{job}"
 DEFAULTS: Mapping[str, Mapping[str, Value]] = {"plot-landscape": {"out": f"{_JOB}.png"}}  # else all were one
-_RESUMED = ("--name", "--registry", "--threads", "--data-dir", "--json")  # all else is the run's
+_FREE = ("--threads", "--data-dir", "--json")  # may change while a run goes on
+_RESUMED = ("--name", "--registry", *_FREE)  # all else is the run's
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is written down of a job that has begun."""
+
+    words: tuple[str, ...]  # its command line then
+    ended: bool  # well
 
 
 @dataclass(frozen=True)
@@ -30,8 +40,8 @@ class Job:
 
     @property
     def run(self) -> Run | None:
-        """The run that it trains; None of another command."""
-        if self.words[0] != "train":
+        """The run that it trains; None of another command, and of one that trains several (``--seeds``)."""
+        if self.words[0] != "train" or "--seeds" in self.words:
             return None
         name, registry = (self.words[self.words.index(flag) + 1] for flag in ("--name", "--registry"))
         return Run(Path(registry) / name)
@@ -40,15 +50,31 @@ class Job:
         """Return the file of what it printed."""
         return out / f"{self.name}.log"
 
-    def done(self, out: Path) -> bool:
-        """Say whether this very command line has ended well, or has finished its run and was then killed."""
+    def kept(self, out: Path) -> Kept | None:
+        """Return what is written down of it; None: it has not begun, or the note is damaged."""
         try:
             state = parse_json(read_bytes(self._state(out)))
-        except (OSError, UserError, ValueError):
+            return Kept(tuple(map(str, state["words"])), state["ended"] is True)
+        except (OSError, UserError, ValueError, TypeError, KeyError):
+            return None
+
+    def done(self, out: Path) -> bool:
+        """Say whether this command line has ended well; a training: whether its run is finished."""
+        kept = self.kept(out)
+        if kept is None:
             return False
-        if not isinstance(state, dict) or state.get("words") != list(self.words):
-            return False
-        return state.get("ended") is True or bool(self.run and self.run.final.exists())
+        if self.run is None:
+            return kept.ended and kept.words == self.words
+        return self.run.final.exists() and settings(kept.words) == settings(self.words)
+
+    @property
+    def diverged(self) -> int | None:
+        """The round in which the run that it trains diverged; None: it did not."""
+        if self.run is None or not self.run.has_manifest:
+            return None
+        with suppress(UserError):  # a damaged run: the log says so
+            return self.run.manifest().diverged
+        return None
 
     def now(self) -> tuple[str, ...]:
         """Return the command line: of a training that was interrupted the one that resumes it."""
@@ -68,7 +94,7 @@ class Job:
 
     def forget(self, out: Path) -> None:
         """Let it run once more; a run that is trained stays."""
-        if self.run is None:
+        if self.words[0] != "train":
             remove(self._state(out), below=None, missing_ok=True)
 
     def _write(self, out: Path, *, ended: bool) -> None:
@@ -76,6 +102,21 @@ class Job:
 
     def _state(self, out: Path) -> Path:
         return out / f"{self.name}.state"
+
+
+def settings(words: Sequence[str]) -> dict[str, str]:
+    """Return the options of a training's command line by their flags, without those that may change later.
+
+    A flag without a value has the value ``given``.
+    """
+    found, flag = dict[str, str](), ""
+    for word in words[1:]:
+        if word.startswith("--"):
+            flag = word
+            found[flag] = "given"
+        else:
+            found[flag] = word
+    return {flag: value for flag, value in found.items() if flag not in _FREE}
 
 
 def expand(file: SweepFile, registry: Path, out: Path, threads: int) -> list[Job]:

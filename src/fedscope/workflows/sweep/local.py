@@ -1,6 +1,7 @@
 """Jobs as processes on this machine, some at a time."""
 
 import os
+import shlex
 import subprocess
 import sys
 import threading
@@ -8,12 +9,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from fedscope.storage import new_file, read_bytes, remove
+from fedscope.storage import appended, read_bytes
+from fedscope.workflows.sweep import tied
 from fedscope.workflows.sweep.jobs import Job
 
 Log = Callable[[str], None]
 INTERRUPTED = 130
 FEDSCOPE = (sys.executable, "-m", "fedscope")
+_TIED = (sys.executable, "-I", "-S", str(tied.__file__))
+_PROMPT = "$ fedscope"  # before the command line that begins a part of a log
 
 
 class Processes:
@@ -29,16 +33,23 @@ class Processes:
         self._lock, self._stopped = threading.Lock(), False
 
     def run(self, job: Job, out: Path) -> int:
-        """Run a job to its end, and return its exit code; what it prints goes to its log."""
+        """Run a job to its end unless it is done by now, and return its exit code.
+
+        What it prints is appended to its log. The process ends with this one, even by ``kill -9``.
+        """
+        if job.done(out):
+            return 0
         job.begin(out)
-        remove(job.log(out), below=None, missing_ok=True)
-        with new_file(job.log(out), below=None) as log:
+        words = job.now()
+        with appended(job.log(out), below=None) as log:
             with self._lock:
                 if self._stopped:
                     return INTERRUPTED
+                log.write(f"{_PROMPT} {shlex.join(words)}\n".encode())
+                log.flush()
                 process = subprocess.Popen(
-                    [*self._program, *job.now()], stdin=subprocess.DEVNULL, stdout=log,
-                    stderr=subprocess.STDOUT, env={**os.environ, "NO_COLOR": "1"},
+                    [*_TIED, str(os.getpid()), *self._program, *words], stdin=subprocess.DEVNULL,
+                    stdout=log, stderr=subprocess.STDOUT, env={**os.environ, "NO_COLOR": "1"},
                 )  # fmt: skip
                 self._running.add(process)
             try:
@@ -72,7 +83,7 @@ def run_all(
             for number, ended in enumerate(as_completed(waiting), 1):
                 job, code = waiting[ended], ended.result()
                 if code:
-                    faults[job.name] = last_line(job.log(out)) or f"ended with code {code}"
+                    faults[job.name] = reason(job, out, code)
                 say(f"{number}/{len(left)} {job.name}: {'done' if not code else faults[job.name]}")
         except BaseException:
             processes.stop()
@@ -81,7 +92,13 @@ def run_all(
     return faults
 
 
-def last_line(log: Path) -> str:
-    """Return the last line that a job printed."""
-    lines = read_bytes(log).decode("utf-8", "replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+def reason(job: Job, out: Path, code: int) -> str:
+    """Return why a job failed: the last line that it printed, or that its run diverged, and the mend."""
+    if job.run and (diverged := job.diverged):
+        return (
+            f"diverged in round {diverged}; lower its lr or give clip, and either delete the run "
+            f"(`fedscope runs delete {job.run.name}`) or give the group of jobs another name"
+        )
+    lines = read_bytes(job.log(out)).decode("utf-8", "replace").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), _PROMPT)
+    return f"ended with code {code}" if last.startswith(_PROMPT) else last

@@ -1,0 +1,49 @@
+"""Trainings that a sweep must not go on with: their run began with other options, or outside the sweep."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from fedscope.errors import UserError
+from fedscope.workflows.sweep.jobs import Job, settings
+
+_NOT_GIVEN = "not given"
+
+
+def check_begun(jobs: Sequence[Job], out: Path) -> None:
+    """Check that every run which is there already began as its job says now, finished or not.
+
+    Args:
+        jobs: of the sweep; those that train nothing are measured anew with other options.
+        out: the sweep's folder, with the command lines that the jobs began with.
+
+    Raises:
+        UserError: one did not; the message names the job, what differs and how to mend it.
+    """
+    faults = [fault for job in jobs if (fault := _fault(job, out))]
+    if faults:
+        more = f" (and {len(faults) - 1} more jobs)" if faults[1:] else ""
+        raise UserError(f"{faults[0]}{more}")
+
+
+def _fault(job: Job, out: Path) -> str | None:
+    if job.run is None or not job.run.has_manifest:
+        return None
+    kept = job.kept(out)
+    mend = f"delete the run (`fedscope runs delete {job.run.name}`), or give the group of jobs another name"
+    if kept is None:
+        return f"{job.name}: the run {job.run.name} is there, and this sweep has not begun it; {mend}"
+    changes = list(_changes(kept.words, job.words))
+    if not changes:
+        return None
+    return (
+        f"{job.name}: the run {job.run.name} began with other options: {', '.join(changes)}; "
+        f"restore the file, {mend}"
+    )
+
+
+def _changes(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:
+    """Yield ``--lr 0.05 → 0.001`` of every option that differs."""
+    old, new = settings(before), settings(now)
+    for flag in dict.fromkeys((*old, *new)):
+        if old.get(flag) != new.get(flag):
+            yield f"{flag} {old.get(flag, _NOT_GIVEN)} → {new.get(flag, _NOT_GIVEN)}"

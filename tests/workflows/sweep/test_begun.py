@@ -1,0 +1,97 @@
+"""A run that is there goes on, or counts as done, only with the options that it began with."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fedscope.checkpoints.registry.run import Run
+from fedscope.errors import UserError
+from fedscope.workflows.sweep.begun import check_begun
+from fedscope.workflows.sweep.jobs import Job
+
+
+@pytest.fixture
+def unfinished(run: Run) -> Iterator[Run]:
+    """The run ``tiny`` as an interruption leaves it."""
+    final = run.final.read_bytes()
+    run.final.unlink()
+    yield run
+    run.final.write_bytes(final)
+
+
+def training(run: Run, *options: str, name: str = "", threads: int = 1) -> Job:
+    common = ("--registry", str(run.root), "--threads", str(threads), "--name", name or run.name)
+    return Job("g/a", ("train", *options, *common, "--json", "out/g/a.json"))
+
+
+LINE = ("--rounds", "40", "--lr", "0.05", "--nesterov")
+
+
+def finish(run: Run) -> None:
+    run.final.write_bytes(b"")
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_other_options_are_refused_and_nothing_is_overwritten(
+    unfinished: Run, tmp_path: Path, finished: bool
+) -> None:
+    begun, edited = training(unfinished, *LINE), training(unfinished, "--rounds", "20", "--lr", "0.05")
+    begun.begin(tmp_path)
+    if finished:
+        finish(unfinished)
+        begun.finish(tmp_path)
+    before = begun.kept(tmp_path)
+    with pytest.raises(UserError) as refused:
+        check_begun([edited], tmp_path)
+    assert str(refused.value) == (
+        "g/a: the run tiny began with other options: --rounds 40 → 20, --nesterov given → not given; restore "
+        "the file, delete the run (`fedscope runs delete tiny`), or give the group of jobs another name"
+    )
+    assert begun.kept(tmp_path) == before
+    assert begun.done(tmp_path) is finished
+    assert not edited.done(tmp_path)
+    check_begun([begun], tmp_path)
+
+
+def test_what_does_not_belong_to_the_run_may_change(unfinished: Run, tmp_path: Path) -> None:
+    training(unfinished, *LINE).begin(tmp_path)
+    other = training(unfinished, "--nesterov", "--lr", "0.05", "--rounds", "40", threads=2)
+    check_begun([other], tmp_path)
+    finish(unfinished)
+    assert other.done(tmp_path)
+
+
+def test_a_run_of_somebody_else_is_refused(run: Run, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"g/a: the run tiny is there, and this sweep has not begun it; dele"):
+        check_begun([training(run, *LINE)], tmp_path)
+
+
+def test_several_are_counted(unfinished: Run, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"another name \(and 2 more jobs\)$"):
+        check_begun([training(unfinished, "--lr", lr) for lr in ("1", "2", "3")], tmp_path)
+
+
+def test_after_its_run_is_deleted_a_job_begins_anew(run: Run, tmp_path: Path) -> None:
+    job = training(run, *LINE, name="gone")
+    job.finish(tmp_path)
+    edited = training(run, "--rounds", "20", name="gone")
+    check_begun([job, edited], tmp_path)
+    assert not job.done(tmp_path)
+    assert job.now() == job.words
+
+
+def test_measurements_take_other_options(tmp_path: Path) -> None:
+    Job("g/a", ("hessian", "tiny", "--tol", "0.1")).finish(tmp_path)
+    edited = Job("g/a", ("hessian", "tiny", "--tol", "0.01"))
+    check_begun([edited], tmp_path)
+    assert not edited.done(tmp_path)
+
+
+def test_runs_of_several_seeds_are_done_when_their_command_has_ended(run: Run, tmp_path: Path) -> None:
+    job = training(run, "--seeds", "0,1")
+    job.finish(tmp_path)
+    assert job.done(tmp_path)
+    job.forget(tmp_path)
+    assert job.done(tmp_path)  # --again trains nothing
+    assert not training(run, "--seeds", "0,2").done(tmp_path)
