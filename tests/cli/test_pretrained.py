@@ -103,6 +103,7 @@ def test_a_whole_language_model_is_trained_and_workers_change_no_bit() -> None:
     ("words", "reason"),
     [
         (("hessian", "--model", "hf:nowhere", "--data", DATA), "no such folder here"),
+        (("hessian", "--model", "hf:base"), "add --data text:PATH:LENGTH or images:PATH; or name the CKPT"),
         (("hessian", "--model", "hf:base", "--data", "text:nothing.txt"), "no file or folder 'nothing.txt'"),
         (("hessian", "--model", "mine:net", "--data", DATA, "base"), "add --model hf:NAME"),
         (("hessian", "--model", "hf:base", "--data", DATA, "--data-dir", "."), "has no effect"),

@@ -20,6 +20,8 @@ from fedscope.cli.main import call
 from fedscope.data.sets import catalogue
 from fedscope.errors import UserError
 from fedscope.federated.methods import known
+from fedscope.figures.surface.from_records import caption
+from fedscope.figures.text.tables import hessian_table
 from fedscope.lora import LoRA
 from fedscope.models.pretrained import adapters
 from fedscope.models.pretrained.networks import quietly
@@ -167,8 +169,11 @@ def test_the_result_has_curvature_a_landscape_and_a_folder_of_pefts(tmp_path: Pa
     on: On = {"registry": "runs", "samples": 24, "seed": 0}
     found = fedscope.measure("measured", probes=4, **on)
     assert found.record.lambda_max.value is not None
+    assert found.record.problem.lora == "r=2,alpha=8,targets=c_attn"
+    assert "model hf:base, lora r=2,alpha=8,targets=c_attn, method" in hessian_table([found.record]).notes[0]
     plane = fedscope.landscape("measured", grid=3, span=0.5, **on)
     assert torch.tensor(plane.to_dict()["loss"]).shape == (3, 3)
+    assert caption(plane.records[0]).endswith("; in the LoRA subspace r=2,alpha=8,targets=c_attn")
     for kind in ("peft", "pretrained"):
         out = str(tmp_path / kind)
         assert call(("runs", "export", "measured", "--format", kind, "--out", out, "--registry", "runs")) == 0
@@ -186,6 +191,7 @@ def test_the_result_has_curvature_a_landscape_and_a_folder_of_pefts(tmp_path: Pa
     again = fedscope.measure(
         tmp_path / "peft", model="hf:base", data=DATA, probes=4, samples=24, seed=0, batch_size=24
     )
+    assert again.record.problem.lora == found.record.problem.lora
     known, other = found.record.lambda_max, again.record.lambda_max
     assert other.value == pytest.approx(known.value, rel=1e-3)
     assert run.final.stat().st_size < 20_000

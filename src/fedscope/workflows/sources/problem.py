@@ -23,6 +23,7 @@ from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.landscape.loss.mean_loss import NoMeanError, check_mean
 from fedscope.landscape.loss.trees import Tree, joined
+from fedscope.lora import LoRA
 from fedscope.models import catalogue as model_catalogue
 from fedscope.models import own
 from fedscope.models.pretrained import adapters
@@ -68,9 +69,10 @@ class Problem:
     @cached_property
     def description(self) -> dict[str, object]:
         """Network, data and precision, for a result's ``problem`` entry."""
-        own = self.source
+        own, lora = self.source, getattr(self.model, "lora", None)
         return {
             "model": self.info.model.name if self.info else own.model,
+            **({"lora": lora.text} if isinstance(lora, LoRA) else {}),
             "method": self.method,
             "dataset": self.info.data.name if self.info else own.data,
             **({"loss": own.loss} if own.loss else {}),

@@ -85,10 +85,19 @@ def checkpoint_path(targets: Targets, reference: str | None) -> Path:
 
 
 def _pretrained(targets: Targets) -> tuple[str, ...]:
-    """Return the folder of the pretrained network that is named alone, without a checkpoint."""
+    """Return the folder of the pretrained network that is named alone, without a checkpoint.
+
+    Raises:
+        UserError: it is not to be had; or there is no data, and the newest run is not what was meant.
+    """
     model = str(targets.model)
-    if not (targets.data and is_network(model)):
+    if not is_network(model):
         return ()
+    if not targets.data:
+        raise UserError(
+            f"--model {model} is measured with the weights of its folder on data of yours: add --data "
+            "text:PATH:LENGTH or images:PATH; or name the CKPT that is based on it"
+        )
     if folder(model) is None:
         network(model)  # fetches it from the hub
     return (str(folder(model)),)
