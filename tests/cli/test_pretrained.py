@@ -107,9 +107,18 @@ def test_a_whole_language_model_is_trained_and_workers_change_no_bit() -> None:
         (("hessian", "--model", "hf:base", "--data", "text:nothing.txt"), "no file or folder 'nothing.txt'"),
         (("hessian", "--model", "mine:net", "--data", DATA, "base"), "add --model hf:NAME"),
         (("hessian", "--model", "hf:base", "--data", DATA, "--data-dir", "."), "has no effect"),
-        (("train", "--model", "hf:base", "--data", "text:corpus.jsonl:64"), "fails on the first samples"),
+        (
+            ("train", "--model", "hf:base", "--data", "text:corpus.jsonl:64"),
+            "give text:corpus.jsonl:32 or fewer",
+        ),
+        (("hessian", "--model", "hf:base", "--data", "text:corpus.jsonl:64"), "at most 32 tokens"),
+        (
+            ("hessian", "base", "--data", DATA),
+            "name the pretrained network that its weights are for: --model hf:base",
+        ),
         (("train", "--model", "hf:base", "--data", DATA, "--lora", "targets=query"), "its linear layers are"),
         (("train", "--model", "hf:base", "--data", DATA, "--method", "fedlc"), "acts on classes"),
+        (("train", "--model", "hf:base", "--data", DATA, "--method", "moon"), "acts on classes"),
     ],
 )
 def test_a_mistake_is_answered_with_its_mend(

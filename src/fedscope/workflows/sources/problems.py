@@ -81,7 +81,19 @@ def checkpoint_path(targets: Targets, reference: str | None) -> Path:
     """
     if targets.model and reference is not None and Path(reference).exists():
         return Path(reference)
-    return Registry(targets.registry).resolve(reference)
+    registry = Registry(targets.registry)
+    if (
+        reference
+        and targets.data
+        and Path(reference).is_dir()
+        and not layout.is_run(registry.root / reference)
+    ):
+        network = reference if (Path(reference) / "config.json").is_file() else "FOLDER"
+        raise UserError(
+            f"{reference} is a folder, not a run of the registry {registry.root}; name the pretrained "
+            f"network that its weights are for: --model hf:{network}"
+        )
+    return registry.resolve(reference)
 
 
 def _pretrained(targets: Targets) -> tuple[str, ...]:
